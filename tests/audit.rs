@@ -24,7 +24,7 @@ fn records(dir: &Path) -> Vec<Value> {
 
 /// Waits for the record of a request by its number.
 async fn record_of(dir: &Path, number: &str) -> Value {
-    for _ in 0..500 {
+    for _ in 0..3_000 {
         if let Some(record) = records(dir).into_iter().find(|record| record["request"] == number) {
             return record;
         }
@@ -217,7 +217,7 @@ async fn a_call_whose_client_goes_away_is_recorded() {
     let mut client = server.client();
     let mut request =
         numbered(pb::WriteRequest { resource: Some(thing("infinite_loop", "boom", &Default::default())) }, "gone");
-    request.set_timeout(Duration::from_millis(300));
+    request.set_timeout(Duration::from_secs(3));
     let status = client.write(request).await.unwrap_err();
     assert!(matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded), "{status}");
     let record = record_of(&server.data_dir.join("audit"), "gone").await;
@@ -227,7 +227,7 @@ async fn a_call_whose_client_goes_away_is_recorded() {
 #[tokio::test]
 async fn without_room_for_its_record_nothing_is_changed_and_readiness_is_gone() {
     let setup = Setup::new().env("MORTISE_AUDIT_EVENTS", "changes").env("MORTISE_AUDIT_QUEUE", 1);
-    let server = setup.env("MORTISE_AUDIT_WAIT_MS", 300).env("MORTISE_AUDIT_FILE_BYTES", 64 << 10).start().await;
+    let server = setup.env("MORTISE_AUDIT_WAIT_MS", 3_000).env("MORTISE_AUDIT_FILE_BYTES", 64 << 10).start().await;
     let (audit, aside) = (server.data_dir.join("audit"), server.data_dir.join("aside"));
     assert_eq!(server.get("/readyz").await.0, 200);
     // Until the file has to be put aside, which fails in a directory that is not there.

@@ -312,9 +312,9 @@ async fn finalizers_and_waiting() {
     server.write(noted(artist("held"), &[("finalizers", "a b")])).await.unwrap();
     t.works(&["delete", "artist", "held"]).await;
     t.works(&["describe", "artist", "held"]).await;
-    t.fails(5, &["delete", "artist", "held", "--wait", "--timeout", "200ms"]).await;
+    t.fails(5, &["delete", "artist", "held", "--wait", "--timeout", "3s"]).await;
     t.file("artist.yaml", "type: demo.v2.Artist\nname: korn\ndata: {name: Korn}\n");
-    t.fails(5, &["apply", "-f", "artist.yaml", "--wait", "condition=Accepted", "--timeout", "300ms"]).await;
+    t.fails(5, &["apply", "-f", "artist.yaml", "--wait", "condition=Accepted", "--timeout", "3s"]).await;
     let mut stored = server.read(&id("demo.v2.Artist", "korn")).await.unwrap();
     let waiting = t.command(&["apply", "-f", "artist.yaml", "--wait", "condition=Accepted"]).output();
     let says = async {

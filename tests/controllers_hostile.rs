@@ -281,13 +281,13 @@ async fn after_a_failed_trial_it_pauses_again() {
         .env("MORTISE_CONTROLLERS_FUEL", 20_000_000)
         .env("MORTISE_QUARANTINE_FAULTS", 3)
         .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", 500)
+        .env("MORTISE_QUARANTINE_BACKOFF_MS", 1_500)
         .start()
         .await;
     for n in 0..12 {
         server.write(thing("reconcile_loop", &format!("lost-{n}"), &number(1))).await.unwrap();
     }
-    // Three faults, and two trials of which the second comes after a second.
+    // Three faults, and two trials of which the second comes after three seconds.
     let seen = until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused" && seen.errors >= 5).await;
     assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
     assert_eq!((seen.reconciles, seen.errors), (5, 5), "{seen:?}");

@@ -80,7 +80,7 @@ async fn server_with(component: std::path::PathBuf, granted: &[String]) -> (Serv
         .component("reconcile-http", std::fs::read(component).unwrap())
         .arg("--config")
         .arg(config.display().to_string())
-        .env("MORTISE_CONTROLLERS_HOST_CALL_MS", 2_000)
+        .env("MORTISE_CONTROLLERS_HOST_CALL_MS", 5_000)
         .start()
         .await;
     (server, dir)
@@ -189,14 +189,14 @@ async fn what_never_ends_is_cut_off() {
     let begun = Instant::now();
     let text = format!("http://127.0.0.1:{port}/never");
     says(&fetched(&server, "hasty", Thing { text, number: 100, ..Thing::default() }).await, "Code4", "in time");
-    assert!(begun.elapsed() < Duration::from_millis(1_900), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(4_900), "{:?}", begun.elapsed());
     let endless = get(&server, "endless", format!("http://127.0.0.1:{port}/endless")).await;
     says(&endless, "Code8", "answers with more than the limit of 4194304 bytes (sandbox.reply_bytes)");
     for name in ["never", "drip"] {
         let begun = Instant::now();
         let late = get(&server, name, format!("http://127.0.0.1:{port}/{name}")).await;
         says(&late, "Code4", "did not answer in time (limit controllers.host_call_ms)");
-        assert!((Duration::from_millis(1_500)..Duration::from_secs(20)).contains(&begun.elapsed()), "{name}");
+        assert!((Duration::from_millis(4_500)..Duration::from_secs(20)).contains(&begun.elapsed()), "{name}");
     }
     // All that is over, and others go on.
     says(&get(&server, "hello", format!("http://127.0.0.1:{port}/hello")).await, "Status200", "hello");

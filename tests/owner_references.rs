@@ -117,7 +117,7 @@ async fn an_owner_that_is_made_again_is_the_owner() {
 
 #[tokio::test]
 async fn an_entry_that_changes_is_looked_at_again() {
-    let server = quick().start().await;
+    let server = patient().start().await;
     server.write(node("o", &Node::default())).await.unwrap();
     server.write(dependent("d", vec![owner("o")])).await.unwrap();
     server.write(dependent("v", vec![OwnerReference { version: "v9".into(), ..owner("o") }])).await.unwrap();
@@ -130,7 +130,7 @@ async fn an_entry_that_changes_is_looked_at_again() {
 
 #[tokio::test]
 async fn an_owner_that_has_to_refer_to_its_dependent() {
-    let server = quick().start().await;
+    let server = patient().start().await;
     let requires = |name: &str| OwnerReference { requires_owner_reference: true, ..owner(name) };
     server.write(node("o", &Node::default())).await.unwrap();
     server.write(dependent("d", vec![requires("o")])).await.unwrap();

@@ -216,7 +216,7 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     let (server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
     let mut config = core.config(EVERYTHING, "held", &[]);
-    let wait = Value::object([("conditions", list(&[])), ("timeout", text("300ms"))]);
+    let wait = Value::object([("conditions", list(&[])), ("timeout", text("3s"))]);
     if let Value::Map(parts) = &mut config {
         parts.insert("wait".into(), wait);
     }
@@ -247,10 +247,12 @@ async fn conditions_are_waited_for() {
     let (server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
     let mut config = core.config(EVERYTHING, "ready", &[]);
-    if let Value::Map(parts) = &mut config {
-        let wait = Value::object([("conditions", list(&[text("Ready")])), ("timeout", text("500ms"))]);
+    let wait_for = |config: &mut Value, timeout: &str| {
+        let wait = Value::object([("conditions", list(&[text("Ready")])), ("timeout", text(timeout))]);
+        let Value::Map(parts) = config else { panic!("{config:?}") };
         parts.insert("wait".into(), wait);
-    }
+    };
+    wait_for(&mut config, "500ms");
     let planned = core.plan(EVERYTHING, None, &config).await.unwrap();
     let (faults, state) = core.apply(EVERYTHING, None, &config, &planned).await.unwrap_err();
     assert_eq!(path_of(&faults[0]), "wait");
@@ -259,6 +261,7 @@ async fn conditions_are_waited_for() {
     let stored = server.read(&id_of("ready")).await.unwrap();
     server.delete(&id_of("ready"), "").await.unwrap();
     assert_eq!(state.get("uid"), &text(&stored.id.unwrap().uid));
+    wait_for(&mut config, "30s");
     let telling = async {
         let stored = loop {
             match server.read(&id_of("ready")).await {

@@ -577,7 +577,8 @@ async fn one_resource_is_watched_over_its_ends() {
         (&mut masked, vec![format!("+{old}"), format!("-{old}"), format!("+{new}")]),
     ] {
         let mut told = Vec::new();
-        while let Ok(message) = timeout(SHORT, stream.message()).await {
+        for _ in &expected {
+            let message = timeout(LONG, stream.message()).await.expect("a message in time");
             told.push(match message.unwrap().unwrap().change.unwrap().change_type.unwrap() {
                 ChangeType::Added(added) => format!("+{}", uid(added.resource)),
                 ChangeType::Modified(modified) => format!("~{}", uid(modified.resource)),
@@ -586,6 +587,7 @@ async fn one_resource_is_watched_over_its_ends() {
             });
         }
         assert_eq!(told, expected);
+        assert!(timeout(SHORT, stream.message()).await.is_err(), "that is all");
     }
 }
 

@@ -150,6 +150,7 @@ impl Setup {
             .env("MORTISE_ACL_ENABLED", "false")
             // Servers of several tests share the processors: what a test does not say of deadlines is not to depend on them.
             .env("MORTISE_SANDBOX_DEADLINE_MS", "20000")
+            .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", "20000")
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

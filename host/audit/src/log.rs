@@ -223,7 +223,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_was_given_is_there_after_close() {
         let dir = tempfile::tempdir().unwrap();
-        let log = AuditLog::open(&options(dir.path(), WhenFull::Wait)).unwrap();
+        let patient = Options { wait: Duration::from_secs(5), ..options(dir.path(), WhenFull::Wait) };
+        let log = AuditLog::open(&patient).unwrap();
         for i in 0..1_000 {
             let name = i.to_string();
             log.reserve().await.unwrap().record(&Record { name: &name, ..Record::default() });

@@ -378,7 +378,7 @@ async fn calls_at_once_have_instances_of_their_own() {
 
 #[tokio::test]
 async fn warm_instances_make_room_for_those_that_are_needed() {
-    let one = ReconcileLimits { instances: 1, deadline_ms: 300, ..ReconcileLimits::default() };
+    let one = ReconcileLimits { instances: 1, deadline_ms: 2_000, ..ReconcileLimits::default() };
     let mut set = set_up(Limits::default(), one, Grants::default()).await;
     assert_eq!((set.count().await, set.count().await), (1, 2));
     let other = Reconciler::new(set.reconciler.plugin()).unwrap();
@@ -391,7 +391,7 @@ async fn warm_instances_make_room_for_those_that_are_needed() {
     let id = named("Thing", "slow");
     let slow = second.reconcile("read", &id, set.host.clone(), &set.cancel);
     let (slow, counted) = tokio::join!(slow, async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         set.count().await
     });
     assert!(matches!(slow, Err(ReconcileError::Fault(_))), "{slow:?}");

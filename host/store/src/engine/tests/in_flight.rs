@@ -178,7 +178,7 @@ async fn batches_that_wait_are_committed_by_one_sync() {
     disk.wait();
     let rest: Vec<_> = (1..=30).map(write).collect();
     // Time for all of them to get into the queue.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     disk.finish(Ok(()));
     disk.wait();
     disk.finish(Ok(()));
@@ -203,6 +203,9 @@ async fn closing_finishes_what_was_accepted_and_ends_watches() {
         let store = store.clone();
         move || store.close()
     });
+    while !store.shared.queue.is_closed() {
+        tokio::task::yield_now().await;
+    }
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(!closing.is_finished());
     assert!(matches!(store.write_cas(resource("b")).await, Err(StoreError::Closed)));
