@@ -207,7 +207,7 @@ async fn opens(format: &str, has: Has, expected: &str) {
 }
 
 #[tokio::test]
-#[ignore = "makes the fixtures of the newest format"]
+#[ignore = "writes the fixtures of a new format into the source tree: by hand, once for each format"]
 async fn make() {
     let dir = tempfile::tempdir().unwrap();
     let store = SledBackend::open(Options::new(dir.path())).unwrap();

@@ -6,8 +6,8 @@
 //! that is known, from the history or as the first of a type. A resource that is lost, or old, is the one that its newest
 //! event has; if events are lost, too, that one may be old, and this is said.
 //!
-//! Where sled does not open the file even so, it does without its list of pages, and may then have older ones; this is
-//! said.
+//! Where sled does not open the file even so, or reads nothing of it, it does without its list of pages, and may then have
+//! older ones; this is said.
 //!
 //! The keys of what the history is about are in memory, besides what the caller keeps.
 
@@ -142,8 +142,10 @@ fn open(
     let copied = Copied::make(path, work_dir)?;
     let file = copied.dir.join(DB);
     let opened = contained_read(&file, || {
-        let damaged = sled_messages::accept_damaged(&copied.copy.path().join(DB))?;
-        Ok((copied.open()?, damaged))
+        let damaged = sled_messages::mend_damaged(&copied.copy.path().join(DB))?;
+        let table = copied.open()?;
+        reads_something(&table, &file)?;
+        Ok((table, damaged))
     });
     let error = match opened {
         Ok((table, damaged)) => {
@@ -161,6 +163,15 @@ fn open(
     let copied = Copied::make(path, work_dir)?;
     let table = contained_read(&file, || copied.open_without_snapshot())?;
     Ok((copied, table))
+}
+
+/// Fails if nothing can be read: then the page that leads to all others is damaged, and an older one is better than none.
+fn reads_something(table: &Table, file: &Path) -> Result<(), StoreError> {
+    let first = |space: u8| {
+        let mut items = table.range(vec![space]..vec![space + 1]);
+        contained_read(file, || items.next().transpose().map(drop))
+    };
+    first(keys::RESOURCE).or_else(|_| first(keys::EVENT)).or_else(|_| first(keys::SUM))
 }
 
 /// A walk over records, whatever is damaged.
@@ -209,11 +220,15 @@ impl Walk<'_> {
 
     /// The key of the first sequence from which on there is something to read again, where there is not from a key on.
     /// Millions of sequences may have no event, so it looks in steps that double, and then halves the last of them: some
-    /// twice the logarithm of what is in between. Of several gaps in a row it may take what is between them for one.
+    /// twice the logarithm of what is in between, 128 reads at most. Of several gaps in a row it may take them and what is
+    /// between them for one.
     fn event_behind(&self, from: &[u8]) -> Option<Vec<u8>> {
         let reads = |seq: u64| {
-            let mut items = self.table.range(keys::event(seq)..vec![keys::EVENT + 1]);
-            contained_read(self.file, || items.next().transpose()).is_ok()
+            let key = keys::event(seq);
+            let mut items = self.table.range(key.clone()..vec![keys::EVENT + 1]);
+            let next = contained_read(self.file, || items.next().transpose());
+            // As the walk has it: one that belongs in front is none.
+            next.is_ok_and(|next| next.is_none_or(|(next, _)| *next >= *key))
         };
         // A key that the walk came to has one more byte.
         let mut bad = from.get(..keys::event(0).len()).and_then(keys::event_seq).unwrap_or(0);

@@ -13,8 +13,10 @@
 //! # Limits
 //! A message is changed only if the next one begins where its length says, so that no sound one is written into. Sled
 //! walks without end where pages do not belong together, so a node is accepted only if those beside it agree about where
-//! it begins and ends and what follows, and one that leads to others is not. One whose length is damaged stays as it is,
-//! and so do those of a segment whose header is. Two passes over the file, a segment and the bounds of all nodes in memory.
+//! it begins and ends and what follows, and one that leads to others is not. What is not accepted gets a body that cannot
+//! be read: sled would drop what the last segment has behind it, and open nothing that lacks a page by that. One whose
+//! length is damaged stays as it is, and so do those of a segment whose header is. Two passes over the file, a segment and
+//! the bounds of all nodes in memory.
 
 use std::{
     collections::HashSet,
@@ -40,8 +42,9 @@ const CAP: u8 = 2;
 const NODE: u8 = 8;
 const LINK: u8 = 10;
 
-/// Gives each message of the data file whose records are damaged the checksum of what it is now. Answers how many.
-pub(crate) fn accept_damaged(file: &Path) -> Result<usize, StoreError> {
+/// Gives each damaged message of the data file a checksum that is right: of what it is now if only records are damaged,
+/// otherwise of a body that sled cannot read. Answers how many.
+pub(crate) fn mend_damaged(file: &Path) -> Result<usize, StoreError> {
     let opened = OpenOptions::new().read(true).write(true).open(file).map_err(io_fault(file, "open"))?;
     let mut bounds = Bounds::default();
     each_segment(&opened, file, |_, segment| {
@@ -50,8 +53,9 @@ pub(crate) fn accept_damaged(file: &Path) -> Result<usize, StoreError> {
     })?;
     let mut count = 0;
     each_segment(&opened, file, |base, segment| {
-        for (at, checksum) in damaged(segment, &bounds) {
-            opened.write_all_at(&checksum.to_le_bytes(), base + at as u64).map_err(io_fault(file, "write"))?;
+        for (at, message) in damaged(segment) {
+            let now = if bounds.accept(&message) { message.now.to_le_bytes().to_vec() } else { message.blank() };
+            opened.write_all_at(&now, base + at as u64).map_err(io_fault(file, "write"))?;
             count += 1;
         }
         Ok(())
@@ -75,17 +79,16 @@ fn each_segment(
     Ok(())
 }
 
-/// Where damaged messages of a segment begin that are accepted, and the checksums of what they are now.
-fn damaged(segment: &[u8], bounds: &Bounds) -> Vec<(usize, u32)> {
+/// The damaged nodes and links of a segment, and where their messages begin.
+fn damaged(segment: &[u8]) -> Vec<(usize, Message<'_>)> {
     let mut found = Vec::new();
     let Some(number) = number_of(segment) else { return found };
     let at = |from: usize| Message::read(segment.get(from..)?, number);
     let mut from = HEADER;
     while let Some((begin, message)) = next_sound(segment, number, from) {
         let skipped = at(from).filter(|_| begin > from);
-        if let Some(damaged) = skipped.filter(|damaged| from + damaged.bytes == begin && bounds.accept(damaged)) {
-            found.push((from, damaged.now));
-        }
+        let is_one = |one: &Message<'_>| from + one.bytes == begin && [NODE, LINK].contains(&one.kind);
+        found.extend(skipped.filter(is_one).map(|damaged| (from, damaged)));
         if message.kind == CAP {
             break;
         }
@@ -210,6 +213,8 @@ struct Message<'s> {
     page: u64,
     /// All of it.
     bytes: usize,
+    /// What is between the checksum and the body.
+    header: &'s [u8],
     body: &'s [u8],
     /// The checksum that it has.
     stored: u32,
@@ -220,7 +225,7 @@ struct Message<'s> {
 impl<'s> Message<'s> {
     /// What these bytes begin with, if it can be a message of this segment.
     fn read(bytes: &'s [u8], number: u64) -> Option<Self> {
-        let (checksum, rest) = bytes.split_first_chunk::<4>()?;
+        let (stored, rest) = bytes.split_first_chunk::<4>()?;
         let (kind, rest) = rest.split_first()?;
         if !KINDS.contains(kind) {
             return None;
@@ -233,16 +238,27 @@ impl<'s> Message<'s> {
         }
         let body = rest.get(..usize::try_from(length).ok()?)?;
         let header = bytes.get(4..bytes.len() - rest.len())?;
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(body);
-        hasher.update(header);
-        let (stored, now) = (u32::from_le_bytes(*checksum), !hasher.finalize());
-        Some(Self { kind: *kind, page, bytes: 4 + header.len() + body.len(), body, stored, now })
+        let (stored, now) = (u32::from_le_bytes(*stored), checksum(header, body));
+        Some(Self { kind: *kind, page, bytes: 4 + header.len() + body.len(), header, body, stored, now })
     }
 
     fn is_sound(&self) -> bool {
         self.stored == self.now
     }
+
+    /// The message with a body that is neither node nor link: the lengths in it are larger than any file.
+    fn blank(&self) -> Vec<u8> {
+        let body = vec![0xFF; self.body.len()];
+        [&checksum(self.header, &body).to_le_bytes(), self.header, &body].concat()
+    }
+}
+
+/// The checksum that sled gives a message.
+fn checksum(header: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(body);
+    hasher.update(header);
+    !hasher.finalize()
 }
 
 /// A number, and what is behind it.
@@ -306,7 +322,7 @@ mod tests {
         db.flush().unwrap();
         drop(db);
         let file = dir.path().join("db");
-        assert_eq!(accept_damaged(&file).unwrap(), 0, "all are sound");
+        assert_eq!(mend_damaged(&file).unwrap(), 0, "all are sound");
         let whole = std::fs::read(&file).unwrap();
         let found = large_in(&whole);
         assert!(found.len() > 10, "{} pages", found.len());
@@ -314,28 +330,40 @@ mod tests {
         let (node, rest) = Node::read(&whole[body.clone()]).unwrap();
         assert!(!node.begin.is_empty() && !node.end.is_empty() && node.has_only_records(rest));
         let behind = body.end - rest.len();
+        enum Outcome {
+            Accepted,
+            Blank,
+            Left,
+        }
+        use Outcome::{Accepted, Blank, Left};
         let damages = [
             // A record, and the checksum.
-            (body.end - 1, 1),
-            (begin, 1),
+            (body.end - 1, Accepted),
+            (begin, Accepted),
             // The length, the next page, the bounds, and the number of keys.
-            (begin + 5, 0),
-            (body.start, 0),
-            (behind - 1, 0),
-            (behind - 1 - node.end.len() - 1, 0),
-            (behind + 1, 0),
+            (begin + 5, Left),
+            (body.start, Blank),
+            (behind - 1, Blank),
+            (behind - 1 - node.end.len() - 1, Blank),
+            (behind + 1, Blank),
             // The order of the keys.
-            (behind + 2 + usize::from(rest[2]), 0),
+            (behind + 2 + usize::from(rest[2]), Blank),
         ];
-        for (wrong, accepted) in damages {
+        for (wrong, outcome) in damages {
             let mut damaged = whole.clone();
             damaged[wrong] ^= 1;
             std::fs::write(&file, &damaged).unwrap();
-            assert_eq!(accept_damaged(&file).unwrap(), accepted, "byte {} of a message", wrong - begin);
+            let of = format!("byte {} of a message", wrong - begin);
+            assert_eq!(mend_damaged(&file).unwrap(), usize::from(!matches!(outcome, Left)), "{of}");
             let now = std::fs::read(&file).unwrap();
-            let changed = (0..now.len()).filter(|at| now[*at] != damaged[*at]).collect::<Vec<_>>();
-            assert!(changed.iter().all(|at| (begin..begin + 4).contains(at)), "{changed:?}, not in {begin}");
-            assert_eq!(accept_damaged(&file).unwrap(), 0, "once");
+            let checksum = begin..begin + 4;
+            let mut expected = damaged;
+            expected[checksum.clone()].copy_from_slice(&now[checksum]);
+            if matches!(outcome, Blank) {
+                expected[body.clone()].fill(0xFF);
+            }
+            assert!(now == expected, "{of}");
+            assert_eq!(mend_damaged(&file).unwrap(), 0, "once: {of}");
         }
     }
 
