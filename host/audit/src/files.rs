@@ -1,7 +1,6 @@
 //! The files: one that is written, `audit.jsonl`, and those that were put aside, `audit-<time>.jsonl`.
 //!
-//! By hand, since the libraries for it lose lines without a word: one answers that a line is written when its file could
-//! not be opened, the other goes on in the old file when it cannot be put aside, and says so on stderr.
+//! Libraries for rotation lose lines: docs/decisions/0027-files-of-the-audit-log-are-rotated-here.md.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},

@@ -1,5 +1,5 @@
-//! Waits after failures, of an item in a queue and of a whole run. Computed by hand: `backon` keeps its state in an
-//! iterator, and the queue keeps a count of failures for each of many keys.
+//! Waits after failures, of an item in a queue and of a whole run, computed from a count of failures:
+//! docs/decisions/0022-waits-after-failures-are-computed-here.md.
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! What cargo knows about the workspace: its root, its target directory, its packages.
 //!
-//! Four fields of `cargo metadata` are read. The crate `cargo_metadata` reads all of them, and would bring its own
-//! crates for paths, platforms and versions before everything that embeds a plugin.
+//! Four fields of `cargo metadata`: docs/decisions/0034-four-fields-of-cargo-metadata-are-read-here.md.
 
 use std::{
     fs,

@@ -1,8 +1,7 @@
 //! The server's address as users write it: `HOST:PORT`, `HOST`, either with `http://` or `https://` before it, or
 //! `unix:///PATH` for a socket on this machine.
 //!
-//! Read by hand: `http::Uri` and `url` take more than a host and a port, need a scheme, or say nothing but "invalid
-//! authority" about a forgotten bracket, where a user needs to know what is wrong.
+//! Each fault has a message of its own: docs/decisions/0028-server-addresses-are-parsed-here.md.
 
 use crate::error::CliError;
 

@@ -4,8 +4,7 @@
 //! meanwhile fewer are made at once: half as many after each refusal, one more after each [`STEADY`] that went well, as
 //! TCP does it. A call is given up after [`ATTEMPTS`].
 //!
-//! Written by hand: `governor` limits calls per second, not calls at once; `backon` repeats a call, but knows nothing
-//! of the place among the running ones that has to be given up during the wait, nor of a wait that the server asks for.
+//! Libraries limit rates or repeat calls, not both: docs/decisions/0029-concurrent-calls-of-apply-are-limited-here.md.
 
 use std::{
     sync::{Mutex, PoisonError},

@@ -1,6 +1,6 @@
 //! At most one event a second, for log lines that could come ten thousand times.
 //!
-//! Written by hand: `governor` refuses events too, but does not count those that it refused.
+//! Counts the refused events: docs/decisions/0032-throttles-of-log-lines-count-what-they-hold-back.md.
 
 use std::{
     sync::{

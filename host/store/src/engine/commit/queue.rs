@@ -1,9 +1,8 @@
 //! The bounded queue in front of the commit thread: many async producers, one blocking consumer that takes everything.
 //!
-//! A channel would do but for two things. Closing must let the consumer drain what was accepted without waiting for
-//! producers that still hope for a place and may never be polled again. And a consumer whose work costs the same for
-//! one item as for many must not start on the first of a crowd that is on its way: it says how many it expects, and
-//! waits a moment for them ([`LINGER`]). A lone producer is expected alone, and is never waited for.
+//! Closing lets the consumer drain the accepted items without waiting for producers that still wait for a place. The
+//! consumer passes the number of items that it expects, and waits a moment for them ([`LINGER`]); a lone producer is
+//! never waited for. A channel has neither: docs/decisions/0013-the-commit-thread-has-a-queue-of-its-own.md.
 
 use std::time::{Duration, Instant};
 

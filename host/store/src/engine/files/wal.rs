@@ -22,9 +22,7 @@
 //! which an acknowledged group stands. The salt is random and never leaves the store's files, so nobody who writes
 //! resources can make one that looks like a record.
 //!
-//! Written by hand: the logs that crates offer (`okaywal`, `commitlog`, sled's own) have one file growing at its end,
-//! so that each sync brings a new length to the disk, or sync in a thread of their own, and none keeps records apart by
-//! blocks.
+//! Crates offer no such log: docs/decisions/0011-a-write-ahead-log-in-front-of-sled.md.
 //!
 //! # What opening finds
 //! The records of each generation beyond the checkpoint position, from the number in the checkpoint position until one
