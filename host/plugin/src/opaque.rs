@@ -1,7 +1,7 @@
 //! Values that rustc does not look into when it compiles the crates above.
 //!
 //! A trait object ends rustc's walk over wasmtime's types, which took half of the compile time of the crates above:
-//! docs/decisions/0008-what-holds-wasmtime-stands-behind-a-trait-object.md.
+//! docs/decisions/0008-the-types-of-wasmtime-stand-behind-a-trait-object.md.
 //!
 //! # Cost
 //! A call through a table and one more pointer each time that the value is looked at.
