@@ -33,7 +33,7 @@ bench *args="all":
 
 # Writes the golden files again: config.toml, transcripts, faults of resource files, seeds of the fuzzers. Read the diff.
 bless:
-    MORTISE_UPDATE_GOLDEN=1 cargo test -p mortise -- cli the_file_is_printed
+    MORTISE_UPDATE_GOLDEN=1 cargo test -p mortise -- cli redaction the_file_is_printed
     BLESS=1 MORTISE_UPDATE_SEEDS=1 cargo test -p mortise-text -p mortise-fuzz --test text --test corpus
 
 # Counts the doc comments that break the rule of words, and lists the texts that users read and that break it.
