@@ -32,6 +32,7 @@ use std::{
     time::Duration,
 };
 
+use mortise_resource::backoff::Backoff;
 use serde::{Deserialize, Serialize};
 
 /// Most faults that a window can be asked to hold.
@@ -98,9 +99,8 @@ impl Quarantine {
 
     /// The wait after so many failed trials in a row.
     fn backoff(&self, failed_trials: u32) -> Duration {
-        let factor = 1_u64.checked_shl(failed_trials).unwrap_or(u64::MAX);
-        let first = self.backoff_ms.max(1);
-        Duration::from_millis(first.saturating_mul(factor).min(self.max_backoff_ms.max(first)))
+        Backoff::new(Duration::from_millis(self.backoff_ms), Duration::from_millis(self.max_backoff_ms))
+            .delay(failed_trials)
     }
 }
 
