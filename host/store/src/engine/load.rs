@@ -124,7 +124,7 @@ impl Loader {
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.comparison.finish()?;
         let SnapshotHead { sequence, first_event, event_bytes, skipped, .. } = *self.comparison.head();
-        let (sums, usage) = (Some(self.sums.totals()), Some(self.sums.usage.bytes()));
+        let (sums, usage) = (self.sums.totals(), self.sums.usage.bytes());
         let meta = Meta { last_seq: sequence, first_event, event_bytes, skipped, highest: sequence, sums, usage };
         self.sums.write(self.sums.types(), &mut self.batch);
         self.sums.usage.write_all(&self.table, &mut self.batch)?;

@@ -50,8 +50,6 @@ use super::{
         sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
         sums::Sums,
         table::Table,
-        totals::Totals,
-        write_batch::WriteBatch,
     },
 };
 use crate::{Health, StoreError, check::Problem, error::io_fault};
@@ -111,45 +109,19 @@ pub(crate) fn open(
     let data = data_file(&file)?;
     let room = Room::new(Reserve::of(&file)?, options.reserve_bytes);
     let (checkpoint, mut settled) = settle(&dir, &table, &data, || room.for_batch(), true)?;
-    let meta = meta(&table)?;
-    let before = meta;
+    let mut meta = meta(&table)?;
     if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
     }
     let unclean = log > 0 || !closed_at::is(&dir, meta.last_seq);
     let small = fs::metadata(&file).is_ok_and(|found| found.len() <= SMALL);
-    let mut opening = WriteBatch::default();
-    let (mut meta, sums, problems) = match meta.sums {
-        None if format >= format::SUMS => return Err(table.damaged(keys::META, "it has no sums")),
-        Some(_) if meta.usage.is_none() && format >= format::USAGE => {
-            return Err(table.damaged(keys::META, "it has no usage"));
-        }
-        None => {
-            let sums = Sums::count(&table)?;
-            tracing::info!(types = sums.types().count(), "the sums of the store are made: it is of an earlier release");
-            sums.write(sums.types(), &mut opening);
-            (Meta { sums: Some(sums.totals()), ..meta }, sums, Vec::new())
-        }
-        Some(_) => {
-            let mut sums = Sums::read(&table, &meta)?;
-            let counted = if meta.usage.is_none() { sums.usage.count(&table) } else { Ok(()) };
-            let compare = unclean || small || options.compare_at_start || counted.is_err();
-            let problems = if compare { compared(&table, &dir, meta, &sums) } else { Vec::new() };
-            (meta, sums, problems)
-        }
-    };
-    if meta.usage.is_none() {
-        tracing::info!(bytes = sums.usage.bytes(), "what tenancies use is counted: the store is of an earlier release");
-        sums.usage.write_all(&table, &mut opening)?;
-        meta.usage = Some(sums.usage.bytes());
-    }
+    let sums = Sums::read(&table, &meta)?;
+    let compare = unclean || small || options.compare_at_start;
+    let problems = if compare { compared(&table, &dir, meta, &sums) } else { Vec::new() };
     if unclean && (used || meta.last_seq > 0) {
         meta.highest += PASSED_OVER;
-    }
-    if before != meta {
-        opening.insert(keys::META, meta.encode());
-        let states = opening.edits().iter().map(|edit| (edit.key.clone(), edit.value.clone())).collect();
-        settled &= carry(&table, &data, || room.for_batch(), states, checkpoint)?;
+        let state = (keys::META.into(), Some(meta.encode().into()));
+        settled &= carry(&table, &data, || room.for_batch(), [state].into(), checkpoint)?;
     }
     let mut older = (format < format::CURRENT).then(|| dir.clone());
     if settled && let Some(dir) = older.take() {
@@ -227,7 +199,7 @@ fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
     let file = dir.join(DB);
     let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
-    batch.insert(keys::META, Meta { sums: Some(Totals::default()), usage: Some(0), ..Meta::EMPTY }.encode());
+    batch.insert(keys::META, Meta::empty().encode());
     table.write_through(batch)
 }
 

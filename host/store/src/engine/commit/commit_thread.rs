@@ -332,7 +332,7 @@ impl Committer {
         sums.usage.grow(&group.growth);
         sums.write(group.changes.iter().map(|change| &change.type_key).collect::<HashSet<_>>(), &mut batch);
         sums.usage.write(&group.growth, &mut batch);
-        (meta.sums, meta.usage) = (Some(sums.totals()), Some(sums.usage.bytes()));
+        (meta.sums, meta.usage) = (sums.totals(), sums.usage.bytes());
         batch.insert(keys::META, meta.encode());
 
         let appending = Instant::now();

@@ -1,4 +1,4 @@
-//! Files beside sled's that hold a word and a number: `mortise-store 4`, `mortise-commit 42`, each with a line feed.
+//! Files beside sled's that hold a word and a number: `mortise-store 1`, `mortise-commit 42`, each with a line feed.
 
 use std::{fs, io, path::Path};
 

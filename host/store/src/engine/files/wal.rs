@@ -12,7 +12,7 @@
 //! |---|---|
 //! | 8 | generation, xor the store's salt |
 //! | 8 | number of the record, from 0; generations go on with it |
-//! | 8 | the binary logarithm of the block that the record fills up (1; 0 before format 3, when it was 512), length of the body (7) |
+//! | 8 | the binary logarithm of the block that the record fills up (1), length of the body (7) |
 //! | 4 | CRC-32 of the store's salt, the 24 bytes above, and the body |
 //! | … | the body: edits, one after another |
 //! | … | zeros up to a multiple of the block |
@@ -360,10 +360,7 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     let (sum, _) = rest.split_first_chunk::<4>()?;
     let [logarithm, len @ ..] = *len;
     let [a, b, c, d, e, f, g] = len;
-    let block = match logarithm {
-        0 => BLOCK,
-        other => 1_usize.checked_shl(other.into()).filter(|block| DISK_BLOCKS.contains(&(*block as u64)))?,
-    };
+    let block = 1_usize.checked_shl(logarithm.into()).filter(|block| DISK_BLOCKS.contains(&(*block as u64)))?;
     let end = HEADER.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
     let record = bytes.get(..end)?;
     let whole = checksum(salt, record) == u32::from_be_bytes(*sum);

@@ -20,7 +20,6 @@ use crate::engine::tree::{
     record::{self, Head, Kind, Meta},
     sums::Sums,
     table::Table,
-    usage::UsageSums,
 };
 use crate::{StoreError, check::Problem, set_hash::Step};
 
@@ -54,12 +53,12 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
                 check.found.step(Step::Add, &key, 0);
                 check.index_entry(&key, keys::referrer(&key), ["resource", "reference"]);
             }
-            Some(&keys::SUM) if meta.sums.is_some() => {
+            Some(&keys::SUM) => {
                 if keys::sum_type(&key).is_none() {
                     check.problem(&key, "its key is not one");
                 }
             }
-            Some(&keys::USAGE) if meta.usage.is_some() => {
+            Some(&keys::USAGE) => {
                 if keys::usage_parts(&key).is_none() {
                     check.problem(&key, "its key is not one");
                 }
@@ -240,12 +239,6 @@ impl<'t> Check<'t> {
 
     /// Resources and owner index against what is kept of them with every commit.
     fn sums(&mut self) {
-        if self.meta.sums.is_none() {
-            return;
-        }
-        if self.meta.usage.is_none() {
-            self.found.usage = UsageSums::default();
-        }
         match Sums::read(self.table, &self.meta) {
             Ok(should) => self.problems.extend(self.found.differences(&should)),
             Err(error) => self.problem(keys::META, error.to_string()),

@@ -44,15 +44,12 @@ impl CheckpointPosition {
     pub(crate) fn encode(self, log: LogEnd) -> Vec<u8> {
         let [even, odd] = log.lengths;
         let number = log.number.max(self.number);
-        record::encode_more(keys::CHECKPOINT, [self.generation, self.number, self.salt, number, even, odd])
+        record::encode_numbers(keys::CHECKPOINT, [self.generation, self.number, self.salt, number, even, odd])
     }
 
     /// From the stored form; `None` when that is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<(Self, LogEnd)> {
-        if let Some([generation, number, salt]) = record::decode_numbers(keys::CHECKPOINT, value) {
-            return Some((Self { generation, number, salt }, LogEnd { number, lengths: [0; 2] }));
-        }
-        let [generation, number, salt, durable, even, odd] = record::decode_more(keys::CHECKPOINT, value)?;
+        let [generation, number, salt, durable, even, odd] = record::decode_numbers(keys::CHECKPOINT, value)?;
         Some((Self { generation, number, salt }, LogEnd { number: durable, lengths: [even, odd] }))
     }
 }

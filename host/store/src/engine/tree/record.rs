@@ -34,10 +34,6 @@ const HEADER: usize = 18;
 pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
 /// The layout of heads and of records that are numbers.
 const LAYOUT: u8 = 1;
-/// The layout of the counters and of the mark since format 3.
-const LAYOUT_2: u8 = 2;
-/// The layout of the counters since format 4.
-const LAYOUT_3: u8 = 3;
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,8 +202,7 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     Ok(entries)
 }
 
-/// The counters, written with every batch: layout (3), then ten big-endian numbers of 8 bytes, then a CRC-32 of them.
-/// Layout 1 has three numbers, layout 2 nine.
+/// The counters, written with every batch: layout (1), then ten big-endian numbers of 8 bytes, then a CRC-32 of the key and these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The newest sequence in use; 0 before the first commit.
@@ -221,16 +216,17 @@ pub(crate) struct Meta {
     /// The highest sequence that a commit may have got; the next commit gets a higher one. More than `last_seq` after
     /// an opening that followed no close in good order, when the end of the log may have been lost.
     pub(crate) highest: u64,
-    /// What the resources and the owner index come to; `None` in a store that no release with sums has opened yet.
-    pub(crate) sums: Option<Totals>,
-    /// Bytes of all resources; `None` in a store that no release with the usage of tenancies has opened yet.
-    pub(crate) usage: Option<u64>,
+    /// Hashes of all resources and of the indexes.
+    pub(crate) sums: Totals,
+    /// Bytes of all resources.
+    pub(crate) usage: u64,
 }
 
 impl Meta {
-    /// Of an empty store.
-    pub(crate) const EMPTY: Self =
-        Self { last_seq: 0, first_event: 1, event_bytes: 0, skipped: 0, highest: 0, sums: None, usage: None };
+    /// The counters of an empty store.
+    pub(crate) fn empty() -> Self {
+        Self { last_seq: 0, first_event: 1, event_bytes: 0, skipped: 0, highest: 0, sums: Totals::default(), usage: 0 }
+    }
 
     /// How many events are kept.
     pub(crate) fn event_count(&self) -> u64 {
@@ -245,52 +241,22 @@ impl Meta {
 
     /// As it is stored.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let counters = [self.last_seq, self.first_event, self.event_bytes];
-        let Some(sums) = self.sums else { return encode_numbers(keys::META, counters) };
-        let ([a, b, c], [d, e, f, g]) = (counters, sums.numbers());
-        match self.usage {
-            None => encode_more(keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest]),
-            Some(usage) => {
-                encode_laid_out(LAYOUT_3, keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest, usage])
-            }
-        }
+        let [a, b, c, d] = self.sums.numbers();
+        let Self { last_seq, first_event, event_bytes, skipped, highest, usage, .. } = *self;
+        encode_numbers(keys::META, [last_seq, first_event, event_bytes, a, b, c, d, skipped, highest, usage])
     }
 
     /// From the stored form; `None` when that is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
-        if let Some([last_seq, first_event, event_bytes]) = decode_numbers(keys::META, value) {
-            return Some(Self { last_seq, first_event, event_bytes, highest: last_seq, ..Self::EMPTY });
-        }
-        let ([last_seq, first_event, event_bytes, sums @ .., skipped, highest], usage) =
-            match decode_more::<9>(keys::META, value) {
-                Some(numbers) => (numbers, None),
-                None => {
-                    let [numbers @ .., usage] = decode_laid_out::<10>(LAYOUT_3, keys::META, value)?;
-                    (numbers, Some(usage))
-                }
-            };
-        let sums = Some(Totals::of_numbers(sums));
-        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums, usage })
+        let [last_seq, first_event, event_bytes, sums @ .., skipped, highest, usage] =
+            decode_numbers::<10>(keys::META, value)?;
+        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums: Totals::of_numbers(sums), usage })
     }
 }
 
-/// The value of a record that is three numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
-pub(crate) fn encode_numbers(key: &[u8], numbers: [u64; 3]) -> Vec<u8> {
-    encode_laid_out(LAYOUT, key, numbers)
-}
-
-/// As [`encode_numbers`], of layout 2 and more numbers.
-pub(crate) fn encode_more<const N: usize>(key: &[u8], numbers: [u64; N]) -> Vec<u8> {
-    encode_laid_out(LAYOUT_2, key, numbers)
-}
-
-/// The numbers in such a value; `None` when it is damaged.
-pub(crate) fn decode_more<const N: usize>(key: &[u8], value: &[u8]) -> Option<[u64; N]> {
-    decode_laid_out(LAYOUT_2, key, value)
-}
-
-fn encode_laid_out<const N: usize>(layout: u8, key: &[u8], numbers: [u64; N]) -> Vec<u8> {
-    let mut value = vec![layout];
+/// The value of a record that is numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
+pub(crate) fn encode_numbers<const N: usize>(key: &[u8], numbers: [u64; N]) -> Vec<u8> {
+    let mut value = vec![LAYOUT];
     for number in numbers {
         value.extend_from_slice(&number.to_be_bytes());
     }
@@ -299,12 +265,8 @@ fn encode_laid_out<const N: usize>(layout: u8, key: &[u8], numbers: [u64; N]) ->
     value
 }
 
-/// The numbers in such a value; `None` when it is damaged.
-pub(crate) fn decode_numbers(key: &[u8], value: &[u8]) -> Option<[u64; 3]> {
-    decode_laid_out(LAYOUT, key, value)
-}
-
-fn decode_laid_out<const N: usize>(layout: u8, key: &[u8], value: &[u8]) -> Option<[u64; N]> {
+/// The numbers in such a value; `None` when it is damaged, or has another number of them.
+pub(crate) fn decode_numbers<const N: usize>(key: &[u8], value: &[u8]) -> Option<[u64; N]> {
     let (rest, sum) = value.split_last_chunk::<4>()?;
     let (&found, mut bytes) = rest.split_first()?;
     let mut numbers = [0; N];
@@ -312,7 +274,7 @@ fn decode_laid_out<const N: usize>(layout: u8, key: &[u8], value: &[u8]) -> Opti
         let (first, more) = bytes.split_first_chunk::<8>()?;
         (*number, bytes) = (u64::from_be_bytes(*first), more);
     }
-    let whole = found == layout && bytes.is_empty() && crc(key, rest, &[]) == u32::from_be_bytes(*sum);
+    let whole = found == LAYOUT && bytes.is_empty() && crc(key, rest, &[]) == u32::from_be_bytes(*sum);
     whole.then_some(numbers)
 }
 
@@ -323,7 +285,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _ = (head.chunks(), head.fits(b"key", payload));
     }
     let _ = Meta::decode(bytes);
-    let _ = decode_numbers(b"key", bytes);
+    let _ = decode_numbers::<3>(b"key", bytes);
 }
 
 #[cfg(test)]
@@ -339,18 +301,16 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_meta_record_is_noticed() {
-        let sums = Some(Totals::of_numbers([1, 2, 3, 4]));
-        for usage in [None, Some(77)] {
-            let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums, usage };
-            let value = meta.encode();
-            assert_eq!(Meta::decode(&value), Some(meta));
-            for position in 0..value.len() * 8 {
-                let mut broken = value.clone();
-                broken[position / 8] ^= 1 << (position % 8);
-                assert_eq!(Meta::decode(&broken), None, "{position}");
-            }
-            assert_eq!(Meta::decode(&value[1..]), None);
+        let sums = Totals::of_numbers([1, 2, 3, 4]);
+        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums, usage: 77 };
+        let value = meta.encode();
+        assert_eq!(Meta::decode(&value), Some(meta));
+        for position in 0..value.len() * 8 {
+            let mut broken = value.clone();
+            broken[position / 8] ^= 1 << (position % 8);
+            assert_eq!(Meta::decode(&broken), None, "{position}");
         }
+        assert_eq!(Meta::decode(&value[1..]), None);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Sums {
         self.types.keys()
     }
 
-    /// The sums that are stored; no usage in a store that no release with it has opened yet.
+    /// The sums that are stored.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when they do not agree with the counters.
@@ -137,14 +137,11 @@ impl Sums {
                 read.ok_or_else(|| table.damaged(&key, "the checksum does not match"))?;
             sums.types.insert(type_key, TypeSum { count, hash: SetHash::of_halves(high, low) });
         }
-        let totals = meta.sums.ok_or_else(|| table.damaged(keys::META, "it has no sums"))?;
-        sums.indexes = totals.indexes;
-        if sums.totals() != totals {
+        sums.indexes = meta.sums.indexes;
+        if sums.totals() != meta.sums {
             return Err(table.damaged(keys::META, "the sums of the types do not come to its own: one is gone, or old"));
         }
-        if let Some(bytes) = meta.usage {
-            sums.usage = UsageSums::read(table, bytes, &sums.counts())?;
-        }
+        sums.usage = UsageSums::read(table, meta.usage, &sums.counts())?;
         Ok(sums)
     }
 

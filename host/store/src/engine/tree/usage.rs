@@ -234,7 +234,7 @@ impl UsageSums {
 
     fn write_record(&self, key: &[u8], batch: &mut WriteBatch) {
         match self.types.get(key) {
-            Some(Amount { resources, bytes }) => batch.insert(key, record::encode_more(key, [*resources, *bytes])),
+            Some(Amount { resources, bytes }) => batch.insert(key, record::encode_numbers(key, [*resources, *bytes])),
             None => batch.remove(key),
         }
     }
@@ -247,7 +247,7 @@ impl UsageSums {
         let (mut sums, mut found) = (Self::default(), BTreeMap::<TypeKey, u64>::new());
         for item in table.range(vec![keys::USAGE]..vec![keys::USAGE + 1]) {
             let (key, value) = item?;
-            let read = keys::usage_parts(&key).zip(record::decode_more(&key, &value));
+            let read = keys::usage_parts(&key).zip(record::decode_numbers(&key, &value));
             let (_, [resources, bytes]) = read.ok_or_else(|| table.damaged(&key, "the checksum does not match"))?;
             // A number that is none of an amount comes to something else than the counters have.
             let by = |number| i64::try_from(number).unwrap_or(i64::MAX);
@@ -260,20 +260,6 @@ impl UsageSums {
             return Err(table.damaged(keys::META, what));
         }
         Ok(sums)
-    }
-
-    /// Counts what is there into it, up to the first page that cannot be read. A head that is none counts nothing.
-    ///
-    /// # Errors
-    /// Faults of the table.
-    pub(crate) fn count(&mut self, table: &Table) -> Result<(), StoreError> {
-        for item in table.range(vec![keys::RESOURCE]..vec![keys::RESOURCE + 1]) {
-            let (key, value) = item?;
-            if let Ok(head) = table.head(&key, &value) {
-                self.found(&key, head.len);
-            }
-        }
-        Ok(())
     }
 
     /// What is there and should not be, and the other way round, but for types that `known` says so of.
