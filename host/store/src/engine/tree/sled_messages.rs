@@ -5,6 +5,12 @@
 //! would give it as it is, if the damage is in records: then one bit costs one record, not a page of them, or all. Sled has
 //! nothing to read past a checksum with.
 //!
+//! # Gain
+//! Neither the log, which is empty after a close, nor the history, which is bounded, nor an opening without sled's list of pages gives these
+//! records back. Of 56 single wrong bits in a store of 1,000 resources with a tenth of its history, 2 cost more than one resource (107 at
+//! most); without this module 17 did (180 at most). Of 150 files with damage of several kinds, salvage got something out of 117; without
+//! this module out of 103 (`one_wrong_bit_costs_little_and_what_it_costs_is_listed`, `damaged_files_get_a_verdict`).
+//!
 //! # Format, of sled 0.34
 //! Segments of [`SEGMENT_BYTES`]: a header of 20 bytes, of which 4 to 11 are its place in the log, and messages: CRC-32
 //! (4), kind (1), and as varints the length of the body, the number of the segment and the page; the body. The CRC is over
