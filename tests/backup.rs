@@ -239,7 +239,7 @@ async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
     }
     // From a pipe it is the same.
     let (code, err) = place.restore_from_pipe(&whole[..len - 1], &[]).await;
-    assert!(code == Some(1) && err.contains("standard input") && err.contains("not the end of a backup"), "{err}");
+    assert!(code == Some(1) && err.contains("standard input") && err.contains("its seal is missing"), "{err}");
     assert!(place.files().is_empty());
     let (code, _, err) = place.restore(Path::new("/nonexistent/file"), &[]).await;
     assert!(code == Some(2) && err.contains("cannot read /nonexistent/file"), "{err}");

@@ -4,7 +4,7 @@
 //! A call that will change something first reserves a [`Place`], and gives the record after the change: so no change
 //! begins without room for its record. With [`WhenFull::Wait`] the call waits for a place, up to a limit, and is then
 //! refused; with [`WhenFull::Drop`] the record is dropped, and a later record has the number of dropped ones. A dropped
-//! place leaves no record: a change that must be recorded even when its call is cancelled records on drop.
+//! place leaves no record: a caller that must record even a cancelled call gives the record in its own `Drop`.
 //!
 //! Records hold names, never data or secrets. They are in the file within moments and on the disk within
 //! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited.

@@ -64,7 +64,7 @@ impl Sources {
             }
             Err(e) => return Err(io_fault(path, "open for the backup")(e)),
         };
-        let metadata = file.metadata().map_err(io_fault(path, "look at for the backup"))?;
+        let metadata = file.metadata().map_err(io_fault(path, "read metadata for the backup"))?;
         // A file larger than any signature is not one, and a restore would reject it.
         let is_one = !matches!(&entry, Entry::Kept { file, .. } | Entry::Folder { file } if entry::is_signature(file))
             || metadata.len() <= entry.most_bytes();

@@ -4,6 +4,9 @@
 //! and hooks are the caller's task. Another process may serve this contract one day: so no call returns a reference
 //! into a store or assumes that the caller's view is the newest.
 //!
+//! An *incarnation* of a resource is its life from creation to deletion, identified by its uid. A *unit* is a partition
+//! or a namespace.
+//!
 //! # Guarantees
 //! - **Durable before acknowledged.** When [`Backend::commit`] returns, the batch survives loss of power.
 //! - **All or nothing.** A batch is applied whole, over every index, or not at all.
@@ -471,8 +474,8 @@ pub trait Backend: Send + Sync + 'static {
     async fn watch_list(&self, query: &Query, after: Option<&Place>) -> Result<Box<dyn Watch>, StoreError>;
 
     /// Opens a watch of changes: the content that a [scan](Backend::scan_part) of the part returns, and every later
-    /// change of resources that are or were in it. Changes for which none of the terms held before or after may be left
-    /// out; they cost the watch little.
+    /// change of resources that are or were in it. The store may leave out a change if one of the terms held neither
+    /// before nor after it; such changes cost the watch little.
     ///
     /// # Errors
     /// Only faults of the store itself.

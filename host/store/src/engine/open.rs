@@ -174,7 +174,7 @@ fn newest(table: &Table, meta: Meta) -> Newest {
     Newest { sequence, carried }
 }
 
-/// Compares the content with the checksums and counters, the history included. Where they differ, walks the whole store
+/// Compares the content with the sums and counters, the history included. Where they differ, walks the whole store
 /// to name the records.
 fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
     let unreadable = |error: StoreError| vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }];

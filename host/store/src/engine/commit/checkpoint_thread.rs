@@ -58,7 +58,7 @@ struct Work {
 impl Checkpoints {
     /// Starts the thread. `data` is sled's file.
     pub(crate) fn start(shared: Arc<Shared>, data: File, path: &Path) -> Result<Self, StoreError> {
-        // Room for one: the commit thread starts no second checkpoint before the first has ended.
+        // Capacity 1: the commit thread starts no second checkpoint before the first has ended.
         let (work, todo) = sync_channel(1);
         let (tell, done) = channel();
         let thread = thread::Builder::new()

@@ -55,7 +55,7 @@ pub(crate) struct CommitGroup<'t> {
     bytes: usize,
     max_resource_bytes: usize,
     quotas: Quotas,
-    /// Set while the disk is full: then only deletes and mutations that do not grow are accepted.
+    /// Shortage of a full disk, during which only deletes and mutations that do not grow are accepted.
     shortage: Option<Shortage>,
 }
 

@@ -253,8 +253,8 @@ impl Committer {
         }
     }
 
-    /// Waits for a checkpoint that must come first. A checkpoint that waits for disk space delays only the first group
-    /// after an opening: later groups refuse what has no space, and deletions continue in the log while it has space.
+    /// Waits for a checkpoint that must come first. Fails while the checkpoint of an opening waits for disk space. Any
+    /// other waiting checkpoint blocks nothing: groups refuse writes without space, and deletions continue in the log.
     fn check_room(&mut self) -> Result<(), StoreError> {
         self.look_for_room();
         let room = &self.shared.room;

@@ -16,7 +16,7 @@ pub(crate) enum Job {
     Commit(Batch, Reply<Results>),
     /// Checks the whole store, with no write in flight.
     Check(Reply<Vec<Problem>>),
-    /// Compares the next keys, this many, with their checksums.
+    /// Compares the next keys, this many, with the store's sums.
     Scrub(usize),
     /// Returns the totals of the store.
     Head(Reply<SnapshotHead>),

@@ -1,9 +1,9 @@
-//! The scrub: a slow, endless walk over resources and indexes that compares them with their checksums, and counts the
-//! events of the history, while the store is in use.
+//! The scrub: a slow, endless walk over resources and indexes that compares them with the store's
+//! [sums](crate::engine::tree::sums), and counts the events of the history, while the store is in use.
 //!
 //! A thread sets the pace. It reads a slice ahead, so that the pages are in memory, and then has the commit thread
 //! check the slice. No other write runs meanwhile, so the state before the slice is known exactly, and each commit
-//! corrects it. At the end of a pass both checksums must be equal; then the scrub rests for a while.
+//! corrects it. At the end of a pass its sums must equal the store's; then the scrub rests for a while.
 //!
 //! # Cost
 //! A slice is a tenth of a second's keys: at the default rate 200 keys, some 200 µs of the commit thread's time.
@@ -30,7 +30,7 @@ use crate::{
 const PACE: u64 = 10;
 /// Pause between two passes, so that a small store does not keep a processor awake.
 const REST: Duration = Duration::from_secs(10);
-/// First key of a pass, and the key behind its last. The checksums and counters in between do not count.
+/// First key of a pass, and the key behind its last. The sums and counters in between do not count.
 const BEGIN: &[u8] = &[keys::EVENT];
 const END: &[u8] = &[keys::RESOURCE + 1];
 
@@ -48,7 +48,7 @@ impl Scrub {
         Self { found: Sums::default(), events: 0, upto: BEGIN.to_vec() }
     }
 
-    /// Counts the next `count` keys. Returns, at the end of a pass, the differences from the checksums and the number
+    /// Counts the next `count` keys. Returns, at the end of a pass, the differences from the expected sums and number
     /// of events. No write may be in flight.
     pub(crate) fn step(
         &mut self,

@@ -79,7 +79,7 @@ pub(crate) fn size(dir: &Path) -> Result<u64, StoreError> {
         let path = entry.map_err(io_fault(dir, "read"))?.path();
         bytes += match path.is_dir() {
             true => size(&path)?,
-            false => fs::metadata(&path).map_err(io_fault(&path, "look at"))?.len(),
+            false => fs::metadata(&path).map_err(io_fault(&path, "read metadata"))?.len(),
         };
     }
     Ok(bytes)

@@ -54,15 +54,15 @@ impl Reserve {
 
     /// Returns the allocated bytes behind the end, about; or the free bytes of a file system that cannot allocate.
     pub(crate) fn taken(&self) -> Result<u64, StoreError> {
-        taken(&self.file).map_err(io_fault(&self.path, "look at"))
+        taken(&self.file).map_err(io_fault(&self.path, "read metadata"))
     }
 }
 
 /// [`Reserve::take`] for an open file.
 pub(crate) fn take(file: &File, path: &Path, bytes: u64) -> Result<(), StoreError> {
-    let len = file.metadata().map_err(io_fault(path, "look at"))?.len();
+    let len = file.metadata().map_err(io_fault(path, "read metadata"))?.len();
     let full = || -> Result<(), StoreError> {
-        let taken = taken(file).map_err(io_fault(path, "look at"))?;
+        let taken = taken(file).map_err(io_fault(path, "read metadata"))?;
         Err(StoreError::Full { path: path.to_owned(), missing: missing(file, bytes.saturating_sub(taken)) })
     };
     match fallocate(file, FallocateFlags::KEEP_SIZE, len, bytes.max(1)) {

@@ -219,7 +219,7 @@ impl Wal {
     /// Frees the disk space. The tree must have everything.
     pub(crate) fn empty(&mut self) -> Result<(), StoreError> {
         for log in [&mut self.current, &mut self.other] {
-            log.file.set_len(0).map_err(io_fault(&log.path, "empty"))?;
+            log.file.set_len(0).map_err(io_fault(&log.path, "truncate"))?;
             (log.len, log.durable_len) = (0, 0);
         }
         (self.position, self.reserved) = (0, false);
@@ -233,7 +233,7 @@ impl LogFile {
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(io_fault(&path, "open"))?;
-        let len = file.metadata().map_err(io_fault(&path, "look at"))?.len();
+        let len = file.metadata().map_err(io_fault(&path, "read metadata"))?.len();
         Ok(Self { file, path, len, durable_len: 0 })
     }
 
@@ -469,7 +469,7 @@ impl LogTail {
                 file.write_all(&bytes)?;
                 file.sync_data()
             };
-            rewrite().map_err(io_fault(path, "secure"))?;
+            rewrite().map_err(io_fault(path, "rewrite"))?;
         }
         Ok(())
     }

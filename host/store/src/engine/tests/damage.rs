@@ -65,8 +65,8 @@ async fn the_check_finds_whatever_does_not_agree() {
         ("the resource has another label", |db, child| {
             drop(db.insert(keys::label(child, "env", "test").unwrap(), &[]).unwrap());
         }),
-        ("it counts 3 events, there are 2", |db, _| drop(db.remove(keys::event(2)).unwrap())),
-        ("bytes of events", |db, _| drop(db.remove(keys::event(1)).unwrap())),
+        ("it counts 3 events, but there are 2", |db, _| drop(db.remove(keys::event(2)).unwrap())),
+        ("event bytes, but", |db, _| drop(db.remove(keys::event(1)).unwrap())),
         ("a store has no such key", |db, _| drop(db.insert("zebra", "x").unwrap())),
         ("its head is malformed", |db, child| drop(db.insert(child, "x").unwrap())),
         ("its key is malformed", |db, _| drop(db.insert("ox", &[]).unwrap())),

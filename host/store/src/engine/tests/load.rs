@@ -138,7 +138,7 @@ async fn the_check_of_a_closed_store_changes_nothing() {
     store.tamper(tamper);
     let before = files(&store.path());
     let report = SledBackend::check_offline(&store.path(), None).unwrap();
-    assert!(report.problems.iter().any(|p| p.fault.contains("it counts 6 events, there are 5")), "{report:?}");
+    assert!(report.problems.iter().any(|p| p.fault.contains("it counts 6 events, but there are 5")), "{report:?}");
     assert_eq!(files(&store.path()), before);
     let nowhere = store.path().join("nowhere");
     assert!(matches!(SledBackend::check_offline(&nowhere, None), Err(StoreError::Absent { .. })));

@@ -161,7 +161,7 @@ async fn a_log_that_lost_everything_after_a_clean_close_gives_no_version_again()
                 assert!(version > given, "{version} after {given}");
                 assert_eq!(opened.check().await.unwrap(), []);
             }
-            Err(error) => assert!(!opens && error.to_string().contains("it is not there"), "{error}"),
+            Err(error) => assert!(!opens && error.to_string().contains("it is missing, with the"), "{error}"),
         }
     }
 }

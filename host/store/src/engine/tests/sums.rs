@@ -100,7 +100,7 @@ async fn an_event_that_is_gone_is_noticed_when_the_store_is_opened() {
     store.shut();
     store.tamper(|db| drop(db.remove(keys::event(3)).unwrap()));
     store.open().unwrap();
-    assert!(damage(&store).contains("it counts 5 events, there are 4"), "{}", damage(&store));
+    assert!(damage(&store).contains("it counts 5 events, but there are 4"), "{}", damage(&store));
 }
 
 #[tokio::test]

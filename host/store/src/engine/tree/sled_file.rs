@@ -26,7 +26,7 @@ pub(crate) fn read_anew(file: &Path) -> Result<(), StoreError> {
     let opened = File::open(file).map_err(io_fault(file, "open"))?;
     // Pages that are not written yet stay in the cache.
     rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed)
-        .map_err(|error| io_fault(file, "give advice on")(error.into()))
+        .map_err(|error| io_fault(file, "drop cached pages")(error.into()))
 }
 
 /// Removes `snap.….generating`, left by a process that was killed while sled opened. Sled would take it for its newest

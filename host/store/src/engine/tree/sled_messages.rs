@@ -74,7 +74,7 @@ fn each_segment(
     file: &Path,
     mut look: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let bytes = opened.metadata().map_err(io_fault(file, "look at"))?.len();
+    let bytes = opened.metadata().map_err(io_fault(file, "read metadata"))?.len();
     let (mut segment, mut base) = (vec![0; SEGMENT_BYTES], 0);
     while base < bytes {
         segment.truncate(usize::try_from(bytes - base).unwrap_or(SEGMENT_BYTES));

@@ -263,7 +263,8 @@ impl UsageSums {
         Ok(sums)
     }
 
-    /// What is there and should not be, and the other way round, but for types that `known` says so of.
+    /// Returns the differences between the present content and the expected usage, except those of types that are
+    /// `known`.
     pub(crate) fn differences(&self, should: &Self, known: impl Fn(&TypeKey) -> bool) -> Vec<Problem> {
         let keys: BTreeSet<_> = self.types.keys().chain(should.types.keys()).collect();
         let mut problems = Vec::new();
