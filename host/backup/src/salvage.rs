@@ -92,7 +92,7 @@ fn collect(source: &Path, new: &Path) -> Result<Salvaged, BackupError> {
     collected.load()
 }
 
-/// Findings so far.
+/// An unfinished salvage.
 struct Collected<'n> {
     new: &'n Path,
     spool: BufWriter<File>,

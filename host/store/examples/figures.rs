@@ -3,7 +3,7 @@
 //! DIR should be on the disk to measure. If it does not exist, the example fills it with RESOURCES (default 100,000)
 //! and keeps it; a second run measures a store that is opened cold.
 
-#![allow(clippy::print_stdout, clippy::expect_used, reason = "a tool for developers; printing is what it is for")]
+#![allow(clippy::print_stdout, clippy::expect_used, reason = "a tool for developers that prints its results")]
 
 use std::{
     path::Path,

@@ -60,7 +60,7 @@ impl Position {
 
 /// A step of a watch of changes.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "nearly each is a change, and none is kept")]
+#[expect(clippy::large_enum_variant, reason = "almost every step is a change, and steps are not stored")]
 pub enum ChangeStep {
     /// A change.
     Change(ChangeEvent),

@@ -20,7 +20,7 @@ const LOCK: &str = "lock";
 pub(crate) const DB: &str = "db";
 /// A lock on a store's directory, without the store being open. Released on drop.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "it is held, not looked at")] File);
+pub struct Lock(#[expect(dead_code, reason = "held, never read")] File);
 
 impl Lock {
     /// Locks the directory, and makes it if missing.

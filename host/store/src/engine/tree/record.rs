@@ -212,7 +212,7 @@ pub(crate) struct Meta {
     pub(crate) first_event: u64,
     /// Bytes of the kept events' payloads.
     pub(crate) event_bytes: u64,
-    /// Number of sequences between the first event and the last commit without a commit.
+    /// Number of skipped sequences between the first event and the last commit.
     pub(crate) skipped: u64,
     /// Highest sequence that a commit may have had; the next commit gets a higher one. Higher than `last_seq` after an
     /// unclean close, when the end of the log may be lost.
@@ -235,7 +235,7 @@ impl Meta {
         events.end.saturating_sub(events.start).saturating_sub(self.skipped)
     }
 
-    /// Returns the range of the kept events' sequences, with those without a commit.
+    /// Returns the range of the kept events' sequences, skipped ones included.
     pub(crate) fn events(&self) -> Range<u64> {
         self.first_event..self.last_seq.saturating_add(1)
     }

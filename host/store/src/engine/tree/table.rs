@@ -122,7 +122,7 @@ impl Table {
     }
 
     /// Writes a batch to the tree itself and hands it to the operating system; a loss of power may still lose it. One
-    /// thread at a time: see [`checkpoint`](crate::engine::commit::checkpoint).
+    /// thread at a time: see [`checkpoint`](crate::engine::tree::checkpoint).
     pub(crate) fn write_through(&self, batch: sled::Batch) -> Result<(), StoreError> {
         self.db.apply_batch(batch).map_err(|e| self.fault("write", e))?;
         self.db.flush().map(drop).map_err(|e| self.fault("flush", e))

@@ -422,7 +422,7 @@ mod tests {
 
     /// `cargo test --release -p mortise-store -- --ignored --nocapture cost_of_usage`
     #[test]
-    #[ignore = "prints what counting costs, and asserts nothing; by hand, in a release build"]
+    #[ignore = "prints the cost of counting, and asserts nothing; by hand, in a release build"]
     fn cost_of_usage() {
         const ROUNDS: u32 = 1_000_000;
         let mut sums = UsageSums::default();
