@@ -36,8 +36,8 @@ pub struct Options {
     /// files of the write-ahead log. On a full disk, writes fail with [`Full`](crate::StoreError::Full), while
     /// deletions and checkpoints use the reserve. Default 16 MiB, 8 MiB to 1 GiB.
     pub reserve_bytes: u64,
-    /// Resources, index entries and events that are compared with the store's sums each second, in the background; 0 for
-    /// none. Default 2,000.
+    /// Resources, index entries and events that are compared with the store's sums each second, in the background; 0
+    /// for none. Default 2,000.
     pub scrub_per_second: u64,
     /// Whether each opening compares everything with its sums, even after a clean close. Small stores, and stores
     /// that were not closed cleanly, always are. Takes about a second and a half for each million resources.

@@ -4,8 +4,8 @@
 //! checkpoint waits until [`BATCH`] bytes behind the end of sled's file are allocated. Normally,
 //! [`reserve_bytes`](crate::engine::options::Options::reserve_bytes) are allocated. When the disk cannot provide them,
 //! the store is *short*: it accepts deletes and mutations that do not grow, which use the rest of the reserve, and
-//! refuses all else. When even a batch has no space, the checkpoint waits, and the write-ahead log takes deletions until it has no
-//! space either.
+//! refuses all else. When even a batch has no space, the checkpoint waits, and the write-ahead log takes deletions
+//! until it has no space either.
 
 use std::{
     path::PathBuf,
