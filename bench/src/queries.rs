@@ -235,12 +235,12 @@ pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
             told += task?;
         }
         if concerned && told == 0 {
-            return Err(format!("{name}: no change was told").into());
+            return Err(format!("{name}: the watches got no change").into());
         }
         Line::of(format!("write beside {watchers} watches, {name}"))
             .figure("a write", median(costs), Unit::ProcessorMicroseconds)
             .figure("writes", total as f64, Unit::Count)
-            .figure("changes told", told as f64, Unit::Count)
+            .figure("changes received", told as f64, Unit::Count)
             .print()?;
     }
     Ok(())

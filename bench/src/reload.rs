@@ -56,7 +56,7 @@ async fn saves() -> Outcome<()> {
     let server = Server::bare(dir.path()).await?;
     let mut plugins = Watch::open(&server).await?;
     let path = dir.path().join("plugins").join("demo.wasm");
-    for (what, fresh) in [("compiled anew", true), ("found in the compile cache", false)] {
+    for (what, fresh) in [("compiled", true), ("found in the compile cache", false)] {
         let mut took = Vec::new();
         for n in 0..SAVES + 2 {
             let bytes = variant(if fresh { n } else { n % 2 });
@@ -134,7 +134,7 @@ async fn write_and_read(mut client: Client, n: usize, stop: Arc<AtomicBool>, don
         let stored = written.resource.ok_or("no resource")?;
         let said = format!("validated by {}", stored.metadata.get("mutated-by").ok_or("not mutated")?);
         if !written.warnings.iter().any(|warning| warning.summary == said) {
-            return Err(format!("half of each version: {said}, but {:?}", written.warnings).into());
+            return Err(format!("one call was served by two versions: {said}, but {:?}", written.warnings).into());
         }
         client.read(pb::ReadRequest { id: stored.id }).await?;
         done.fetch_add(2, Ordering::Relaxed);

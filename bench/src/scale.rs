@@ -159,7 +159,7 @@ fn whole(resources: usize) -> Outcome<()> {
 /// Measures everything with this number of resources.
 pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     if resources < FEW || !resources.is_multiple_of(PAGE) {
-        return Err(format!("--resources {resources} is no multiple of {PAGE} from {FEW} on; choose one").into());
+        return Err(format!("--resources {resources} must be a multiple of {PAGE}, at least {FEW}").into());
     }
     let (small_dir, large_dir) = (tempfile::tempdir()?, tempfile::tempdir()?);
     fill(small_dir.path(), FEW).await?;

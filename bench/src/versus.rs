@@ -110,8 +110,8 @@ pub(crate) struct Costs {
     title: String,
     names: [&'static str; 2],
     clients: usize,
-    /// Figures of each round: both rates and their ratio, both times and their ratio. A ratio above 1 means that the second
-    /// side is better.
+    /// Figures of each round: both rates and their ratio, both times and their ratio. A ratio above 1 means that the
+    /// second side is better.
     figures: [Vec<f64>; 6],
 }
 

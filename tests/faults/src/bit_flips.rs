@@ -129,7 +129,7 @@ impl BitFlips {
             .copied()
             .partition(|target| mortise.exists() || matches!(target, Target::Closed | Target::Killed));
         for target in skipped {
-            println!("SKIPPED: bit-flips of {}: {} is not there", target.name(), mortise.display());
+            println!("SKIPPED: bit-flips of {}: {} is missing", target.name(), mortise.display());
         }
         Ok(there)
     }
@@ -304,7 +304,7 @@ fn some_cases(
                     break Some("time");
                 }
             }
-            _ => return Err(format!("a case says {line:?}").into()),
+            _ => return Err(format!("a case printed {line:?}").into()),
         }
     };
     let threads =
@@ -348,7 +348,7 @@ fn make(base: &Path, seed: u64) -> Outcome<()> {
             return Ok(());
         }
     }
-    Err("a store that does one more write does something else besides, again and again".into())
+    Err("one more write changes more than the log, again and again".into())
 }
 
 /// Returns whether the last write changed only the log.
@@ -482,8 +482,8 @@ async fn compare(store: &SledBackend, before: &Saying) -> Found {
         match (store.read(Consistency::Consistent, &any).await, state) {
             (Ok(read), Some(state)) if read == resource(&name, state) => {}
             (Err(StoreError::NotFound), None) => {}
-            (Err(StoreError::NotFound), Some(_)) => found.wrong.push(format!("{name} is not there")),
-            (Ok(_), _) => found.wrong.push(format!("{name} is another one")),
+            (Err(StoreError::NotFound), Some(_)) => found.wrong.push(format!("{name} is missing")),
+            (Ok(_), _) => found.wrong.push(format!("{name} differs")),
             (Err(error), _) => found.errors.push(answers(error)),
         }
     }
@@ -498,7 +498,7 @@ async fn compare(store: &SledBackend, before: &Saying) -> Found {
     for (key, owner) in owners(&before.content) {
         match store.list_by_owner(&owner).await {
             Ok(listed) if before.by_owner.get(&key) == Some(&children(&listed)) => {}
-            Ok(_) => found.wrong.push(format!("{key} owns something else")),
+            Ok(_) => found.wrong.push(format!("{key} owns other resources")),
             Err(error) => found.errors.push(answers(error)),
         }
     }
@@ -506,7 +506,7 @@ async fn compare(store: &SledBackend, before: &Saying) -> Found {
         Ok(now) => {
             for (key, payload) in &before.records {
                 if now.records.get(key) != Some(payload) {
-                    found.wrong.push(format!("of a snapshot, {key:?} is not there, or another one"));
+                    found.wrong.push(format!("in a snapshot, {key:?} is missing, or differs"));
                 }
             }
             if now.records.keys().any(|key| !before.records.contains_key(key)) {
@@ -718,6 +718,6 @@ async fn new_version(store: &SledBackend, before: &Saying, must: bool) -> Option
                 .is_none_or(|version| version <= given)
                 .then(|| format!("a write gets version {version:?} after {given}"))
         }
-        Err(error) => must.then(|| format!("nothing is wrong, and a write fails: {error}")),
+        Err(error) => must.then(|| format!("the store is right, and a write fails: {error}")),
     }
 }

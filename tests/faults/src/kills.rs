@@ -123,7 +123,7 @@ pub(crate) fn run(command: &Kills) -> Outcome<bool> {
         totals.absent
     );
     if kill >= 10 && totals.table.sum("WRONG") == 0 && (totals.in_flight == 0 || ledger.writes == 0) {
-        return Err("the kills cut nothing".into());
+        return Err("no kill came during a write, or no write was acknowledged".into());
     }
     Ok(totals.table.sum("WRONG") == 0)
 }
@@ -229,7 +229,7 @@ async fn children(store: &SledBackend, content: &Content) -> Outcome<Vec<String>
         let listed = listed.iter().map(describe).collect::<Result<Content, _>>()?;
         let wanted = content.iter().filter(|(_, state)| state.owner.as_ref() == Some(&owner));
         if !wanted.eq(&listed) {
-            faults.push(format!("{}@{} owns something else than what names it", owner.0, owner.1));
+            faults.push(format!("{}@{} does not own the resources that name it as owner", owner.0, owner.1));
         }
     }
     Ok(faults)

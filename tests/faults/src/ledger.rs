@@ -121,7 +121,7 @@ impl Ledger {
     /// # Errors
     /// The line reports a fault, or cannot be understood.
     pub(crate) fn hear(&mut self, line: &str) -> Result<Comparison, String> {
-        let nonsense = || format!("no line of a ledger: {line:?}");
+        let nonsense = || format!("not a line of a ledger: {line:?}");
         let mut words = line.split(' ');
         let (Some(verb), subject, object) = (words.next(), words.next(), words.next()) else { return Err(nonsense()) };
         let number = || subject.and_then(|word| word.parse::<u64>().ok()).ok_or_else(nonsense);
@@ -159,10 +159,10 @@ impl Ledger {
 
     fn acknowledge(&mut self, write: &Write, versions: &[u64]) -> Result<(), String> {
         if write.wrong {
-            return Err("it had to be refused".to_owned());
+            return Err("the store had to refuse the write".to_owned());
         }
         if versions.len() != write.edits.len() {
-            return Err("a version for each edit".to_owned());
+            return Err("the line needs a version for each edit".to_owned());
         }
         for (edit, version) in write.edits.iter().zip(versions) {
             match edit {
@@ -292,7 +292,7 @@ mod tests {
         ledger.hear("try 1 +a=3:1::0").unwrap();
         assert_eq!(ledger.clone().settle(&content(&[("a", state(3, 7))])).faults.len(), 1);
         assert_eq!(ledger.clone().settle(&content(&[("a", state(1, 5))])).faults.len(), 0);
-        assert!(ledger.clone().hear("done 1 7").unwrap_err().contains("had to be refused"));
+        assert!(ledger.clone().hear("done 1 7").unwrap_err().contains("had to refuse the write"));
         ledger.hear("refused 1").unwrap();
         assert_eq!(ledger.refusals, 1);
     }

@@ -124,8 +124,8 @@ impl Mortise {
             (false, _) if said(&dry).contains("panicked") => ("panics", said(&dry)),
             (false, Err(_)) if said(&dry).contains(BACKUP) => ("refused", said(&dry)),
             (false, Err(_)) => ("unnamed", said(&dry)),
-            (true, Err(fault)) => ("WRONG", format!("--dry-run takes it, and restore says {fault}")),
-            (false, Ok(_)) => ("WRONG", format!("it is restored, and --dry-run says {}", said(&dry))),
+            (true, Err(fault)) => ("WRONG", format!("--dry-run accepts the backup, and restore fails: {fault}")),
+            (false, Ok(_)) => ("WRONG", format!("the backup is restored, and --dry-run fails: {}", said(&dry))),
             (true, Ok(restored)) if restored == *before => ("right", String::new()),
             (true, Ok(_)) => ("WRONG", "something else is restored".to_owned()),
         })
@@ -169,13 +169,13 @@ impl Mortise {
             Err(error) => return Ok(("WRONG", format!("the server: {error}"))),
         };
         if answers != before {
-            return Ok(("WRONG", format!("the plugin says {answers:?}")));
+            return Ok(("WRONG", format!("the plugin answers {answers:?}")));
         }
         let stays = fs::read(data.join(file)).is_ok_and(|now| now == flipped);
         Ok(match file.extension().is_some_and(|extension| extension == "bin") {
             true if stays => ("WRONG", "compiled code with another bit counts".to_owned()),
-            true => ("refused", "it was compiled anew".to_owned()),
-            false => ("right", if stays { "the file is as it was" } else { "the file was made anew" }.to_owned()),
+            true => ("refused", "it was compiled again".to_owned()),
+            false => ("right", if stays { "the file is as it was" } else { "the file was made again" }.to_owned()),
         })
     }
 }

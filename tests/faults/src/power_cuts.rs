@@ -130,7 +130,7 @@ pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
     );
     let wrong = totals.table.total() - totals.table.sum("right");
     if totals.table.total() >= 20 && (totals.lossy == 0 || totals.in_flight == 0) {
-        return Err("the cuts cut nothing".into());
+        return Err("no cut lost anything, or none came during a write".into());
     }
     Ok(wrong == 0)
 }

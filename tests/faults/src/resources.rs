@@ -117,7 +117,7 @@ pub(crate) fn describe(found: &pb::Resource) -> Result<(String, State), String> 
     };
     described().ok_or_else(|| {
         let text: String = format!("{found:?}").chars().take(600).collect();
-        format!("a resource that is not as anything was written: {text}")
+        format!("a resource that was never written in this form: {text}")
     })
 }
 
