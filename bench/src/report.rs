@@ -189,7 +189,7 @@ impl Report {
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let bytes = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         Ok(serde_json::from_slice(&bytes)
-            .map_err(|e| format!("{} cannot be read as a report of mortise-bench ({e}); make one with --json", path.display()))?)
+            .map_err(|e| format!("{} cannot be read as a report ({e}); make one with --json", path.display()))?)
     }
 }
 
