@@ -60,7 +60,7 @@ async fn inspection_shows_what_is_asked_for_granted_and_missing() {
         "http api.example.net (granted): to sing\n",
         "directories.out (not granted): to sing\n",
         "http *.example.net\n",
-        "secrets.token (no effect: it does not ask for this)\n",
+        "secrets.token (no effect: it does not request this)\n",
     ] {
         assert!(out.contains(says), "{says:?} in {out}");
     }
@@ -79,7 +79,7 @@ async fn a_component_without_requests_has_whatever_is_granted() {
     let (code, out, err) = mortise(&["plugin", "inspect", "good", "--grpc-addr", &addr], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("secrets.token, http *.example.net, read demo.v2.Artist\n"), "{out}");
-    assert!(out.contains("it asks for nothing by name, so it has all of them"), "{out}");
+    assert!(out.contains("it requests nothing by name, so it has all of them"), "{out}");
 }
 
 #[tokio::test]

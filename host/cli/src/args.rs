@@ -8,10 +8,10 @@ use crate::error::CliError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// It is not a number and a unit.
-    #[error("{0:?} is no duration; use 500ms, 30s, 5m or 1h")]
+    #[error("{0:?} is not a duration; use 500ms, 30s, 5m or 1h")]
     Malformed(String),
     /// It is zero, or longer than a year.
-    #[error("{0:?} is out of range; from 1ms to a year")]
+    #[error("{0:?} is out of range; use 1ms to a year")]
     OutOfRange(String),
 }
 

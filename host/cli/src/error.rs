@@ -199,7 +199,7 @@ fn remedy(status: &Status) -> Option<String> {
             let fault = std::error::Error::source(status).map(innermost).unwrap_or_default();
             Some(tls_remedy(&fault).unwrap_or(UNREACHABLE).into())
         }
-        Code::Aborted => Some("somebody else changed it meanwhile; read it again and retry".into()),
+        Code::Aborted => Some("it was changed meanwhile; read it again and retry".into()),
         _ => None,
     }
 }
@@ -208,9 +208,9 @@ fn remedy(status: &Status) -> Option<String> {
 pub(crate) fn tls_remedy(fault: &str) -> Option<&'static str> {
     const OWN: &str = "the server wants a certificate of this client that it trusts: --client-cert and --client-key";
     let remedies = [
-        ("InvalidContentType", "what listens there does not speak TLS: leave out --tls, https:// and certificates"),
+        ("InvalidContentType", "the server there does not speak TLS: leave out --tls, https:// and certificates"),
         ("UnknownIssuer", "--ca-file FILE names the authority (PEM) that issued the server's certificate"),
-        ("not valid for name", "--tls-server-name NAME says which name the server's certificate is for"),
+        ("not valid for name", "--tls-server-name NAME gives the name that the server's certificate has"),
         ("CertificateRequired", OWN),
         ("UnknownCA", OWN),
         ("BadCertificate", OWN),
@@ -226,7 +226,7 @@ pub(crate) fn tls_remedy(fault: &str) -> Option<&'static str> {
 
 /// The remedy when no server answers.
 pub(crate) const UNREACHABLE: &str = "is `mortise dev` or `mortise serve` running there? \
-                                      Say where with --grpc-addr, MORTISE_GRPC_ADDR or --context";
+                                      Give its address with --grpc-addr, MORTISE_GRPC_ADDR or --context";
 
 impl fmt::Display for CliError {
     /// All of it, over several lines if need be, without a line end.

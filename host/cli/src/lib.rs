@@ -44,7 +44,7 @@ pub type CommandFuture = Pin<Box<dyn Future<Output = Result<Exit, CliError>>>>;
 pub fn block_on(command: CommandFuture) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => return report(Err(CliError::failed("starting threads").caused_by(e))),
+        Err(e) => return report(Err(CliError::failed("cannot start threads").caused_by(e))),
     };
     let ended: CommandFuture = Box::pin(async {
         tokio::select! {

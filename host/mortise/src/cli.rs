@@ -22,22 +22,22 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve from a data directory, as a service does.
+    /// Serves from a data directory, as a service does.
     #[command(after_help = "Example:\n  mortise serve --config /etc/mortise/config.toml")]
     Serve(Common),
-    /// Serve for development: demo types on, readable logs, and a temporary data directory unless one is given.
+    /// Serves for development: demo types on, readable logs, and a temporary data directory unless one is given.
     #[command(after_help = "Example:\n  mortise dev --plugin-dir ./my-plugins")]
     Dev(Common),
-    /// Plugins: what operators do with a server's, and what authors do with their own.
+    /// Plugins: commands for operators of a server, and for authors of plugins.
     #[command(after_help = "Example:\n  mortise plugin --help")]
     Plugin(Plugin),
-    /// Make a data directory and a plugin folder of a backup, while no server has them.
+    /// Restores a data directory and a plugin folder from a backup, while no server has them.
     #[command(after_help = after(
         "mortise restore mortise.tar.gz --data-dir /var/lib/mortise --plugin-dir /var/lib/mortise/plugin-folder\n\
          mortise restore mortise.tar.gz --dry-run"
     ))]
     Restore(Restore),
-    /// Verify a store while no server has it, and name what is wrong.
+    /// Verifies a store while no server has it, and lists its problems.
     #[command(after_help = after("mortise check --data-dir /var/lib/mortise"))]
     Check(Check),
     /// Everything that a client does.
@@ -61,7 +61,7 @@ pub(crate) enum PluginCommand {
     /// With one's own.
     #[command(flatten)]
     Author(mortise_plugin_dev::Command),
-    /// Show everything about a plugin of the server, or about a component's file and whether this host takes it
+    /// Shows everything about a plugin of the server, or about a component's file and whether this host accepts it
     #[command(after_help = after(
         "mortise plugin inspect demo\n\
          mortise plugin inspect target/plugins/guest-book.wasm -o json"
@@ -72,10 +72,11 @@ pub(crate) enum PluginCommand {
 /// Arguments of `plugin inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// A plugin of the server, or a file: what ends in .wasm, has a slash in it or a dot before it, or is there
+    /// A plugin of the server, or a file: an argument that ends in .wasm, has a slash in it or a dot before it, or is
+    /// an existing file
     #[arg(value_name = "NAME|FILE.wasm")]
     subject: String,
-    /// How it is shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: mortise_plugin_dev::Format,
     #[command(flatten)]
@@ -100,13 +101,13 @@ pub(crate) struct Common {
     /// Configuration file; config.toml in the source tree lists every setting.
     #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
     config: Option<PathBuf>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("grpc_addr", "Where gRPC listens; port 0 picks a free one", ""))]
+    #[arg(long, value_name = "IP:PORT", help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
     grpc_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("http_addr", "Where HTTP listens: health and metrics", ""))]
+    #[arg(long, value_name = "IP:PORT", help = flag_help("http_addr", "Address for HTTP: health and metrics", ""))]
     http_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Where resources are stored", "; dev: temporary"))]
+    #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Directory of stored resources", "; dev: temporary"))]
     data_dir: Option<PathBuf>,
-    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Every *.wasm in it is loaded as a plugin", "; dev: in the data directory"))]
+    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Directory of plugins; every *.wasm in it is loaded", "; dev: in the data directory"))]
     plugin_dir: Option<PathBuf>,
 }
 

@@ -42,13 +42,13 @@ pub(crate) struct Restore {
     directories: Directories,
     #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "The plugin folder", ""))]
     plugin_dir: Option<PathBuf>,
-    /// Replace what is there: the store, its plugins, and files of the plugin folder that have the same names
+    /// Replaces the existing store, its plugins, and files of the plugin folder that have the same names
     #[arg(long)]
     force: bool,
-    /// Read all of the backup and say what is in it, and nothing more
+    /// Reads all of the backup and shows its content; restores nothing
     #[arg(long, conflicts_with = "force")]
     dry_run: bool,
-    /// Take what can be read of a damaged backup or store, into an empty directory, and list what cannot
+    /// Saves what can be read of a damaged backup or store into an empty directory, and lists what cannot
     #[arg(long, conflicts_with_all = ["force", "dry_run"])]
     salvage: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Restore {
 pub(crate) struct Check {
     #[command(flatten)]
     directories: Directories,
-    /// Where the copy is made that is looked at, for a store on a medium that cannot be written [default: in the store]
+    /// Directory for the copy to check, for a store on a read-only medium [default: in the store]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
 }
@@ -108,7 +108,7 @@ impl Restore {
         drop(progress);
         let done = done.map_err(failure)?;
         print(describe(&manifest))?;
-        let replaced = if done.replaced { ", in place of what was there" } else { "" };
+        let replaced = if done.replaced { ", replacing what was there" } else { "" };
         line(format!("restored into {}{replaced}", data_dir.display()))?;
         if !done.folder.is_empty() {
             line(format!("plugin folder {}: {}", plugin_dir.display(), done.folder.join(", ")))?;
@@ -131,7 +131,7 @@ impl Check {
         let mb = bytes.div_ceil(1 << 20);
         line(format!("{}: format {format}, commit {sequence}, {events} events, {mb} MiB", store.display()))?;
         if problems.is_empty() {
-            line("everything agrees")?;
+            line("no problems found")?;
             return Ok(Exit::Done);
         }
         let error = CliError::failed(format!("{} is damaged; problems: {}", store.display(), problems.len()));
@@ -158,7 +158,7 @@ fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
     }
     let count = resources.values().sum::<u64>();
     let into = data_dir.display();
-    line(format!("saved into {into}: {count} resources, {kept_components} components; versions go on after {commit}"))?;
+    line(format!("saved into {into}: {count} resources, {kept_components} components; new versions follow {commit}"))?;
     if left_out.is_empty() {
         return Ok(Exit::Done);
     }
@@ -171,8 +171,8 @@ fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
 fn from_stdin() -> Result<Archive, CliError> {
     let dir = std::env::temp_dir();
     let failed = |e: io::Error| {
-        CliError::failed(format!("keeping standard input in {}: {e}", dir.display()))
-            .remedy("TMPDIR names a directory with room for it; or save it as a file first")
+        CliError::failed(format!("cannot keep standard input in {}: {e}", dir.display()))
+            .remedy("set TMPDIR to a directory with room for it; or save it as a file first")
     };
     let mut file = tempfile::tempfile_in(&dir).map_err(failed)?;
     io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;

@@ -113,8 +113,8 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     config.plugins.trust_folder |= mode == Mode::Dev && !given.trust;
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
-    let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
-    let dns = bound.dns_addr().map_err(system("asking where the ports are"))?;
+    let (grpc, http) = bound.addrs().map_err(system("reading the addresses of the ports"))?;
+    let dns = bound.dns_addr().map_err(system("reading the addresses of the ports"))?;
 
     let cache_dir = parts::cache_dir(&config, temporary.is_some());
     let (store_options, data_dir) = (parts::store(&config), config.data_dir.clone());

@@ -28,7 +28,7 @@ pub(crate) fn stopping() {
 /// `None` when there is no watchdog. Ends with the runtime.
 pub(crate) fn watchdog() -> Option<JoinHandle<()>> {
     let every = sd_notify::watchdog_enabled()?.div_f64(2.0).max(Duration::from_millis(1));
-    tracing::info!(?every, "systemd's watchdog is told that the server is alive");
+    tracing::info!(?every, "systemd's watchdog gets pings");
     Some(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -45,6 +45,6 @@ pub(crate) fn watchdog() -> Option<JoinHandle<()>> {
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(e) = sd_notify::notify(state) {
-        tracing::warn!("systemd cannot be told ({state:?}): {e}");
+        tracing::warn!("cannot notify systemd ({state:?}): {e}");
     }
 }

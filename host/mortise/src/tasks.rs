@@ -64,7 +64,7 @@ impl TaskWatch {
 const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
 
 /// A task in place of another, for tests; it never ends but where it is told to panic.
-#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
+#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "tests ask for it"))]
 async fn failpoint(task: &str) -> Result<(), JoinError> {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {

@@ -38,13 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Bench {
     #[command(flatten)]
     source: Source,
-    /// A resource to call the hooks with, YAML or JSON; otherwise one with something in every field
+    /// A resource to call the hooks with, YAML or JSON [default: one with a value in every field]
     #[arg(long, value_name = "FILE")]
     resource: Option<PathBuf>,
-    /// Calls of each hook, at most, within 20 seconds
+    /// Most calls of each hook, within 20 seconds
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     iterations: u64,
-    /// How results are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
 }
@@ -53,7 +53,7 @@ pub struct Bench {
 enum Format {
     /// A table
     Table,
-    /// One JSON document
+    /// A JSON document
     Json,
 }
 
@@ -71,7 +71,7 @@ impl Bench {
         let offline = Offline::new(&path)?;
         let manifest = offline.describe().await.map_err(|e| fault::load(&path, &e))?;
         let settings = test::granted(&manifest)
-            .map_err(|e| fault::failed(e.to_string(), "`mortise plugin inspect` says what it needs"))?;
+            .map_err(|e| fault::failed(e.to_string(), "`mortise plugin inspect` shows what it needs"))?;
         let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, &e))?;
         // Hooks that search find nothing.
         let lookups: Arc<dyn LookupHost> = test::StoredResources::of(&manifest);

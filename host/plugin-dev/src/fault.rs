@@ -56,7 +56,7 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
             format!("let it need less at the start, or raise {setting} in config.toml")
         }
         LoadError::Describe(_) => {
-            "mend what the plugin does in `describe` (its static table) or in its check of settings, and run `mortise \
+            "fix what the plugin does in `describe` (its static table) or in its check of settings, and run `mortise \
              plugin build` again"
                 .into()
         }

@@ -17,17 +17,17 @@ use crate::{fault, offline::Offline, report::ComponentReport};
 pub struct Inspect {
     /// The component.
     pub file: PathBuf,
-    /// How it is shown.
+    /// Output format.
     pub output: Format,
 }
 
-/// How it is shown.
+/// Output format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text, for people
     #[default]
     Text,
-    /// For programs
+    /// JSON, for programs
     Json,
 }
 
@@ -73,7 +73,7 @@ impl Inspect {
             match about.fault() {
                 None if self.output == Format::Text => {
                     ui::line(format!(
-                        "  verdict     this host (contract {}) takes it",
+                        "  verdict     this host (contract {}) accepts it",
                         mortise_plugin_host::CONTRACT_VERSION
                     ))?;
                     if let Some(manifest) = about.manifest() {

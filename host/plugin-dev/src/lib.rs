@@ -39,22 +39,22 @@ pub use inspect::{Format, Inspect, is_file};
 /// about plugins of a server, and what was given decides ([`is_file`]).
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a plugin: a crate that builds and passes its own tests
+    /// Makes a plugin: a crate that builds and passes its own tests
     #[command(after_help = after(new::EXAMPLES))]
     New(new::New),
-    /// Compile a plugin to a component
+    /// Compiles a plugin to a component
     #[command(after_help = after(build::EXAMPLES))]
     Build(build::Build),
-    /// Run a plugin's hooks and reconcilers against cases, offline
+    /// Runs a plugin's hooks and reconcilers against cases, offline
     #[command(after_help = after(test::EXAMPLES))]
     Test(test::Test),
-    /// Measure a plugin's hooks: time, fuel, memory
+    /// Measures a plugin's hooks: time, fuel, memory
     #[command(after_help = after(bench::EXAMPLES))]
     Bench(bench::Bench),
-    /// Build, install and watch a plugin, each time that its sources change
+    /// Builds, installs and watches a plugin, each time that its sources change
     #[command(after_help = after(dev::EXAMPLES))]
     Dev(dev::Dev),
-    /// What a type's data is: JSON Schema, and a commented sample
+    /// Shows the data of a type: JSON Schema, or a commented sample
     #[command(after_help = after(schema::EXAMPLES))]
     Schema(schema::Schema),
 }

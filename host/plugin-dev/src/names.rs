@@ -97,14 +97,14 @@ impl Names {
             .strip_prefix('v')
             .is_some_and(|rest| rest.ends_with(|c: char| c.is_ascii_digit()) && rest.chars().all(middle));
         if !numbered {
-            return refuse(format!("the version {version:?} must be as v1 or v2beta1"));
+            return refuse(format!("the version {version:?} must be like v1 or v2beta1"));
         }
         let letters = |c: char| c.is_ascii_alphanumeric();
         if kind.len() < 2 || !kind.starts_with(|c: char| c.is_ascii_uppercase()) || !kind.chars().all(letters) {
             return refuse(format!("the kind {kind:?} must be two or more letters and digits, a capital first"));
         }
         if TAKEN.contains(&self.message().as_str()) {
-            return refuse(format!("the kind {kind:?} has the name of something that the generated code uses itself"));
+            return refuse(format!("the kind {kind:?} is a name that the generated code uses itself"));
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ fn check_plugin(name: &str) -> Result<(), CliError> {
         return refuse(what, retry);
     }
     if KEYWORDS.contains(&name) || RESERVED.contains(&name) {
-        let what = format!("{name:?} cannot be a crate's name: Rust or cargo keep it for themselves");
+        let what = format!("{name:?} cannot be a crate's name: Rust or cargo reserves it");
         return refuse(what, format!("`mortise plugin new my-{name}`"));
     }
     if lockfile::is_dependency(name) {
@@ -168,7 +168,7 @@ fn split_type(plugin: &str, text: &str) -> Result<(String, String, String), CliE
     match text.split('.').collect::<Vec<_>>().as_slice() {
         [group, version, kind] => Ok(((*group).to_owned(), (*version).to_owned(), (*kind).to_owned())),
         _ => Err(fault::usage(
-            format!("{text:?} is no type: it has three parts, GROUP.VERSION.Kind"),
+            format!("{text:?} is not a type: a type has three parts, GROUP.VERSION.Kind"),
             format!("`mortise plugin new {plugin} --type GROUP.VERSION.Kind`, such as shop.v1.Order"),
         )),
     }

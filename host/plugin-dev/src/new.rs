@@ -22,16 +22,16 @@ const VENDOR: &str = "vendor/mortise";
 pub struct New {
     /// The plugin's name: lower-case letters, digits and dashes.
     name: String,
-    /// The type that it brings [default: one called after the plugin, in v1]
+    /// The plugin's type [default: one named after the plugin, in v1]
     #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
     of: Option<String>,
-    /// Also a reconciler, with its test.
+    /// Adds a reconciler, with its test.
     #[arg(long)]
     with_reconciler: bool,
-    /// Where the crate is put; the folder must be empty, or not there yet [default: NAME]
+    /// The folder of the crate, which must be empty or new [default: NAME]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Use the crate mortise-plugin of a checkout, instead of the one in this binary.
+    /// Uses the crate mortise-plugin of a checkout, instead of the one in this binary.
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -115,7 +115,7 @@ fn checkout(given: &Path) -> Result<String, CliError> {
     };
     let found = candidates.iter().find(is_sdk).ok_or_else(|| {
         fault::usage(
-            format!("{} is no checkout of Mortise: there is no crate mortise-plugin in it", given.display()),
+            format!("{} is not a checkout of Mortise: it has no crate mortise-plugin", given.display()),
             "give the folder that has plugins/sdk in it, or leave --sdk out: this binary has the SDK's sources",
         )
     })?;
@@ -123,7 +123,7 @@ fn checkout(given: &Path) -> Result<String, CliError> {
     let text = found.to_str().map(str::to_owned);
     text.filter(|text| !text.contains(['"', '\\'])).ok_or_else(|| {
         fault::usage(
-            format!("{} cannot stand in a Cargo.toml", found.display()),
+            format!("{} cannot be written into a Cargo.toml", found.display()),
             "move the checkout to a path of plain letters",
         )
     })
@@ -131,15 +131,15 @@ fn checkout(given: &Path) -> Result<String, CliError> {
 
 /// What is there stays as it is; an empty folder may be taken.
 fn refuse_to_overwrite(dir: &Path, name: &str) -> Result<(), CliError> {
-    let next = || format!("`mortise plugin new {name} --path ANOTHER`, or move what is in {} away", dir.display());
+    let next = || format!("`mortise plugin new {name} --path ANOTHER`, or move the content of {} away", dir.display());
     match fs::read_dir(dir).map(|mut entries| entries.next().is_some()) {
         Ok(true) => {
-            Err(fault::usage(format!("{} is there already, and not empty; nothing was written", dir.display()), next()))
+            Err(fault::usage(format!("{} exists and is not empty; nothing was written", dir.display()), next()))
         }
         Ok(false) => Ok(()),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(fault) if fault.kind() == io::ErrorKind::NotADirectory => {
-            Err(fault::usage(format!("{} is there already, and no folder; nothing was written", dir.display()), next()))
+            Err(fault::usage(format!("{} exists and is not a folder; nothing was written", dir.display()), next()))
         }
         Err(fault) => Err(fault::file("read", dir)(fault)),
     }

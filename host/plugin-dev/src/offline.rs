@@ -47,8 +47,8 @@ impl Offline {
         let bytes = match fs::metadata(path) {
             Ok(found) if found.is_file() => fs::read(path).map_err(fault::file("read", path))?,
             Ok(_) => {
-                let next = "give the component, one .wasm file; `mortise plugin build` says where it put it";
-                return Err(fault::usage(format!("{} is no file", path.display()), next));
+                let next = "give the component, one .wasm file; `mortise plugin build` prints its path";
+                return Err(fault::usage(format!("{} is not a file", path.display()), next));
             }
             Err(e) => return Err(fault::file("read", path)(e)),
         };

@@ -64,7 +64,7 @@ impl ComponentReport {
                 Some(requests) => {
                     requests.iter().for_each(|one| line("asks for", &format!("{}: {}", one.grant, one.reason)));
                 }
-                None => line("asks for", "nothing by name; it would have whatever is granted"),
+                None => line("asks for", "nothing by name; it would have all grants"),
             }
         }
         line("imports", &short(&self.surface.imports));

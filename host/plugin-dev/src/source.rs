@@ -18,16 +18,16 @@ pub(crate) struct Crate {
     /// The plugin's folder, with its Cargo.toml [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
-    /// What it is compiled for
+    /// The target to compile for
     #[arg(long, value_name = "TARGET", default_value = "bare")]
     target: Target,
     /// Features of the crate, separated by commas
     #[arg(long, value_name = "FEATURES", value_delimiter = ',')]
     features: Vec<String>,
-    /// Keep files and line numbers for backtraces; the component is about ten times as large
+    /// Keeps files and line numbers for backtraces; the component is about ten times as large
     #[arg(long)]
     lines: bool,
-    /// Fail if Cargo.lock would have to change
+    /// Fails if Cargo.lock would have to change
     #[arg(long)]
     locked: bool,
 }
@@ -86,7 +86,7 @@ impl Crate {
         if !dir.join("Cargo.toml").is_file() {
             return Err(fault::usage(
                 format!("there is no Cargo.toml in {}", dir.display()),
-                "`mortise plugin new NAME` makes a plugin; `cd` into one, or say where it is with --path DIR",
+                "`mortise plugin new NAME` makes a plugin; `cd` into one, or give its folder with --path DIR",
             ));
         }
         let target = match self.target {
@@ -128,9 +128,9 @@ fn failed(error: &Error) -> CliError {
             "add `[lib]` with `crate-type = [\"cdylib\", \"rlib\"]` to Cargo.toml, and run `mortise plugin build` again"
                 .to_owned()
         }
-        Error::NoPackage { .. } => "say which crate with --path DIR: a folder whose Cargo.toml has [package]".to_owned(),
-        Error::Compile { .. } => "mend what cargo names above, and run `mortise plugin build` again".to_owned(),
-        Error::Ask { .. } | Error::Answer { .. } => "mend what cargo names, and run `mortise plugin build` again".to_owned(),
+        Error::NoPackage { .. } => "give the crate with --path DIR: a folder whose Cargo.toml has [package]".to_owned(),
+        Error::Compile { .. } => "fix what cargo reports above, and run `mortise plugin build` again".to_owned(),
+        Error::Ask { .. } | Error::Answer { .. } => "fix what cargo reports, and run `mortise plugin build` again".to_owned(),
         Error::Component { .. } => {
             "use the mortise-plugin crate for all that crosses to the host; `mortise plugin new` makes a crate that does"
                 .to_owned()

@@ -30,10 +30,10 @@ pub(crate) struct Files {
     /// A file, a directory, or - for standard input; can be given several times
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
     pub(crate) filename: Vec<PathBuf>,
-    /// Looks into directories within directories, too
+    /// Also reads the directories within a directory
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
-    /// What the files hold, whatever their names say: yaml, json or hcl
+    /// Format of the files, in place of the one by their names: yaml, json or hcl
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub(crate) format: Option<Format>,
 }
@@ -86,7 +86,7 @@ pub(crate) fn read(
         return Err(CliError { details: faults, ..CliError::new(Exit::Usage, format!("{what}; nothing was done")) });
     }
     if documents.is_empty() {
-        return Err(CliError::usage("there is no resource in the input"));
+        return Err(CliError::usage("the input holds no resources"));
     }
     let units = tenancy.units(session);
     for document in &mut documents {
@@ -107,7 +107,7 @@ fn once_each(documents: &[Document]) -> Result<(), CliError> {
     for document in documents {
         let id = id_of(&document.resource);
         if let Some(first) = seen.insert(Key::of(&id), document) {
-            return Err(CliError::usage(format!("{} is there twice; nothing was done", placed_title(&id)))
+            return Err(CliError::usage(format!("{} occurs twice; nothing was done", placed_title(&id)))
                 .detail(format!("{}: first", first.place))
                 .detail(format!("{}: again", document.place)));
         }
@@ -123,8 +123,8 @@ fn find(name: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), Cl
     let before = found.len();
     within(name, recursive, found)?;
     if found.len() == before {
-        return Err(CliError::usage(format!("no file in {} is a .yaml, .json or .hcl one", name.display()))
-            .remedy("-R looks into directories within it, too"));
+        return Err(CliError::usage(format!("{} holds no .yaml, .json or .hcl file", name.display()))
+            .remedy("-R also reads the directories within it"));
     }
     Ok(())
 }

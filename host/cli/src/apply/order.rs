@@ -74,7 +74,7 @@ fn circle(documents: &[Document]) -> CliError {
         path.push((Key::of(&id), line));
         next = Some(following);
     }
-    let error = CliError::usage("these own each other in a circle; nothing was done");
+    let error = CliError::usage("these resources own each other in a circle; nothing was done");
     path.into_iter().fold(error, |error, (_, line)| error.detail(line))
 }
 

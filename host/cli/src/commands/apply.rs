@@ -51,13 +51,13 @@ pub struct Apply {
     /// Shows what would change and writes nothing; the server fills in defaults and validates
     #[arg(long)]
     dry_run: bool,
-    /// Says nothing of single resources, only how many there were
+    /// Prints only counts, not single resources
     #[arg(short, long)]
     quiet: bool,
     /// Deletes resources that match --selector and are not in the files; asks first
     #[arg(long, requires = "selector")]
     prune: bool,
-    /// Which labels pruned resources have, such as app=shop,env!=prod
+    /// Labels of the resources to prune, such as app=shop,env!=prod
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector, requires = "prune")]
     selector: Option<LabelSelector>,
     /// Types to prune besides those in the files
@@ -66,7 +66,8 @@ pub struct Apply {
     /// Does not ask before pruning
     #[arg(short, long)]
     yes: bool,
-    /// Waits until every resource has a condition, as condition=Accepted or condition=Accepted=false; for --timeout
+    /// Waits until every resource has a condition, such as condition=Accepted or condition=Accepted=false; at most
+    /// --timeout
     #[arg(long, value_name = "CONDITION", value_parser = wait::condition, conflicts_with = "dry_run")]
     wait: Option<Condition>,
     #[command(flatten)]
@@ -312,7 +313,7 @@ pub(super) async fn write(session: &Session, catalog: &Catalog, wanted: pb::Reso
     let call = async { session.resources().write(request).await };
     let answer = session.call(placed_title(&id), call).await.map_err(|error| match error.code {
         Some(tonic::Code::Aborted) if conditional => {
-            error.remedy("it changed since the file was read from the server; without its version the file would win")
+            error.remedy("it changed after the file was read; remove version from the file to overwrite it")
         }
         _ => error,
     })?;
@@ -343,7 +344,7 @@ impl Counts {
             text.push_str(&format!(", {failed} failed"));
         }
         if *skipped > 0 {
-            text.push_str(&format!(" ({skipped} for their owner's sake)"));
+            text.push_str(&format!(" ({skipped} skipped: their owner failed)"));
         }
         if dry_run {
             text.push_str(" (dry run)");

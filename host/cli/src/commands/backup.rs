@@ -21,13 +21,13 @@ pub(super) const EXAMPLES: &str = "mortise backup /var/backups/mortise-$(date +%
 /// Arguments of `backup`.
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// The file to write, a .tar.gz by what it is; - is standard output
+    /// The file to write, in the format .tar.gz; - is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace a file that is there
+    /// Replaces an existing file
     #[arg(long)]
     force: bool,
-    /// Leave the server's configuration file out
+    /// Leaves out the server's configuration file
     #[arg(long)]
     without_config: bool,
     #[command(flatten)]
@@ -38,7 +38,7 @@ impl Backup {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         if self.file.as_os_str() == "-" {
             if io::stdout().is_terminal() {
-                return Err(CliError::usage("a backup is no text, and standard output is a terminal")
+                return Err(CliError::usage("a backup is not text, and standard output is a terminal")
                     .remedy("name a file, or send it somewhere: mortise backup - > FILE"));
             }
             let session = self.connect.session().await?;
@@ -48,7 +48,7 @@ impl Backup {
         }
         let name = self.file.display().to_string();
         if !self.force && self.file.symlink_metadata().is_ok() {
-            return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
+            return Err(CliError::usage(format!("{name} exists already")).remedy("--force replaces it"));
         }
         // Before the server is asked, so that a mistyped directory is reported at once.
         let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
@@ -85,7 +85,7 @@ impl Backup {
         }
         into.flush()?;
         if !checker.is_whole() {
-            return Err(CliError::failed("backup: the server's answer ended early; what came is no backup")
+            return Err(CliError::failed("backup: the server's answer ended early; the part received is not a backup")
                 .remedy("the server's log says why; try again"));
         }
         Ok(taken)
@@ -103,7 +103,7 @@ impl BackupSummary {
     fn describe(&self, name: &str) -> String {
         let Begins { commit, resources, events, files, .. } = self.begins;
         format!(
-            "{name}: {}, the state of commit {commit}: {resources} resources, {events} events, {files} files beside them",
+            "{name}: {}, the state of commit {commit}: {resources} resources, {events} events, {files} other files",
             indicatif::HumanBytes(self.bytes)
         )
     }

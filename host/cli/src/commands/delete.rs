@@ -35,28 +35,28 @@ pub struct Delete {
     /// TYPE NAME…, TYPE/NAME…, or TYPE with --prefix or --selector
     #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
-    /// Deletes what a file, a directory or standard input (-) names
+    /// Deletes the resources in a file, a directory or standard input (-)
     #[arg(short, long, value_name = "FILE|DIR|-")]
     filename: Vec<std::path::PathBuf>,
-    /// Looks into directories within directories, too
+    /// Also reads the directories within a directory
     #[arg(short = 'R', long, requires = "filename")]
     recursive: bool,
-    /// Deletes all of the type whose names begin so; asks first
+    /// Deletes all resources of the type with this name prefix; asks first
     #[arg(long, value_name = "PREFIX", conflicts_with = "filename")]
     prefix: Option<String>,
-    /// Deletes all of the type with these labels, such as app=shop,env!=prod; asks first
+    /// Deletes all resources of the type with these labels, such as app=shop,env!=prod; asks first
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector, conflicts_with = "filename")]
     selector: Option<LabelSelector>,
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// What is not there is no error
+    /// Treats a missing resource as deleted
     #[arg(long)]
     ignore_not_found: bool,
-    /// Waits until it is gone, finalizers and all; for --timeout
+    /// Waits until the resource is gone, finalizers included; at most --timeout
     #[arg(long)]
     wait: bool,
-    /// Says what would be deleted, with everything that refers to it
+    /// Shows what would be deleted, with everything that refers to it
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     #[command(flatten)]
@@ -131,9 +131,9 @@ impl Delete {
         let named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chosen = self.prefix.is_some() || self.selector.is_some();
         if named == chosen {
-            let fault = if named { "either names, or --prefix and --selector" } else { "which ones?" };
+            let fault = if named { "give either names, or --prefix and --selector" } else { "no resource is named" };
             return Err(CliError::usage(fault)
-                .remedy("names behind the type, --prefix, --selector or -f say which; --prefix '' means all"));
+                .remedy("give names after the type, --prefix, --selector or -f; --prefix '' means all"));
         }
         let mut ids = Vec::new();
         for wanted in &wanted {
@@ -179,7 +179,7 @@ impl Delete {
         let how = if finalizers.is_empty() {
             "deleted".to_owned()
         } else {
-            format!("marked for deletion; it goes with its finalizers: {}", finalizers.join(" "))
+            format!("marked for deletion; waiting for finalizers: {}", finalizers.join(" "))
         };
         Ok(Some((found, how)))
     }

@@ -78,7 +78,7 @@ impl Edit {
                     return Ok(Exit::Done);
                 }
                 return Err(
-                    draft.keep(CliError::failed(format!("{name}: gave up, since the text is as it was refused")))
+                    draft.keep(CliError::failed(format!("{name}: gave up, since the refused text was not changed")))
                 );
             }
             text = content;
@@ -174,7 +174,7 @@ async fn write(
         WriteError::Wrong(CliError { details, ..CliError::usage("the text has faults") })
     })?;
     let (Some(document), None): (Option<Document>, _) = (documents.pop(), documents.pop()) else {
-        return Err(WriteError::Wrong(CliError::usage("the text has to hold exactly one resource")));
+        return Err(WriteError::Wrong(CliError::usage("the text must hold exactly one resource")));
     };
     let mut wanted = document.resource.clone();
     let own = id_of(&wanted);
@@ -215,11 +215,11 @@ async fn open(file: &Path, text: &str) -> Result<(), CliError> {
     match ended {
         Ok(status) if status.success() && !file.exists() => {
             let gone = format!("the editor {editor:?} removed {}, and what you typed with it", file.display());
-            Err(CliError::failed(format!("{gone}; nothing was written")).remedy("VISUAL or EDITOR names another"))
+            Err(CliError::failed(format!("{gone}; nothing was written")).remedy("set VISUAL or EDITOR to another"))
         }
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(CliError::failed(format!("the editor {editor:?} failed: {status}; nothing was written"))
-            .remedy("VISUAL or EDITOR names another")),
+            .remedy("set VISUAL or EDITOR to another")),
         Err(e) => Err(CliError::failed(format!("cannot start the editor {editor:?}")).caused_by(e)),
     }
 }

@@ -31,7 +31,7 @@ impl Explain {
         let message = catalog.message(&ty);
         catalog.fault()?;
         let message = message
-            .ok_or_else(|| CliError::failed(format!("{}: the server does not say what it holds", type_name(&ty))))?;
+            .ok_or_else(|| CliError::failed(format!("{}: the server has no descriptor of its data", type_name(&ty))))?;
         let mut at = Kind::Message(message);
         let mut title = type_name(&ty);
         let mut comment = None;

@@ -39,13 +39,13 @@ pub struct Export {
     /// Types: group.version.Kind, a kind or a short name [default: all of plugins, and partitions and namespaces]
     #[arg(value_name = "TYPE")]
     types: Vec<String>,
-    /// How they are written
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "jsonl")]
     output: ExportFormat,
     /// The file to write; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Replace a file that is there
+    /// Replaces an existing file
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -73,7 +73,7 @@ impl Export {
         }
         let name = self.file.display().to_string();
         if !self.force && self.file.symlink_metadata().is_ok() {
-            return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
+            return Err(CliError::usage(format!("{name} exists already")).remedy("--force replaces it"));
         }
         let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
         let written = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.file())).await?;

@@ -42,7 +42,7 @@ pub struct Import {
     /// Files of `mortise export`, or others in JSON, JSON lines or YAML; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Go on when a resource is refused, and fail at the end
+    /// Continues after a refused resource, and fails at the end
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
@@ -98,7 +98,7 @@ impl Import {
             let told = error.detail(format!("{} written before that", resources(written)));
             match told.remedy {
                 Some(_) => told,
-                None => told.remedy("mend it and import again, which is harmless; or go on with --keep-going"),
+                None => told.remedy("fix it and import again, which is harmless; or give --keep-going"),
             }
         })?;
         ui::line(format!("{} written, {failed} refused", resources(written)))?;

@@ -20,7 +20,7 @@ pub struct Protect {
     /// TYPE NAME or TYPE/NAME
     #[arg(value_name = "TYPE NAME", required = true)]
     what: Vec<String>,
-    /// Lets it be deleted again
+    /// Allows deletion again
     #[arg(long)]
     off: bool,
     #[command(flatten)]

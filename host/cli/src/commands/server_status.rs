@@ -151,7 +151,7 @@ pub(super) fn describe_process(process: &Process) -> String {
 }
 
 fn describe_data(store: &Store) -> String {
-    let temporary = if store.temporary { ", temporary: it goes with the server" } else { "" };
+    let temporary = if store.temporary { ", temporary: deleted when the server stops" } else { "" };
     format!("{}, {} on disk{temporary}", store.data_dir, indicatif::HumanBytes(store.bytes_on_disk))
 }
 

@@ -17,10 +17,10 @@ pub(super) const EXAMPLES: &str = "mortise status\nmortise status artist korn\nm
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// TYPE NAME or TYPE/NAME; nothing to ask about the server
+    /// TYPE NAME or TYPE/NAME [default: the server]
     #[arg(value_name = "TYPE NAME")]
     what: Vec<String>,
-    /// How it is shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -43,7 +43,7 @@ impl Status {
             let status = whole.get("status").cloned().unwrap_or_else(|| serde_json::json!({}));
             ui::line(format!("{status:#}"))?;
         } else if resource.status.is_empty() {
-            ui::line(format!("no controller says anything about {}", placed_title(&id_of(&resource))))?;
+            ui::line(format!("no controller has reported on {}", placed_title(&id_of(&resource))))?;
         } else {
             ui::print(table(&resource, &self.connect.ui()))?;
         }

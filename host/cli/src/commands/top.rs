@@ -20,10 +20,10 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Look once, after one interval, and end
+    /// Prints once, after one interval, and ends
     #[arg(long)]
     once: bool,
-    /// How long the rates are taken over
+    /// The time over which rates are measured
     #[arg(long, value_name = "DURATION", value_parser = crate::args::duration, default_value = "2s")]
     interval: Duration,
     #[command(flatten)]

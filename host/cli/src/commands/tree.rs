@@ -30,10 +30,10 @@ pub struct Tree {
     /// TYPE NAME or TYPE/NAME
     #[arg(value_name = "TYPE NAME", required = true)]
     what: Vec<String>,
-    /// How many levels below the resource are shown
+    /// Levels to show below the resource
     #[arg(long, value_name = "LEVELS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=64))]
     depth: u32,
-    /// How many resources below it are shown
+    /// Most resources to show below the resource
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     #[command(flatten)]
@@ -147,7 +147,7 @@ impl Node {
         match self {
             Self::There(resource) => {
                 let name = placed_title(&id_of(resource));
-                let marked = if mortise_resource::meta::is_marked(&resource.metadata) { " (going)" } else { "" };
+                let marked = if mortise_resource::meta::is_marked(&resource.metadata) { " (deleting)" } else { "" };
                 let conditions = conditions(resource).paint(ui);
                 let conditions = if conditions.is_empty() { conditions } else { format!("  {conditions}") };
                 format!("{name}{marked}{conditions}")

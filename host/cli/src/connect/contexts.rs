@@ -74,7 +74,7 @@ impl Contexts {
     /// Writes the file in one step.
     pub(crate) fn store(&self, env: Env<'_>) -> Result<PathBuf, CliError> {
         let path = Self::path(env).ok_or_else(|| {
-            CliError::usage("there is no place for the contexts file").remedy("set MORTISE_CONTEXTS to a file's name")
+            CliError::usage("the contexts file has no place").remedy("set MORTISE_CONTEXTS to a file's name")
         })?;
         let text = toml::to_string(self).map_err(|e| CliError::failed("contexts").caused_by(e))?;
         let write = || {
@@ -99,9 +99,9 @@ impl Contexts {
     pub(crate) fn get(&self, name: &str) -> Result<&Context, CliError> {
         self.context.get(name).ok_or_else(|| {
             let known: Vec<_> = self.context.keys().map(String::as_str).collect();
-            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             CliError::usage(format!("there is no context {name:?}; known: {known}"))
-                .remedy("`mortise context set NAME --grpc-addr HOST:PORT` makes one")
+                .remedy("`mortise context set NAME --grpc-addr HOST:PORT` creates one")
         })
     }
 }

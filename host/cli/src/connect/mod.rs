@@ -37,7 +37,7 @@ pub struct Connect {
     /// A context of the contexts file, instead of the current one [env: MORTISE_CONTEXT]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// The token; others on this machine can see it, so rather use a file [env: MORTISE_TOKEN]
+    /// The token; others on this machine can see it, so prefer a file [env: MORTISE_TOKEN]
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     pub token: Option<String>,
     /// A file that holds the token [env: MORTISE_TOKEN_FILE]
@@ -56,10 +56,10 @@ pub struct Connect {
     /// The key of --client-cert (PEM) [env: MORTISE_CLIENT_KEY]
     #[arg(long, value_name = "FILE")]
     pub client_key: Option<PathBuf>,
-    /// The name that the server's certificate has to be for, if not the address's [env: MORTISE_TLS_SERVER_NAME]
+    /// The name that the server's certificate must have, if not the address's [env: MORTISE_TLS_SERVER_NAME]
     #[arg(long, value_name = "NAME")]
     pub tls_server_name: Option<String>,
-    /// How long an answer may take, and how long to wait where a command waits: 500ms, 30s, 5m [default: 30s] [env:
+    /// Longest time for an answer, and for a wait where a command waits: 500ms, 30s, 5m [default: 30s] [env:
     /// MORTISE_TIMEOUT]
     #[arg(long, value_name = "DURATION", value_parser = crate::args::duration)]
     pub timeout: Option<Duration>,
@@ -174,7 +174,7 @@ impl Connect {
             return Err(CliError::usage(format!("the token is empty ({source})")));
         }
         if !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(CliError::usage(format!("the token holds characters that no token has ({source})")));
+            return Err(CliError::usage(format!("the token holds invalid characters ({source})")));
         }
         Ok(Some(token.to_owned()))
     }

@@ -89,7 +89,7 @@ impl ProviderConnector {
 async fn client_of(target: &Target) -> Result<GrpcClient, CliError> {
     let channel = target.endpoint()?.connect().await.map_err(|e| target.unreachable(&e))?;
     let token = target.token.as_ref().map(|token| token.parse()).transpose();
-    let token = token.map_err(|e| CliError::usage("the token").caused_by(e))?;
+    let token = token.map_err(|e| CliError::usage("the token holds invalid characters").caused_by(e))?;
     Ok(GrpcClient::new(channel, token, target.url(), target.timeout))
 }
 

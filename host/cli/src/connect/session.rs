@@ -46,7 +46,7 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(channel: Channel, target: Target) -> Result<Self, CliError> {
         let token = target.token.as_deref().map(str::parse::<MetadataValue<Ascii>>).transpose();
-        let mut token = token.map_err(|_| CliError::usage("the token holds characters that no token has"))?;
+        let mut token = token.map_err(|_| CliError::usage("the token holds invalid characters"))?;
         if let Some(token) = &mut token {
             token.set_sensitive(true);
         }
@@ -101,7 +101,7 @@ impl Session {
         RegionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// What the caller is, and may do.
+    /// Identity and rights of the caller.
     #[must_use]
     pub fn auth(&self) -> AuthServiceClient<Authorized> {
         AuthServiceClient::new(self.channel.clone())
@@ -113,7 +113,7 @@ impl Session {
         ChangeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// Functions.
+    /// Functions of plugins.
     #[must_use]
     pub fn functions(&self) -> FunctionServiceClient<Authorized> {
         FunctionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)

@@ -9,10 +9,10 @@ use crate::error::CliError;
 /// How an answer is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum AnswerFormat {
-    /// For people
+    /// A table, for people
     #[default]
     Table,
-    /// For programs
+    /// JSON, for programs
     Json,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum AnswerFormat {
 pub(crate) fn message(name: &str, message: &impl prost::Message) -> Result<String, CliError> {
     let broken = |what: String| CliError::failed(format!("{name} as JSON: {what}")).remedy("-o table shows it");
     let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken(e.to_string()))?;
-    let descriptor = pool.get_message_by_name(name).ok_or_else(|| broken("it is not known".to_owned()))?;
+    let descriptor = pool.get_message_by_name(name).ok_or_else(|| broken("the message is unknown".to_owned()))?;
     let bytes = message.encode_to_vec();
     let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(|e| broken(e.to_string()))?;
     let mut out = Vec::new();
@@ -47,6 +47,6 @@ mod tests {
         let text = message("mortise.v1.ServerStatusResponse", &status).unwrap();
         let expected = "{\n  \"version\": \"1\",\n  \"store\": {\n    \"dataDir\": \"/d\",\n    \"commit\": \"1152921504606846976\"\n  }\n}\n";
         assert_eq!(text, expected);
-        assert!(message("mortise.v1.Nothing", &status).unwrap_err().to_string().contains("it is not known"));
+        assert!(message("mortise.v1.Nothing", &status).unwrap_err().to_string().contains("the message is unknown"));
     }
 }

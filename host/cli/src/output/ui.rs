@@ -9,7 +9,7 @@ use crate::{env, error::CliError};
 /// When output is coloured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// Prints colours on a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
     /// Always.
@@ -124,7 +124,7 @@ pub fn line(text: impl AsRef<str>) -> Result<(), CliError> {
 pub fn confirm(question: &str, instead: &str) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(
-            CliError::usage(format!("{question} There is no terminal to ask on")).remedy(format!("{instead} says yes"))
+            CliError::usage(format!("{question} There is no terminal to ask on")).remedy(format!("give {instead}"))
         );
     }
     let mut err = io::stderr().lock();

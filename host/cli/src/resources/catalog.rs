@@ -91,7 +91,7 @@ impl Catalog {
         let answer = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call))?;
         let (info, descriptors) = (answer.r#type.unwrap_or_default(), answer.descriptors.unwrap_or_default());
         let mut table = TypeTable::new();
-        table.add(&info, &descriptors).map_err(|e| CliError::failed("the server's answer").caused_by(e))?;
+        table.add(&info, &descriptors).map_err(|e| CliError::failed("cannot use the server's answer").caused_by(e))?;
         Ok(table.message(ty))
     }
 }
@@ -158,12 +158,12 @@ fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError>
     {
         let names: Vec<_> = found.iter().map(|info| gvk(&of(info))).collect();
         return Err(
-            CliError::usage(format!("{text:?} may mean {}", names.join(" or "))).remedy("say which by its full name")
+            CliError::usage(format!("{text:?} may mean {}", names.join(" or "))).remedy("give the full name of a type")
         );
     }
     let age = |info: &&&TypeInfo| (!info.orphaned, version_order(&of(info).group_version), of(info).group_version);
     found.iter().max_by_key(age).copied().ok_or_else(|| {
-        CliError::usage(format!("the server has no type {text:?}")).remedy("`mortise types` lists those that it has")
+        CliError::usage(format!("the server has no type {text:?}")).remedy("`mortise types` lists its types")
     })
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn selections(words: &[String], catalog: &Catalog) -> Result<Vec<Sele
         for word in words {
             let Some((ty, name)) = word.split_once('/').filter(|(ty, name)| !ty.is_empty() && !name.is_empty()) else {
                 return Err(CliError::usage(format!("{word:?} is not TYPE/NAME"))
-                    .remedy("either TYPE NAME…, or TYPE/NAME for each"));
+                    .remedy("give TYPE NAME…, or TYPE/NAME for each"));
             };
             let ty = catalog.find_type(ty)?;
             match all.iter_mut().find(|selection| selection.ty == ty) {
@@ -106,7 +106,7 @@ pub(crate) fn one(
         [Selection { ty, names }] if names.len() == 1 => {
             Ok(id(ty, names.first().map(String::as_str).unwrap_or_default(), tenancy, session, catalog))
         }
-        _ => Err(CliError::usage("this takes one resource").remedy("TYPE NAME, or TYPE/NAME")),
+        _ => Err(CliError::usage("the command takes one resource").remedy("give TYPE NAME, or TYPE/NAME")),
     }
 }
 

@@ -34,19 +34,19 @@ pub(crate) struct PairsArgs {
     /// TYPE NAME…, TYPE/NAME…, or TYPE with --selector, --filter or --all; and KEY=VALUE… to set, KEY-… to remove
     #[arg(value_name = "TYPE [NAME] KEY=VALUE|KEY-", required = true)]
     words: Vec<String>,
-    /// Sets keys that have another value
+    /// Changes keys that have another value
     #[arg(long)]
     overwrite: bool,
-    /// Shows what there is, one KEY=VALUE a line
+    /// Shows the existing pairs, one KEY=VALUE a line
     #[arg(long)]
     list: bool,
-    /// All of the type
+    /// Chooses all resources of the type
     #[arg(long)]
     all: bool,
-    /// All of the type with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key
+    /// Chooses resources by labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector)]
     selector: Option<mortise_resource::goten::LabelSelector>,
-    /// All of the type that fit
+    /// Chooses resources by a filter
     #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     filter: String,
     /// Shows what would change, and changes nothing
@@ -95,7 +95,7 @@ impl PairsArgs {
     pub(crate) async fn run(self, pairs: Pairs) -> Result<Exit, CliError> {
         let (changes, words) = changes(&self.words)?;
         if self.list != changes.is_empty() {
-            let fault = if self.list { "either --list or what to change" } else { "nothing to change" };
+            let fault = if self.list { "give either --list or changes" } else { "nothing to change" };
             return Err(CliError::usage(fault).remedy("KEY=VALUE sets, KEY- removes, --list shows"));
         }
         let ui = self.connect.ui();
@@ -135,8 +135,8 @@ impl PairsArgs {
         let is_named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chooses = self.all || self.selector.is_some() || !self.filter.is_empty();
         if is_named == chooses {
-            let fault = if is_named { "either names, or --all, --selector and --filter" } else { "which ones?" };
-            return Err(CliError::usage(fault).remedy("TYPE NAME, or TYPE with --selector, --filter or --all"));
+            let fault = if is_named { "give names, or --all, --selector and --filter" } else { "no resource is named" };
+            return Err(CliError::usage(fault).remedy("give TYPE NAME, or TYPE with --selector, --filter or --all"));
         }
         let mut chosen = Vec::new();
         for Selection { ty, names } in &wanted {
@@ -167,7 +167,7 @@ impl PairsArgs {
         if let Some((key, _)) = changes.iter().find(other).filter(|_| !self.overwrite) {
             let value = before.get(key).map(String::as_str).unwrap_or_default();
             return Err(CliError::failed(format!("{title}: {key} is {value:?} already"))
-                .remedy("--overwrite gives it another value"));
+                .remedy("--overwrite replaces the value"));
         }
         if changes.iter().all(|(key, value)| before.get(key) == value.as_ref()) {
             return Ok("unchanged");
@@ -211,7 +211,7 @@ fn changes(words: &[String]) -> Result<(Changes, Vec<String>), CliError> {
             return Err(CliError::usage(format!("{word:?} has no key")).remedy("KEY=VALUE sets, KEY- removes"));
         }
         if !keys.insert(key) {
-            return Err(CliError::usage(format!("{key} is there twice")).remedy("set or remove a key once"));
+            return Err(CliError::usage(format!("{key} occurs twice")).remedy("set or remove a key once"));
         }
         changes.insert(key.to_owned(), value);
     }

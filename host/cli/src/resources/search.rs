@@ -17,33 +17,34 @@ const PAGE: i32 = 1_000;
 /// Which resources, and what of them.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
-    /// Only with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key, separated by commas
+    /// Only resources with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key, separated by
+    /// commas
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector)]
     selector: Option<LabelSelector>,
-    /// Only what fits, such as 'data.genre = "GENRE_JAZZ" AND meta.tags CONTAINS "live"'
+    /// Only resources that match, such as 'data.genre = "GENRE_JAZZ" AND meta.tags CONTAINS "live"'
     #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     filter: String,
-    /// In this order: paths separated by commas, each with asc or desc behind it
+    /// Sorts by these paths, separated by commas, each with asc or desc behind it
     #[arg(long, value_name = "PATHS", default_value = "", hide_default_value = true)]
     sort_by: String,
-    /// Only these fields, which a table then has as columns: paths separated by commas
+    /// Shows only these fields, which are the columns of a table: paths separated by commas
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     fields: Vec<String>,
-    /// Which fields: name, basic, detail or full; full has what the server keeps in meta, too
+    /// Fields to show.
     #[arg(
         long,
         value_name = "VIEW",
         hide_possible_values = true,
-        help = "Which fields: name, basic, detail or full; full has what the server keeps in meta, too"
+        help = "Fields to show: name, basic, detail or full; full includes the server's own data in meta"
     )]
     view: Option<ViewName>,
-    /// One page of so many, at most 1000; without it all pages
+    /// Shows one page of at most this size, up to 1000 [default: all pages]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=1000))]
     page_size: Option<i32>,
-    /// The page that a token of an earlier answer leads to
+    /// Shows the page for a token of an earlier answer
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
     page_token: String,
-    /// Says how the resources were found, and how many were looked at
+    /// Shows how the resources were found, and how many were looked at
     #[arg(long)]
     explain: bool,
 }
@@ -187,15 +188,15 @@ fn together(all: QueryPlan, page: &QueryPlan) -> QueryPlan {
 fn explained(plan: &QueryPlan) -> String {
     let keys = plan.keys.iter().filter(|key| !key.is_empty()).cloned().collect::<Vec<_>>().join(", ");
     let access = match plan.access() {
-        Access::Unspecified => "found somehow".to_owned(),
+        Access::Unspecified => "found in an unknown way".to_owned(),
         Access::Names => format!("looked up by name: {keys}"),
         Access::NameRange if keys.is_empty() => "read in the order of names".to_owned(),
-        Access::NameRange => format!("read in the order of names, those with {keys} first in them"),
+        Access::NameRange => format!("read in the order of names, those with the prefix {keys}"),
         Access::Label => format!("read from the index of labels: {keys}"),
         Access::Field => format!("read from the index of fields: {keys}"),
     };
     format!(
-        "{access}{}; {} looked at, {} looked into, {} matched, {:.1} ms",
+        "{access}{}; {} scanned, {} decoded, {} matched, {:.1} ms",
         if plan.sorted { "; sorted" } else { "" },
         plan.scanned,
         plan.decoded,

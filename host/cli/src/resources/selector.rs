@@ -9,7 +9,7 @@ use crate::CliError;
 pub(crate) fn selector(text: &str) -> Result<LabelSelector, QueryError> {
     let selector = label_selector(text)?;
     match selector == LabelSelector::default() {
-        true => Err(QueryError::Selector("it is empty; say key=value, or leave it out".to_owned())),
+        true => Err(QueryError::Selector("it is empty; give key=value, or leave it out".to_owned())),
         false => Ok(selector),
     }
 }

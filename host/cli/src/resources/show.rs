@@ -30,9 +30,9 @@ pub(crate) enum Output {
 /// What a table of resources has.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowsOptions {
-    /// More columns.
+    /// Whether there are further columns.
     pub(crate) wide: bool,
-    /// Where resources are.
+    /// Whether partition and namespace are columns.
     pub(crate) everywhere: bool,
     /// Types before names, since there are several.
     pub(crate) typed: bool,

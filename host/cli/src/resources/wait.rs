@@ -43,7 +43,7 @@ impl fmt::Display for Condition {
 
 /// A text that names no condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is nothing to wait for; use condition=TYPE or condition=TYPE=true|false|unknown")]
+#[error("{0:?} is not a condition; use condition=TYPE or condition=TYPE=true|false|unknown")]
 pub(crate) struct ConditionError(String);
 
 /// Reads `condition=TYPE` or `condition=TYPE=STATE`, for clap.
@@ -74,7 +74,7 @@ impl Condition {
     fn instead(&self, resource: &pb::Resource) -> String {
         let said = resource.status.values().flat_map(|status| &status.conditions).find(|c| c.r#type == self.kind);
         match said {
-            None => format!("no controller says anything about {}", self.kind),
+            None => format!("no controller has reported {}", self.kind),
             Some(condition) => {
                 let (_, state) = crate::resources::show::state(condition);
                 let because = [condition.reason.as_str(), condition.message.as_str()];
@@ -119,7 +119,7 @@ fn in_vain(what: String, pending: HashMap<Key, String>) -> CliError {
     if more > 0 {
         said.push(format!("and {more} more"));
     }
-    let error = CliError { details: said, ..CliError::new(Exit::TimedOut, format!("waited in vain for {what}")) };
+    let error = CliError { details: said, ..CliError::new(Exit::TimedOut, format!("timed out waiting for {what}")) };
     error.remedy("--timeout DURATION waits longer")
 }
 
@@ -154,7 +154,7 @@ async fn watch(
             let key = Key::of(&id);
             let Some(said) = pending.get_mut(&key) else { continue };
             if gone {
-                return Err(CliError::failed(format!("{} was deleted while it was waited for", placed_title(&id))));
+                return Err(CliError::failed(format!("{} was deleted during the wait", placed_title(&id))));
             }
             if condition.holds(&resource) {
                 pending.remove(&key);
@@ -175,7 +175,7 @@ pub(crate) async fn until_gone(session: &Session, id: &pb::Id) -> Result<(), Cli
             let finalizers = mortise_resource::meta::finalizers(&resource.metadata);
             let holds = finalizers.into_iter().collect::<Vec<_>>().join(" ");
             let why =
-                if holds.is_empty() { "it is still there".to_owned() } else { format!("finalizers hold it: {holds}") };
+                if holds.is_empty() { "it still exists".to_owned() } else { format!("finalizers hold it: {holds}") };
             let name = placed_title(id);
             let pending = HashMap::from([(Key::of(id), format!("{name}: {why}"))]);
             return Err(in_vain(format!("{name} to be gone within {:?}", session.timeout()), pending));

@@ -21,8 +21,8 @@ pub(super) async fn install(session: &Session, name: &str, bytes: &[u8]) -> Resu
     answer.map_err(|mut fault| {
         if fault.remedy.is_none() {
             fault.remedy = Some(format!(
-                "mend what the server names; `mortise plugin inspect {name}` shows what serves, `mortise plugin logs {name}` \
-                 what it said"
+                "fix what the server names; `mortise plugin inspect {name}` shows what serves, `mortise plugin logs {name}` \
+                 its log"
             ));
         }
         fault

@@ -33,13 +33,13 @@ const SETTLE: Duration = Duration::from_millis(30);
 pub struct Dev {
     #[command(flatten)]
     of: Crate,
-    /// Run the cases in tests/cases before each installation; where one fails, nothing is installed
+    /// Runs the cases in tests/cases before each installation; if one fails, nothing is installed
     #[arg(long)]
     test: bool,
-    /// Where the cases are [default: tests/cases in --path]
+    /// Folder of the cases [default: tests/cases in --path]
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
-    /// Build and install once, and say how that went
+    /// Builds and installs once, and prints the result
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -78,7 +78,7 @@ impl Dev {
                 Ok(_) => {}
                 Err(fault) if fault.exit == Exit::Closed => return Err(fault),
                 Err(fault) => {
-                    let kept = "what served before serves on; the next change is built again";
+                    let kept = "the installed version keeps serving; the next change is built";
                     view::say(&ui, view::LineKind::Fault, &format!("{fault}\n{kept}"))?;
                 }
             }
@@ -142,7 +142,7 @@ impl Dev {
             view::say(ui, view::LineKind::Test, summary.text(ui).trim())?;
             return Err(fault::failed(
                 format!("{} of {} cases failed; nothing was installed", summary.failed(), summary.ran()),
-                "mend the plugin or the case; `mortise plugin dev` without --test installs regardless",
+                "fix the plugin or the case; `mortise plugin dev` without --test installs regardless",
             ));
         }
         view::say(ui, view::LineKind::Test, &format!("{} cases passed", summary.ran()))

@@ -282,7 +282,7 @@ impl Case {
             (Some(one), true) => one,
             _ => {
                 let all = "mutate, validate, write, authorize, upgrade, reconcile, map";
-                return Err(format!("it has to call exactly one of {all}").into());
+                return Err(format!("it must call exactly one of {all}").into());
             }
         };
         case.check(&invocation)?;
@@ -343,20 +343,20 @@ impl Case {
             ("directories", !expect.directories.is_empty()),
         ];
         if let Some((stray, _)) = given.iter().find(|(field, is)| *is && !fits.contains(field)) {
-            return Err(format!("expect.{stray} says nothing about {name}; it may expect {}", fits.join(", ")).into());
+            return Err(format!("expect.{stray} does not apply to {name}; it may expect {}", fits.join(", ")).into());
         }
         let says_nothing = expect.fault.is_none() && !given.iter().any(|(_, is)| *is);
         let checked: Result<(), CaseError> = match invocation {
             Invocation::Mutate(_) | Invocation::Upgrade(_) if says_nothing => {
-                Err(format!("expect has to say what {name} answers: one of {}", fits.join(", ")).into())
+                Err(format!("expect must contain the answer of {name}: one of {}", fits.join(", ")).into())
             }
             Invocation::Authorize(_) if says_nothing => {
-                Err("expect has to say `allow: true`, or `deny: REASON`".into())
+                Err("expect must contain `allow: true`, or `deny: REASON`".into())
             }
             Invocation::Reconcile(_)
                 if expect.fault.is_none() && expect.outcome.is_none() && expect.error.is_none() =>
             {
-                Err("expect has to say how reconcile ends: `outcome: done`, or `error: TEXT`".into())
+                Err("expect must contain the end of reconcile: `outcome: done`, or `error: TEXT`".into())
             }
             _ => Ok(()),
         };

@@ -33,7 +33,7 @@ impl Codec {
         let wrong = |source: Diagnostics| CaseError::Resource { field: what.to_owned(), source };
         let mut documents = mortise_text::parse(source, Some(Format::Json), &self.types).map_err(wrong)?;
         let (Some(mut document), true) = (documents.pop(), documents.is_empty()) else {
-            return Err(format!("{what}: it has to be one resource: a map with type, name and data").into());
+            return Err(format!("{what}: it must be one resource: a map with type, name and data").into());
         };
         document.place_in("default", "default", &self.types);
         let status = document.status(&self.types).map_err(wrong)?;
@@ -58,8 +58,8 @@ impl Codec {
             [one] => Ok(one.into()),
             [] => {
                 let known = self.of.iter().map(Gvk::to_string).collect::<Vec<_>>().join(", ");
-                let text = "--with FILE.wasm brings another plugin's";
-                Err(format!("there is no type {name:?}; there is {known}, and {text}").into())
+                let text = "--with FILE.wasm adds those of another plugin";
+                Err(format!("there is no type {name:?}, only {known}; {text}").into())
             }
             _ => Err(format!("{name:?} means more than one type; write group.version.Kind").into()),
         }

@@ -144,7 +144,7 @@ impl Journal {
 
 /// Only a recording that was written by hand answers so.
 fn unfit() -> Failure {
-    Failure::new(Code::Internal, "the recorded answer is none to this question")
+    Failure::new(Code::Internal, "the recorded answer does not fit this call")
 }
 
 #[async_trait]
@@ -356,7 +356,7 @@ impl HostCall {
     /// The answer to this question in a recording.
     pub(super) fn read_answer(&self, json: &Value, codec: &Codec) -> Result<Answer, CaseError> {
         let resource = |json: &Value| codec.read(self.name(), json);
-        let list = |json: &Value| json.as_array().cloned().ok_or("the answer has to be a list");
+        let list = |json: &Value| json.as_array().cloned().ok_or("the answer must be a list");
         Ok(match self {
             Self::Read(_) | Self::Write(_) | Self::WriteStatus { .. } | Self::Update(_) | Self::CacheGet { .. } => {
                 let found = Some(json).filter(|json| !json.is_null()).map(resource).transpose()?;
@@ -466,6 +466,6 @@ fn read_bytes(json: &Value) -> Result<Vec<u8>, CaseError> {
     match (json.as_str(), json.get("base64").and_then(Value::as_str)) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
         (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|e| CaseError::field("base64", e)),
-        (None, None) => Err("bytes have to be a text, or { \"base64\": TEXT }".into()),
+        (None, None) => Err("bytes must be a text, or { \"base64\": TEXT }".into()),
     }
 }

@@ -103,7 +103,7 @@ impl<'a> HookCase<'a> {
             }
             Some(MutateReply::Changed(bytes)) => match pb::Resource::decode(bytes.as_slice()) {
                 Err(e) => {
-                    self.problems.add(format!("mutate answered what is no resource: {e}"));
+                    self.problems.add(format!("mutate's answer is not a resource: {e}"));
                     None
                 }
                 Ok(after) => self.check_reserved_fields(before, &after)?.then_some(after),
@@ -130,9 +130,9 @@ impl<'a> HookCase<'a> {
         let schema = schema(self.decl(before)?);
         let of = schema.message().full_name();
         let fault = if schema.accepts_url(&data.type_url) {
-            schema.check(&data.value).err().map(|fault| format!("mutate answered data that is no {of}: {fault}"))
+            schema.check(&data.value).err().map(|fault| format!("mutate answered data that is not a {of}: {fault}"))
         } else {
-            Some(format!("mutate made data a {:?}; it has to be a {of}", data.type_url))
+            Some(format!("mutate made data a {:?}; it must be a {of}", data.type_url))
         };
         let usable = fault.is_none();
         self.problems.extend(fault);
@@ -163,7 +163,7 @@ impl<'a> HookCase<'a> {
     fn compare(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<(), CaseError> {
         let expect = &self.case.expect;
         if expect.unchanged {
-            self.problems.same("it was to stay unchanged:", &self.codec.yaml(before), &self.codec.yaml(after));
+            self.problems.same("it must stay unchanged:", &self.codec.yaml(before), &self.codec.yaml(after));
         }
         let mut expected = after.clone();
         if let Some(data) = &expect.data {
@@ -308,7 +308,7 @@ impl<'a> HookCase<'a> {
                     Some(self.decide_by_permission(decl.permissions.list.as_ref(), &place, "operator:read")?)
                 }
             }
-            _ => return Err("authorize has to ask exactly one of read, write, list".into()),
+            _ => return Err("authorize must ask exactly one of read, write, list".into()),
         };
         if let Some(decision) = decision {
             self.problems.no_fault(self.case.expect.fault.as_deref());
@@ -337,12 +337,12 @@ impl<'a> HookCase<'a> {
         let expect = &self.case.expect;
         let problem = match (decision, &expect.deny) {
             (Decision::Allow, None) => None,
-            (Decision::Allow, Some(_)) => Some("it was to be denied, and was allowed".to_owned()),
+            (Decision::Allow, Some(_)) => Some("expected a denial, but it was allowed".to_owned()),
             (Decision::Deny(reason), Some(part)) if reason.contains(part.as_str()) => None,
             (Decision::Deny(reason), Some(part)) => {
                 Some(format!("denied for another reason than expected:\n-…{part}…\n+{reason}\n"))
             }
-            (Decision::Deny(reason), None) => Some(format!("it was to be allowed, and was denied: {reason}")),
+            (Decision::Deny(reason), None) => Some(format!("expected no denial, but it was denied: {reason}")),
             (Decision::NeedResource, _) if always => Some("it asked for the resource once more".to_owned()),
             (Decision::NeedResource, _) => None,
         };
@@ -427,7 +427,7 @@ fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, CaseError>
             permission.split_once(':').is_some_and(|(area, level)| !area.is_empty() && !level.is_empty());
         is_permission.then(|| (permission.trim().to_owned(), on.trim().to_owned())).ok_or_else(|| {
             CaseError::from(format!(
-                "caller.permissions: {text:?} is none; write `key:read on NAME`, or `operator:read`"
+                "caller.permissions: {text:?} is not a permission; write `key:read on NAME`, or `operator:read`"
             ))
         })
     };

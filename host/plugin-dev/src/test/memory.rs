@@ -75,7 +75,7 @@ impl Memory {
             match call.mutate(resource.encode_to_vec()).await.map_err(broken)? {
                 MutateReply::Unchanged => {}
                 MutateReply::Changed(bytes) => {
-                    let unreadable = |e| Failure::new(Code::Internal, format!("mutate answered no resource: {e}"));
+                    let unreadable = |e| Failure::new(Code::Internal, format!("mutate's answer is not a resource: {e}"));
                     resource = pb::Resource::decode(bytes.as_slice()).map_err(unreadable)?;
                 }
                 MutateReply::Refused(said) => return Err(refused(&said, Code::Internal)),
@@ -132,7 +132,7 @@ impl Memory {
             self.stored
                 .codec()
                 .message(&of)
-                .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm brings it")))
+                .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm adds it")))
         };
         let undecodable = |fault: DataPathError| invalid(fault.to_string());
         let data = one.data.as_ref().map(|data| data.value.as_slice());

@@ -44,7 +44,7 @@ impl Problems {
     /// There was no fault.
     pub(super) fn no_fault(&mut self, expected: Option<&str>) {
         if let Some(part) = expected {
-            self.add(format!("it was to break ({part:?}), and did not"));
+            self.add(format!("expected a fault ({part:?}), but there was none"));
         }
     }
 

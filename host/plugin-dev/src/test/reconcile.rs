@@ -162,7 +162,7 @@ impl ReconcileHarness {
 fn host_of(url: &str) -> Result<HttpHost, CaseError> {
     let uri = url.parse::<http::Uri>().ok();
     let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
-    let (scheme, authority) = parts.ok_or_else(|| format!("http: {url:?} is no URL"))?;
+    let (scheme, authority) = parts.ok_or_else(|| format!("http: {url:?} is not a URL"))?;
     let text = if scheme == "https" { authority.to_string() } else { format!("{scheme}://{authority}") };
     HttpHost::try_from(text).map_err(|e| CaseError::field("http", e))
 }
@@ -175,10 +175,10 @@ impl ControllerCase<'_> {
         match (name, all.as_slice()) {
             (_, []) => Err("the plugin has no controllers".into()),
             (None, [one]) => Ok(one),
-            (None, _) => Err(format!("say which controller: one of {}", names()).into()),
+            (None, _) => Err(format!("name the controller: one of {}", names()).into()),
             (Some(name), _) => {
                 let found = all.iter().find(|one| &*one.name == name);
-                found.ok_or_else(|| format!("there is no controller {name:?}; there is {}", names()).into())
+                found.ok_or_else(|| format!("there is no controller {name:?}, only {}", names()).into())
             }
         }
     }
@@ -242,7 +242,7 @@ impl ControllerCase<'_> {
         let replay = match self.recording {
             Some(recording) if recording.fixture != fixture => {
                 ran.problems
-                    .add("the case was changed since it was recorded; `mortise plugin test --record` records it anew");
+                    .add("the case was changed since it was recorded; `mortise plugin test --record` records it again");
                 None
             }
             Some(recording) => Some(Replay::new(recording.clone(), self.codec.clone(), self.stored.now())),
@@ -426,7 +426,7 @@ impl ControllerCase<'_> {
             Ok(ids) => {
                 ran.problems.no_fault(self.case.expect.fault.as_deref());
                 if let Some(part) = &self.case.expect.error {
-                    ran.problems.add(format!("it was to fail ({part:?}), and did not"));
+                    ran.problems.add(format!("expected a failure ({part:?}), but there was none"));
                 }
                 let expected: String = self.case.expect.names.iter().map(|name| format!("{name}\n")).collect();
                 let found: String = ids.iter().map(|id| format!("{}\n", id.name)).collect();

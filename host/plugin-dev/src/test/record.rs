@@ -73,7 +73,7 @@ impl Recordings {
         serde_json::from_str(&text).map_err(|e| {
             fault::usage(
                 format!("{}: {e}", path.display()),
-                "`mortise plugin test --record` writes it anew; or restore it from version control",
+                "`mortise plugin test --record` writes it again; or restore it from version control",
             )
         })
     }
@@ -146,7 +146,7 @@ impl Replay {
         }
         let missing = self.recording.calls.get(state.next)?;
         let (place, count) = (state.next + 1, self.recording.calls.len());
-        Some(format!("host call {place} of {count} is recorded, and was not made:\n{}", lines("-", &missing.ask)))
+        Some(format!("host call {place} of {count} is recorded, but was not made:\n{}", lines("-", &missing.ask)))
     }
 }
 
@@ -167,7 +167,7 @@ impl Responder for Replay {
         if recorded.ask != asked {
             let pretty = |json: &Value| serde_json::to_string_pretty(json).unwrap_or_default() + "\n";
             let diff = mortise_text::diff::unified(&pretty(&recorded.ask), &pretty(&asked), ("recorded", "asked"));
-            state.differs = Some(format!("host call {place} of {count} is another than recorded:\n{diff}"));
+            state.differs = Some(format!("host call {place} of {count} differs from the recorded one:\n{diff}"));
             return Err(differs());
         }
         state.next += 1;

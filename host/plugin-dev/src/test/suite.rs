@@ -145,7 +145,7 @@ impl Suite {
 
     /// Files of cases, in order of their names.
     fn files(&self) -> Result<Vec<PathBuf>, CliError> {
-        let next = "write cases there, as docs/writing-plugins.md shows, or say where they are with --cases DIR";
+        let next = "write cases there, as docs/writing-plugins.md shows, or give their folder with --cases DIR";
         if self.cases.is_file() {
             return Ok(vec![self.cases.clone()]);
         }
@@ -197,7 +197,7 @@ impl Suite {
                 let ran = match invocation {
                     Invocation::Map(asked) => run.map(asked).await?,
                     Invocation::Reconcile(asked) => run.reconcile(asked).await?,
-                    _ => return Err("no controller is invocation".into()),
+                    _ => return Err("the case calls no controller".into()),
                 };
                 (ran.problems, ran.fuel, ran.recording)
             }
@@ -230,7 +230,7 @@ impl Suite {
             Invocation::Write(resource) => hooks.write(resource).await?,
             Invocation::Authorize(asked) => hooks.authorize(asked).await?,
             Invocation::Upgrade(asked) => hooks.upgrade(asked).await?,
-            Invocation::Reconcile(_) | Invocation::Map(_) => return Err("no hook is invocation".into()),
+            Invocation::Reconcile(_) | Invocation::Map(_) => return Err("the case calls no hook".into()),
         }
         Ok((hooks.problems, hooks.fuel))
     }
@@ -241,7 +241,7 @@ fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
     let documents = yaml::read(&text).map_err(|e| {
-        let next = "mend the YAML there; documents are separated by `---`";
+        let next = "fix the YAML there; documents are separated by `---`";
         fault::usage(format!("{shown}:{e}"), next)
     })?;
     let mut placed: Vec<LocatedCase> = Vec::new();
@@ -252,7 +252,7 @@ fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
         let broken = |what: String| {
             fault::usage(
                 format!("{shown}:{line}: {named}{what}"),
-                "mend the case; docs/writing-plugins.md lists its fields",
+                "fix the case; docs/writing-plugins.md lists its fields",
             )
         };
         if !document.value.is_object() {

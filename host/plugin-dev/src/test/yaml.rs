@@ -98,7 +98,7 @@ impl Reader {
                 Some(Open::Map(map, _)) => self.push(Value::Object(map)),
                 None => Ok(()),
             },
-            Event::Alias(_) => Err(self.fault("aliases (`*name`) have no place in cases; write it out")),
+            Event::Alias(_) => Err(self.fault("aliases (`*name`) are not allowed in cases; write the value out")),
             _ => Ok(()),
         }
     }
@@ -120,7 +120,7 @@ impl Reader {
     fn key(&mut self, key: String) -> Result<(), YamlError> {
         match self.open.last_mut() {
             Some(Open::Map(map, _)) if map.contains_key(&key) => {
-                Err(self.fault(format!("the key {key:?} is there twice")))
+                Err(self.fault(format!("the key {key:?} occurs twice")))
             }
             Some(Open::Map(_, place)) => {
                 *place = Some(key);

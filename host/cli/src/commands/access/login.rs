@@ -23,7 +23,7 @@ mortise login --token-file /var/lib/mortise/bootstrap-token";
 /// Arguments of `login`. The token is --token-file's or --token's, or read from standard input.
 #[derive(Debug, Args)]
 pub struct Login {
-    /// The context that is made, or changed, and becomes the current one
+    /// The context to create or change; it becomes the current one
     #[arg(default_value = "default")]
     name: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ impl Login {
         let env: Env<'_> = &env::process;
         let Self { name, mut connect } = self;
         if name::fault(&name).is_some() {
-            let what = format!("{name:?} is no name for a context; use lower-case letters, digits and dashes");
+            let what = format!("{name:?} is not a valid name for a context; use lower-case letters, digits and dashes");
             return Err(CliError::usage(what));
         }
         let mut contexts = Contexts::load(env)?;
@@ -50,7 +50,7 @@ impl Login {
         let session = connect.session().await?;
         let who = session.call("login", session.auth().who_am_i(WhoAmIRequest {})).await?;
         if !who.enforced {
-            connect.ui().warn("the server asks for no tokens: everyone may do everything");
+            connect.ui().warn("the server checks no tokens: every caller may do everything");
         }
 
         let file = token_file(env, &name)?;
@@ -90,14 +90,14 @@ fn read_token() -> Result<String, CliError> {
     }
     let mut text = String::new();
     let read = std::io::stdin().take(MOST).read_to_string(&mut text);
-    read.map_err(|e| CliError::usage("the token on standard input").caused_by(e))?;
+    read.map_err(|e| CliError::usage("cannot read the token from standard input").caused_by(e))?;
     Ok(text.trim().to_owned())
 }
 
 /// Where a context's token is kept: beside the contexts file.
 fn token_file(env: Env<'_>, name: &str) -> Result<PathBuf, CliError> {
     let contexts = Contexts::path(env).ok_or_else(|| {
-        CliError::usage("there is no place for the token").remedy("set MORTISE_CONTEXTS to a file's name")
+        CliError::usage("cannot tell where to store the token").remedy("set MORTISE_CONTEXTS to a file's name")
     })?;
     let dir = contexts.parent().unwrap_or(Path::new(".")).join("tokens");
     std::fs::create_dir_all(&dir).map_err(|e| CliError::file("cannot make", &dir, e))?;

@@ -15,7 +15,7 @@ pub(super) struct Stored<M> {
 impl<M: Message + Default> Stored<M> {
     fn of(resource: pb::Resource) -> Result<Self, CliError> {
         let bytes = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
-        let data = M::decode(bytes).map_err(|e| CliError::failed("what the server answered").caused_by(e))?;
+        let data = M::decode(bytes).map_err(|e| CliError::failed("cannot decode the server's answer").caused_by(e))?;
         Ok(Self { resource, data })
     }
 
@@ -62,7 +62,7 @@ impl Collection<'_> {
     /// One that has to be there.
     pub(super) async fn get<M: Message + Default>(&self, name: &str) -> Result<Stored<M>, CliError> {
         let missing = || {
-            CliError::failed(format!("{}: there is none", self.title(name)))
+            CliError::failed(format!("{} does not exist", self.title(name)))
                 .remedy(format!("`mortise {} list` lists them", self.noun))
         };
         self.find(name).await?.ok_or_else(missing)

@@ -57,13 +57,13 @@ enum PortError {
     Protocol,
     #[error("it is neither a text nor a map; write it as \"8080:80\"")]
     Form,
-    #[error("its target is no number from 1 to 65535")]
+    #[error("its target is not a number from 1 to 65535")]
     Target,
     #[error("it is not published at one number, so it has no address; publish it as \"8080:80\"")]
     Published,
-    #[error("{0:?} is no number from 1 to 65535; ranges are left out")]
+    #[error("{0:?} is not a number from 1 to 65535; ranges are left out")]
     Number(String),
-    #[error("{0:?} is no IP address")]
+    #[error("{0:?} is not an IP address")]
     Address(String),
 }
 
@@ -83,7 +83,7 @@ pub(super) fn read(text: &str, address: IpAddr) -> Result<ImportPlan, serde_saph
 fn add(plan: &mut ImportPlan, name: &str, service: &Service, address: IpAddr) {
     let place = format!("services.{name}");
     let Some(legal) = resource_name(name) else {
-        return plan.skip(place, "its name is nothing that a resource can be called");
+        return plan.skip(place, "its name cannot be the name of a resource");
     };
     if service.healthcheck.is_some() {
         plan.skip(format!("{place}.healthcheck"), "it is a command; give the workload a check by http, tcp or ttl");

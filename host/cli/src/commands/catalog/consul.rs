@@ -96,7 +96,7 @@ pub(super) fn read(text: &str) -> Result<ImportPlan, serde_json::Error> {
                     Value::Array(items) if items.iter().all(Value::is_object) && !items.is_empty() => {
                         add_all(&mut plan, &name, items);
                     }
-                    _ => plan.skip(name, "there is no instance; export /v1/catalog/service/NAME, which has them"),
+                    _ => plan.skip(name, "it lists no instances; export /v1/catalog/service/NAME instead"),
                 }
             }
         }
@@ -115,20 +115,20 @@ fn add_all(plan: &mut ImportPlan, name: &str, items: Vec<Value>) {
         };
         match read {
             Ok(instance) => add(plan, &place, instance),
-            Err(fault) => plan.skip(place, format!("it is no instance of a service: {fault}")),
+            Err(fault) => plan.skip(place, format!("it is not an instance of a service: {fault}")),
         }
     }
 }
 
 fn add(plan: &mut ImportPlan, place: &str, instance: CatalogService) {
     let Some(service) = resource_name(&instance.service_name) else {
-        return plan.skip(place, "it has no ServiceName that a resource can be called");
+        return plan.skip(place, "its ServiceName is missing or cannot be the name of a resource");
     };
     let id = if instance.service_id.is_empty() { &instance.service_name } else { &instance.service_id };
     // Ids are unique on a node only.
     let own = resource_name(id).filter(|name| !plan.workloads.contains_key(name));
     let Some(name) = own.or_else(|| resource_name(&format!("{id}-{}", instance.node))) else {
-        return plan.skip(place, "its ServiceID is nothing that a resource can be called");
+        return plan.skip(place, "its ServiceID cannot be the name of a resource");
     };
     let host = if instance.service_address.is_empty() { &instance.address } else { &instance.service_address };
     if host.is_empty() {

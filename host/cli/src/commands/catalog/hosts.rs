@@ -32,7 +32,7 @@ pub(super) fn read(text: &str) -> ImportPlan {
         let Some(address) = words.next() else { continue };
         let place = format!("line {number}");
         let Ok(ip) = address.parse::<IpAddr>() else {
-            plan.skip(place, format!("{address:?} is no IP address"));
+            plan.skip(place, format!("{address:?} is not an IP address"));
             continue;
         };
         let names: Vec<_> = words.filter(|name| !OWN.contains(name) && !name.starts_with("ip6-all")).collect();
@@ -40,13 +40,13 @@ pub(super) fn read(text: &str) -> ImportPlan {
             continue;
         }
         if ip.is_unspecified() || ip.is_multicast() {
-            plan.skip(place, format!("{ip} is no host's address"));
+            plan.skip(place, format!("{ip} is not the address of a host"));
             continue;
         }
         let legal: BTreeMap<_, _> =
             names.iter().filter_map(|name| resource_name(name).map(|legal| (*name, legal))).collect();
         for name in names.iter().filter(|name| !legal.contains_key(*name)) {
-            plan.skip(place.clone(), format!("{name:?} is nothing that a resource can be called"));
+            plan.skip(place.clone(), format!("{name:?} cannot be the name of a resource"));
         }
         let Some(host) = names.iter().find_map(|name| legal.get(name)) else { continue };
         let address = WorkloadAddress { host: ip.to_string(), ports: Vec::new() };

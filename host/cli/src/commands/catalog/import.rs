@@ -51,7 +51,7 @@ const MAX_TOLD: usize = 50;
 enum SourceFormat {
     /// A docker-compose file.
     Compose,
-    /// Lines of an address and names, as /etc/hosts has.
+    /// Lines of an address and names, as in /etc/hosts.
     Hosts,
     /// Answers of Consul's /v1/catalog/service/NAME or /v1/health/service/NAME, as JSON.
     Consul,
@@ -70,7 +70,7 @@ impl fmt::Display for SourceFormat {
 /// What is printed instead of being written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Printed {
-    /// YAML, as `mortise apply -f` takes it.
+    /// YAML, as `mortise apply -f` reads it.
     Yaml,
 }
 
@@ -80,10 +80,10 @@ pub(super) struct Import {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// What the file is; what it looks like if not said
+    /// Format of the file [default: guessed from its name and content]
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
-    /// Where the published ports of a compose file are reached
+    /// IP address at which the published ports of a compose file are reached
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
     /// Shows what would change and writes nothing; the server fills in defaults and validates
@@ -92,7 +92,7 @@ pub(super) struct Import {
     /// Prints the resources instead of writing them
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "dry_run")]
     output: Option<Printed>,
-    /// Writes nothing if anything has to be left out
+    /// Writes nothing if anything would be left out
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -114,11 +114,11 @@ impl Import {
         let format = match self.format {
             Some(format) => format,
             None => guess(&self.file, &text).ok_or_else(|| {
-                CliError::usage(format!("{}: it is not clear what this is", self.file.display()))
-                    .remedy("say it: --format compose, --format hosts or --format consul")
+                CliError::usage(format!("{}: cannot guess the format", self.file.display()))
+                    .remedy("give --format compose, --format hosts or --format consul")
             })?,
         };
-        let wrong = |error: CliError| error.remedy("--format says what the file is, if it is something else");
+        let wrong = |error: CliError| error.remedy("give --format if the file has another format");
         let what = || format!("{} is not {format}", self.file.display());
         let plan = match format {
             SourceFormat::Hosts => hosts::read(&text),
@@ -131,7 +131,7 @@ impl Import {
         };
         self.tell_skipped(&plan.skipped, &ui);
         if self.strict && !plan.skipped.is_empty() {
-            return Err(CliError::usage(format!("{} things cannot be imported; nothing was done", plan.skipped.len()))
+            return Err(CliError::usage(format!("{} items cannot be imported; nothing was done", plan.skipped.len()))
                 .remedy("without --strict the rest is imported"));
         }
         if plan.workloads.is_empty() {
@@ -262,7 +262,7 @@ fn read(file: &Path) -> Result<String, CliError> {
         return Err(CliError::usage(format!("{} is larger than {MAX_BYTES} bytes", file.display()))
             .remedy("split it into several files"));
     }
-    String::from_utf8(bytes).map_err(|error| CliError::usage(format!("{} is no text", file.display())).caused_by(error))
+    String::from_utf8(bytes).map_err(|error| CliError::usage(format!("{}: not text", file.display())).caused_by(error))
 }
 
 /// What a file looks like: by its name, and after that by its first line of substance.

@@ -29,12 +29,12 @@ mortise catalog watch web --once";
 /// The first pause before a stream is opened anew, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
-/// How messages are printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// A line for each address.
+    /// Text, a line for each address.
     Text,
-    /// A line of JSON for each message.
+    /// JSON, a line for each message.
     Json,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Watch {
     /// The service's port
     #[arg(short, long, value_name = "PORT", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// How messages are printed
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
     /// Ends after the first message, which is the whole state
@@ -65,7 +65,7 @@ impl Watch {
         let units = self.tenancy.units(&session);
         if !matches!(units.partition.as_str(), "" | "default") {
             return Err(CliError::usage(
-                "proxies ask for services of the partition default; there is no way to name another",
+                "proxies can ask only for services of the partition default; leave --partition out",
             ));
         }
         let namespace = if units.namespace.is_empty() { "default" } else { &units.namespace };
@@ -77,7 +77,7 @@ impl Watch {
                 return Ok(Exit::Done);
             }
             pause = if told { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
-            ui.warn(&format!("the stream about {path} ended; it begins anew"));
+            ui.warn(&format!("the stream about {path} ended; opening it again"));
             tokio::time::sleep(pause).await;
         }
     }
@@ -138,9 +138,9 @@ impl Watch {
                 Ok(())
             }
             Some(update::Update::NoEndpoints(none)) if none.exists => {
-                line(Style::Bad, "no endpoints: the service has none that is healthy".into())
+                line(Style::Bad, "no endpoints: the service has no healthy one".into())
             }
-            Some(update::Update::NoEndpoints(_)) => line(Style::Bad, "no endpoints: there is no such service".into()),
+            Some(update::Update::NoEndpoints(_)) => line(Style::Bad, "no endpoints: the service does not exist".into()),
             None => Ok(()),
         }
     }

@@ -30,10 +30,10 @@ pub struct FunctionCommand {
 /// What is done with functions.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the functions of the server's plugins
+    /// Lists the functions of the server's plugins
     #[command(after_help = crate::commands::after("mortise function list -o json"))]
     List(Box<List>),
-    /// Call a function, and print its result as JSON; a text as it is
+    /// Calls a function and prints its result as JSON; a text as it is
     #[command(after_help = crate::commands::after(
         "mortise function call routes.normalize_path /api//v1/\nmortise function call --json shop.total '[1, 2.5]'"
     ))]
@@ -43,7 +43,7 @@ enum Command {
 /// Arguments of `function list`.
 #[derive(Debug, Args)]
 struct List {
-    /// How they are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -56,13 +56,13 @@ struct Call {
     /// The plugin and its function, as `function list` names them
     #[arg(value_name = "PLUGIN.FUNCTION")]
     function: String,
-    /// JSON; texts as they are
+    /// Arguments as JSON; texts without quotes
     #[arg(value_name = "ARGUMENT", allow_negative_numbers = true)]
     arguments: Vec<String>,
-    /// Texts are JSON, too: in quotes, or null
+    /// Takes texts as JSON, too: in quotes, or null
     #[arg(long)]
     json: bool,
-    /// How the result is shown: a text as it is, or as JSON
+    /// Output format; in a table a text is printed as it is
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -157,7 +157,7 @@ impl Call {
                 return Ok(FunctionValue { value: Some(Value::Text(text.clone())) });
             }
             value::read(text)
-                .map_err(|fault| CliError::usage(format!("argument {}: {fault}", number + 1)).remedy("it takes JSON"))
+                .map_err(|fault| CliError::usage(format!("argument {}: {fault}", number + 1)).remedy("give it as JSON"))
         };
         self.arguments.iter().zip(parameters).enumerate().map(read).collect()
     }

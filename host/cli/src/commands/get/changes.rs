@@ -40,7 +40,7 @@ pub(super) async fn follow(
         },
     };
     if !changes.resume.is_empty() {
-        changes.printer.ui().note(&format!("to go on from here: --resume {}", changes.resume));
+        changes.printer.ui().note(&format!("to continue from here: --resume {}", changes.resume));
     }
     ended
 }
@@ -68,7 +68,7 @@ impl Changes<'_> {
                     Ok(None) => break,
                     Err(status) if status.code() == tonic::Code::Aborted => {
                         let why = status.message();
-                        self.printer.ui().warn(&format!("the server ended the watch: {why}; it goes on"));
+                        self.printer.ui().warn(&format!("the server ended the watch: {why}; continuing"));
                         break;
                     }
                     Err(status) => return Err(refused(&ty, &status)),
@@ -80,7 +80,7 @@ impl Changes<'_> {
 
     fn print(&mut self, message: WatchResourcesResponse) -> Result<(), CliError> {
         if message.is_hard_reset || message.is_soft_reset {
-            self.printer.ui().warn("the server cannot go on from there; everything that fits follows anew");
+            self.printer.ui().warn("the server cannot continue from there; all matching resources follow again");
             self.is_current = false;
             self.resume.clear();
         }

@@ -62,13 +62,13 @@ impl Get {
                 }
                 if first && complete {
                     let types: Vec<_> = found.iter().map(|(ty, _)| type_name(ty)).collect();
-                    ui.note(&format!("no {} there", types.join(" and no ")));
+                    ui.note(&format!("no {} found", types.join(" and no ")));
                 }
             }
         }
         if self.output != Output::Json {
             for (key, token) in found.iter().flat_map(|(_, found)| tokens(found)) {
-                let what = if key == AFTER { "the next page" } else { "the page before" };
+                let what = if key == AFTER { "the next page" } else { "the previous page" };
                 ui.note(&format!("{what}: --page-token {token}"));
             }
         }

@@ -38,7 +38,7 @@ pub(super) async fn follow(
             show(&page)?;
         }
     }
-    Err(CliError::failed("the server ended the watch").remedy("watch again"))
+    Err(CliError::failed("the server ended the watch").remedy("run the command again"))
 }
 
 /// Makes a change of a page; its indices are those at this moment.

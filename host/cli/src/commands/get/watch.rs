@@ -130,7 +130,7 @@ pub(super) async fn follow(
                 Ok(Some(event)) => event.event,
                 Ok(None) => break,
                 Err(status) if status.code() == tonic::Code::Aborted => {
-                    printer.ui.warn(&format!("the server ended the watch: {}; it begins anew", status.message()));
+                    printer.ui.warn(&format!("the server ended the watch: {}; starting again", status.message()));
                     break;
                 }
                 Err(status) => return Err(CliError::rpc(gvk(ty), &status)),

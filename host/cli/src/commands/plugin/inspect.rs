@@ -68,7 +68,7 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
         line("before", &format!("version {}, {}", plugin.previous_version, plugin.previous_digest));
     }
     if plugin.disabled {
-        line("disabled", &format!("yes; `mortise plugin enable {}` switches it on", seen.name));
+        line("disabled", &format!("yes; `mortise plugin enable {}` enables it", seen.name));
     }
     if plugin.rolled_back {
         line("rolled back", &format!("yes; not loaded until it changes: {}", plugin.held_digest));
@@ -82,7 +82,7 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
         None => {
             line("grants", &plugin.grants.join(", "));
             if !plugin.grants.is_empty() {
-                line("", "it asks for nothing by name, so it has all of them");
+                line("", "it requests nothing by name, so it has all of them");
             }
         }
         Some(asked) => {
@@ -92,7 +92,7 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
             }
             for grant in &plugin.grants {
                 let effect =
-                    if asked.unrequested.contains(grant) { " (no effect: it does not ask for this)" } else { "" };
+                    if asked.unrequested.contains(grant) { " (no effect: it does not request this)" } else { "" };
                 line("granted", &format!("{grant}{effect}"));
             }
         }

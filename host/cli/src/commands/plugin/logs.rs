@@ -13,13 +13,13 @@ pub struct Logs {
     /// The plugin
     #[arg(value_name = "NAME")]
     name: String,
-    /// Go on with what it logs from now on, until Ctrl-C
+    /// Continues with new lines, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// How many of the last lines come first
+    /// Number of past lines to show first
     #[arg(long, value_name = "LINES", default_value_t = 100)]
     last: u32,
-    /// The least severe lines to show [default: all that the server keeps]
+    /// The least severe level to show [default: all that the server keeps]
     #[arg(long, value_name = "LEVEL")]
     level: Option<Level>,
     #[command(flatten)]

@@ -24,10 +24,10 @@ mortise provider export --out /usr/local/share/terraform/plugins --source exampl
 /// Arguments of `provider export`.
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// The mirror's directory; the provider is put into HOST/NAMESPACE/TYPE/VERSION/OS_ARCH in it
+    /// The directory of the mirror; the provider is written to HOST/NAMESPACE/TYPE/VERSION/OS_ARCH in it
     #[arg(long, value_name = "DIR", default_value = "terraform-plugins")]
     out: PathBuf,
-    /// The provider's address, as required_providers has it
+    /// The provider's address, as in required_providers
     #[arg(long, value_name = "HOST/NAMESPACE/TYPE", default_value = SOURCE, value_parser = source)]
     source: Source,
     #[command(flatten)]
@@ -44,7 +44,7 @@ impl Export {
         let platform = format!("{}_{}", std::env::consts::OS, architecture());
         let dir = self.out.join(host).join(namespace).join(name).join(version).join(platform);
         fs::create_dir_all(&dir).map_err(|e| CliError::file("cannot make", &dir, e))?;
-        let program = std::env::current_exe().map_err(|e| CliError::failed("finding this program").caused_by(e))?;
+        let program = std::env::current_exe().map_err(|e| CliError::failed("cannot find this program").caused_by(e))?;
         let provider = dir.join(format!("terraform-provider-{name}_v{version}"));
         let mut binary = File::open(&program).map_err(|e| CliError::file("cannot read", &program, e))?;
         put(&mut binary, 0o755, &provider)?;

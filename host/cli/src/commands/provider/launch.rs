@@ -24,7 +24,7 @@ pub fn launch() -> Option<ExitCode> {
     let program = arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => return Some(crate::report(Err(CliError::failed("starting threads").caused_by(e)))),
+        Err(e) => return Some(crate::report(Err(CliError::failed("cannot start threads").caused_by(e)))),
     };
     let served = runtime.block_on(async {
         let connector = Arc::new(ProviderConnector::of_environment(Some(snapshot(&program))));

@@ -27,10 +27,10 @@ pub struct Provider {
 /// What is done for a provider.
 #[derive(Debug, Subcommand)]
 enum ProviderCommand {
-    /// Print the variable by which Terraform and OpenTofu attach to the server on this machine
+    /// Prints the variable by which Terraform and OpenTofu attach to the server on this machine
     #[command(after_help = super::after(attach::EXAMPLES))]
     Attach(attach::Attach),
-    /// Write the provider as a file-system mirror, with the schemas that the server has now
+    /// Writes the provider as a file-system mirror, with the server's current schemas
     #[command(after_help = super::after(export::EXAMPLES))]
     Export(export::Export),
 }

@@ -33,6 +33,6 @@ pub(super) fn decode(file: &str, text: &str, catalog: &Catalog) -> Result<pb::Re
         parsed.map_err(|faults| ConsulError::Wrong(format!("Failed to decode resource from input file: {faults}")))?;
     match (documents.pop(), documents.pop()) {
         (Some(document), None) => Ok(document.resource),
-        _ => Err("Failed to decode resource from input file: it has to hold exactly one resource".to_owned().into()),
+        _ => Err("Failed to decode resource from input file: it must hold exactly one resource".to_owned().into()),
     }
 }

@@ -10,7 +10,7 @@ impl ConsulCommand {
     /// A connection, and the types that the server has.
     pub(super) async fn connect(&self) -> Result<(Session, Catalog), ConsulError> {
         if self.flags.get("http-addr").is_some() {
-            return Err("-http-addr is of no use here, since mortise speaks gRPC: use -grpc-addr".to_owned().into());
+            return Err("-http-addr is not supported, since mortise speaks gRPC: use -grpc-addr".to_owned().into());
         }
         if consul_env("TLS_VERIFY").is_some_and(|verify| is_no(&verify)) {
             return Err(

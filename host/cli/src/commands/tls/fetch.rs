@@ -94,7 +94,7 @@ pub(super) async fn chain_of(addr: &str) -> Result<Vec<CertificateDer<'static>>,
     let seen = std::mem::take(&mut *recorder.seen.lock().unwrap_or_else(PoisonError::into_inner));
     match connected {
         _ if !seen.is_empty() => Ok(seen),
-        Ok(Ok(_)) => Err(unreachable("it shows none".to_owned())),
+        Ok(Ok(_)) => Err(unreachable("it presents none".to_owned())),
         Ok(Err(e)) => Err(unreachable(e.to_string())),
         Err(_) => Err(unreachable(format!("it does not answer within {PATIENCE:?}"))),
     }
@@ -102,11 +102,11 @@ pub(super) async fn chain_of(addr: &str) -> Result<Vec<CertificateDer<'static>>,
 
 /// Refuses a key that is not that of the certificate.
 pub(super) fn check_pair(certificate: &Path, key: &Path) -> Result<(), CliError> {
-    let unusable = |e| CliError::usage("a file that is there cannot be used").caused_by(e);
+    let unusable = |e| CliError::usage("an existing file cannot be used").caused_by(e);
     let (chain, key_der) = (read_certificates(certificate).map_err(unusable)?, read_key(key).map_err(unusable)?);
     match CertifiedKey::from_der(chain, key_der, &ring::default_provider()) {
         Ok(_) => Ok(()),
         Err(_) => Err(CliError::usage(format!("{} is not the key of {}", key.display(), certificate.display()))
-            .remedy("put the file back that belongs to it, or choose another directory: --dir DIR")),
+            .remedy("restore the file that belongs to it, or choose another directory: --dir DIR")),
     }
 }

@@ -34,21 +34,21 @@ const MAX_NAME: usize = 64;
 /// Arguments of `tls init`.
 #[derive(Debug, Args)]
 pub(super) struct Init {
-    /// Where the files are written
+    /// The directory for the files
     #[arg(long, value_name = "DIR", default_value = "tls")]
     dir: PathBuf,
-    /// A name or an address of the server, as clients use it; may be given several times [default: localhost,
-    /// 127.0.0.1, ::1 and the name of this machine, or with --force those of the certificate that is there]
+    /// A name or an address of the server, as clients use it; can be given several times [default: localhost,
+    /// 127.0.0.1, ::1 and the name of this machine, or with --force those of the existing certificate]
     #[arg(long, value_name = "NAME|IP", value_parser = host)]
     host: Vec<String>,
-    /// A client to make a certificate for; may be given several times [default: client, or with --force every client
-    /// that has one]
+    /// A client to make a certificate for; can be given several times [default: client, or with --force every client
+    /// with a certificate]
     #[arg(long, value_name = "NAME", value_parser = client)]
     client: Vec<String>,
-    /// How many days the certificates of server and clients are valid
+    /// Days for which the certificates of server and clients are valid
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
-    /// Issue the certificates anew that are there; the authority is kept
+    /// Issues existing certificates again; the authority is kept
     #[arg(long)]
     force: bool,
 }
@@ -58,9 +58,9 @@ pub(super) struct Init {
 enum NameError {
     #[error("{0:?} is neither a DNS name nor an address; leave out scheme and port")]
     Host(String),
-    #[error("{0:?} is no name for a client: letters, digits, dots, dashes and underscores, at most {MAX_NAME}")]
+    #[error("{0:?} is invalid for a client: use letters, digits, dots, dashes and underscores, at most {MAX_NAME}")]
     Client(String),
-    #[error("the files of {0:?} are not a client's; take another name")]
+    #[error("{0:?} is reserved; choose another name")]
     Reserved(String),
 }
 
@@ -121,8 +121,8 @@ impl Init {
         let authority = plan.authority()?;
         if !self.host.is_empty() && plan.keeps("server")? {
             let path = plan.file("server", "pem");
-            return Err(CliError::usage(format!("{} is there, for other hosts perhaps", path.display())).remedy(
-                "--force issues it anew, and what the clients have along with it; --dir DIR writes elsewhere",
+            return Err(CliError::usage(format!("{} exists, perhaps for other hosts", path.display())).remedy(
+                "--force issues it again, together with the certificates of all clients; --dir DIR writes elsewhere",
             ));
         }
         let hosts = plan.hosts(self.host)?;
@@ -155,10 +155,10 @@ impl Plan {
             (true, true) => Ok(true),
             (found, _) => {
                 let (found, missing) = if found { (certificate, key) } else { (key, certificate) };
-                let fault = format!("{} is there without {}", found.display(), missing.display());
+                let fault = format!("{} exists without {}", found.display(), missing.display());
                 Err(CliError::usage(fault).remedy(match name {
                     "ca" => "put the missing file back, or choose another directory: --dir DIR",
-                    _ => "--force makes both anew",
+                    _ => "--force makes both again",
                 }))
             }
         }
@@ -173,7 +173,7 @@ impl Plan {
     ) -> Result<(), CliError> {
         if self.keeps(name)? {
             let described = describe(&self.file(name, "pem"))?;
-            self.say(name, &format!("kept, expires {}; --force issues it anew", described.expiry()));
+            self.say(name, &format!("kept, expires {}; --force issues it again", described.expiry()));
             return Ok(());
         }
         let pair = make().map_err(failed)?;
@@ -182,7 +182,7 @@ impl Plan {
 
     fn add(&mut self, name: &str, purpose: &str, pair: Pair) -> Result<(), CliError> {
         let described = Certificate::parse_pem(&pair.certificate)
-            .map_err(|e| CliError::failed("the new certificate").caused_by(e))?;
+            .map_err(|e| CliError::failed("cannot read the new certificate").caused_by(e))?;
         self.say(name, &format!("written, {purpose}, expires {}", described.expiry()));
         // The key first: a server that looks meanwhile waits for the certificate that fits.
         self.new.push(NewFile { path: self.file(name, "key"), text: pair.key, mode: 0o600 });
@@ -207,12 +207,12 @@ impl Plan {
         if described.validity(Timestamp::now()) != Validity::Valid || !described.is_ca {
             let state = if described.is_ca { "has expired" } else { "may not issue certificates" };
             return Err(CliError::usage(format!("the authority in {} {state}", path.display()))
-                .remedy("--dir DIR makes another one elsewhere, which clients then have to be told to trust"));
+                .remedy("--dir DIR makes another one elsewhere, which the clients must then trust"));
         }
         let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e));
         let (certificate, key) = (read(&path)?, read(&key_path)?);
         let authority = Authority::of(&certificate, &key, &described)
-            .map_err(|e| CliError::usage(format!("the authority in {}", path.display())).caused_by(e))?;
+            .map_err(|e| CliError::usage(format!("cannot use the authority in {}", path.display())).caused_by(e))?;
         super::fetch::check_pair(&path, &key_path)?;
         self.say("ca", &format!("kept, expires {}", described.expiry()));
         Ok(authority)
@@ -284,7 +284,7 @@ impl Plan {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let (ca, ca_key) = (path("ca", "pem"), path("ca", "key"));
         ui::print(format!(
-            "\nWho has {ca_key} can make certificates for everyone: the server does not need it, so keep it elsewhere.\n\
+            "\nEveryone who has {ca_key} can make certificates. The server does not need it, so keep it elsewhere.\n\
              \nThe server's config.toml:\n\
              \n  [tls]\n  cert_file = {:?}\n  key_file = {:?}\n  client_ca_file = {ca:?}\n\
              \nOn a client, with its own files and ca.pem:\n\
@@ -304,11 +304,11 @@ fn describe(path: &Path) -> Result<Certificate, CliError> {
 }
 
 fn unreadable(error: PemFileError) -> CliError {
-    CliError::usage("a file that is there cannot be used").caused_by(error)
+    CliError::usage("an existing file cannot be used").caused_by(error)
 }
 
 fn failed(error: rcgen::Error) -> CliError {
-    CliError::failed("making a certificate").caused_by(error)
+    CliError::failed("cannot make a certificate").caused_by(error)
 }
 
 /// What this machine is called.

@@ -23,10 +23,10 @@ pub struct Tls {
 /// What is done with certificates.
 #[derive(Debug, Subcommand)]
 enum TlsCommand {
-    /// Make a certificate authority, a certificate for the server and one for each client, as files
+    /// Makes a certificate authority, a certificate for the server and one for each client, as files
     #[command(after_help = super::after(init::EXAMPLES))]
     Init(init::Init),
-    /// Show which certificates expire when, of files or of a server that is running
+    /// Shows when certificates expire, in files or of a running server
     #[command(after_help = super::after(show::EXAMPLES))]
     Show(show::Show),
 }

@@ -28,13 +28,13 @@ const WARNING_DAYS: i64 = 30;
 /// Arguments of `tls show`.
 #[derive(Debug, Args)]
 pub(super) struct Show {
-    /// Files of certificates (PEM), and directories, whose files *.pem, *.crt and *.cer are shown
+    /// Files of certificates (PEM), or directories with files *.pem, *.crt and *.cer
     #[arg(value_name = "FILE|DIR", default_value = "tls", conflicts_with = "server")]
     files: Vec<PathBuf>,
-    /// A server that is running, whatever it is: its certificates are shown, not verified
+    /// A running server of any kind: its certificates are shown, not verified
     #[arg(long, value_name = "HOST:PORT")]
     server: Option<String>,
-    /// How they are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
 }
@@ -75,13 +75,13 @@ impl Show {
             AnswerFormat::Table => ui::print(render(&found, &Ui::new(Color::Auto)))?,
             AnswerFormat::Json => {
                 let text = serde_json::to_string_pretty(&found);
-                ui::line(text.map_err(|e| CliError::failed("certificates as JSON").caused_by(e))?)?;
+                ui::line(text.map_err(|e| CliError::failed("no JSON of certificates").caused_by(e))?)?;
             }
         }
         match found.iter().filter(|one| one.validity != Validity::Valid).count() {
             0 => Ok(Exit::Done),
             wrong => Err(CliError::failed(format!("{wrong} of {} certificates are not valid now", found.len()))
-                .remedy("`mortise tls init --force` issues those anew whose authority it made")),
+                .remedy("`mortise tls init --force` issues those of its own authority again")),
         }
     }
 }
@@ -111,13 +111,13 @@ fn look(path: &Path, found: &mut Vec<Found>) -> Result<(), CliError> {
         }
     }
     match found.len() == before {
-        true => Err(CliError::usage(format!("{} has no file *.pem, *.crt or *.cer of certificates", path.display()))),
+        true => Err(CliError::usage(format!("{} has no certificate in a file *.pem, *.crt or *.cer", path.display()))),
         false => Ok(()),
     }
 }
 
 fn unreadable(error: PemFileError) -> CliError {
-    CliError::usage("cannot show it").caused_by(error)
+    CliError::usage("cannot show the certificates").caused_by(error)
 }
 
 fn describe(source: &str, chain: &[CertificateDer<'_>], found: &mut Vec<Found>) -> Result<(), CliError> {
