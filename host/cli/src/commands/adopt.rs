@@ -1,4 +1,4 @@
-//! `mortise adopt`: takes something over that exists outside, as the type's plugin describes it.
+//! `mortise adopt`: takes over something that exists outside, as the type's plugin describes it.
 
 use clap::Args;
 use mortise_resource::data::ImportRequest;

@@ -1,7 +1,7 @@
 //! `mortise backup`: everything that a server holds, as one file, while it serves.
 //!
-//! The file is written under another name in the same directory, checked against its seal, synced, and renamed: it is
-//! there whole or not at all.
+//! The file is written under another name in the same directory, checked against its seal, synced and renamed: it
+//! appears whole or not at all.
 
 use std::{
     io::{self, IsTerminal as _, Write},
@@ -50,7 +50,7 @@ impl Backup {
         if !self.force && self.file.symlink_metadata().is_ok() {
             return Err(CliError::usage(format!("{name} exists already")).remedy("--force replaces it"));
         }
-        // Before the server is asked, so that a mistyped directory is reported at once.
+        // This comes before the call, so that a mistyped directory is reported at once.
         let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
         let session = self.connect.session().await?;
         let taken = self.take(&session, part.file()).await?;
@@ -92,7 +92,7 @@ impl Backup {
     }
 }
 
-/// A backup that is whole.
+/// Summary of a complete backup.
 #[derive(Default)]
 struct BackupSummary {
     begins: Begins,

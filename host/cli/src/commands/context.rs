@@ -1,4 +1,4 @@
-//! `mortise context …`: the contexts file, by commands.
+//! `mortise context …`: reads and changes the contexts file.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct Context {
     command: ContextCommand,
 }
 
-/// What is done with contexts.
+/// Subcommands of `context`.
 #[derive(Debug, Subcommand)]
 enum ContextCommand {
     /// Lists all contexts; a star marks the current one
@@ -109,7 +109,7 @@ impl Context {
                 }
                 let entry = contexts.context.entry(name.clone()).or_default();
                 set.apply(entry)?;
-                // The first is meant to be used.
+                // The first context becomes the current one.
                 let first = contexts.context.len() == 1 && contexts.current.is_none();
                 if first {
                     contexts.current = Some(name.clone());
@@ -163,14 +163,14 @@ fn list(contexts: &Contexts) -> String {
 }
 
 impl SetContext {
-    /// Changes what was given.
+    /// Changes the given settings.
     fn apply(self, entry: &mut Entry) -> Result<(), CliError> {
         fn text(given: Option<String>, own: &mut Option<String>) {
             if let Some(given) = given {
                 *own = Some(given).filter(|text| !text.is_empty());
             }
         }
-        // Relative to where the command was given, which is somewhere else the next time.
+        // Absolute, since the next command may run in another directory.
         fn file(given: Option<String>, own: &mut Option<PathBuf>) -> Result<(), CliError> {
             match given.map(PathBuf::from) {
                 None => {}

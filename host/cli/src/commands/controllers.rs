@@ -1,4 +1,4 @@
-//! `mortise controllers`: what controllers do, and what they failed at.
+//! `mortise controllers`: activity and recent failures of controllers.
 
 use clap::Args;
 use mortise_resource::{

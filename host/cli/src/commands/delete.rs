@@ -1,6 +1,7 @@
-//! `mortise delete`: by name, by prefix or by files.
+//! `mortise delete`: deletes by name, by prefix or by files.
 //!
-//! Each is read first and deleted as what was read, so that a name that is made anew meanwhile stays.
+//! Each resource is read first and deleted by the uid that was read, so that a new resource of the same name, made
+//! meanwhile, stays.
 
 use clap::Args;
 use futures::{StreamExt as _, stream};
@@ -113,8 +114,8 @@ impl Delete {
         Ok(if failed { Exit::Failed } else { Exit::Done })
     }
 
-    /// What is to be deleted, by levels: the owned before their owners, and what is in a namespace or a partition
-    /// before that. `None` after a no to the question.
+    /// Resources to delete, by levels: owned resources before their owners, and the content of a namespace or partition
+    /// before the unit itself. `None` if the user answers no or nothing matches.
     async fn to_delete(
         &self,
         session: &Session,
@@ -164,7 +165,7 @@ impl Delete {
         Ok((!chosen || !ids.is_empty()).then(|| vec![ids]))
     }
 
-    /// Deletes one, and says what came of it; `None` when it is not there.
+    /// Deletes one resource, and describes the result; `None` when it does not exist.
     async fn one(&self, session: &Session, id: &pb::Id) -> Result<Option<(pb::Id, String)>, CliError> {
         let Some(stored) = read_if_there(session, id).await? else { return Ok(None) };
         let found = id_of(&stored);
@@ -173,7 +174,7 @@ impl Delete {
         }
         let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
         session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
-        // What refers to it may hold it, too.
+        // A resource that refers to it may hold it, too.
         let now = read_if_there(session, &found).await?.unwrap_or_default();
         let finalizers: Vec<_> = meta::finalizers(&now.metadata).into_iter().collect();
         let how = if finalizers.is_empty() {
@@ -185,7 +186,7 @@ impl Delete {
     }
 }
 
-/// What a deletion would do: to the resource, and in further lines to others.
+/// Describes the effects of a deletion: on the resource, and in further lines on others.
 async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
     let request = PlanDeleteRequest { id: Some(id.clone()) };
     let call = async { session.ownership().plan_delete(request).await };

@@ -149,7 +149,7 @@ pub enum Command {
     Man(man::Man),
 }
 
-/// The end of a command's help: examples, one a line, and the exit codes.
+/// Builds the end of a command's help: examples, one a line, and the exit codes.
 #[must_use]
 pub fn after(examples: &str) -> String {
     let many = if examples.trim_end().lines().count() > 1 { "Examples" } else { "Example" };
@@ -157,10 +157,10 @@ pub fn after(examples: &str) -> String {
     format!("{many}:\n{}\n\n{}", examples.join("\n"), crate::EXIT_CODES)
 }
 
-/// Runs one. `program` is the whole command line, which completions and manual pages are made of.
+/// Runs a command. `program` is the whole command line, from which completions and manual pages are made.
 ///
 /// # Errors
-/// What went wrong, to be shown after "mortise: ".
+/// The failure, to be shown after "mortise: ".
 pub fn run(command: Command, program: clap::Command) -> CommandFuture {
     Box::pin(async move {
         match command {

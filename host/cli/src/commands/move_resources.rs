@@ -1,4 +1,4 @@
-//! `mortise move`: gives resources another type, such as the new name of their kind.
+//! `mortise move`: changes the type of resources, such as after a kind was renamed.
 
 use clap::Args;
 use mortise_resource::data::MoveRequest;

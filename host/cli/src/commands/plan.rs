@@ -1,4 +1,4 @@
-//! `mortise plan`: what apply would come to, as the types' plugins see it.
+//! `mortise plan`: the result of apply in advance, as the types' plugins predict it.
 
 use clap::Args;
 use mortise_resource::{
@@ -124,7 +124,7 @@ fn for_programs(planned: &PlanResponse, catalog: &Catalog) -> Result<String, Cli
     serde_json::to_string(&shown).map_err(failed)
 }
 
-/// A change as a unified diff; the words say what is on each side.
+/// Renders a change as a unified diff; the words name its two sides.
 fn diff(
     before: Option<&pb::Resource>,
     after: Option<&pb::Resource>,

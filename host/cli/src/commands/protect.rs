@@ -1,4 +1,4 @@
-//! `mortise protect`: keeps a resource from being deleted, or lets it be deleted again.
+//! `mortise protect`: protects a resource from deletion, or allows deletion again.
 
 use clap::Args;
 use mortise_resource::data::SetBlockDeletionRequest;

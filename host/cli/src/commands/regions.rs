@@ -1,4 +1,4 @@
-//! `mortise regions`: what the server has of other regions, and what it has not.
+//! `mortise regions`: what the server has of other regions, and what is missing.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `mortise status`: with a type and a name, what controllers say about that resource; without, how the server is
-//! doing.
+//! `mortise status`: with a type and a name, the state of a resource as its controllers report it; without, the state
+//! of the server.
 
 use clap::Args;
 
@@ -51,11 +51,11 @@ impl Status {
     }
 }
 
-/// A resource's conditions.
+/// Renders a resource's conditions as a table.
 pub(super) fn table(resource: &mortise_resource::pb::Resource, ui: &Ui) -> String {
     let mut table = Table::new(["controller", "condition", "state", "reason", "message", "current"]);
     for (key, status) in &resource.status {
-        // Whether it is about what the resource is now, or about what it was.
+        // Whether the status is about the current generation of the resource.
         let current = if status.observed_generation == resource.generation { "yes" } else { "no" };
         for condition in &status.conditions {
             let (style, state) = state(condition);

@@ -1,4 +1,4 @@
-//! `mortise types`: what the server can store, as `kubectl api-resources` shows it.
+//! `mortise types`: the types that the server can store, as `kubectl api-resources` lists them.
 
 use clap::{Args, ValueEnum};
 use mortise_resource::{data::ListTypesResponse, manifest::Scope, types::gvk};

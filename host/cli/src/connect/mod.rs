@@ -1,4 +1,4 @@
-//! Where the server is and how it is spoken to: flags, the environment, the context, defaults, in this order.
+//! Address of the server and connection to it: flags, the environment, the context, defaults, in this order.
 
 pub(crate) mod address;
 pub(crate) mod contexts;
@@ -23,10 +23,10 @@ use crate::{
     output::ui::{Color, Ui},
 };
 
-/// Where a server listens unless something else is said.
+/// Default address of a server.
 const DEFAULT_ADDR: &str = "127.0.0.1:8502";
 
-/// What every command takes that talks to a server.
+/// Connection options of every command that talks to a server.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connect {
@@ -72,13 +72,13 @@ impl Connect {
     /// Connects to the server.
     ///
     /// # Errors
-    /// What is wrong with the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or
-    /// that the server does not answer ([`Exit::Unreachable`](crate::Exit::Unreachable)).
+    /// A fault of the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or a server
+    /// that does not answer ([`Exit::Unreachable`](crate::Exit::Unreachable)).
     pub async fn session(&self) -> Result<Session, CliError> {
         self.session_in(&env::process).await
     }
 
-    /// The same, in an environment.
+    /// Connects, with this environment.
     pub(crate) async fn session_in(&self, env: Env<'_>) -> Result<Session, CliError> {
         let target = self.resolve(env)?;
         let endpoint = target.endpoint()?;
@@ -86,7 +86,7 @@ impl Connect {
         Session::new(channel, target)
     }
 
-    /// How this command shows things.
+    /// Returns the settings of this command's output.
     #[must_use]
     pub fn ui(&self) -> Ui {
         Ui::new(self.color.unwrap_or_default())
@@ -101,7 +101,7 @@ impl Connect {
         };
         let given = self.grpc_addr.clone().or_else(|| env("MORTISE_GRPC_ADDR"));
         if given.is_some() && context.grpc_addr.is_some() && given != context.grpc_addr {
-            // It is for the context's server, and no other is to see it.
+            // The token is for the context's server; no other may see it.
             context.token_file = None;
         }
         let addr = given.or_else(|| context.grpc_addr.clone());
@@ -154,7 +154,7 @@ impl Connect {
         Ok(Target { addr, token, tls, timeout, partition: context.partition, namespace: context.namespace })
     }
 
-    /// A flag's token, the environment's, or the context's; where both a token and a file are there, the file.
+    /// Returns the token of the flags, the environment or the context; a file beats a token from the same source.
     fn token(&self, env: Env<'_>, context: &Context) -> Result<Option<String>, CliError> {
         let (token, source) = if let Some(file) = &self.token_file {
             (read_token(file)?, "--token-file")
@@ -180,8 +180,8 @@ impl Connect {
     }
 }
 
-/// The socket of a server on this machine, if one answers where servers have theirs. It has to be root's or this user's:
-/// anyone else who put one there would be shown the token.
+/// Address of the socket of a server on this machine, if one answers at a usual place. The socket must belong to root
+/// or this user: any other owner would get the token.
 fn local_socket(env: Env<'_>) -> Option<String> {
     let data = env("MORTISE_DATA_DIR").map(PathBuf::from);
     let places = [data.unwrap_or_else(|| "data".into()), "/var/lib/mortise/data".into()];

@@ -6,7 +6,7 @@ use serde_json::Serializer;
 
 use crate::error::CliError;
 
-/// How an answer is shown.
+/// Format of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum AnswerFormat {
     /// A table, for people
@@ -16,10 +16,10 @@ pub(crate) enum AnswerFormat {
     Json,
 }
 
-/// A message, by its full name, as indented JSON with a line feed at its end.
+/// Renders a message, by its full name, as indented JSON with a line feed at its end.
 ///
 /// # Errors
-/// The message is none of this release's: a fault of Mortise itself.
+/// The message is unknown to this release: a fault of Mortise itself.
 pub(crate) fn message(name: &str, message: &impl prost::Message) -> Result<String, CliError> {
     let broken = |what: String| CliError::failed(format!("{name} as JSON: {what}")).remedy("-o table shows it");
     let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken(e.to_string()))?;

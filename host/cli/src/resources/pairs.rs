@@ -1,7 +1,7 @@
-//! Pairs of keys and values in the meta of resources: labels and annotations, set and removed one by one.
+//! Labels and annotations of resources, set and removed one by one.
 //!
-//! A key that has another value stays unless `--overwrite` is given; that is a condition of the update, so that what is
-//! written meanwhile by others is not overwritten either. What is not named is left alone.
+//! A key with another value stays unless `--overwrite` is given. That is a condition of the update, so that a
+//! concurrent write is not overwritten either. Keys that are not named are left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{CliError, Connect, Exit, Session, Ui, output::ui};
 
-/// Which pairs of meta.
+/// Kind of pairs in meta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pairs {
     Labels,
@@ -58,7 +58,7 @@ pub(crate) struct PairsArgs {
     connect: Connect,
 }
 
-/// What is to become of pairs: a value for each key that is set, none for one that is removed.
+/// Changes by key: a value to set, `None` to remove.
 type Changes = BTreeMap<String, Option<String>>;
 
 impl Pairs {
@@ -91,7 +91,7 @@ impl Pairs {
 }
 
 impl PairsArgs {
-    /// Shows or changes pairs of each resource that is named or chosen.
+    /// Shows or changes the pairs of each chosen resource.
     pub(crate) async fn run(self, pairs: Pairs) -> Result<Exit, CliError> {
         let (changes, words) = changes(&self.words)?;
         if self.list != changes.is_empty() {
@@ -110,7 +110,7 @@ impl PairsArgs {
                 }
                 continue;
             }
-            // One resource's fault is no reason to leave the others as they are.
+            // A fault of one resource does not keep the others from being changed.
             match self.change(pairs, &changes, &resource, &session).await {
                 Ok(what) => ui::line(format!("{} {what}", placed_title(&id_of(&resource))))?,
                 Err(error) if error.exit == Exit::Failed => {
@@ -123,7 +123,7 @@ impl PairsArgs {
         Ok(exit)
     }
 
-    /// The resources as they are.
+    /// Reads the chosen resources.
     async fn chosen(
         &self,
         words: &[String],
@@ -152,7 +152,7 @@ impl PairsArgs {
         Ok(chosen)
     }
 
-    /// Changes one resource; answers what became of it.
+    /// Changes one resource, and returns a word for the result.
     async fn change(
         &self,
         pairs: Pairs,
@@ -177,7 +177,7 @@ impl PairsArgs {
         }
         let set = changes.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
         let meta = |pairs_of: BTreeMap<String, String>| Some(Box::new(pairs.meta(pairs_of)));
-        // Another incarnation of the name is not what was chosen.
+        // Only this incarnation of the name was chosen.
         let id = resource.id.clone();
         let cas = (!self.overwrite).then(|| Cas {
             conditional_state: Some(pb::Resource { id: id.clone(), meta: meta(before), ..pb::Resource::default() }),
@@ -194,7 +194,7 @@ impl PairsArgs {
     }
 }
 
-/// What is to change, and the words that are left.
+/// Splits the words into changes and others.
 fn changes(words: &[String]) -> Result<(Changes, Vec<String>), CliError> {
     let (mut changes, mut left) = (Changes::new(), Vec::new());
     let mut keys = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Searches on the server: the flags of a query, and the pages that answer it.
+//! Searches on the server: the flags of a query, and the pages of its answer.
 
 use clap::{Args, ValueEnum};
 use mortise_resource::{
@@ -11,10 +11,10 @@ use prost_types::FieldMask;
 
 use crate::{CliError, Session, Ui, resources::ids::type_name};
 
-/// Resources that one answer has at most, when all pages are wanted.
+/// Most resources in one answer when all pages are wanted.
 const PAGE: i32 = 1_000;
 
-/// Which resources, and what of them.
+/// Flags of a query: which resources, and which of their fields.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
     /// Only resources with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key, separated by
@@ -49,7 +49,7 @@ pub(crate) struct QueryArgs {
     explain: bool,
 }
 
-/// Which fields of resources an answer has.
+/// Set of fields in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ViewName {
     Name,
@@ -69,27 +69,27 @@ impl From<ViewName> for View {
     }
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) resources: Vec<pb::Resource>,
-    /// Where one page was asked for, the tokens of those beside it; empty for none.
+    /// Token of the previous page, if one page was requested and there is one before it; else empty.
     pub(crate) before: String,
     pub(crate) after: String,
 }
 
 impl QueryArgs {
-    /// A query by labels, and by a filter.
+    /// Makes a query by labels and by a filter.
     pub(crate) fn by(selector: Option<LabelSelector>, filter: &str) -> Self {
         Self { selector, filter: filter.to_owned(), ..Self::default() }
     }
 
-    /// Whether any flag says which resources, or in which order.
+    /// Whether a flag selects or orders resources.
     pub(crate) fn chooses(&self) -> bool {
         self.selector.is_some() || !self.filter.is_empty() || self.explain || self.is_ordered()
     }
 
-    /// Whether it is about an order or a part of one.
+    /// Whether a flag asks for an order or a page.
     pub(crate) fn is_ordered(&self) -> bool {
         !self.sort_by.is_empty() || self.wants_page()
     }
@@ -99,23 +99,23 @@ impl QueryArgs {
         self.page_size.is_some() || !self.page_token.is_empty()
     }
 
-    /// Whether any flag says what is shown of resources.
+    /// Whether a flag selects fields.
     pub(crate) fn projects(&self) -> bool {
         self.view.is_some() || !self.fields.is_empty()
     }
 
-    /// The paths that a table has as columns.
+    /// Paths of a table's columns.
     pub(crate) fn fields(&self) -> &[String] {
         &self.fields
     }
 
-    /// What is shown: the view, and the mask.
+    /// View and field mask of an answer.
     pub(crate) fn projection(&self) -> (i32, Option<FieldMask>) {
         let view = self.view.map_or(View::Unspecified, View::from);
         (view.into(), (!self.fields.is_empty()).then(|| FieldMask { paths: self.fields.clone() }))
     }
 
-    /// The request for the first page.
+    /// Builds the request for the first page.
     pub(crate) fn request(&self, ty: &pb::Type, tenancy: pb::Tenancy, parent: &str) -> SearchRequest {
         let (view, field_mask) = self.projection();
         SearchRequest {
@@ -134,7 +134,7 @@ impl QueryArgs {
         }
     }
 
-    /// Searches: one page if one is asked for, else all of them.
+    /// Searches: one page if one is requested, else all of them.
     pub(crate) async fn search(
         &self,
         session: &Session,
@@ -173,7 +173,7 @@ impl QueryArgs {
     }
 }
 
-/// What two pages of the same query took.
+/// Adds up the cost of two pages of one query.
 fn together(all: QueryPlan, page: &QueryPlan) -> QueryPlan {
     QueryPlan {
         scanned: all.scanned.saturating_add(page.scanned),
@@ -184,7 +184,7 @@ fn together(all: QueryPlan, page: &QueryPlan) -> QueryPlan {
     }
 }
 
-/// A plan on one line.
+/// Describes a plan on one line.
 fn explained(plan: &QueryPlan) -> String {
     let keys = plan.keys.iter().filter(|key| !key.is_empty()).cloned().collect::<Vec<_>>().join(", ");
     let access = match plan.access() {

@@ -1,4 +1,4 @@
-//! `mortise auth …`: what the caller is, and may do.
+//! `mortise auth …`: identity and rights of the caller.
 
 use clap::{Args, Subcommand};
 use mortise_resource::{
@@ -24,7 +24,7 @@ pub struct Auth {
     command: AuthCommand,
 }
 
-/// What is asked.
+/// Subcommands of `auth`.
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
     /// Shows how the server identifies the caller

@@ -20,7 +20,7 @@ pub(in crate::commands) const EXAMPLES: &str = "\
 mortise login home --grpc-addr https://home.example.net:8502 --ca-file ca.pem < token
 mortise login --token-file /var/lib/mortise/bootstrap-token";
 
-/// Arguments of `login`. The token is --token-file's or --token's, or read from standard input.
+/// Arguments of `login`. The token comes from --token-file, --token or standard input.
 #[derive(Debug, Args)]
 pub struct Login {
     /// The context to create or change; it becomes the current one
@@ -59,7 +59,7 @@ impl Login {
         entry.grpc_addr = Some(target.addr.clone());
         entry.token_file = Some(file);
         entry.tls = Some(target.tls.is_some());
-        // Where the token's holder works is where its commands work; `apply` has to know before it asks.
+        // Commands work where the token's holder works; `apply` needs the place before it asks the server.
         let place = |unit: String| Some(unit).filter(|unit| !unit.is_empty());
         entry.partition = place(who.partition).or(entry.partition);
         entry.namespace = place(who.namespace).or(entry.namespace);
@@ -79,9 +79,9 @@ impl Login {
     }
 }
 
-/// The token on standard input, of which there is one line.
+/// Reads the token from standard input, which holds one line.
 fn read_token() -> Result<String, CliError> {
-    /// Longer is none.
+    /// Longest token, in bytes.
     const MOST: u64 = 4_096;
     if std::io::stdin().is_terminal() {
         return Err(
@@ -94,7 +94,7 @@ fn read_token() -> Result<String, CliError> {
     Ok(text.trim().to_owned())
 }
 
-/// Where a context's token is kept: beside the contexts file.
+/// Path of a context's token file, beside the contexts file.
 fn token_file(env: Env<'_>, name: &str) -> Result<PathBuf, CliError> {
     let contexts = Contexts::path(env).ok_or_else(|| {
         CliError::usage("cannot tell where to store the token").remedy("set MORTISE_CONTEXTS to a file's name")

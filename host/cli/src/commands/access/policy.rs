@@ -23,7 +23,7 @@ pub struct Policy {
     command: PolicyCommand,
 }
 
-/// What is done with policies.
+/// Subcommands of `policy`.
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
     /// Creates a policy
@@ -146,7 +146,7 @@ fn read(path: &std::path::Path) -> Result<String, CliError> {
     std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e))
 }
 
-/// Reads `VERBS:TYPES[@PARTITION[/NAMESPACE]][:NAMES]`. What verbs and types there are is for the server to say.
+/// Parses `VERBS:TYPES[@PARTITION[/NAMESPACE]][:NAMES]`. The server checks the verbs and types.
 fn type_rule(text: &str, deny: bool) -> Result<data::TypeRule, CliError> {
     let wrong = || {
         CliError::usage(format!("{text:?} is not a rule")).remedy(

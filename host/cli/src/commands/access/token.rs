@@ -1,4 +1,4 @@
-//! `mortise token …`: who may do what. The secret is made here; the server keeps its hash.
+//! `mortise token …`: credentials of callers. The secret is made here; the server keeps its hash.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct Token {
     command: TokenCommand,
 }
 
-/// What is done with tokens.
+/// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
     /// Creates a token and its secret, which is shown once
@@ -164,8 +164,8 @@ impl Create {
     }
 }
 
-/// Gives the token to the server and the secret to the user. A file is written before, and takes its place after: what it
-/// takes the place of may be the secret that still holds, or the one that this command runs under.
+/// Gives the token to the server and the secret to the user. The file is written before the call and moved into place
+/// after it: the file that it replaces may hold the secret that is still valid, or the one that this command uses.
 async fn hand_over(
     secret: &Secret,
     out: Option<&std::path::Path>,

@@ -1,8 +1,7 @@
-//! `/etc/hosts`: a workload for each host, a service for each name.
+//! `/etc/hosts` as a source: a workload for each host, a service for each name.
 //!
-//! The first name of a line is the workload; lines of one name are its addresses. Each name, aliases included, is a
-//! service that selects the workloads whose lines have it. There are no ports in such a file, so the services have
-//! none.
+//! The first name of a line is the workload; the lines with one name are its addresses. Each name, aliases included, is
+//! a service that selects the workloads of its lines. A hosts file has no ports, so neither have the services.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -23,7 +22,7 @@ const OWN: [&str; 9] = [
     "broadcasthost",
 ];
 
-/// Reads a hosts file. A line that is none is left out, and said.
+/// Reads a hosts file. Invalid lines are left out, with a note.
 pub(super) fn read(text: &str) -> ImportPlan {
     let mut plan = ImportPlan::default();
     for (line, number) in text.lines().zip(1_usize..) {

@@ -1,7 +1,8 @@
 //! `mortise catalog import`: services and workloads of a compose file, a hosts file or Consul's catalog.
 //!
-//! What is written is what the file says now: a second import of the same file changes nothing, and what went out of
-//! the file stays until it is deleted. What cannot be taken is listed with its place, and the rest goes on.
+//! The import writes what the file contains now: a second import of the same file changes nothing, and a resource that
+//! left the file stays until it is deleted. Entries that cannot be imported are listed with their place; the rest is
+//! imported.
 
 use std::{
     fmt,
@@ -43,10 +44,10 @@ mortise catalog import compose.yaml -o yaml > services.yaml";
 /// Largest file, bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Things left out that are said one by one; further ones are counted.
+/// Skipped entries printed one by one; the rest are only counted.
 const MAX_TOLD: usize = 50;
 
-/// What a file may be.
+/// Format of the source file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SourceFormat {
     /// A docker-compose file.
@@ -67,7 +68,7 @@ impl fmt::Display for SourceFormat {
     }
 }
 
-/// What is printed instead of being written.
+/// Format in which resources are printed instead of written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Printed {
     /// YAML, as `mortise apply -f` reads it.
@@ -154,7 +155,7 @@ impl Import {
         }
     }
 
-    /// Workloads first, so that a service finds them.
+    /// Resources to write; workloads come first, so that a service finds them.
     fn items(&self, plan: ImportPlan, session: &Session) -> Vec<Item> {
         let units = self.tenancy.units(session);
         let or_default = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };
@@ -181,7 +182,7 @@ impl Import {
         items
     }
 
-    /// Writes, or plans; goes on past what the server refuses.
+    /// Writes or plans all items; continues after a refusal.
     async fn write(&self, items: Vec<Item>, session: &Session, catalog: &Catalog, ui: &Ui) -> Result<Exit, CliError> {
         let throttle = Throttle::default();
         let mut counts = Counts::default();
@@ -248,7 +249,7 @@ fn print_plan(name: &str, plan: &Plan, catalog: &Catalog, ui: &Ui) -> Result<(),
     ui::line(format!("{name} {} (dry run)", plan.change.word()))
 }
 
-/// Reads the file, or standard input, up to the bound.
+/// Reads the file or standard input, at most `MAX_BYTES`.
 fn read(file: &Path) -> Result<String, CliError> {
     let unreadable = |error| CliError::file("cannot read", file, error);
     let mut bytes = Vec::new();
@@ -265,7 +266,7 @@ fn read(file: &Path) -> Result<String, CliError> {
     String::from_utf8(bytes).map_err(|error| CliError::usage(format!("{}: not text", file.display())).caused_by(error))
 }
 
-/// What a file looks like: by its name, and after that by its first line of substance.
+/// Guesses the format of a file: by its name, then by its first line with content.
 fn guess(file: &Path, text: &str) -> Option<SourceFormat> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name == "hosts" {

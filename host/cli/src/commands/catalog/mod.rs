@@ -1,5 +1,5 @@
-//! `mortise catalog …`: service discovery. What is outside comes in, what proxies see is shown, and what a check found
-//! is said.
+//! `mortise catalog …`: service discovery. Imports services, shows them as proxies see them, and reports results of
+//! health checks.
 
 mod compose;
 mod consul;
@@ -24,7 +24,7 @@ pub struct Catalog {
     command: CatalogCommand,
 }
 
-/// What is done with services and workloads.
+/// Subcommands of `catalog`.
 #[derive(Debug, Subcommand)]
 enum CatalogCommand {
     /// Imports services and workloads from a compose file, a hosts file or an export of Consul's catalog

@@ -1,4 +1,4 @@
-//! `mortise catalog report`: what a health check of a workload found, as its status.
+//! `mortise catalog report`: writes the result of a workload's health check as its status.
 
 use clap::{ArgGroup, Args};
 use mortise_resource::{

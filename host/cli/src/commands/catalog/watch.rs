@@ -1,6 +1,6 @@
 //! `mortise catalog watch`: the destination API's stream about a service, as a proxy gets it.
 //!
-//! Each message is printed as it comes. When the stream ends it is opened anew, with a growing pause, and begins with
+//! Each message is printed as it comes. After its end the stream is opened again, with a growing pause, and begins with
 //! the whole state.
 
 use std::{
@@ -26,7 +26,7 @@ mortise catalog watch web
 mortise catalog watch web --port 8080 --namespace shop -o json
 mortise catalog watch web --once";
 
-/// The first pause before a stream is opened anew, and the longest.
+/// First and longest pause before a stream is opened again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
 /// Output format.
@@ -82,7 +82,7 @@ impl Watch {
         }
     }
 
-    /// Prints a stream to its end; whether anything came.
+    /// Prints a stream to its end; returns whether a message came.
     async fn follow(&self, session: &Session, path: &str, ui: &Ui) -> Result<bool, CliError> {
         let mut client = LinkerdDestinationClient::new(session.channel());
         let request = GetDestination { scheme: "k8s".into(), path: path.to_owned(), ..GetDestination::default() };
@@ -183,7 +183,7 @@ fn identity(tls: &TlsIdentity) -> Option<&str> {
     }
 }
 
-/// An address as people write it; `?` for one that is none.
+/// An address in text form; `?` if it is invalid.
 fn shown(address: Option<&TcpAddress>) -> String {
     let parsed = address.and_then(|address| {
         let ip = match address.ip.as_ref()?.ip.as_ref()? {

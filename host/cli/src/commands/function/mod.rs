@@ -1,4 +1,4 @@
-//! `mortise function …`: functions of plugins, from the command line.
+//! `mortise function …`: lists and calls functions of plugins.
 
 mod value;
 
@@ -27,7 +27,7 @@ pub struct FunctionCommand {
     command: Command,
 }
 
-/// What is done with functions.
+/// Subcommands of `function`.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Lists the functions of the server's plugins
@@ -146,7 +146,7 @@ impl Call {
         }
     }
 
-    /// The arguments, by the types of the parameters. The server counts and checks them.
+    /// Converts the arguments by the types of the parameters. The server counts and checks them.
     fn arguments(&self, function: &Function) -> Result<Vec<FunctionValue>, CliError> {
         let parameters = function.parameters.iter().map(Some).chain(std::iter::repeat(function.variadic.as_ref()));
         let read = |(number, (text, parameter)): (usize, (&String, Option<&_>))| {
@@ -173,7 +173,7 @@ fn signature(function: &Function) -> String {
     fixed.chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// A type, as Terraform writes it.
+/// A type in Terraform's notation.
 fn shown(of: Option<&ValueType>) -> String {
     match of.and_then(|of| of.r#type.as_ref()) {
         None => String::new(),

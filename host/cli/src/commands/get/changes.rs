@@ -1,7 +1,7 @@
-//! Follows what a query finds: `mortise get --watch` with a filter, a selector, fields or a view.
+//! Follows the results of a query: `mortise get --watch` with a filter, a selector, fields or a view.
 //!
-//! What comes is everything that fits, in no order, and then what changes; what does not fit any more is removed. A watch
-//! that the server ended goes on from its last token, so that nothing is lost and nothing comes twice.
+//! All matching resources come first, in no order, then the changes; a resource that no longer matches is removed. A
+//! watch that the server ended continues from its last token, so that nothing is lost and nothing comes twice.
 
 use std::time::Duration;
 
@@ -20,10 +20,11 @@ use super::{
 };
 use crate::{CliError, Exit, Session, Shield};
 
-/// How long a watch that was ended is left before the next one.
+/// Pause before an ended watch is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Until Ctrl-C, the server goes, or the output is closed. Ctrl-C says the token of the last change.
+/// Prints events until Ctrl-C, until the server is gone, or until the output is closed. Ctrl-C prints the token of the
+/// last change.
 pub(super) async fn follow(
     session: &Session,
     query: SearchRequest,
@@ -46,9 +47,9 @@ pub(super) async fn follow(
 }
 
 struct Changes<'c> {
-    /// Where the watch is; empty before the end of its first snapshot.
+    /// Token of the position reached; empty before the end of the first snapshot.
     resume: String,
-    /// Whether what comes are changes, not what was there.
+    /// Whether events are changes by now, and no longer the initial state.
     is_current: bool,
     printer: Printer<'c>,
 }
@@ -57,7 +58,7 @@ impl Changes<'_> {
     async fn follow(&mut self, session: &Session, query: &SearchRequest) -> Result<Exit, CliError> {
         let ty = query.r#type.clone().unwrap_or_default();
         loop {
-            // What comes behind a position are changes.
+            // After a position there are only changes.
             self.is_current = !self.resume.is_empty();
             let request = WatchResourcesRequest::of_search(query.clone(), WatchType::Stateless, self.resume.clone());
             let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });

@@ -1,4 +1,4 @@
-//! `mortise get`, also called `list`: resources as tables, YAML, JSON or names, once or for as long as one watches.
+//! `mortise get`, also called `list`: resources as tables, YAML, JSON or names, once or as a watch.
 
 mod changes;
 mod output;
@@ -97,7 +97,7 @@ impl Get {
         Ok(if missing.is_empty() { Exit::Done } else { Exit::Failed })
     }
 
-    /// What does not go together.
+    /// Returns the first conflict between the arguments.
     fn fault(&self, wanted: &[Selection]) -> Option<&'static str> {
         let is_named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         match () {
@@ -116,7 +116,7 @@ impl Get {
         }
     }
 
-    /// The resources that are named; of those that are missing, the errors.
+    /// Reads the named resources; the errors of missing ones go to `missing`.
     async fn named(
         &self,
         wanted: &Selection,
@@ -140,14 +140,14 @@ impl Get {
         Ok(resources)
     }
 
-    /// What view and fields show of one resource.
+    /// Reads one resource with the query's view and fields.
     async fn projected(&self, session: &Session, id: &pb::Id) -> Result<pb::Resource, CliError> {
         let (view, field_mask) = self.query.projection();
         let request = BatchGetRequest { ids: vec![id.clone()], field_mask, view };
         let answer = session.call(placed_title(id), async { session.queries().batch_get(request).await }).await?;
         match answer.resources.into_iter().next() {
             Some(resource) => Ok(resource),
-            // Read says why.
+            // A plain read gives the reason.
             None => ids::read(session, id).await,
         }
     }
@@ -159,7 +159,7 @@ impl Get {
         self.tenancy.units_for(ty, session, catalog)
     }
 
-    /// How resources are printed.
+    /// Format of resources in the output.
     fn shown<'c>(&self, catalog: &'c Catalog) -> Shown<'c> {
         Shown { catalog, whole_meta: self.query.projects() }
     }
@@ -216,7 +216,7 @@ impl Get {
     }
 }
 
-/// The error of a watch of a type.
+/// Error of a watch of a type.
 fn refused(ty: &pb::Type, status: &tonic::Status) -> CliError {
     CliError::rpc(gvk(ty), status)
 }

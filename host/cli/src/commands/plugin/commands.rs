@@ -1,4 +1,4 @@
-//! `mortise plugin remove`, `rollback`, `reset`, `enable` and `disable`: orders that name a plugin and nothing else.
+//! `mortise plugin remove`, `rollback`, `reset`, `enable` and `disable`: commands that take only a plugin's name.
 
 use clap::Args;
 use mortise_resource::{data, pb};
@@ -12,7 +12,7 @@ pub(super) const RESET: &str = "mortise plugin reset demo";
 pub(super) const ENABLE: &str = "mortise plugin enable demo";
 pub(super) const DISABLE: &str = "mortise plugin disable demo";
 
-/// Arguments of an command.
+/// Arguments of such a command.
 #[derive(Debug, Args)]
 pub struct NamedCommand {
     /// The plugin

@@ -13,22 +13,22 @@ use crate::{
     output::ui,
 };
 
-/// A plugin of a server.
+/// Arguments of `plugin inspect`, for a plugin of a server.
 #[derive(Debug)]
 pub struct Inspect {
     /// The plugin.
     pub name: String,
-    /// As JSON, for programs.
+    /// JSON output, for programs.
     pub json: bool,
-    /// Where the server is.
+    /// Connection to the server.
     pub connect: Connect,
 }
 
 impl Inspect {
-    /// Asks the server.
+    /// Asks the server, and prints the answer.
     ///
     /// # Errors
-    /// As [`Session::call`](crate::Session::call).
+    /// Those of [`Session::call`](crate::Session::call).
     pub fn run(self) -> CommandFuture {
         Box::pin(async move {
             let session = self.connect.session().await?;

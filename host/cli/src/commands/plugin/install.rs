@@ -19,7 +19,7 @@ use crate::{CliError, Connect, Exit, Progress, Unit, output::ui};
 pub(super) const EXAMPLES: &str = "mortise plugin install target/demo.wasm\n\
                                    mortise plugin install build/my_plugin.wasm --name demo";
 
-/// Bytes of one message.
+/// Bytes of the component in one message.
 const CHUNK: usize = 256 << 10;
 
 /// Arguments of `plugin install`.
@@ -58,7 +58,7 @@ impl Install {
             None if error.message.contains("calls itself") => error.remedy("give its own name: --name NAME"),
             _ => error,
         });
-        // Its end is the answer's, whatever that is; what went wrong here explains it better.
+        // The upload ends when the server has answered; a read error here explains a failure better.
         match (reading.await, answer) {
             (Ok(Err(error)), _) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(CliError::file("cannot read", &self.file, error))

@@ -17,7 +17,7 @@ mortise plugin keygen release
 mortise plugin keygen release --password-file /run/secrets/signing
 mortise plugin keygen ci --without-password";
 
-/// Where the password of a secret key comes from, if it has one.
+/// Password of a secret key: given by option, or asked for.
 #[derive(Debug, Args)]
 pub(super) struct Password {
     /// A file with the password of the secret key [default: asked for on the terminal]
@@ -35,7 +35,7 @@ pub(super) struct Password {
 }
 
 impl Password {
-    /// What was given, if anything was.
+    /// Returns the password given by option, if any.
     fn given(&self) -> Result<Option<String>, CliError> {
         let read = |path: &Path| {
             let text = std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e))?;
@@ -48,7 +48,7 @@ impl Password {
         }
     }
 
-    /// The password of a key that has one.
+    /// Returns the password of a protected key.
     pub(super) fn read(&self) -> Result<String, CliError> {
         self.given()?.map_or_else(|| ask("Password of the secret key: "), Ok)
     }
@@ -114,7 +114,7 @@ impl Keygen {
     }
 }
 
-/// Writes a file whole, in the place of one that is there only if that is wanted.
+/// Writes a whole file; replaces an existing one only if `replace` is set.
 pub(super) fn write_new(path: &Path, text: &str, mode: u32, replace: bool) -> Result<(), CliError> {
     let write = || {
         let mut file = AtomicFile::beside(path)?;

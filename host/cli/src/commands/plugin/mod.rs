@@ -1,4 +1,4 @@
-//! `mortise plugin …`: what operators do with plugins of a running server.
+//! `mortise plugin …`: commands of operators for the plugins of a running server.
 
 mod commands;
 mod inspect;
@@ -16,7 +16,7 @@ use prost::Message as _;
 pub use self::inspect::Inspect;
 use crate::{CommandFuture, commands::after};
 
-/// What is done with plugins that a server has.
+/// Commands for the plugins of a server.
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
     /// Lists the server's plugins and their state
@@ -54,10 +54,10 @@ pub enum PluginCommand {
     Logs(logs::Logs),
 }
 
-/// Runs one.
+/// Runs a command.
 ///
 /// # Errors
-/// What went wrong, to be shown after "mortise: ".
+/// The failure, to be shown after "mortise: ".
 pub fn run(command: PluginCommand) -> CommandFuture {
     Box::pin(async move {
         match command {
@@ -76,11 +76,11 @@ pub fn run(command: PluginCommand) -> CommandFuture {
     })
 }
 
-/// A plugin as its resource tells it.
+/// Summary of a plugin, from its resource.
 struct PluginSummary {
     name: String,
     plugin: data::Plugin,
-    /// Reasons and messages of its conditions.
+    /// Reason of the condition `Loaded`.
     stage: String,
     health: String,
     message: String,
@@ -111,7 +111,7 @@ impl PluginSummary {
     }
 }
 
-/// Enough of a digest for people.
+/// Shortens a digest, for people.
 fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }

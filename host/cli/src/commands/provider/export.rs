@@ -1,4 +1,4 @@
-//! `mortise provider export`: the provider as a file-system mirror, and its schemas for when no server is reached.
+//! `mortise provider export`: the provider as a file-system mirror, with its schemas for use without a server.
 
 use std::{
     fs::{self, File, Permissions},
@@ -55,7 +55,7 @@ impl Export {
     }
 }
 
-/// Puts a file in the place of what is there, which may be running; what is cut short leaves nothing behind.
+/// Replaces a file, even that of a running program; an interrupted write leaves nothing behind.
 fn put(content: &mut impl Read, mode: u32, to: &Path) -> Result<(), CliError> {
     let mut file = AtomicFile::beside(to).map_err(CliError::fs)?;
     let written = io::copy(content, &mut file).and_then(|_| file.file().set_permissions(Permissions::from_mode(mode)));
@@ -63,7 +63,7 @@ fn put(content: &mut impl Read, mode: u32, to: &Path) -> Result<(), CliError> {
     file.replace_durably().map_err(CliError::fs)
 }
 
-/// As Go calls them.
+/// Name of this machine's architecture in Go.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

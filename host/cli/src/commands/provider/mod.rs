@@ -24,7 +24,7 @@ pub struct Provider {
     command: ProviderCommand,
 }
 
-/// What is done for a provider.
+/// Subcommands of `provider`.
 #[derive(Debug, Subcommand)]
 enum ProviderCommand {
     /// Prints the variable by which Terraform and OpenTofu attach to the server on this machine
@@ -52,7 +52,7 @@ struct Source {
     name: String,
 }
 
-/// Reads an address.
+/// Parses the address of a provider.
 fn source(text: &str) -> Result<Source, String> {
     let part = |part: &str| {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')

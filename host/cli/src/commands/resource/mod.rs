@@ -1,6 +1,6 @@
-//! `mortise resource …`: the commands of `consul resource`, so that scripts made for it go on working. Arguments,
-//! output, wordings and exit codes (0, and 1 for every failure) are Consul's, from its documentation and behaviour; all
-//! of them speak gRPC here, the ones that in Consul go over HTTP, too.
+//! `mortise resource …`: the commands of `consul resource`, so that scripts written for it keep working. Arguments,
+//! output, wording and exit codes (0, and 1 for every failure) are Consul's, from its documentation and behaviour. All
+//! of them speak gRPC here, even those that use HTTP in Consul.
 
 mod command;
 mod error;

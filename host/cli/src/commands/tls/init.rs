@@ -1,7 +1,7 @@
 //! `mortise tls init`: files for TLS, all in one directory.
 //!
-//! What is there is kept, so that the command can be given again with one client more; --force issues the certificates
-//! of server and clients anew. The authority is never replaced: every client trusts it.
+//! Existing files are kept, so that the command can be repeated with one client more; --force issues the certificates
+//! of server and clients again. The authority is never replaced: every client trusts it.
 //!
 //! Everything is made before anything is written, and a key is written before its certificate.
 
@@ -25,10 +25,10 @@ mortise tls init --dir /etc/mortise/tls --host home.example.net --host 192.168.1
 mortise tls init --dir /etc/mortise/tls --client phone
 mortise tls init --dir /etc/mortise/tls --force";
 
-/// Names of files that are no client's.
+/// File names that no client may have.
 const RESERVED: [&str; 2] = ["ca", "server"];
 
-/// Longest name of a client: what a common name may have.
+/// Longest name of a client: the limit of a common name.
 const MAX_NAME: usize = 64;
 
 /// Arguments of `tls init`.
@@ -53,7 +53,7 @@ pub(super) struct Init {
     force: bool,
 }
 
-/// Why a word is no host, or no client.
+/// Fault in the name of a host or a client.
 #[derive(Debug, thiserror::Error)]
 enum NameError {
     #[error("{0:?} is neither a DNS name nor an address; leave out scheme and port")]
@@ -64,7 +64,7 @@ enum NameError {
     Reserved(String),
 }
 
-/// Reads a DNS name, with a star for its first label perhaps, or an address.
+/// Parses a DNS name, possibly with a star as its first label, or an address.
 fn host(text: &str) -> Result<String, NameError> {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -97,20 +97,20 @@ fn is_client(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-/// A file to be written.
+/// A file to write.
 struct NewFile {
     path: PathBuf,
     text: String,
-    /// 0600 for keys.
+    /// Permissions; 0600 for keys.
     mode: u32,
 }
 
-/// The files of the directory.
+/// Files of the directory, and those to write.
 struct Plan {
     dir: PathBuf,
     force: bool,
     new: Vec<NewFile>,
-    /// A line for each pair, for the user.
+    /// Lines for the user, one for each pair.
     report: Vec<String>,
 }
 
@@ -142,10 +142,10 @@ impl Plan {
         self.dir.join(format!("{name}.{extension}"))
     }
 
-    /// Whether a pair is there and stays.
+    /// Whether a pair exists and stays.
     ///
     /// # Errors
-    /// Half of it is there, which is not this command's doing, and is not written over unasked.
+    /// Only half of the pair exists. This command does not leave that behind, and does not overwrite it unasked.
     fn keeps(&self, name: &str) -> Result<bool, CliError> {
         let (certificate, key) = (self.file(name, "pem"), self.file(name, "key"));
         let there = |path: &Path| path.symlink_metadata().is_ok();
@@ -164,7 +164,7 @@ impl Plan {
         }
     }
 
-    /// Plans a new pair unless there is one.
+    /// Plans a new pair, unless one exists.
     fn pair(
         &mut self,
         name: &str,
@@ -184,7 +184,7 @@ impl Plan {
         let described = Certificate::parse_pem(&pair.certificate)
             .map_err(|e| CliError::failed("cannot read the new certificate").caused_by(e))?;
         self.say(name, &format!("written, {purpose}, expires {}", described.expiry()));
-        // The key first: a server that looks meanwhile waits for the certificate that fits.
+        // The key comes first: a server that looks in between waits for the certificate that fits.
         self.new.push(NewFile { path: self.file(name, "key"), text: pair.key, mode: 0o600 });
         self.new.push(NewFile { path: self.file(name, "pem"), text: pair.certificate, mode: 0o644 });
         Ok(())
@@ -194,7 +194,7 @@ impl Plan {
         self.report.push(format!("  {:<24} {what}", format!("{name}.pem, {name}.key")));
     }
 
-    /// The authority of the directory, or a new one.
+    /// Returns the authority of the directory, or makes one.
     fn authority(&mut self) -> Result<Authority, CliError> {
         if !self.keeps("ca")? {
             let (authority, pair) =
@@ -218,7 +218,7 @@ impl Plan {
         Ok(authority)
     }
 
-    /// What the server's certificate is for.
+    /// Returns the names and addresses for the server's certificate.
     fn hosts(&self, given: Vec<String>) -> Result<Vec<String>, CliError> {
         if !given.is_empty() {
             return Ok(given);
@@ -232,7 +232,8 @@ impl Plan {
         Ok(hosts)
     }
 
-    /// Whom there are certificates for: those that the authority issued. Other pairs in the directory are not ours.
+    /// Returns the clients to make certificates for: those given, or those with a certificate of the authority. Other
+    /// pairs in the directory are ignored.
     fn clients(&self, given: Vec<String>) -> Result<Vec<String>, CliError> {
         if !given.is_empty() {
             return Ok(given);
@@ -273,7 +274,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Says which files there are, and what to write into which configuration.
+    /// Prints the files, and the settings for the server and a client.
     fn explain(&self, hosts: &[String], client: &str) -> Result<(), CliError> {
         let path = |name: &str, extension: &str| self.file(name, extension).display().to_string();
         ui::line(format!("{}:", self.dir.display()))?;
@@ -311,7 +312,7 @@ fn failed(error: rcgen::Error) -> CliError {
     CliError::failed("cannot make a certificate").caused_by(error)
 }
 
-/// What this machine is called.
+/// Name of this machine.
 fn machine() -> String {
     rustix::system::uname().nodename().to_string_lossy().to_lowercase()
 }

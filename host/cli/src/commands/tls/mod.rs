@@ -1,4 +1,4 @@
-//! `mortise tls …`: a certificate authority of one's own, and what certificates say. Both work without a server.
+//! `mortise tls …`: makes a certificate authority, and shows certificates. Both work without a server.
 
 mod fetch;
 mod init;
@@ -20,7 +20,7 @@ pub struct Tls {
     command: TlsCommand,
 }
 
-/// What is done with certificates.
+/// Subcommands of `tls`.
 #[derive(Debug, Subcommand)]
 enum TlsCommand {
     /// Makes a certificate authority, a certificate for the server and one for each client, as files

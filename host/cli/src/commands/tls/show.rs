@@ -1,4 +1,4 @@
-//! `mortise tls show`: what certificates say, of files or of a server.
+//! `mortise tls show`: the certificates in files or of a server.
 
 use std::path::{Path, PathBuf};
 
@@ -19,10 +19,10 @@ mortise tls show /etc/mortise/tls
 mortise tls show --server home.example.net:8502
 mortise tls show server.pem -o json";
 
-/// Names of files in a directory that are looked into.
+/// Extensions of certificate files in a directory.
 const EXTENSIONS: [&str; 3] = ["pem", "crt", "cer"];
 
-/// Days before the end from which on it is shown as a warning, as the server's log has it.
+/// Days before the end from which a certificate is shown as a warning, as in the server's log.
 const WARNING_DAYS: i64 = 30;
 
 /// Arguments of `tls show`.
@@ -39,7 +39,7 @@ pub(super) struct Show {
     output: AnswerFormat,
 }
 
-/// One certificate, and where it was found. As JSON, for programs.
+/// Certificate and its source; the fields are the JSON for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {
@@ -86,7 +86,7 @@ impl Show {
     }
 }
 
-/// The certificates of a file, or of the files of a directory.
+/// Reads the certificates of a file, or of the files of a directory.
 fn look(path: &Path, found: &mut Vec<Found>) -> Result<(), CliError> {
     if !path.is_dir() {
         let chain = read_certificates(path).map_err(unreadable)?;
@@ -105,7 +105,7 @@ fn look(path: &Path, found: &mut Vec<Found>) -> Result<(), CliError> {
     for file in files {
         match read_certificates(&file) {
             Ok(chain) => describe(&file.display().to_string(), &chain, found)?,
-            // A key by itself, perhaps.
+            // Perhaps a key alone.
             Err(PemFileError::NoCertificate { .. } | PemFileError::Irregular { .. }) => {}
             Err(e) => return Err(unreadable(e)),
         }
