@@ -19,7 +19,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// Commands of the binary.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serves from a data directory, as a service does.
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Verifies a store while no server has it, and lists its problems.
     #[command(after_help = after("mortise check --data-dir /var/lib/mortise"))]
     Check(Check),
-    /// Everything that a client does.
+    /// Commands of the client.
     #[command(flatten)]
     Client(mortise_cli::Command),
 }
@@ -52,13 +52,13 @@ pub(crate) struct Plugin {
     pub(crate) command: PluginCommand,
 }
 
-/// What is done with plugins. Each crate brings its own.
+/// Commands for plugins. Each crate brings its own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// With those of a server.
+    /// Commands for the plugins of a server.
     #[command(flatten)]
     Operator(mortise_cli::commands::plugin::PluginCommand),
-    /// With one's own.
+    /// Commands for authors of plugins.
     #[command(flatten)]
     Author(mortise_plugin_dev::Command),
     /// Shows everything about a plugin of the server, or about a component's file and whether this host accepts it
@@ -84,7 +84,7 @@ pub(crate) struct Inspect {
 }
 
 impl Inspect {
-    /// Asks the server, or looks at the file.
+    /// Asks the server, or reads the file.
     pub(crate) fn run(self) -> mortise_cli::CommandFuture {
         let Self { subject, output, connect } = self;
         if mortise_plugin_dev::is_file(&subject) {
@@ -95,7 +95,7 @@ impl Inspect {
     }
 }
 
-/// What both ways of serving take. A flag beats the environment, which beats the file.
+/// Options of `serve` and `dev`. A flag beats the environment, which beats the file.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Configuration file; config.toml in the source tree lists every setting.
@@ -111,7 +111,7 @@ pub(crate) struct Common {
     plugin_dir: Option<PathBuf>,
 }
 
-/// How to serve.
+/// Mode of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Serve,
@@ -119,7 +119,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// As the command is called.
+    /// Name of the command.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Serve => "serve",

@@ -29,7 +29,7 @@ use crate::{
     tasks::{TaskPanic, TaskWatch},
 };
 
-/// Why the server did not run, or stopped.
+/// Reason why the server did not run, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     #[error("{0}")]
@@ -78,13 +78,13 @@ pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
 
 async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let (begun, started_at) = (Instant::now(), SystemTime::now());
-    // Heard from here on: who has no patience with a long start sends a second one.
+    // Signals count from here on: a second one ends a long start at once.
     let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
     let Settings { mut config, given, reload } = settings;
 
-    // Lives until the end of this function, and takes the directory with it.
+    // Lives until the end of this function, and removes the directory then.
     let mut temporary = None;
     if mode == Mode::Dev {
         if !given.data_dir {
@@ -93,7 +93,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             config.data_dir = dir.path().to_owned();
             temporary = Some(dir);
         }
-        // What is installed for a try is not left in the folder of whoever tries.
+        // Plugins installed for a try do not stay in the user's folder.
         if !given.plugin_dir {
             config.plugin_dir = config.data_dir.join("plugin-files");
         }
@@ -103,7 +103,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             }
         }
     }
-    // Two servers for development have one port for DNS.
+    // Two servers for development compete for one DNS port.
     let dns_optional = mode == Mode::Dev && !given.dns;
     config.dns.enabled |= dns_optional;
     config.acl.enabled &= mode == Mode::Serve || given.acl;
@@ -129,7 +129,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
-    // Whoever has the store may take the place of a socket that was left behind.
+    // The owner of the store may replace a socket that was left behind.
     let mut socket = None;
     if !config.socket.as_os_str().is_empty() {
         let path = config.data_dir.join(&config.socket);
@@ -195,7 +195,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let panicked = tasks.clone();
     let stopped = Box::pin(async move {
         tokio::select! {
-            // It does not panic, and nobody aborts it.
+            // This task does not panic, and is not aborted.
             _ = stop => {}
             () = panicked.panicked() => {}
         }
@@ -206,7 +206,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     }
     service.stop();
     let _ = pulling.await;
-    // Whatever it is about is one atomic step away from done or not begun.
+    // The manager's current work is one atomic step away from done or not begun.
     manager.stop().await;
     drop(manager);
     follows.abort();
@@ -251,7 +251,7 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> 
     })
 }
 
-/// Says where everything is. The line on stdout is for scripts: it comes once the server answers.
+/// Announces the addresses. The line on stdout is for scripts: it comes once the server answers.
 fn announce(
     mode: Mode,
     config: &Config,
@@ -276,7 +276,7 @@ fn announce(
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("writing to stdout"))
 }
 
-/// What a server for development does without, for people.
+/// Describes the protection that a server for development lacks, for people.
 fn left_open(config: &Config) -> &'static str {
     match (config.acl.enabled, config.tls.cert_file.as_os_str().is_empty()) {
         (false, true) => "LEFT OPEN: no tokens and no TLS. Everyone who reaches the ports may do everything.\n",
