@@ -1,21 +1,21 @@
-//! What goes wrong in the author's loop: what is wrong, and what to type next. There is no error here without that.
+//! Errors of the author's commands. Each one names the fault and the next step.
 
 use std::{io, path::Path};
 
 use mortise_cli::CliError;
 use mortise_plugin_host::LoadError;
 
-/// Something that the command line or a file of the user's says cannot be. `next` is what to type or do about it.
+/// Makes an error about the command line or a file of the user. `next` is the step to take.
 pub(crate) fn usage(what: impl Into<String>, next: impl Into<String>) -> CliError {
     CliError::usage(what).remedy(next)
 }
 
-/// Something was tried, and failed. `next` is what to type or do about it.
+/// Makes an error about a failed attempt. `next` is the step to take.
 pub(crate) fn failed(what: impl Into<String>, next: impl Into<String>) -> CliError {
     CliError::failed(what).remedy(next)
 }
 
-/// A file that cannot be read or written; `verb` is what was tried.
+/// Makes an error about a file that cannot be read or written; `verb` names the attempt.
 pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CliError {
     let path = path.display().to_string();
     move |fault| {
@@ -29,12 +29,12 @@ pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     }
 }
 
-/// A component that is no plugin of this host.
+/// Makes an error about a component that this host cannot load.
 pub(crate) fn load(path: &Path, fault: &LoadError) -> CliError {
     failed(format!("{}: {fault}", path.display()), remedy(path, fault))
 }
 
-/// What to type about it. The fault itself says what is wrong, and often what to change.
+/// Returns the step to take. The error itself names the fault, and often the change.
 fn remedy(path: &Path, fault: &LoadError) -> String {
     let path = path.display();
     match fault {

@@ -14,7 +14,7 @@ pub(crate) const EXAMPLES: &str = "\
 mortise plugin new guest-book
 mortise plugin new shop --type shop.v1.Order --with-reconciler";
 
-/// Where the SDK is put in a new plugin.
+/// Folder of the SDK in a new plugin.
 const VENDOR: &str = "vendor/mortise";
 
 /// Arguments of `plugin new`.
@@ -40,13 +40,13 @@ impl New {
     /// Writes the crate.
     ///
     /// # Errors
-    /// An illegal name, a folder that has something in it, and those of the file system.
+    /// An invalid name, a folder that is not empty, and those of the file system.
     pub fn run(self) -> Result<Exit, CliError> {
         ui::print(self.write()?)?;
         Ok(Exit::Done)
     }
 
-    /// Writes the crate, and answers what to say about it.
+    /// Writes the crate, and returns the text for the user.
     fn write(&self) -> Result<String, CliError> {
         let names = Names::new(&self.name, self.of.as_deref())?;
         let dir = self.path.clone().unwrap_or_else(|| PathBuf::from(&self.name));
@@ -55,8 +55,8 @@ impl New {
             Some(given) => checkout(given)?,
         };
         refuse_to_overwrite(&dir, &self.name)?;
-        // Nothing is left half done: the last step puts all of it where it belongs. A folder that is there stays the
-        // same one: it may be somebody's current one.
+        // Nothing is left half done: the last step moves everything into place. An existing folder is not replaced,
+        // since it may be a shell's current one.
         let is_there = dir.is_dir();
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let parent = if is_there { dir.as_path() } else { parent };
@@ -84,7 +84,7 @@ impl New {
     }
 }
 
-/// Moves what is in one folder into another, the Cargo.toml last: with it, it is a crate.
+/// Moves the content of one folder into another, Cargo.toml last, since it makes the folder a crate.
 fn move_in(made: &Path, dir: &Path) -> Result<(), CliError> {
     let entries = fs::read_dir(made).map_err(fault::file("read", made))?;
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -107,7 +107,7 @@ fn said(names: &Names, dir: &Path) -> String {
     )
 }
 
-/// The path of the crate in a checkout of Mortise, or of the crate itself, as a Cargo.toml may name it from anywhere.
+/// Returns the path of the SDK's crate in a checkout of Mortise, or of the crate itself, in a form for any Cargo.toml.
 fn checkout(given: &Path) -> Result<String, CliError> {
     let candidates = [given.join(sdk::CRATE), given.to_owned()];
     let is_sdk = |dir: &&PathBuf| {
@@ -129,7 +129,7 @@ fn checkout(given: &Path) -> Result<String, CliError> {
     })
 }
 
-/// What is there stays as it is; an empty folder may be taken.
+/// Rejects a folder with content; an empty one may be used.
 fn refuse_to_overwrite(dir: &Path, name: &str) -> Result<(), CliError> {
     let next = || format!("`mortise plugin new {name} --path ANOTHER`, or move the content of {} away", dir.display());
     match fs::read_dir(dir).map(|mut entries| entries.next().is_some()) {

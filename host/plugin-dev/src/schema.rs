@@ -1,6 +1,6 @@
-//! `mortise plugin schema`: what the data of a type is, as a commented sample in YAML or as JSON Schema.
+//! `mortise plugin schema`: the data of a type, as a commented sample in YAML or as JSON Schema.
 //!
-//! Of a component's types, or of one that a server has. Comments are those of the `.proto` file.
+//! The type is a component's, or a server's. Comments are those of the `.proto` file.
 
 use std::path::PathBuf;
 
@@ -84,7 +84,7 @@ impl Schema {
         Ok(Exit::Done)
     }
 
-    /// A type that a server has.
+    /// Fetches a type from a server.
     async fn asked(&self, name: &str) -> Result<TypeInfo, CliError> {
         let session = self.connect.session().await?;
         let types = Catalog::fetch(&session).await?;
@@ -118,7 +118,7 @@ async fn of_component(path: PathBuf) -> Result<Vec<TypeInfo>, CliError> {
     Ok(manifest.types.into_iter().map(one).collect())
 }
 
-/// A whole resource, to be edited and applied.
+/// Renders a whole resource, to be edited and applied.
 fn yaml(one: &TypeInfo) -> String {
     let mut text = format!("# {} ({})\ntype: {}\nname: sample\n", one.gvk, report::scope(one.scope), one.gvk);
     match one.scope {

@@ -1,4 +1,4 @@
-//! Which component a command is about: a file, or what comes out of the crate in the current folder.
+//! The component that a command works on: a file, or the result of building the crate in the current folder.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use mortise_guest_build::{self as guest_build, Error, StopHandle};
 
 use crate::fault;
 
-/// Where components are put, below cargo's target directory.
+/// Folder of components, below cargo's target directory.
 const FOLDER: &str = "plugins";
 
-/// How a plugin's crate is built.
+/// Options for building a plugin's crate.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Build")]
 pub(crate) struct Crate {
@@ -32,7 +32,7 @@ pub(crate) struct Crate {
     locked: bool,
 }
 
-/// What plugins are compiled for.
+/// Target to compile for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Target {
     /// wasm32-unknown-unknown: no WASI; the smallest and quickest
@@ -53,7 +53,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The component's path; what is built is built now, and cargo's words go to standard error.
+    /// Returns the component's path, after a build if no file is given. The output of cargo goes to standard error.
     ///
     /// # Errors
     /// Those of [`Crate::build`].
@@ -71,16 +71,16 @@ impl Crate {
         self.path.as_deref().unwrap_or(Path::new("."))
     }
 
-    /// A path within it.
+    /// Returns a path within the plugin's folder.
     pub(crate) fn within(&self, part: &str) -> PathBuf {
         self.path.as_ref().map_or_else(|| part.into(), |dir| dir.join(part))
     }
 
-    /// Compiles it, and answers where the component is. cargo's words go to standard error as they come. Dropping the
-    /// future ends cargo.
+    /// Compiles the crate, and returns the component's path. The output of cargo goes to standard error as it comes.
+    /// Dropping the future ends cargo.
     ///
     /// # Errors
-    /// What cargo or rustup refuse, and what to type about it.
+    /// A refusal of cargo or rustup, with the next step.
     pub(crate) async fn build(&self) -> Result<PathBuf, CliError> {
         let dir = self.dir();
         if !dir.join("Cargo.toml").is_file() {
@@ -111,7 +111,7 @@ impl Crate {
     }
 }
 
-/// Ends a build whose result is not needed any more.
+/// Ends a build when its result is no longer needed.
 struct StopOnDrop(StopHandle);
 
 impl Drop for StopOnDrop {
