@@ -194,7 +194,7 @@ async fn recordings(dir: &Path) {
     assert_eq!(plugin(dir, &["test"]).await.code, Some(0));
 
     fs::write(&file, text.replace("has priority 3.", "has priority 9.")).unwrap();
-    let differs = plugin(dir, &["test", "--filter", "what is new is accepted"]).await;
+    let differs = plugin(dir, &["test", "--filter", "a new resource is accepted"]).await;
     assert_eq!(differs.code, Some(1), "{}", differs.out);
     assert!(
         differs.out.contains("host call 2 of 2 differs from the recorded one:\n--- recorded\n+++ asked\n"),
@@ -214,7 +214,7 @@ async fn looked_at(dir: &Path, component: &Path) {
     assert_eq!(schema.code, Some(0), "{}", schema.err);
     let expected = "# guest_book.v1.GuestBook (namespace)\ntype: guest_book.v1.GuestBook\nname: sample\n";
     assert!(schema.out.starts_with(expected), "{}", schema.out);
-    for part in ["  title: ", "# Required; at most 100 characters.", "  priority: ", "# 1 to 10; 3 if not given."] {
+    for part in ["  title: ", "# Required; at most 100 characters.", "  priority: ", "# 1 to 10; by default 3."] {
         assert!(schema.out.contains(part), "{part:?} is not in {}", schema.out);
     }
     let schema = plugin(dir, &["schema", component, "-o", "json-schema"]).await;

@@ -48,8 +48,8 @@ async fn inspection_shows_what_is_asked_for_granted_and_missing() {
     fs::write(&file, asking(Some(wants.clone()))).unwrap();
     let (code, out, err) = mortise(&["plugin", "inspect", file.to_str().unwrap()], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
-    assert!(out.contains("asks for    read demo.v2.Artist: to sing\n"), "{out}");
-    assert!(out.contains("asks for    directories.out: to sing\n"), "{out}");
+    assert!(out.contains("requests    read demo.v2.Artist: to sing\n"), "{out}");
+    assert!(out.contains("requests    directories.out: to sing\n"), "{out}");
 
     let server = start(dir.path(), asking(Some(wants))).await;
     let addr = server.grpc.to_string();

@@ -99,10 +99,10 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
 #[tokio::test]
 async fn a_task_that_panics_ends_the_process() {
     let tasks = [
-        "what follows the plugins' files",
-        "what starts and stops controllers",
+        "the watch of the plugins' files",
+        "the start and stop of controllers",
         "the clean-up of tenancies",
-        "what follows tokens and policies",
+        "the watch of tokens and policies",
         "the thread of the audit log",
     ];
     let of_the_ports = [

@@ -311,7 +311,7 @@ async fn a_panic_in_the_middle_of_a_transition_ends_the_process() {
     fs::write(server.plugin_dir.join("late.wasm"), guest("version-stamp-1")).unwrap();
     let exit = server.ended().await;
     assert_eq!(exit.code(), Some(1), "{}", server.log());
-    assert!(server.log().contains("what follows the plugins' files panicked ("), "{}", server.log());
+    assert!(server.log().contains("the watch of the plugins' files panicked ("), "{}", server.log());
 }
 
 /// Controllers that were not started, or that are left paused, would be missing from a server that looks alive.
@@ -322,6 +322,6 @@ async fn a_panic_beside_a_plugins_controllers_ends_the_process() {
         fs::write(server.plugin_dir.join("noop.wasm"), guest("reconcile-noop")).unwrap();
         let exit = server.ended().await;
         assert_eq!(exit.code(), Some(1), "{place}: {}", server.log());
-        assert!(server.log().contains("what starts and stops controllers panicked ("), "{place}: {}", server.log());
+        assert!(server.log().contains("the start and stop of controllers panicked ("), "{place}: {}", server.log());
     }
 }

@@ -83,7 +83,7 @@ fn workspace(root: &Path) -> Result<String, Box<dyn Error>> {
         dependencies.retain(|name, _| names.iter().any(|one| name == one.as_str()));
     }
     let cut = Table::from_iter([("workspace".to_owned(), Value::Table(whole))]);
-    Ok(format!("# A cut of Mortise's own Cargo.toml: what its SDK for plugins needs.\n{}", toml::to_string(&cut)?))
+    Ok(format!("# A cut of Mortise's own Cargo.toml, for its plugin SDK.\n{}", toml::to_string(&cut)?))
 }
 
 /// Collects inherited dependencies, at any depth of a manifest.

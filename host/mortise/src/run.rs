@@ -149,7 +149,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let service = ResourceService::new(backend.clone(), registry.clone(), options);
     let background = tasks.spawn("the clean-up of tenancies", service.background());
     let following = service.follow_access().await.map_err(RunError::Access)?;
-    let access = tasks.spawn("what follows tokens and policies", following);
+    let access = tasks.spawn("the watch of tokens and policies", following);
     if config.acl.enabled {
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
@@ -163,13 +163,13 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         &controller_manager,
     )
     .await?;
-    tasks.over("what follows the plugins' files", following);
+    tasks.over("the watch of the plugins' files", following);
     let following = controller_manager.start()?;
     let follows = following.abort_handle();
-    let following = tasks.over("what starts and stops controllers", following);
+    let following = tasks.over("the start and stop of controllers", following);
 
     let regions = Regions::new(service.clone(), settings::region::peers(&config));
-    let pulling = tasks.spawn("what pulls copies of other regions", regions.clone().run());
+    let pulling = tasks.spawn("the copying from other regions", regions.clone().run());
 
     let provider = socket.and_then(|socket| ProviderSocket::open(&config, &socket, &tasks));
     announce(mode, &config, (grpc, http, dns), temporary.is_some(), begun.elapsed())?;

@@ -63,7 +63,7 @@ impl TaskWatch {
 #[cfg(debug_assertions)]
 const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
 
-/// Stand-in for a task, for tests; it never ends, unless [`FAILPOINT`] names the task: then it panics.
+/// Stand-in for a task, for tests; it never ends, unless `FAILPOINT` names the task: then it panics.
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "tests ask for it"))]
 async fn failpoint(task: &str) -> Result<(), JoinError> {
     #[cfg(debug_assertions)]

@@ -22,7 +22,7 @@ pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
         let next = match fault.kind() {
             io::ErrorKind::NotFound => format!("see with `ls` whether {path} is spelled right"),
             io::ErrorKind::PermissionDenied => format!("see with `ls -ld` who may {verb} {path}"),
-            io::ErrorKind::StorageFull => "make room on the disk; `df -h` says where".into(),
+            io::ErrorKind::StorageFull => "make room on the disk; `df -h` shows where".into(),
             _ => format!("look at {path} with `ls -ld`"),
         };
         failed(format!("cannot {verb} {path}: {fault}"), next)
@@ -38,7 +38,7 @@ pub(crate) fn load(path: &Path, fault: &LoadError) -> CliError {
 fn remedy(path: &Path, fault: &LoadError) -> String {
     let path = path.display();
     match fault {
-        LoadError::Unreadable { .. } => format!("see with `ls -l {path}` whether it is there and may be read"),
+        LoadError::Unreadable { .. } => format!("see with `ls -l {path}` whether it exists and can be read"),
         LoadError::TooLarge { .. } => {
             "build it by `mortise plugin build`, without --lines; or raise sandbox.component_bytes in the server's \
              config.toml"

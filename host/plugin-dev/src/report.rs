@@ -62,9 +62,9 @@ impl ComponentReport {
             }
             match &manifest.requests {
                 Some(requests) => {
-                    requests.iter().for_each(|one| line("asks for", &format!("{}: {}", one.grant, one.reason)));
+                    requests.iter().for_each(|one| line("requests", &format!("{}: {}", one.grant, one.reason)));
                 }
-                None => line("asks for", "nothing by name; it would have all grants"),
+                None => line("requests", "nothing by name, so it would have all grants"),
             }
         }
         line("imports", &short(&self.surface.imports));

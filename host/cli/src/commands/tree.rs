@@ -115,10 +115,10 @@ fn dependent(link: &TreeLink) -> Option<&pb::Id> {
 
 /// Describes the origin of a link: `data.artist (block)`.
 fn by(link: &TreeLink) -> String {
-    let gone = if link.target.as_ref().is_some_and(|target| target.uid.is_empty()) { ", not there" } else { "" };
+    let gone = if link.target.as_ref().is_some_and(|target| target.uid.is_empty()) { ", missing" } else { "" };
     match &link.by {
         Some(By::Field(field)) => format!("data.{field} ({}{gone})", on_delete(link.on_delete())),
-        Some(By::OwnerReference(_)) => format!("owner reference{}", gone.replace(", not there", " (not there)")),
+        Some(By::OwnerReference(_)) => format!("owner reference{}", gone.replace(", missing", " (missing)")),
         Some(By::Owner(_)) | None => "owner".to_owned(),
     }
 }

@@ -129,7 +129,7 @@ impl Connect {
                 return Err(CliError::usage(format!("https://{addr} means TLS, and --tls=false forbids it")));
             }
             (Some(true), Some(false)) => {
-                return Err(CliError::usage(format!("http://{addr} means no TLS, and --tls asks for it")));
+                return Err(CliError::usage(format!("http://{addr} means no TLS, and --tls demands it")));
             }
             (Some(wanted), _) | (None, Some(wanted)) => wanted,
             (None, None) => context.tls.unwrap_or(tls != Tls::default()),

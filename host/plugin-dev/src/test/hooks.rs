@@ -150,12 +150,12 @@ impl<'a> HookCase<'a> {
                 let again = pb::Resource::decode(bytes.as_slice()).unwrap_or_default();
                 let (first, second) = (self.codec.yaml(after), self.codec.yaml(&again));
                 if first != second {
-                    let diff = mortise_text::diff::unified(&first, &second, ("answer", "asked again about its answer"));
-                    self.problems.add(format!("mutate changes its own answer when it is asked again (`idempotent: false` allows that):\n{diff}"));
+                    let diff = mortise_text::diff::unified(&first, &second, ("answer", "second answer"));
+                    self.problems.add(format!("mutate changes its own answer when it is called a second time (`idempotent: false` allows that):\n{diff}"));
                 }
             }
             Ok(_) => {}
-            Err(fault) => self.problems.add(format!("asked again about its own answer: {fault}")),
+            Err(fault) => self.problems.add(format!("mutate fails on its own answer: {fault}")),
         }
     }
 

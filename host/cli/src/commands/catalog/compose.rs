@@ -59,7 +59,7 @@ enum PortError {
     Form,
     #[error("its target is not a number from 1 to 65535")]
     Target,
-    #[error("it is not published at one number, so it has no address; publish it as \"8080:80\"")]
+    #[error("it has no address without a published number; publish it as \"8080:80\"")]
     Published,
     #[error("{0:?} is not a number from 1 to 65535; ranges are left out")]
     Number(String),

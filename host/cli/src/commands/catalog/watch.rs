@@ -138,7 +138,7 @@ impl Watch {
                 Ok(())
             }
             Some(update::Update::NoEndpoints(none)) if none.exists => {
-                line(Style::Bad, "no endpoints: the service has no healthy one".into())
+                line(Style::Bad, "no endpoints: the service has no healthy endpoint".into())
             }
             Some(update::Update::NoEndpoints(_)) => line(Style::Bad, "no endpoints: the service does not exist".into()),
             None => Ok(()),

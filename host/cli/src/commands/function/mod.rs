@@ -120,7 +120,7 @@ impl Call {
         };
         let found = functions.iter().find(named);
         let info = found.ok_or_else(|| {
-            CliError::failed(format!("there is no function {:?}", self.function))
+            CliError::failed(format!("no function is named {:?}", self.function))
                 .remedy("`mortise function list` names them, as PLUGIN.FUNCTION")
         })?;
         let function = info.function.clone().unwrap_or_default();

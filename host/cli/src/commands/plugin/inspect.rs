@@ -88,7 +88,7 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
         Some(asked) => {
             for one in &asked.requests {
                 let state = if one.granted { "granted" } else { "not granted" };
-                line("asks for", &format!("{} ({state}): {}", one.grant, one.reason));
+                line("requests", &format!("{} ({state}): {}", one.grant, one.reason));
             }
             for grant in &plugin.grants {
                 let effect =
