@@ -31,7 +31,7 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
         "the machine would have to be broken: no threads, no random numbers, no shell, no working directory",
         &[
             "cannot start threads",
-            "listening for Ctrl-C",
+            "cannot listen for Ctrl-C",
             "cannot find this program",
             "cannot find",
             "cannot start the editor …",
@@ -69,7 +69,7 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
             "cannot write the plan as JSON",
             "no JSON of certificates",
             "-o table shows it",
-            "reading tokens and policies: …",
+            "cannot read tokens and policies: …",
         ],
     ),
     (

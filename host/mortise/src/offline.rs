@@ -99,7 +99,7 @@ impl Restore {
         let progress = Progress::begin("restoring", Some(manifest.head().resources() + manifest.events), Unit::Items);
         let mut before = 0;
         let done = restore(archive, &target, &mut |now| {
-            // Shown once in a thousand records.
+            // Progress is shown once in a thousand records.
             if now.records - before >= 1000 {
                 progress.advance(now.records - before);
                 before = now.records;

@@ -52,7 +52,7 @@ pub(crate) enum RunError {
     Bootstrap(#[from] bootstrap::BootstrapError),
     #[error("{0}")]
     Audit(#[from] mortise_audit::OpenError),
-    #[error("reading tokens and policies: {0}")]
+    #[error("cannot read tokens and policies: {0}")]
     Access(#[source] mortise_resource::Error),
     #[error("{0}")]
     Task(#[from] TaskPanic),
@@ -72,7 +72,7 @@ pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
         .enable_all()
         .thread_name("mortise-worker")
         .build()
-        .map_err(system("starting threads"))?
+        .map_err(system("cannot start threads"))?
         .block_on(serve)
 }
 
@@ -89,7 +89,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     if mode == Mode::Dev {
         if !given.data_dir {
             let dir = tempfile::Builder::new().prefix("mortise-dev-").tempdir();
-            let dir = dir.map_err(system("making a temporary data directory"))?;
+            let dir = dir.map_err(system("cannot make a temporary data directory"))?;
             config.data_dir = dir.path().to_owned();
             temporary = Some(dir);
         }
@@ -111,10 +111,10 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         config.audit.events = Events::None;
     }
     config.plugins.trust_folder |= mode == Mode::Dev && !given.trust;
-    let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
+    let metrics = install_metrics().map_err(|e| system("cannot set up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
-    let (grpc, http) = bound.addrs().map_err(system("reading the addresses of the ports"))?;
-    let dns = bound.dns_addr().map_err(system("reading the addresses of the ports"))?;
+    let (grpc, http) = bound.addrs().map_err(system("cannot read the ports' addresses"))?;
+    let dns = bound.dns_addr().map_err(system("cannot read the ports' addresses"))?;
 
     let cache_dir = parts::cache_dir(&config, temporary.is_some());
     let (store_options, data_dir) = (parts::store(&config), config.data_dir.clone());
@@ -127,7 +127,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let sandbox_options = SandboxOptions { identities: plugins::age_identities(&config)?, ..parts::sandbox(&config) };
     let sandbox = Sandbox::with_options(&config.sandbox, sandbox_options, cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
-    let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
+    let store = opening.await.map_err(|e| system("cannot open the store")(std::io::Error::other(e)))??;
 
     // The owner of the store may replace a socket that was left behind.
     let mut socket = None;
@@ -220,7 +220,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         audit.close().await;
     }
     let closing = tokio::task::spawn_blocking(move || backend.close());
-    closing.await.map_err(|e| system("closing the store")(std::io::Error::other(e)))?;
+    closing.await.map_err(|e| system("cannot close the store")(std::io::Error::other(e)))?;
     if let Some(watchdog) = watchdog {
         watchdog.abort();
     }
@@ -231,7 +231,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
 
 /// Resolves at the first SIGTERM or SIGINT; a second one ends the process at once.
 fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> {
-    let listen = |kind| signal(kind).map_err(system("listening for signals"));
+    let listen = |kind| signal(kind).map_err(system("cannot listen for signals"));
     let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
         let name = tokio::select! {
@@ -273,7 +273,7 @@ fn announce(
     }
     let dns = dns.map(|dns| format!(" dns={dns}")).unwrap_or_default();
     text.push_str(&format!("mortise ready: grpc={grpc} http={http}{dns}\n"));
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("writing to stdout"))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("cannot write to stdout"))
 }
 
 /// Describes the protection that a server for development lacks, for people.

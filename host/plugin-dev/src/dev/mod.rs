@@ -48,7 +48,7 @@ pub struct Dev {
 impl Dev {
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
         let mut term = signal(SignalKind::terminate())
-            .map_err(|e| fault::failed(format!("listening for signals: {e}"), "try again"))?;
+            .map_err(|e| fault::failed(format!("cannot listen for signals: {e}"), "try again"))?;
         tokio::select! {
             ended = self.work() => ended,
             _ = term.recv() => Ok(Exit::Done),

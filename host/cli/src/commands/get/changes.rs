@@ -37,7 +37,7 @@ pub(super) async fn follow(
         ended = changes.follow(session, &query) => ended,
         interrupted = tokio::signal::ctrl_c() => match interrupted {
             Ok(()) => Ok(Exit::Interrupted),
-            Err(error) => Err(CliError::failed("listening for Ctrl-C").caused_by(error)),
+            Err(error) => Err(CliError::failed("cannot listen for Ctrl-C").caused_by(error)),
         },
     };
     if !changes.resume.is_empty() {
