@@ -163,7 +163,7 @@ mod tests {
         }
         fs::read(dir.path().join("src/lib.rs")).unwrap();
         assert!(!notices(&mut watch).await, "reading is no change");
-        // Where a server keeps its data, and its plugins; and where a build puts things that is told to.
+        // Folders of a server's data and plugins, and the output folder of a build with another target directory.
         for folder in ["data/store", "plugins", "out"] {
             fs::create_dir_all(dir.path().join(folder)).unwrap();
         }
