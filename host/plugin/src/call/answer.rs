@@ -1,4 +1,4 @@
-//! What hooks answer, in the host's own types, and the words that callers are shown.
+//! Answers of hooks, in the host's own types, and the texts of refusals.
 
 use std::sync::Arc;
 
@@ -6,27 +6,28 @@ use mortise_resource::{Diagnostic, FieldPath, PathStep, Severity, authorizer::de
 
 use crate::bindings;
 
-/// What one call of a guest took.
+/// Fuel and memory that one call of a guest took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Work, in wasmtime's fuel units: about one for each instruction.
     pub fuel: u64,
-    /// Linear memory of the instance afterwards, bytes. It never shrinks, so that was the most that it had.
+    /// Linear memory of the instance after the call, bytes. It never shrinks, so this is also the most that the call
+    /// had.
     pub memory: usize,
 }
 
-/// What `mutate` answered.
+/// Answer of `mutate`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MutateReply {
-    /// Nothing to change.
+    /// The resource stays as it is.
     Unchanged,
-    /// The encoded resource to go on with.
+    /// The encoded resource to continue with.
     Changed(Vec<u8>),
     /// The plugin refuses, for these reasons.
     Refused(Vec<Diagnostic>),
 }
 
-/// What `upgrade` answered.
+/// Answer of `upgrade`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UpgradeReply {
     /// The data as it is now.
