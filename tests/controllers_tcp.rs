@@ -151,7 +151,7 @@ async fn connects_wait_for_each_other() {
         server.write(thing("reconcile_tcp", name, &asked("127.0.0.1", port, 300))).await.unwrap();
     }
     for name in &names {
-        says(&condition(&server, name).await, "Code4", "of 300 ms in all");
+        says(&condition(&server, name).await, "Code4", "(timeout 300 ms)");
     }
     assert!(begun.elapsed() >= Duration::from_millis(4 * 300), "97 need four rounds: {:?}", begun.elapsed());
 }

@@ -68,9 +68,7 @@ impl LowPriorityThreads {
             builder
                 .build()
                 .inspect_err(|e| {
-                    tracing::error!(
-                        "cannot start threads of low priority; plugins keep their normal priority: {e}"
-                    )
+                    tracing::error!("cannot start threads of low priority; plugins keep their normal priority: {e}")
                 })
                 .ok()
         };

@@ -118,7 +118,7 @@ pub(crate) fn excused(mut error: HookError, starved: bool) -> HookError {
 mod tests {
     use super::*;
 
-    /// On a busy machine a call gets a share of a core. A call that ran for a third of its time would have been in time
+    /// A call gets a share of a core on a busy machine. A call that ran for a third of its time would have been in time
     /// alone.
     #[test]
     fn late_for_want_of_a_core_is_no_fault() {

@@ -1,5 +1,4 @@
-//! `authorizer`: permissions of the current request's caller. Outside of an authorize hook there is no caller, and
-//! every permission is refused.
+//! `authorizer`: permissions of the current request's caller. Outside of an authorize hook every permission is refused.
 
 use crate::{bindings::imports::mortise::plugin::authorizer::Host, host::state::State};
 

@@ -242,7 +242,8 @@ fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 fn no_file(name: &str) -> Failure {
-    let text = format!("{name:?} is not a regular file; links are not followed, and only files can be read and written");
+    let text =
+        format!("{name:?} is not a regular file; links are not followed, and only files can be read and written");
     Failure::new(Code::FailedPrecondition, text)
 }
 

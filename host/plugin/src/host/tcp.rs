@@ -113,8 +113,9 @@ fn target(host: &str, port: u16) -> Result<HostPort, Failure> {
     if port == 0 {
         return Err(refused("a port is a number from 1 to 65535"));
     }
-    let host =
-        host.ok_or_else(|| refused("the host is neither a DNS name nor an address; write it without a scheme and a port"))?;
+    let host = host.ok_or_else(|| {
+        refused("the host is neither a DNS name nor an address; write it without a scheme and a port")
+    })?;
     Ok(HostPort { host, port })
 }
 
@@ -142,7 +143,7 @@ fn micros(took: Duration) -> u32 {
 }
 
 fn late(to: &HostPort, timeout_ms: u32, what: &str) -> Failure {
-    Failure::new(Code::DeadlineExceeded, format!("{WHAT} to {to}: {what} in time, of {timeout_ms} ms in all"))
+    Failure::new(Code::DeadlineExceeded, format!("{WHAT} to {to}: {what} in time (timeout {timeout_ms} ms)"))
 }
 
 fn unavailable(to: &HostPort, what: &str) -> Failure {
@@ -167,7 +168,10 @@ mod tests {
         }
         for bad in ["", "*", "db:22", "tcp://db", "127.1", "db.internal.", "me@db", "d b", "2130706433"] {
             let (code, message) = read(bad, 22).unwrap_err();
-            assert!(code == Code::InvalidArgument as u32 && message.contains("neither a DNS name nor an address"), "{bad}");
+            assert!(
+                code == Code::InvalidArgument as u32 && message.contains("neither a DNS name nor an address"),
+                "{bad}"
+            );
         }
         assert!(read("db", 0).unwrap_err().1.contains("1 to 65535"));
     }

@@ -71,7 +71,7 @@ pub struct ControllerDecl {
 /// Servers that a controller runs on, if there is more than one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// One of the servers.
+    /// A single one of the servers.
     Singleton,
     /// Each server.
     EachServer,

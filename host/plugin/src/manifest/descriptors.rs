@@ -290,7 +290,7 @@ mod tests {
             (Type::Double, "", "its field key is double"),
             (Type::Message, ".demo.v1.Thing", "its field key is demo.v1.Thing"),
             (Type::Enum, ".demo.v1.Thing.Colour", "its field key is demo.v1.Thing.Colour"),
-            // The option `map_entry` of the type of its value does not count.
+            // The type name decides, not the declared type.
             (Type::String, ".demo.v1.Thing", "its field key is demo.v1.Thing"),
         ] {
             refused(vec![field("key", 1, Label::Optional, kind, of), value()], says);
