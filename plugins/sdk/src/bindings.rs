@@ -1,7 +1,7 @@
-//! The generated bindings, and calls of what every plugin may import.
+//! Generated bindings, and calls of the imports that every plugin may use.
 //!
-//! One WIT world for each interface: a component says what it exports in custom sections, and each world's section sits
-//! in its own `export!`, so that only what is exported is declared. Types and the log are generated once and shared.
+//! One WIT world for each interface: a component declares its exports in custom sections, and each world's section is
+//! in its own `export!`, so that only actual exports are declared. Types and the log are generated once and shared.
 #![allow(
     missing_docs,
     unreachable_pub,
