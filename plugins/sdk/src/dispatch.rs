@@ -27,9 +27,9 @@ pub(crate) enum DispatchError {
 impl fmt::Display for DispatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource(error) => write!(f, "the host sent bytes that do not decode as a resource: {error}"),
-            Self::Id(error) => write!(f, "the host sent bytes that do not decode as an id: {error}"),
-            Self::Value(error) => write!(f, "the host sent bytes that do not decode as a value: {error}"),
+            Self::Resource(error) => write!(f, "the host sent a malformed resource: {error}"),
+            Self::Id(error) => write!(f, "the host sent a malformed id: {error}"),
+            Self::Value(error) => write!(f, "the host sent a malformed value: {error}"),
             Self::UnknownType { plugin, of } => write!(f, "plugin {plugin} has no type {of}"),
             Self::UnknownController { plugin, name } => write!(f, "plugin {plugin} has no controller {name}"),
             Self::UnknownFunction { name } => write!(f, "there is no function {name}"),

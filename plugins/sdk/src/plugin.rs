@@ -235,11 +235,7 @@ impl Plugin {
         let decoded = pb::Id::decode(id).and_then(|id| Ok((id, stored.map(Envelope::read).transpose()?)));
         let (id, stored) = match decoded {
             Ok(decoded) => decoded,
-            Err(fault) => {
-                return Decision::Deny(format!(
-                    "the host sent bytes that do not decode as an id or a resource: {fault}"
-                ));
-            }
+            Err(fault) => return Decision::Deny(format!("the host sent a malformed id or resource: {fault}")),
         };
         self.find(id.r#type.as_ref()).map_or_else(Decision::from, |found| found.read(&id, stored))
     }

@@ -156,5 +156,5 @@ impl<'a, M: Data> Query<'a, M> {
 
 /// Failure for a malformed answer of the host.
 pub(crate) fn unreadable(what: &str, fault: &prost::DecodeError) -> Failure {
-    Failure::new(Failure::INTERNAL, format!("the host sent bytes that do not decode as {what}: {fault}"))
+    Failure::new(Failure::INTERNAL, format!("the host sent a malformed {what}: {fault}"))
 }

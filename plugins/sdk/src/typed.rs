@@ -259,5 +259,5 @@ pub(crate) fn typed<M: Data>(resources: &[Vec<u8>]) -> Result<Vec<Typed<M>>, Fai
 
 /// Failure for a malformed resource from the host.
 pub(crate) fn unreadable(fault: &prost::DecodeError) -> Failure {
-    Failure::new(Failure::INTERNAL, format!("the host sent bytes that do not decode as a resource: {fault}"))
+    Failure::new(Failure::INTERNAL, format!("the host sent a malformed resource: {fault}"))
 }

@@ -158,10 +158,7 @@ fn absent_and_broken_data_are_refused_in_consuls_words() {
     let broken = resource("Song", Some(vec![0xff])).encode_to_vec();
     let said = summaries(&PLUGIN.validate(&broken, None));
     assert!(said[0].starts_with("error parsing resource data as type \"jukebox.v1.Song\": "), "{said:?}");
-    assert!(
-        summaries(&PLUGIN.mutate(b"\xff").unwrap_err())[0]
-            .starts_with("the host sent bytes that do not decode as a resource")
-    );
+    assert!(summaries(&PLUGIN.mutate(b"\xff").unwrap_err())[0].starts_with("the host sent a malformed resource"));
 }
 
 #[test]

@@ -638,8 +638,7 @@ fn decision(
         }
         bindings::Decision::NeedResource if may_postpone => Ok(Decision::NeedResource),
         bindings::Decision::NeedResource => {
-            Err(HookFault::Answer("it answered need-resource, which only `read` without the resource may".into())
-                .into())
+            Err(HookFault::Answer("it answered need-resource, which only `read` by id may".into()).into())
         }
     }
 }

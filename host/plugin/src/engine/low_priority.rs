@@ -68,7 +68,9 @@ impl LowPriorityThreads {
             builder
                 .build()
                 .inspect_err(|e| {
-                    tracing::error!("cannot start threads of low priority; plugins keep their normal priority: {e}")
+                    tracing::error!(
+                        "cannot start the threads of low priority; all plugins keep their normal priority: {e}"
+                    )
                 })
                 .ok()
         };

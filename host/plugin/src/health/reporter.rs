@@ -111,8 +111,7 @@ impl Reporter {
             if hook.is_of_controllers() { (&self.controllers, "controllers") } else { (&self.hooks, "hooks") };
         if demotion.prolong(self.start, self.demotion) {
             let length = self.demotion;
-            let text =
-                format!("its {what} run at low priority until {length:?} have passed without another cause: {}", why());
+            let text = format!("its {what} run at low priority until {length:?} pass without another cause: {}", why());
             self.logs.host(&self.plugin, hook.name(), 2, text);
         }
     }

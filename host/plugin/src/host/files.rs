@@ -72,7 +72,8 @@ pub(super) async fn blocking<T: Send + 'static>(
         let _turn = turn;
         work(until)
     });
-    done.await.unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the host's thread panicked; see the log")))
+    done.await
+        .unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the host's thread for files panicked; see the log")))
 }
 
 fn granted(permit: &Arc<Permit>, name: &str, write: bool) -> Result<Directory, Failure> {

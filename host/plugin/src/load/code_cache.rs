@@ -261,10 +261,7 @@ fn refuse_foreign(metadata: &Metadata) -> io::Result<()> {
     if owner == this {
         return Ok(());
     }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        format!("it belongs to user {owner}, and the server runs as user {this}"),
-    ))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to user {owner}, but this is user {this}")))
 }
 
 /// Makes a secret. If two processes make one at once, the second counts; files of the first are compiled again.

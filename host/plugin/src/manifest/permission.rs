@@ -93,11 +93,9 @@ impl Permission {
             });
             let Some((part, after)) = part else {
                 let known = PARTS.map(|(name, _)| format!("{{{name}}}")).join(", ");
-                return Err(ManifestError::new(format!(
-                    "{:?} has a brace that does not begin one of {known}",
-                    wire.on
-                ))
-                .at("on"));
+                return Err(
+                    ManifestError::new(format!("{:?} has a brace that is not one of {known}", wire.on)).at("on")
+                );
             };
             on.extend([Piece::Text(text.to_owned()), Piece::Part(part)]);
             rest = after;

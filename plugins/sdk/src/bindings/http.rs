@@ -154,9 +154,7 @@ fn failure(parts: &Parts<'_>, code: ErrorCode) -> Failure {
             Failure::EXHAUSTED,
             format!("the request to {at} has more than the limit{} (sandbox.reply_bytes)", size(limit)),
         ),
-        ErrorCode::ConnectionLimitReached => {
-            (Failure::EXHAUSTED, "too many HTTP requests at once; wait for an answer first".to_owned())
-        }
+        ErrorCode::ConnectionLimitReached => (Failure::EXHAUSTED, "too many HTTP requests at once; wait".to_owned()),
         ErrorCode::HttpRequestMethodInvalid => (Failure::INVALID, "the method is not allowed".to_owned()),
         ErrorCode::InternalError(Some(text)) => (Failure::UNAVAILABLE, format!("{at}: {text}")),
         other => (Failure::UNAVAILABLE, format!("{at}: {other}")),

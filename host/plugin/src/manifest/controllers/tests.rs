@@ -149,10 +149,7 @@ fn every_fault_is_named() {
             "index \"a\": in_tenancy is for value_field, resource_name and metadata",
         ),
         (indexes(vec![in_tenancy(By::ReferenceField("resource".into()))]), "index \"a\": in_tenancy is for"),
-        (
-            indexes(vec![index("a", By::ReferenceField("type".into()))]),
-            "reference_field: \"type\" is neither a hashicorp",
-        ),
+        (indexes(vec![index("a", By::ReferenceField("type".into()))]), "reference_field: \"type\" is neither a "),
         (indexes(vec![index("a", By::ValueField("resource".into()))]), "value_field: \"resource\" is not a string"),
         (wire::Controller { parallel: 65, ..c() }, "parallel: at most 64, got: 65"),
         (wire::Controller { placement: 9, ..c() }, "placement: this host does not know 9"),
