@@ -303,7 +303,7 @@ fn inputs_of(module: &Path, target_dir: &Path) -> BTreeSet<PathBuf> {
 }
 
 /// Prints an instruction for cargo, which reads the standard output of build scripts.
-#[allow(clippy::print_stdout, reason = "it is the protocol")]
+#[allow(clippy::print_stdout, reason = "cargo reads the standard output")]
 fn tell_cargo(key: &str, value: &str) {
     println!("cargo::{key}={value}");
 }

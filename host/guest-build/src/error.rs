@@ -97,7 +97,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The build script of a guest tried to build guests.
-    #[error("a guest's build script cannot build guests in the same target directory, {}", target_dir.display())]
+    #[error("a guest's build script must use another target directory than {}", target_dir.display())]
     Nested {
         /// The directory that is in use.
         target_dir: PathBuf,

@@ -259,7 +259,7 @@ impl fmt::Display for HookFault {
                 write!(f, "held more than {limit} handles to host resources (limit sandbox.handles)")
             }
             Self::Exit { status } => {
-                write!(f, "called exit with status {status}; a hook must answer, its instance ends by itself")
+                write!(f, "called exit with status {status}; a hook must return an answer, and not end itself")
             }
             Self::Answer(what) => write!(f, "gave an unusable answer: {what}"),
             Self::Busy { limit, setting } => {

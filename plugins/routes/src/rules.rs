@@ -137,7 +137,7 @@ pub(crate) fn path_prefix(text: &str) -> Result<(), RuleError> {
     } else if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte)) {
         "has letters, digits and -._~ between its slashes, and nothing else"
     } else if text.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..")) {
-        "has no empty segments, nor . nor .. as one"
+        "has no segments that are empty, . or .."
     } else {
         return Ok(());
     };

@@ -11,7 +11,7 @@
 //! a reconciler lives for many calls, and the host retires it when its memory has grown. Resetting the arena at the end
 //! of a call would be unsound: statics of the plugin may point into it.
 
-#![allow(unsafe_code, reason = "an allocator hands out raw memory; the argument stands at `Arena`")]
+#![allow(unsafe_code, reason = "an allocator hands out raw memory; the reasoning is at `Arena`")]
 
 use core::{
     alloc::{GlobalAlloc, Layout},

@@ -162,7 +162,7 @@ fn without_field(whole: &[u8], number: u32) -> Result<Vec<u8>, DecodeError> {
 }
 
 /// Prints an instruction for cargo, which reads the standard output of build scripts.
-#[allow(clippy::print_stdout, reason = "it is the protocol")]
+#[allow(clippy::print_stdout, reason = "cargo reads the standard output")]
 fn rerun_if_changed(path: &Path) {
     println!("cargo::rerun-if-changed={}", path.display());
 }

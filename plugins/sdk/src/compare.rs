@@ -7,7 +7,7 @@
 //!
 //! No library does it: those that compare wider do so in functions of their own, and the compiler calls `memcmp`.
 
-#![allow(unsafe_code, reason = "memcmp takes raw pointers; the argument stands at `compare`")]
+#![allow(unsafe_code, reason = "memcmp takes raw pointers; the reasoning is at `compare`")]
 
 use core::cmp::Ordering;
 

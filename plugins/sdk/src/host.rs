@@ -34,7 +34,7 @@ pub type AnyHost = dyn Host;
 pub use crate::bindings::imports::Imports;
 
 /// Calls of all interfaces that reconcilers may import; `wit/` specifies each. Ids and resources are encoded messages.
-#[allow(clippy::missing_errors_doc, reason = "each fails as its interface says")]
+#[allow(clippy::missing_errors_doc, reason = "each fails as its interface specifies")]
 pub trait Host {
     /// `resources.read`.
     fn read(&self, id: &[u8]) -> Result<Vec<u8>, Failure>;

@@ -60,7 +60,7 @@ impl Ticker {
                     idle = 0;
                 }
                 drop(ticker);
-                #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
+                #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may sleep")]
                 thread::sleep(TICK);
             }
         };
@@ -99,7 +99,7 @@ impl Ticker {
 fn again_after_panics(mut work: impl FnMut()) {
     while catch_unwind(AssertUnwindSafe(&mut work)).is_err() {
         tracing::error!("the ticker thread panicked and was restarted; please report this with the log");
-        #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
+        #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may sleep")]
         thread::sleep(TICK);
     }
 }

@@ -276,7 +276,7 @@ fn new_secret(path: &Path) -> io::Result<[u8; 32]> {
 }
 
 /// Loads machine code from a file: the only unsafe code of the host.
-#[allow(unsafe_code, reason = "wasmtime cannot check machine code; the argument stands below")]
+#[allow(unsafe_code, reason = "wasmtime cannot check machine code; the reason is below")]
 fn deserialize(engine: &Engine, code: &[u8]) -> Option<Component> {
     // SAFETY: the bytes came out of `Component::serialize` of this very program: their checksum is keyed with a secret
     // that only this user can read. Wasmtime itself refuses code of another version, setting or processor.

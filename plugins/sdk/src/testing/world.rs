@@ -142,7 +142,7 @@ impl World {
     /// # Panics
     /// If it holds another message than `M`.
     #[must_use]
-    #[allow(clippy::expect_used, reason = "for tests: a slip of the pen")]
+    #[allow(clippy::expect_used, reason = "for tests: a bug of the test")]
     pub fn get<M: Data>(&self, id: &pb::Id) -> Option<Typed<M>> {
         self.store.borrow().read(id).map(|found| Typed::stored(&found.encode_to_vec()).expect("another message"))
     }
@@ -152,7 +152,7 @@ impl World {
     /// # Panics
     /// Those of [`Self::get`].
     #[must_use]
-    #[allow(clippy::expect_used, reason = "for tests: a slip of the pen")]
+    #[allow(clippy::expect_used, reason = "for tests: a bug of the test")]
     pub fn list<M: Data>(&self, of: Kind<M>) -> Vec<Typed<M>> {
         self.context().list(of, &crate::everywhere(), "").expect("another message")
     }
