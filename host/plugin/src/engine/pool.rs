@@ -28,7 +28,7 @@ pub(crate) const CONTROLLER_STACK: usize = STACK + (2 << 20);
 /// Fewest slots of a useful pool.
 const FEWEST: u32 = 4;
 
-/// Instances at once when they are made on demand.
+/// Most instances at once when they are made on demand.
 const ON_DEMAND: u32 = 8;
 
 /// Source of an instance's memory.

@@ -43,7 +43,7 @@ pub struct Grants {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Directory {
-    /// Path.
+    /// Path of the directory on the host.
     pub path: PathBuf,
     /// Whether the plugin may write and remove files in it.
     #[serde(default)]

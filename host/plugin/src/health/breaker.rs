@@ -6,6 +6,7 @@
 //!    └──────────────────────────────┼───┘                                  ▼            │ twice the wait
 //!                                   └──────────── success ───────────── one trial ──────┘
 //! ```
+//!
 //! Healthy and probation differ in what is shown and in how many faults are forgiven; calls go on in both. In
 //! quarantine calls are refused until the wait is over; then the first caller's call is the trial, and others are
 //! refused until its outcome is known. A hook that comes back is on probation, and its next quarantine waits twice as
