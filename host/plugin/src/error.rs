@@ -50,7 +50,7 @@ pub enum LoadError {
     /// The component starts with more memory or tables than the sandbox allows.
     #[error("needs {what} to start, more than the limit of {limit} ({setting})")]
     ExceedsLimit {
-        /// The thing and its amount.
+        /// The need and its amount, such as `3 memories`.
         what: String,
         /// The limit.
         limit: usize,

@@ -13,7 +13,7 @@ const NAMES: usize = 256;
 const PREFIXES: usize = 64;
 /// The prefix of every name; an empty text would be in no index.
 pub(crate) const EVERY_NAME: &str = "*";
-/// Most labels of a thing; most bytes of their keys and values.
+/// Most labels of a resource; most bytes of their keys and values.
 const LABELS: usize = 32;
 const LABEL_KEY: usize = 63;
 const LABEL_VALUE: usize = 253;
