@@ -221,12 +221,12 @@ async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
         ("header", flipped(3), "it was altered"),
         ("middle", flipped(len / 2), "it was altered"),
         ("digest", flipped(len - 40), "it was altered"),
-        ("trailer", flipped(len - 2), "its end is not the end of a backup"),
-        ("cut", whole[..len / 2].to_vec(), "its end is not the end of a backup"),
-        ("one byte less", whole[..len - 1].to_vec(), "its end is not the end of a backup"),
-        ("one byte more", [&whole[..], b"\n"].concat(), "its end is not the end of a backup"),
+        ("trailer", flipped(len - 2), "its seal is missing"),
+        ("cut", whole[..len / 2].to_vec(), "its seal is missing"),
+        ("one byte less", whole[..len - 1].to_vec(), "its seal is missing"),
+        ("one byte more", [&whole[..], b"\n"].concat(), "its seal is missing"),
         ("empty", Vec::new(), "not a backup of mortise: it is empty"),
-        ("text", b"hello".to_vec(), "not a backup of mortise: it does not begin as one"),
+        ("text", b"hello".to_vec(), "not a backup of mortise: it does not start like one"),
     ];
     for (what, bytes, says) in cases {
         let bad = dir.path().join("bad");
@@ -239,7 +239,7 @@ async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
     }
     // From a pipe it is the same.
     let (code, err) = place.restore_from_pipe(&whole[..len - 1], &[]).await;
-    assert!(code == Some(1) && err.contains("standard input") && err.contains("not the end of a backup"), "{err}");
+    assert!(code == Some(1) && err.contains("standard input") && err.contains("its seal is missing"), "{err}");
     assert!(place.files().is_empty());
     let (code, _, err) = place.restore(Path::new("/nonexistent/file"), &[]).await;
     assert!(code == Some(2) && err.contains("cannot read /nonexistent/file"), "{err}");

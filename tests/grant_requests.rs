@@ -87,7 +87,7 @@ async fn a_request_that_cannot_be_read_refuses_the_plugin() {
     let server = Setup::new().component("bad", asking(Some(vec![Wants::Http("ftp://x".into())]))).start().await;
     let line = server.refused_file("/bad.wasm");
     assert!(
-        line.contains("manifest: requests: \"ftp://x\" is no host for grants.http: the scheme is http or https"),
+        line.contains("manifest: requests: \"ftp://x\" is not a host for grants.http: the scheme is http or https"),
         "{line}"
     );
 }

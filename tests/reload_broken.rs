@@ -75,7 +75,7 @@ fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
         ("not wasm", b"#!/bin/sh\n".to_vec(), "NotAComponent", "does not begin as WebAssembly"),
         ("core module", b"\0asm\x01\0\0\0".to_vec(), "NotAComponent", "core module"),
         ("noise", [b"\0asm\x0d\0\x01\0".as_slice(), &[0xff; 64]].concat(), "NotAComponent", "not a WebAssembly"),
-        ("wrong world", b"\0asm\x0d\0\x01\0".to_vec(), "WrongContract", "no Mortise plugin"),
+        ("wrong world", b"\0asm\x0d\0\x01\0".to_vec(), "WrongContract", "not a Mortise plugin"),
         ("unknown import", guest("unknown-import"), "UnknownImport", "teleport"),
         ("missing hook", guest("missing-hook"), "BadManifest", "validating"),
         ("trap in describe", guest("describe-panic"), "DescribeFailed", "trapped"),

@@ -1,8 +1,7 @@
 //! The server's address as users write it: `HOST:PORT`, `HOST`, either with `http://` or `https://` before it, or
 //! `unix:///PATH` for a socket on this machine.
 //!
-//! Parsed by hand: `http::Uri` and `url` take more than a host and a port, need a scheme, or report a forgotten bracket
-//! only as "invalid authority", where a user needs the exact fault.
+//! Each fault has a message of its own: docs/decisions/0028-server-addresses-are-parsed-here.md.
 
 use crate::error::CliError;
 

@@ -4,8 +4,7 @@
 //! calls are in flight: half as many after each refusal, one more after each [`STEADY`] successes, as in TCP. A call is
 //! given up after [`ATTEMPTS`].
 //!
-//! Written by hand: `governor` limits calls per second, not calls in flight; `backon` repeats a call, but neither frees
-//! its place among the calls in flight during the wait, nor obeys a wait that the server asks for.
+//! Libraries limit rates or repeat calls, not both: docs/decisions/0029-concurrent-calls-of-apply-are-limited-here.md.
 
 use std::{
     sync::{Mutex, PoisonError},

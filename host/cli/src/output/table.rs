@@ -2,8 +2,7 @@
 //!
 //! On a terminal no row is wider than the terminal: the widest columns are cut first. Anywhere else nothing is cut.
 //!
-//! Written by hand: `comfy-table` breaks a cell into lines where it should be cut, `tabled` leaves blanks at the ends
-//! of lines, and neither removes rows from a table and keeps the widths, as [`Table::drain`] does for a watch.
+//! [`Table::drain`] removes rows and keeps the widths, for a watch: docs/decisions/0030-tables-are-printed-here.md.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 

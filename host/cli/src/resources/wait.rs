@@ -10,6 +10,7 @@ use std::{
 };
 
 use mortise_resource::{
+    backoff::{Backoff, Waits},
     pb::{self, condition::State, watch_event::Event},
     types::Gvk,
 };
@@ -169,8 +170,9 @@ async fn watch(
 /// Waits until this incarnation is gone, at most for the session's timeout.
 pub(crate) async fn until_gone(session: &Session, id: &pb::Id) -> Result<(), CliError> {
     let deadline = Instant::now() + session.timeout();
-    let mut pause = Duration::from_millis(20);
+    let mut waits = Waits::new(Backoff::new(Duration::from_millis(20), Duration::from_secs(1)));
     while let Some(resource) = crate::resources::ids::read_if_there(session, id).await? {
+        let pause = waits.next_wait();
         if Instant::now() + pause > deadline {
             let finalizers = mortise_resource::meta::finalizers(&resource.metadata);
             let holds = finalizers.into_iter().collect::<Vec<_>>().join(" ");
@@ -181,7 +183,6 @@ pub(crate) async fn until_gone(session: &Session, id: &pb::Id) -> Result<(), Cli
             return Err(in_vain(format!("{name} to be gone within {:?}", session.timeout()), pending));
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
     }
     Ok(())
 }

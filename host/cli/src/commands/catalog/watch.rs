@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use mortise_resource::backoff::{Backoff, Waits};
 use mortise_resource::grpc::{
     LinkerdDestinationClient,
     linkerd::{
@@ -70,15 +71,17 @@ impl Watch {
         }
         let namespace = if units.namespace.is_empty() { "default" } else { &units.namespace };
         let path = format!("{}.{namespace}.svc:{}", self.service, self.port);
-        let mut pause = PAUSES.0;
+        let mut waits = Waits::new(Backoff::new(PAUSES.0, PAUSES.1));
         loop {
             let told = self.follow(&session, &path, &ui).await?;
             if self.once {
                 return Ok(Exit::Done);
             }
-            pause = if told { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
+            if told {
+                waits.reset();
+            }
             ui.warn(&format!("the stream about {path} ended; opening it again"));
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(waits.next_wait()).await;
         }
     }
 
