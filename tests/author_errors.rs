@@ -43,13 +43,13 @@ async fn what_cannot_be_begun_is_code_2() {
         ),
         (
             vec!["build"],
-            "mortise: there is no Cargo.toml in .\n  hint: `mortise plugin new NAME` makes a plugin; `cd` into one, or say where \
-             it is with --path DIR\n",
+            "mortise: there is no Cargo.toml in .\n  hint: `mortise plugin new NAME` makes a plugin; `cd` into one, or give \
+             its folder with --path DIR\n",
         ),
         (
             vec!["test", noop],
-            "mortise: there is no folder of cases tests/cases\n  hint: write cases there, as docs/writing-plugins.md shows, or say \
-             where they are with --cases DIR\n",
+            "mortise: there is no folder of cases tests/cases\n  hint: write cases there, as docs/writing-plugins.md shows, or give \
+             their folder with --cases DIR\n",
         ),
         (
             vec!["inspect", "."],

@@ -201,7 +201,7 @@ async fn what_has_expired_is_shown_and_is_no_success() {
     }
     std::fs::create_dir(dir.path().join("tls/empty")).unwrap();
     let (code, _, err) = run(&dir, &["tls", "show", "DIR/empty"]).await;
-    assert!(code == Some(2) && err.contains("has no file *.pem"), "{err}");
+    assert!(code == Some(2) && err.contains("has no certificate in a file *.pem"), "{err}");
     // A server in the clear.
     let server = Setup::new().start().await;
     let (code, _, err) = run(&dir, &["tls", "show", "--server", &server.grpc.to_string()]).await;

@@ -211,6 +211,6 @@ mod tests {
         assert!(!dir.path().join("vendor").exists() && !dir.path().join("src/controller.rs").exists());
         let refused =
             New { sdk: Some(dir.path().to_owned()), ..new(&dir.path().join("x"), false) }.write().unwrap_err();
-        assert!(refused.message.contains("is no checkout of Mortise"), "{refused}");
+        assert!(refused.message.contains("is not a checkout of Mortise"), "{refused}");
     }
 }

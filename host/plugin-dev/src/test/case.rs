@@ -384,11 +384,11 @@ mod tests {
         assert!(
             fault(json!({"case": "c", "mutate": thing, "validate": thing, "expect": {}})).contains("exactly one of")
         );
-        assert!(fault(json!({"case": "c", "mutate": thing, "expect": {}})).contains("has to say what mutate answers"));
+        assert!(fault(json!({"case": "c", "mutate": thing, "expect": {}})).contains("must contain the answer of mutate"));
         assert!(fault(json!({"case": "c", "validate": thing, "expects": {}})).contains("unknown field `expects`"));
         assert!(fault(json!({"case": "c", "validate": thing, "expect": {"dta": 1}})).contains("unknown field `dta`"));
-        assert!(fault(json!({"case": "c", "validate": thing, "expect": {"data": {}}})).contains("says nothing about"));
-        assert!(fault(json!({"case": "c", "reconcile": {"name": "x"}, "expect": {}})).contains("how reconcile ends"));
+        assert!(fault(json!({"case": "c", "validate": thing, "expect": {"data": {}}})).contains("does not apply to"));
+        assert!(fault(json!({"case": "c", "reconcile": {"name": "x"}, "expect": {}})).contains("the end of reconcile"));
         let said = json!([{"path": "data"}]);
         let refused = fault(json!({"case": "c", "validate": thing, "expect": {"diagnostics": said}}));
         assert!(refused.contains("either `error: TEXT`"), "{refused}");
