@@ -37,7 +37,7 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
             "cannot start the editor …",
             "no random numbers for a secret",
             "no random numbers for the bootstrap token: …",
-            "the bootstrap token: …",
+            "cannot make the bootstrap token: …",
             "cannot make the keys",
             "cannot make a certificate",
             "cannot read the new certificate",

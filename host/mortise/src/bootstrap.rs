@@ -24,13 +24,13 @@ const NAME: &str = "bootstrap";
 /// Reason why the first token could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BootstrapError {
-    #[error("the bootstrap token: {0}")]
+    #[error("cannot make the bootstrap token: {0}")]
     File(#[from] FsError),
     #[error("{} holds no secret; delete it, and the next start makes one", .0.display())]
     Empty(PathBuf),
     #[error("no random numbers for the bootstrap token: {0}")]
     Random(#[from] getrandom::Error),
-    #[error("the bootstrap token: {0}")]
+    #[error("cannot make the bootstrap token: {0}")]
     Service(#[from] Error),
 }
 

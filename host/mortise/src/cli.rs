@@ -31,13 +31,13 @@ pub(crate) enum Command {
     /// Plugins: commands for operators of a server, and for authors of plugins.
     #[command(after_help = "Example:\n  mortise plugin --help")]
     Plugin(Plugin),
-    /// Restores a data directory and a plugin folder from a backup, while no server has them.
+    /// Restores a data directory and a plugin folder from a backup, while no server uses them.
     #[command(after_help = after(
         "mortise restore mortise.tar.gz --data-dir /var/lib/mortise --plugin-dir /var/lib/mortise/plugin-folder\n\
          mortise restore mortise.tar.gz --dry-run"
     ))]
     Restore(Restore),
-    /// Verifies a store while no server has it, and lists its problems.
+    /// Verifies a store while no server uses it, and lists its problems.
     #[command(after_help = after("mortise check --data-dir /var/lib/mortise"))]
     Check(Check),
     /// Commands of the client.

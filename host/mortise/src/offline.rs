@@ -1,4 +1,4 @@
-//! Work on a data directory while no server has it: `restore` and `check`.
+//! Work on a data directory while no server uses it: `restore` and `check`.
 
 use std::{
     fs::File,
@@ -150,7 +150,7 @@ fn listed(mut error: CliError, problems: &[Problem]) -> CliError {
     }
 }
 
-/// Succeeds when everything was saved; else fails, and lists what is left out.
+/// Saves what can be read. Fails if anything is left out, and lists it.
 fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
     let Salvaged { resources, commit, kept_components, left_out } = salvage(source, data_dir).map_err(unsalvaged)?;
     for (type_key, count) in &resources {

@@ -93,7 +93,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             config.data_dir = dir.path().to_owned();
             temporary = Some(dir);
         }
-        // Plugins installed for a try do not stay in the user's folder.
+        // Plugins installed in dev mode do not stay in the user's folder.
         if !given.plugin_dir {
             config.plugin_dir = config.data_dir.join("plugin-files");
         }
@@ -103,7 +103,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             }
         }
     }
-    // Two servers for development compete for one DNS port.
+    // Two servers for development would compete for one DNS port, so this one may do without.
     let dns_optional = mode == Mode::Dev && !given.dns;
     config.dns.enabled |= dns_optional;
     config.acl.enabled &= mode == Mode::Serve || given.acl;
