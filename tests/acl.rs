@@ -736,7 +736,7 @@ async fn the_socket_has_a_place_of_its_own() {
     assert!(!path.exists());
     std::fs::write(&path, "mine").unwrap();
     let server = setup().start().await;
-    assert!(server.log().contains("a file that is no socket is there"), "{}", server.log());
+    assert!(server.log().contains("a file that is not a socket has this path"), "{}", server.log());
     server.stop().await;
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }

@@ -101,7 +101,7 @@ async fn what_is_no_query_is_a_problem() {
         ("selector=a%3Db%3Dc", "is no selector"),
         ("order_by=data", "order"),
         ("fields=nope", "nope"),
-        ("view=whole", "say name, basic, detail or full"),
+        ("view=whole", "use name, basic, detail or full"),
         ("page_size=many", "is no number"),
         ("page_size=-1", "negative"),
         ("page_token=xyz", "page_token"),

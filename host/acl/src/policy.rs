@@ -49,13 +49,13 @@ impl FromStr for Level {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The rules are longer than they may be.
-    #[error("the rules have {bytes} bytes; at most {MAX_TEXT} are read")]
+    #[error("the rules have {bytes} bytes and the limit is {MAX_TEXT}; split the policy")]
     TooLong {
         /// How long they are.
         bytes: usize,
     },
     /// There are more rules than there may be.
-    #[error("more than {most} rules; make several policies of them")]
+    #[error("the policy has more than {most} rules; split it into several policies")]
     TooManyRules {
         /// How many there may be.
         most: usize,
@@ -71,10 +71,10 @@ pub enum PolicyError {
         found: String,
     },
     /// The text is no YAML of rules.
-    #[error("it is neither HCL (AREA = \"LEVEL\", AREA \"NAME\" {{ policy = \"LEVEL\" }}) nor the same in YAML: {0}")]
+    #[error("the rules are neither HCL (AREA = \"LEVEL\", AREA \"NAME\" {{ policy = \"LEVEL\" }}) nor YAML: {0}")]
     Yaml(String),
     /// A level that there is not.
-    #[error("{keyword}: there is no level {level:?}; levels are deny, read, list and write")]
+    #[error("{keyword}: unknown level {level:?}; use deny, read, list or write")]
     UnknownLevel {
         /// The area.
         keyword: String,
@@ -82,28 +82,28 @@ pub enum PolicyError {
         level: String,
     },
     /// A word that is no area.
-    #[error("{keyword:?} is no area: letters, digits, `-` and `_`, at most 64, beginning with a letter in lower case")]
+    #[error("{keyword:?} is not an area; use 1 to 64 letters, digits, `-` and `_`, the first in lower case")]
     BadArea {
         /// What is written.
         keyword: String,
     },
     /// `key_prefix = "read"`.
-    #[error("{keyword}: names follow, as in {keyword} \"NAME\" {{ policy = \"LEVEL\" }}")]
+    #[error("{keyword}: a name is missing; write {keyword} \"NAME\" {{ policy = \"LEVEL\" }}")]
     NameMissing {
         /// The area.
         keyword: String,
     },
     /// A rule by type and place that says nothing.
-    #[error("type rule without {0}")]
+    #[error("the type rule has no {0}; add at least one")]
     Incomplete(&'static str),
     /// A verb that there is not.
-    #[error("there is no verb {0:?}; verbs are read, list, write, delete and *")]
+    #[error("unknown verb {0:?}; use read, list, write, delete or *")]
     UnknownVerb(String),
     /// A type that is written in another way.
-    #[error("{0:?} names no types: write *, GROUP/*, GROUP/KIND or GROUP.VERSION.KIND")]
+    #[error("{0:?} is not a type pattern; write *, GROUP/*, GROUP/KIND or GROUP.VERSION.KIND")]
     BadType(String),
     /// A rule by type and place with too many words.
-    #[error("type rule with more than {most} {what}; make several of it")]
+    #[error("the type rule has more than {most} {what}; split it into several rules")]
     TooMany {
         /// Of what.
         what: &'static str,

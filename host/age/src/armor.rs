@@ -21,7 +21,7 @@ pub(crate) fn unwrap(content: &[u8]) -> Result<Cow<'_, [u8]>, AgeError> {
     let text = std::str::from_utf8(trimmed).map_err(|_| AgeError::Malformed("its armor is not text"))?;
     let mut lines = text.lines();
     if lines.next() != Some(BEGIN) || lines.next_back() != Some(END) {
-        return Err(AgeError::Malformed("its armor has no end"));
+        return Err(AgeError::Malformed("its armor does not end"));
     }
     let mut base64 = String::with_capacity(text.len());
     let mut ended = false;

@@ -19,7 +19,7 @@ pub(crate) struct Header<'f> {
 
 /// Takes a line off, without its newline.
 fn line<'f>(rest: &mut &'f [u8]) -> Result<&'f str, AgeError> {
-    let ended = AgeError::Malformed("its header has no end");
+    let ended = AgeError::Malformed("its header does not end");
     let at = rest.iter().position(|byte| *byte == b'\n').ok_or(ended)?;
     let (line, after) = rest.split_at_checked(at).ok_or(ended)?;
     *rest = after.get(1..).unwrap_or_default();
@@ -32,7 +32,7 @@ fn decode(text: &str) -> Result<Vec<u8>, AgeError> {
 }
 
 fn decode_32(text: &str) -> Result<[u8; 32], AgeError> {
-    decode(text)?.try_into().map_err(|_| AgeError::Malformed("a part of its header has another length"))
+    decode(text)?.try_into().map_err(|_| AgeError::Malformed("a part of its header has the wrong length"))
 }
 
 impl<'f> Header<'f> {
@@ -53,7 +53,7 @@ impl<'f> Header<'f> {
                 let signed = file.get(..begin + 3).unwrap_or_default();
                 return Ok(Self { stanzas, signed, mac: decode_32(mac)?, payload: rest });
             }
-            let arguments = next.strip_prefix("-> ").ok_or(AgeError::Malformed("a line of its header is none"))?;
+            let arguments = next.strip_prefix("-> ").ok_or(AgeError::Malformed("a line of its header is unknown"))?;
             count += 1;
             if count > MAX_RECIPIENTS {
                 return Err(AgeError::TooManyRecipients);
@@ -63,10 +63,10 @@ impl<'f> Header<'f> {
             match arguments.as_slice() {
                 [kind, share] if *kind == "X25519" => {
                     let wrapped = body.try_into();
-                    let wrapped = wrapped.map_err(|_| AgeError::Malformed("a wrapped key has another length"))?;
+                    let wrapped = wrapped.map_err(|_| AgeError::Malformed("a wrapped key has the wrong length"))?;
                     stanzas.push((decode_32(share)?, wrapped));
                 }
-                ["X25519", ..] => return Err(AgeError::Malformed("a recipient has other arguments")),
+                ["X25519", ..] => return Err(AgeError::Malformed("a recipient has the wrong arguments")),
                 ["scrypt", ..] => return Err(AgeError::Passphrase),
                 _ if arguments.contains(&"") => return Err(AgeError::Malformed("a recipient has an empty argument")),
                 _ => {}

@@ -29,7 +29,7 @@ pub enum IdentityError {
         source: io::Error,
     },
     /// Others than its owner may read it.
-    #[error("{} may be read by others (mode {mode:03o}); chmod 600 it", path.display())]
+    #[error("{} is readable by others (mode {mode:03o}); run chmod 600 on it", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum IdentityError {
         mode: u32,
     },
     /// A line is something else.
-    #[error("{}, line {line}: no X25519 identity; age-keygen makes one", path.display())]
+    #[error("{}, line {line}: not an X25519 identity; make one with age-keygen", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum IdentityError {
         line: usize,
     },
     /// It has none, or too many.
-    #[error("{} holds {count} identities; it takes 1 to {MAX_IDENTITIES}", path.display())]
+    #[error("{} holds {count} identities; put 1 to {MAX_IDENTITIES} into it", path.display())]
     Count {
         /// The file.
         path: PathBuf,
@@ -82,7 +82,7 @@ impl Identities {
         let metadata = file.metadata().map_err(unreadable)?;
         let wrong = |what| unreadable(io::Error::new(io::ErrorKind::InvalidInput, what));
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
-            return Err(wrong("it is no file of at most 64 KiB"));
+            return Err(wrong("it is not a regular file of at most 64 KiB"));
         }
         let mode = metadata.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {

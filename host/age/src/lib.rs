@@ -33,18 +33,18 @@ pub fn is_encrypted(content: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AgeError {
     /// It is not written as the format asks.
-    #[error("it is no age file of version 1: {0}")]
+    #[error("not an age file of version 1: {0}")]
     Malformed(&'static str),
     /// It has more recipients than are looked at.
-    #[error("it has more than {} recipients", header::MAX_RECIPIENTS)]
+    #[error("the file has more than {} recipients; encrypt it for fewer", header::MAX_RECIPIENTS)]
     TooManyRecipients,
     /// It is encrypted with a passphrase.
-    #[error("it is encrypted with a passphrase; encrypt it for a recipient (age -r) instead")]
+    #[error("the file is encrypted with a passphrase; encrypt it for a recipient (age -r) instead")]
     Passphrase,
     /// It is for others.
-    #[error("it is encrypted for none of the identities")]
+    #[error("the file is encrypted for other identities than the configured ones")]
     NoIdentity,
     /// Its header or its content was changed, or its end is missing.
-    #[error("it was changed or is truncated")]
+    #[error("the file was changed or is truncated")]
     Altered,
 }

@@ -23,7 +23,7 @@ pub(crate) fn require_catalog(service: &ResourceService) -> Result<(), Error> {
         None => Err(Error::new(
             Code::Unavailable,
             format!(
-                "{kind} is not registered, and services are found by it: switch the plugin catalog on, with \
+                "{kind} is not registered, so services cannot be found; enable the plugin catalog with \
                  bundled = [\"catalog\"] under [plugins] in the configuration, and restart"
             ),
         )),

@@ -42,7 +42,7 @@ impl LocalSocket {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if let Err(e) = remove_socket(&self.0) {
-            tracing::warn!("{} stays behind: {e}", self.0.display());
+            tracing::warn!("the socket {} cannot be removed: {e}", self.0.display());
         }
     }
 }
@@ -51,7 +51,7 @@ impl Drop for SocketFile {
 fn remove_socket(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there")),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket has this path")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e),
     }

@@ -40,7 +40,7 @@ impl Port {
                 }
                 Err(e) => {
                     if self.failed.due(Instant::now()) {
-                        tracing::warn!("{}: cannot take a connection: {e}", self.name);
+                        tracing::warn!("{}: cannot accept a connection: {e}", self.name);
                     }
                     sleep(PAUSE).await;
                 }

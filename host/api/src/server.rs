@@ -132,7 +132,7 @@ pub enum ServeError {
     #[error("reflection: {0}")]
     Reflection(#[from] prost_reflect::DescriptorError),
     /// A task that runs as long as the server does ended before it.
-    #[error("{task} ended by itself, so the server stops, to be started again: {}", reason(.source))]
+    #[error("{task} ended by itself, so the server stops; start it again: {}", reason(.source))]
     Task {
         /// What it does.
         task: &'static str,

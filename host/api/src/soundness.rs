@@ -21,7 +21,7 @@ impl Soundness {
     /// Why it is not; `None` while it is.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match &self.audit {
-            _ if !self.store.borrow().is_ready() => Some("the store is not sound"),
+            _ if !self.store.borrow().is_ready() => Some("the store is damaged or cannot write"),
             Some(audit) if audit.borrow().is_some() => Some("the audit log cannot be written"),
             _ => None,
         }

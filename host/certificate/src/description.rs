@@ -16,7 +16,7 @@ const DAY: i64 = 24 * 60 * 60;
 
 /// The bytes are no certificate.
 #[derive(Debug, thiserror::Error)]
-#[error("no X.509 certificate: {0}")]
+#[error("not an X.509 certificate: {0}")]
 pub struct MalformedCertificate(#[source] nom::Err<X509Error>);
 
 /// What a certificate says of itself; nothing of it is verified.
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn bytes_that_are_none_are_refused() {
         for bytes in [&b""[..], b"\x30\x03\x02\x01\x01", b"no certificate"] {
-            assert!(Certificate::parse(bytes).unwrap_err().to_string().starts_with("no X.509 certificate: "));
+            assert!(Certificate::parse(bytes).unwrap_err().to_string().starts_with("not an X.509 certificate: "));
         }
     }
 }

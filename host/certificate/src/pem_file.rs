@@ -26,7 +26,7 @@ pub enum PemFileError {
         source: io::Error,
     },
     /// A directory, a pipe or a device.
-    #[error("{} is no regular file", path.display())]
+    #[error("{} is not a regular file", path.display())]
     Irregular {
         /// The path.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum PemFileError {
         path: PathBuf,
     },
     /// A section of the file is broken.
-    #[error("{} is no PEM: {source}", path.display())]
+    #[error("{} is not valid PEM: {source}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum PemFileError {
         path: PathBuf,
     },
     /// The key needs a password, and there is none to ask.
-    #[error("{0}: the key is encrypted; openssl pkey -in {0} -out FILE writes it without a password", path.display())]
+    #[error("{0}: the key is encrypted; write it without a password by openssl pkey -in {0} -out FILE", path.display())]
     EncryptedKey {
         /// The file.
         path: PathBuf,
@@ -136,12 +136,12 @@ mod tests {
         assert!(certificate.unwrap_err().ends_with("holds no certificate (PEM: -----BEGIN CERTIFICATE-----)"));
         assert!(key.unwrap_err().ends_with("holds no private key (PEM: -----BEGIN PRIVATE KEY-----)"));
         let (certificate, _) = of(b"-----BEGIN CERTIFICATE-----\n???\n-----END CERTIFICATE-----\n");
-        assert!(certificate.unwrap_err().contains(" is no PEM: "));
+        assert!(certificate.unwrap_err().contains(" is not valid PEM: "));
         let (_, key) = of(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
-        assert!(key.unwrap_err().contains("the key is encrypted; openssl pkey -in "));
+        assert!(key.unwrap_err().contains("the key is encrypted; write it without a password by openssl pkey -in "));
         let (certificate, _) = of(&vec![b'\n'; MAX_FILE_BYTES as usize + 1]);
         assert!(certificate.unwrap_err().contains("too many for certificates"));
-        assert!(read_key(dir.path()).unwrap_err().to_string().ends_with("is no regular file"));
+        assert!(read_key(dir.path()).unwrap_err().to_string().ends_with("is not a regular file"));
         let missing = read_key(&dir.path().join("missing")).unwrap_err().to_string();
         assert!(missing.contains("cannot read ") && missing.contains("No such file"), "{missing}");
     }

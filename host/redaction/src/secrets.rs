@@ -45,7 +45,7 @@ impl Secrets {
     #[must_use]
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.more && !text.is_empty() {
-            return Cow::Borrowed("(not shown, since it may hold what is redacted)");
+            return Cow::Borrowed("(not shown, because it may hold redacted values)");
         }
         // All are looked for in the text as it was: one may be a part of another, or of what stands in its place.
         let mut covered: Vec<bool> = Vec::new();

@@ -45,12 +45,13 @@ fn complete(peer: &PeerRegion, is_current: bool) -> Condition {
         (0, _) if is_current => condition("Complete", State::True, "Complete", String::new()),
         (0, _) => condition("Complete", State::Unknown, "NotCurrent", String::new()),
         (_, 0) => {
-            let message = format!("{all} resources are not here, or not as they are there: {}", names(held_back()));
+            let message = format!("{all} resources are missing or outdated here: {}", names(held_back()));
             condition("Complete", State::False, "HeldBack", message)
         }
         _ => {
             let names = names(held_back().filter(is_conflict));
-            let message = format!("{all} resources are not here, {conflicts} since another has the name: {names}");
+            let message =
+                format!("{all} resources are missing here, {conflicts} because another has the name: {names}");
             condition("Complete", State::False, "Conflict", message)
         }
     }
@@ -120,7 +121,7 @@ mod tests {
             panic!("two conditions");
         };
         assert_eq!((complete.0, complete.1.as_str()), (State::False, "Conflict"));
-        assert_eq!(complete.2, "2 resources are not here, 1 since another has the name: demo.v1.Artist n1");
+        assert_eq!(complete.2, "2 resources are missing here, 1 because another has the name: demo.v1.Artist n1");
         let [_, complete] = &shown(&peer(PeerState::Current, &[HeldBackReason::Place; 5]))[..] else {
             panic!("two conditions");
         };

@@ -12,7 +12,7 @@ pub(crate) enum FollowError {
     #[error("{what} {}: {source}", path.display())]
     File { what: &'static str, path: PathBuf, source: std::io::Error },
     /// The token's file holds no token.
-    #[error("token_file {} holds no token; put the secret of a token of the peer's into it", path.display())]
+    #[error("token_file {} holds no token; put the secret of one of the peer's tokens into it", path.display())]
     Token { path: PathBuf },
     /// The settings of the connection mean nothing.
     #[error("{address}: {}", innermost(source))]
@@ -21,24 +21,24 @@ pub(crate) enum FollowError {
     #[error("{}", status_text(status))]
     Peer { status: Box<Status> },
     /// The peer does not answer.
-    #[error("no answer within {} s", within.as_secs())]
+    #[error("the peer did not answer within {} s", within.as_secs())]
     Silent { within: Duration },
     /// The peer ended the watch.
-    #[error("the watch was ended")]
+    #[error("the peer ended the watch")]
     Ended,
     /// More is held back than can be named, so everything is asked for again.
-    #[error("more than can be named is held back; a snapshot follows")]
+    #[error("too many resources are deferred to list them; a snapshot follows")]
     TooMuchHeldBack,
     /// More resources are in a snapshot than are remembered.
     #[error(
-        "the snapshot has more than {limit} resources of the type, which are too many for one; give fewer to this region"
+        "the snapshot has more than {limit} resources of the type, which is the limit; share fewer with this region"
     )]
     TooManyResources { limit: usize },
     /// Copies were removed here with a unit that was deleted.
-    #[error("a unit with copies was emptied here; a snapshot follows")]
+    #[error("a partition or namespace with replicas was emptied here; a snapshot follows")]
     BegunAnew,
     /// This server's own service failed.
-    #[error("here: {}", source.message)]
+    #[error("this server: {}", source.message)]
     Local { source: Error },
 }
 

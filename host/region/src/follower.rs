@@ -53,7 +53,7 @@ impl Follower {
                 waits.reset();
             }
             let is_unknown = error.is_unknown_type();
-            tracing::debug!(peer = self.report.name(), kind = %version, "pulling copies: {error}");
+            tracing::debug!(peer = self.report.name(), kind = %version, "cannot pull replicas: {error}");
             self.report.failed(&self.shown, error.to_string(), is_unknown);
             asked = if is_unknown { (asked + 1) % self.versions.len().max(1) } else { asked };
             let failure_wait = waits.next_wait();

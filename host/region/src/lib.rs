@@ -87,7 +87,7 @@ impl Regions {
             None => Vec::new(),
         };
         if let Err(e) = self.service.retain_region_peers(&peers).await {
-            tracing::warn!("what is stored of regions that are no peers any more stays until the next start: {e}");
+            tracing::warn!("the records of former peers cannot be removed before the next start: {e}");
         }
         if self.service.region().is_none() {
             return;

@@ -74,7 +74,7 @@ impl Peer {
                         Err(e) => (e.id(), e.is_panic().then(|| e.to_string())),
                     };
                     if let Some(fault) = fault {
-                        tracing::error!(peer = self.report.name(), "what pulls a type panicked, and begins again; please report it: {fault}");
+                        tracing::error!(peer = self.report.name(), "the task that pulls a type panicked and starts again; please report it: {fault}");
                         running.retain(|_, (_, task)| task.id() != id);
                         known = None;
                     }
@@ -126,7 +126,7 @@ impl Peer {
             Ok(()) => *stored = StoredConditions { conditions: now, at: Some(Instant::now()), has_failed: false },
             Err(e) => {
                 if !std::mem::replace(&mut stored.has_failed, true) {
-                    tracing::warn!(peer = self.report.name(), "the conditions of a peer are not stored: {e}");
+                    tracing::warn!(peer = self.report.name(), "the conditions of a peer cannot be stored: {e}");
                 }
             }
         }

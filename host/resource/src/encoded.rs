@@ -51,13 +51,13 @@ pub struct IdRef<'r> {
 #[derive(Debug, thiserror::Error)]
 pub enum BadEncoding {
     /// They do not decode.
-    #[error("it does not decode: {0}")]
+    #[error("the resource cannot be decoded: {0}")]
     Undecodable(#[from] DecodeError),
     /// A text of the id, the version or the generation is none.
-    #[error("it does not decode: a text is not UTF-8")]
+    #[error("the resource cannot be decoded: a text is not UTF-8")]
     NotText(#[from] str::Utf8Error),
     /// They are too many.
-    #[error("it has {0} bytes, and 4 GiB are too many")]
+    #[error("the resource has {0} bytes; the limit is 4 GiB")]
     TooLong(usize),
 }
 

@@ -89,7 +89,7 @@ pub struct PluginFault {
 impl From<BadEncoding> for Error {
     /// What is stored was looked through before, so it is a fault of ours.
     fn from(fault: BadEncoding) -> Self {
-        Self::internal(format!("a stored resource: {fault}"))
+        Self::internal(format!("stored data: {fault}"))
     }
 }
 

@@ -80,7 +80,7 @@ pub fn check(meta: &Meta) -> Result<(), MetaFault> {
         let at = || path("tags").with(index(i));
         check_text(at, tag, true)?;
         if meta.tags.iter().take(i).any(|other| other == tag) {
-            return Err(fault(at(), format!("is {tag:?}, as another one is")));
+            return Err(fault(at(), format!("repeats {tag:?}; name each tag once")));
         }
     }
     check_count("labels", meta.labels.len(), MAX_LABELS)?;
@@ -124,10 +124,10 @@ fn check_owners(meta: &Meta) -> Result<(), MetaFault> {
         }
         let same = |other: &&crate::goten::OwnerReference| other.name == owner.name && other.kind == owner.kind;
         if meta.owner_references.iter().take(i).any(|other| same(&other)) {
-            return Err(fault(at("name"), format!("is {:?}, as another one of its kind is", owner.name)));
+            return Err(fault(at("name"), format!("repeats {:?}; name each owner once", owner.name)));
         }
         if owner.controller && std::mem::replace(&mut controlled, true) {
-            return Err(fault(at("controller"), "is set in more than one; a resource has one controller".into()));
+            return Err(fault(at("controller"), "is set twice; a resource has one controller".into()));
         }
     }
     Ok(())
@@ -146,11 +146,7 @@ fn fault(path: FieldPath, what: String) -> MetaFault {
 }
 
 fn check_count(field: &str, count: usize, most: usize) -> Result<(), MetaFault> {
-    if count <= most {
-        Ok(())
-    } else {
-        Err(fault(path(field), format!("has {count} entries, and {most} are the most")))
-    }
+    if count <= most { Ok(()) } else { Err(fault(path(field), format!("has {count} entries; the limit is {most}"))) }
 }
 
 fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<(), MetaFault> {
@@ -158,10 +154,10 @@ fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<()
         return Err(fault(at(), "is empty".into()));
     }
     if text.len() > MAX_TEXT {
-        return Err(fault(at(), format!("has {} bytes, and {MAX_TEXT} are the most", text.len())));
+        return Err(fault(at(), format!("has {} bytes; the limit is {MAX_TEXT}", text.len())));
     }
     // It ends a part of a key in the store.
-    if text.contains('\0') { Err(fault(at(), "has a zero byte in it".into())) } else { Ok(()) }
+    if text.contains('\0') { Err(fault(at(), "contains a zero byte".into())) } else { Ok(()) }
 }
 
 /// A client's part in the form that is stored: allowed services sorted, each once.
@@ -317,16 +313,16 @@ mod tests {
         let text = |meta: Meta| check(&meta).unwrap_err().to_string();
         let tags = |tags: &[&str]| Meta { tags: tags.iter().map(|tag| (*tag).to_owned()).collect(), ..Meta::default() };
         assert_eq!(text(tags(&["a", ""])), "resource.meta.tags[1] is empty");
-        assert_eq!(text(tags(&["a", "b", "a"])), "resource.meta.tags[2] is \"a\", as another one is");
-        assert_eq!(text(tags(&["x"; 33])), "resource.meta.tags has 33 entries, and 32 are the most");
+        assert_eq!(text(tags(&["a", "b", "a"])), "resource.meta.tags[2] repeats \"a\"; name each tag once");
+        assert_eq!(text(tags(&["x"; 33])), "resource.meta.tags has 33 entries; the limit is 32");
         let labels = |key: &str, value: &str| Meta {
             labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
             ..Meta::default()
         };
         assert_eq!(check(&labels("k", "")), Ok(()));
         assert!(text(labels("", "v")).ends_with("is empty"));
-        assert!(text(labels("k", &"x".repeat(257))).ends_with("has 257 bytes, and 256 are the most"));
-        assert!(text(labels("k", "a\0b")).ends_with("has a zero byte in it"));
+        assert!(text(labels("k", &"x".repeat(257))).ends_with("has 257 bytes; the limit is 256"));
+        assert!(text(labels("k", "a\0b")).ends_with("contains a zero byte"));
         let owner = |name: &str, controller| OwnerReference {
             kind: "k".into(),
             name: name.into(),
@@ -336,7 +332,7 @@ mod tests {
         let owners = |owner_references| Meta { owner_references, ..Meta::default() };
         assert_eq!(check(&owners(vec![owner("a", true), owner("b", false)])), Ok(()));
         assert!(text(owners(vec![owner("a", true), owner("b", true)])).contains("one controller"));
-        assert!(text(owners(vec![owner("a", true), owner("a", false)])).contains("as another one of its kind"));
+        assert!(text(owners(vec![owner("a", true), owner("a", false)])).contains("name each owner once"));
         assert!(text(owners(vec![owner("", true)])).contains("owner_references[0].name is empty"));
     }
 

@@ -164,10 +164,10 @@ pub fn check_reference(prefix: &str, id: &pb::Id) -> Result<(), Error> {
     for (part, text) in parts {
         if text.len() > MAX_PART {
             let length = text.len();
-            return Err(Error::invalid(format!("{prefix}.{part} invalid: {length} bytes, at most {MAX_PART} can be")));
+            return Err(Error::invalid(format!("{prefix}.{part} invalid: {length} bytes; the limit is {MAX_PART}")));
         }
         if text.contains('\0') {
-            return Err(Error::invalid(format!("{prefix}.{part} invalid: it has a zero byte in it")));
+            return Err(Error::invalid(format!("{prefix}.{part} invalid: it contains a zero byte")));
         }
     }
     Ok(())

@@ -22,7 +22,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// It has more than [`MAX_BYTES`].
-    #[error("{} has more than {MAX_BYTES} bytes, which no key and no signature has", path.display())]
+    #[error("{} has more than {MAX_BYTES} bytes, too many for a key or a signature", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -62,7 +62,7 @@ pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")));
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")));
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;

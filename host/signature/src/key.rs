@@ -16,7 +16,7 @@ pub enum KeyError {
     #[error(transparent)]
     File(#[from] FileError),
     /// It is not written as minisign writes one.
-    #[error("no public key of minisign: {0}")]
+    #[error("not a public key of minisign: {0}")]
     Malformed(#[from] minisign_verify::Error),
 }
 

@@ -33,7 +33,7 @@ pub enum SigningError {
     #[error("the secret key has a password")]
     PasswordMissing,
     /// A comment that cannot be told from the lines around it, or that minisign would not read.
-    #[error("a trusted comment is one line of at most {MAX_COMMENT} bytes")]
+    #[error("the trusted comment is invalid; write one line of at most {MAX_COMMENT} bytes")]
     Comment,
     /// Something in making it failed.
     #[error("signing failed: {0}")]

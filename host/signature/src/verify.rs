@@ -20,16 +20,16 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
     /// It is not written as minisign writes one.
-    #[error("the signature is none of minisign's: {0}")]
+    #[error("the signature is not in minisign's format: {0}")]
     Malformed(#[source] Error),
     /// None of the keys made it.
-    #[error("the signature is of the key {key}, which is not trusted")]
+    #[error("the signature is by the key {key}, which is not trusted")]
     UnknownKey {
         /// The id that it names.
         key: String,
     },
     /// It is not of this content, or its trusted comment was changed.
-    #[error("the signature of the key {key} is not of this content, or was changed")]
+    #[error("the signature by the key {key} does not match the content, or was changed")]
     Wrong {
         /// The id that it names.
         key: String,

@@ -87,14 +87,14 @@ fn what_is_no_file_of_version_1_is_refused_with_a_reason() {
     let stanza = |kind: &str| format!("age-encryption.org/v1\n-> {kind}\n\n--- {}\n", "A".repeat(43));
     let many = "-> X\n\n".repeat(65);
     let cases: [(&str, &str); 8] = [
-        ("", "its header has no end"),
+        ("", "its header does not end"),
         ("age-encryption.org/v2\n", "another version"),
         (&stanza("scrypt c2FsdA 30"), "with a passphrase"),
-        (&stanza("X25519"), "other arguments"),
-        (&stanza("X25519 AA"), "another length"),
+        (&stanza("X25519"), "wrong arguments"),
+        (&stanza("X25519 AA"), "wrong length"),
         (&stanza("grease  x"), "empty argument"),
         (&format!("age-encryption.org/v1\n{many}"), "more than 64 recipients"),
-        ("-----BEGIN AGE ENCRYPTED FILE-----\nAA\n", "no end"),
+        ("-----BEGIN AGE ENCRYPTED FILE-----\nAA\n", "does not end"),
     ];
     for (file, says) in cases {
         let error = keys.decrypt(file.as_bytes()).unwrap_err().to_string();
@@ -119,8 +119,8 @@ fn a_file_of_identities_is_its_owners_alone_and_holds_nothing_else() {
     for (text, says) in [
         ("", "holds 0 identities"),
         ("# nothing\n", "holds 0 identities"),
-        ("x\n", "line 1: no X25519 identity"),
-        (&format!("{IDENTITY}\n{changed}\n"), "line 2: no X25519 identity"),
+        ("x\n", "line 1: not an X25519 identity"),
+        (&format!("{IDENTITY}\n{changed}\n"), "line 2: not an X25519 identity"),
         (&format!("{IDENTITY}\n").repeat(17), "holds 17 identities"),
     ] {
         let error = identities(text).unwrap_err().to_string();

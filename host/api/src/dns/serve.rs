@@ -142,7 +142,7 @@ async fn connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) {
 async fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let length = usize::from(stream.read_u16().await?);
     if length > MAX_QUERY {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "no query is as long"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the query is too long"));
     }
     let mut query = vec![0; length];
     stream.read_exact(&mut query).await?;

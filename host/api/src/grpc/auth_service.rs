@@ -45,7 +45,7 @@ impl AuthService for AuthApi {
                 "write" => Verb::Write,
                 "delete" => Verb::Delete,
                 _ => {
-                    let text = format!("verb invalid: {verb:?} is none of read, list, watch, write and delete");
+                    let text = format!("verb invalid: {verb:?}; use read, list, watch, write or delete");
                     return Err(Error::invalid(text));
                 }
             };

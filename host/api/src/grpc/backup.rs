@@ -67,7 +67,7 @@ async fn say_end(
 ) {
     let fault = match guarded(Span::none(), async { Ok(ended.await) }).await {
         Ok(Ok(())) => return tracing::info!("a backup was taken"),
-        Ok(Err(BackupError::ReaderGone)) => return tracing::info!("a backup was given up by whoever took it"),
+        Ok(Err(BackupError::ReaderGone)) => return tracing::info!("a backup was cancelled by its client"),
         Ok(Err(error)) => failure(error),
         Err(panic) => panic,
     };

@@ -194,9 +194,9 @@ impl Shared {
         for answer in answers {
             if answer.stalled(now).is_some_and(|stalled| stalled >= limit) {
                 let status = match self.is_stopping() {
-                    true => Status::unavailable("the server is stopping, and the client took nothing of the answer"),
+                    true => Status::unavailable("the server is stopping, and the client read nothing of the answer"),
                     false => Status::aborted(format!(
-                        "the client took nothing of the answer for {} ms (limit http.stall_timeout_ms); ask again",
+                        "the client read nothing of the answer for {} ms (limit http.stall_timeout_ms); try again",
                         limit.as_millis()
                     )),
                 };
@@ -221,7 +221,7 @@ impl Shared {
                 return;
             }
             metrics::counter!("mortise_grpc_answers_dropped_total").increment(1);
-            let what = "too much of answers waits for clients to take it (limit grpc.answer_bytes); try again later";
+            let what = "too many bytes of answers wait for their clients (limit grpc.answer_bytes); try again later";
             answer.end(Status::resource_exhausted(what), &self.held);
         }
     }
@@ -408,7 +408,7 @@ async fn ended_by_stop(calls: Arc<Shared>) -> Status {
 
 fn too_slow(limit: Duration) -> Status {
     Status::deadline_exceeded(format!(
-        "the request was not there within {} ms (limit http.request_timeout_ms)",
+        "the request did not arrive within {} ms (limit http.request_timeout_ms); try again",
         limit.as_millis()
     ))
 }

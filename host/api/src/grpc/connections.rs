@@ -115,7 +115,7 @@ pub(crate) fn accept_local(
                 let stream = match listener.accept().await {
                     Ok((stream, _)) => stream,
                     Err(e) => {
-                        tracing::warn!("the unix socket: cannot take a connection: {e}");
+                        tracing::warn!("cannot accept a connection on the unix socket: {e}");
                         sleep(PAUSE).await;
                         continue;
                     }
@@ -188,7 +188,7 @@ impl Preface {
         }
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client does not begin to speak HTTP/2 (limit http.request_timeout_ms)",
+            "the client did not begin HTTP/2 in time (limit http.request_timeout_ms)",
         )))
     }
 }

@@ -60,7 +60,7 @@ impl PluginApi {
         })?;
         let uploaded = timeout(self.upload_timeout, self.upload(stream)).await.map_err(|_| {
             let limit = self.upload_timeout.as_millis();
-            let what = format!("the upload was not whole within {limit} ms (limit grpc.upload_timeout_ms); try again");
+            let what = format!("the upload did not finish within {limit} ms (limit grpc.upload_timeout_ms); try again");
             Error::new(Code::DeadlineExceeded, what)
         })?;
         let Upload { name, sha256, signature, bytes } = uploaded?;
@@ -97,7 +97,7 @@ impl PluginApi {
         }
         while let Some(next) = stream.message().await.map_err(broken)? {
             if (!next.name.is_empty() && next.name != name) || (!next.sha256.is_empty() && next.sha256 != sha256) {
-                return Err(Error::invalid("name and sha256 stand in the first message, and do not change after it"));
+                return Err(Error::invalid("name and sha256 belong in the first message and cannot change after it"));
             }
             if bytes.len().saturating_add(next.chunk.len()) > self.manager.component_limit() {
                 return Err(self.manager.too_large());
@@ -117,7 +117,7 @@ fn units(bytes: usize) -> usize {
 fn begin_install(installs: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'_>, Error> {
     let room = u32::try_from(units(bytes)).ok().and_then(|units| installs.try_acquire_many(units).ok());
     room.ok_or_else(|| {
-        let what = "the components that are being installed already take all the memory that they may; try again";
+        let what = "the components being installed already use all the memory for uploads; try again";
         Error::new(Code::ResourceExhausted, what)
     })
 }

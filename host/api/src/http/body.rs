@@ -74,7 +74,7 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String
             let mut entries = BTreeMap::new();
             while let Some((key, value)) = map.next_entry::<String, String>()? {
                 if entries.insert(key.clone(), value).is_some() {
-                    return Err(A::Error::custom(format!("the key {key:?} is there twice")));
+                    return Err(A::Error::custom(format!("the key {key:?} occurs twice; remove one")));
                 }
             }
             Ok(Some(entries))
@@ -147,14 +147,14 @@ pub(super) async fn read(
         Ok(CollectOutcome::TooLarge) => Err(too_large()),
         Ok(CollectOutcome::NoRoom) => Err(HttpError::new(
             ErrorKind::Busy,
-            "too many large bodies are under way (their limit follows store.max_resource_bytes); try again",
+            "too many large bodies are being received (the limit follows store.max_resource_bytes); try again",
         )
         .with_header(RETRY_AFTER, "1")),
         // The client is gone, or sends nonsense; it may not be there to read this.
         Ok(CollectOutcome::Broken(e)) => Err(HttpError::body(FORMAT, String::new(), format!("it ended early: {e}"))),
         Err(_) => Err(HttpError::new(
             ErrorKind::TooSlow,
-            format!("the body was not there within {} ms (limit http.request_timeout_ms)", within.as_millis()),
+            format!("the body did not arrive within {} ms (limit http.request_timeout_ms)", within.as_millis()),
         )),
     }
 }
@@ -232,7 +232,7 @@ pub(super) async fn drain(mut body: Body, within: Duration) {
 
 fn media(headers: &HeaderMap) -> Result<(), HttpError> {
     let refused = |what: &str, got: &str| {
-        HttpError::new(ErrorKind::MediaType, format!("{what} {got:?} is not read here; send application/json as it is"))
+        HttpError::new(ErrorKind::MediaType, format!("{what} {got:?} is not supported; send application/json as it is"))
     };
     for value in headers.get_all(CONTENT_ENCODING) {
         let encoding = value.to_str().unwrap_or("?");
@@ -291,7 +291,7 @@ fn resource(
     let malformed = |path: &str, e: String| HttpError::body(FORMAT, path.to_owned(), e);
     // A structure is read from a list, too, which is no body.
     if !matches!(body.trim_ascii_start().first(), Some(b'{' | b'n')) {
-        return Err(malformed("", "it is no object".to_owned()));
+        return Err(malformed("", "the body is not a JSON object".to_owned()));
     }
     let mut from = serde_json::Deserializer::from_slice(body);
     let fields = serde_path_to_error::deserialize::<_, Option<BodyFields<'_>>>(&mut from)

@@ -89,8 +89,8 @@ impl Hosts {
                 return Err(HttpError::new(
                     ErrorKind::UnknownHost,
                     format!(
-                        "this server does not answer for the host {host:?}, which may be a name that a web page made up; \
-                         use localhost or the address that is listened on, or add the name to http.allowed_hosts"
+                        "the host {host:?} is not a name of this server, and a web page may have made it up; \
+                         use localhost or the listening address, or add the name to http.allowed_hosts"
                     ),
                 ));
             }

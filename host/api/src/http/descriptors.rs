@@ -11,7 +11,7 @@ pub(super) const RESOURCE: &str = "hashicorp.consul.resource.Resource";
 
 /// The host's own descriptors lack a message; cannot be, in a build that passes its tests.
 pub(super) fn no_host_message() -> HttpError {
-    Error::internal("the host's own descriptors are not whole").into()
+    Error::internal("the host's own descriptors lack a message").into()
 }
 
 /// The descriptors of the host.

@@ -87,7 +87,7 @@ pub(super) async fn not_found(request: Request) -> Response {
 
 fn no_route(path: &str) -> HttpError {
     let why = if path.strip_prefix("/api/").is_some_and(|rest| rest.bytes().any(|b| b.is_ascii_uppercase())) {
-        "; group, version and kind are in lower case here"
+        "; write group, version and kind in lower case"
     } else {
         ""
     };

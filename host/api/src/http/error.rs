@@ -48,15 +48,15 @@ const TYPE: &str = "urn:mortise:problem:";
 pub(super) enum ErrorKind {
     /// The service says so.
     Service(Code),
-    /// The path leads nowhere.
+    /// Nothing is served at the path.
     NoRoute,
     /// The body is no JSON of the right shape, or its data is not of the type.
     Body,
-    /// The body is in a form that is not read here.
+    /// The format of the body is not supported.
     MediaType,
     /// The body is too large.
     TooLarge,
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     TooSlow,
     /// Others take up what this would need.
     Busy,
@@ -234,26 +234,26 @@ impl ErrorKind {
     /// What it is called in a problem's type, and its title.
     fn name(self) -> (&'static str, &'static str) {
         match self {
-            Self::Service(Code::InvalidArgument) => ("invalid-argument", "The request is at fault"),
-            Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller may not do this"),
-            Self::Service(Code::NotFound) => ("not-found", "What was asked for does not exist"),
-            Self::Service(Code::AlreadyExists) => ("already-exists", "What was to be made is there"),
-            Self::Service(Code::Aborted) => ("aborted", "Somebody else was faster; read again and retry"),
+            Self::Service(Code::InvalidArgument) => ("invalid-argument", "The request is invalid"),
+            Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller lacks permission"),
+            Self::Service(Code::NotFound) => ("not-found", "The requested object does not exist"),
+            Self::Service(Code::AlreadyExists) => ("already-exists", "The object exists already"),
+            Self::Service(Code::Aborted) => ("aborted", "A concurrent change came first; read again and retry"),
             Self::Service(Code::FailedPrecondition) => {
                 ("failed-precondition", "The server is not in a state that allows this")
             }
-            Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was hit"),
-            Self::Service(Code::Unimplemented) => ("unimplemented", "What was asked for is not there"),
-            Self::Service(Code::Internal) => ("internal", "A fault that is not the caller's"),
-            Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not now; try again later"),
+            Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was reached"),
+            Self::Service(Code::Unimplemented) => ("unimplemented", "The server does not support this"),
+            Self::Service(Code::Internal) => ("internal", "An internal error"),
+            Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not available now; try again later"),
             Self::Service(Code::DeadlineExceeded) => ("deadline-exceeded", "A deadline passed"),
-            Self::Service(Code::Unauthenticated) => ("unauthenticated", "The token is not known"),
-            Self::NoRoute => ("no-route", "The path leads nowhere"),
-            Self::Body => ("malformed-body", "The body is not as it should be"),
-            Self::MediaType => ("unsupported-media-type", "The body is in a form that is not read here"),
+            Self::Service(Code::Unauthenticated) => ("unauthenticated", "The token is unknown"),
+            Self::NoRoute => ("no-route", "Nothing is served at the path"),
+            Self::Body => ("malformed-body", "The body is malformed"),
+            Self::MediaType => ("unsupported-media-type", "The format of the body is not supported"),
             Self::TooLarge => ("body-too-large", "The body is too large"),
-            Self::TooSlow => ("request-timeout", "The body did not come in time"),
-            Self::UnknownHost => ("unknown-host", "The host is none of this server"),
+            Self::TooSlow => ("request-timeout", "The body did not arrive in time"),
+            Self::UnknownHost => ("unknown-host", "The host is not a name of this server"),
             Self::CrossOrigin => ("cross-origin", "Web pages of other origins may not use this API"),
         }
     }

@@ -25,7 +25,7 @@ pub(super) async fn readiness(ready: watch::Receiver<bool>, soundness: Soundness
     match (*ready.borrow(), soundness.fault()) {
         (true, None) => (StatusCode::OK, "ready\n".into()),
         (true, Some(fault)) => {
-            let text = format!("not ready: {fault}; mortise status says why\n");
+            let text = format!("not ready: {fault}; run mortise status for the reason\n");
             (StatusCode::SERVICE_UNAVAILABLE, text.into())
         }
         (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),

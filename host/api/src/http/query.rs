@@ -101,7 +101,7 @@ impl Query {
         let size = of("page_size");
         let page_size = match size.as_str() {
             "" => 0,
-            size => size.parse().map_err(|_| Error::invalid(format!("page_size: {size:?} is no number")))?,
+            size => size.parse().map_err(|_| Error::invalid(format!("page_size: {size:?} is not a number")))?,
         };
         let order_by = Some(of("order_by")).filter(|order| !order.is_empty()).unwrap_or_else(|| of("sort_by"));
         Ok(SearchRequest {
@@ -137,7 +137,7 @@ impl Query {
         let view = match self.get("view") {
             "" => View::Unspecified,
             name => View::from_str_name(&name.to_uppercase())
-                .ok_or_else(|| Error::invalid(format!("view: {name:?} is none; say name, basic, detail or full")))?,
+                .ok_or_else(|| Error::invalid(format!("view: {name:?} is unknown; use name, basic, detail or full")))?,
         };
         let paths: Vec<String> =
             self.get("fields").split(',').map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned).collect();

@@ -67,7 +67,7 @@ impl StallTimeout {
         waiting.as_mut().reset(Instant::now());
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client takes nothing (limit http.stall_timeout_ms)",
+            "the client stopped reading (limit http.stall_timeout_ms)",
         )))
     }
 }

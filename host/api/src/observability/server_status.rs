@@ -58,7 +58,7 @@ pub(crate) struct Sources {
 impl Sources {
     /// Everything.
     pub(crate) async fn status(&self) -> Result<ServerStatusResponse, Error> {
-        let fault = |e: mortise_store::StoreError| Error::internal(format!("asking the store: {e}"));
+        let fault = |e: mortise_store::StoreError| Error::internal(format!("cannot read the store's figures: {e}"));
         let stats = self.service.backend().stats().await.map_err(fault)?;
         let plugins = self.plugins().await.map_err(fault)?;
         let controllers: Vec<_> = self.controller_manager.reports("").into_iter().map(controller).collect();
@@ -105,27 +105,27 @@ impl Sources {
         warnings.extend(store_warnings(store));
         for PluginState { name, stage, health, message, .. } in plugins {
             if !["Serving", "Disabled"].contains(&stage.as_str()) {
-                warnings.push(format!("plugin {name} is not serving what its source holds: {stage}: {message}"));
+                warnings.push(format!("plugin {name} does not serve the content of its source: {stage}: {message}"));
             } else if health.contains("Quarantined") {
                 warnings
-                    .push(format!("plugin {name} has hooks in quarantine; mortise plugin inspect {name} tells why"));
+                    .push(format!("plugin {name} has hooks in quarantine; mortise plugin inspect {name} shows why"));
             }
         }
         for ControllerState { name, state, .. } in controllers {
             if ["Paused", "BackingOff"].contains(&state.as_str()) {
                 warnings
-                    .push(format!("controller {name} is not running: {state}; mortise controllers {name} tells why"));
+                    .push(format!("controller {name} is not running: {state}; mortise controllers {name} shows why"));
             }
         }
         for PeerRegion { name, state, types, last_error, .. } in self.regions.report().peers {
             if state == i32::from(PeerState::Failed) {
                 warnings
-                    .push(format!("nothing comes from region {name}: {last_error}; mortise regions {name} tells more"));
+                    .push(format!("nothing comes from region {name}: {last_error}; mortise regions {name} shows more"));
             }
             let held_back: usize = types.iter().map(|of| of.held_back.len()).sum();
             if held_back > 0 {
                 warnings.push(format!(
-                    "{held_back} resources of region {name} are not here, or not as they are there; mortise regions {name} names them"
+                    "{held_back} resources of region {name} are missing or outdated here; mortise regions {name} lists them"
                 ));
             }
         }
@@ -197,11 +197,11 @@ fn store(about: &ServerInfo, stats: Stats) -> Store {
 fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<Item = String> {
     let poisoned = poisoned
         .iter()
-        .map(|why| format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
+        .map(|why| format!("the store refuses writes ({why}); restart mortise once the disk works again"));
     let damaged = damaged.iter().map(|why| {
         format!(
-            "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists all of it, and a \
-             backup puts it right"
+            "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists it, and a \
+             backup restores it"
         )
     });
     let full = full.iter().map(|why| format!("the store refuses writes that need room: {why}"));

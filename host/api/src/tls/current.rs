@@ -25,8 +25,8 @@ impl Tls {
         let (read_at, configs) = read(&options).await?;
         configs.announce(match (&options.client_ca_file, options.client_certs) {
             (None, _) => "TLS on both ports; clients are not asked for certificates",
-            (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may have certificates",
-            (Some(_), ClientCerts::Required) => "TLS on both ports; clients have to have certificates",
+            (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may show certificates",
+            (Some(_), ClientCerts::Required) => "TLS on both ports; clients must show certificates",
         });
         Ok(Arc::new(Self { options, configs: ArcSwap::from_pointee(configs), read_at }))
     }

@@ -37,7 +37,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// The key is of a kind that rustls does not know, or broken.
-    #[error("tls.key_file: the key in {} cannot be used, take one of RSA (2048 bits and more), P-256, P-384 or Ed25519: {source}", path.display())]
+    #[error("tls.key_file: the key in {} cannot be used; take RSA (2048 bits or more), P-256, P-384 or Ed25519: {source}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
@@ -46,8 +46,8 @@ pub enum TlsError {
     },
     /// The key belongs to another certificate.
     #[error(
-        "tls.key_file: the key in {} is not that of the first certificate in {} (tls.cert_file); both have to be of one \
-         pair, and the server's own certificate comes before those of its issuers", key.display(), cert.display()
+        "tls.key_file: the key in {} does not belong to the first certificate in {} (tls.cert_file); put the server's own \
+         certificate before those of its issuers, and use its key", key.display(), cert.display()
     )]
     Mismatch {
         /// The key's file.
@@ -56,7 +56,7 @@ pub enum TlsError {
         cert: PathBuf,
     },
     /// The authorities cannot be used.
-    #[error("tls.client_ca_file: {} holds no authority that can be used: {source}", path.display())]
+    #[error("tls.client_ca_file: {} holds no usable authority: {source}", path.display())]
     Authorities {
         /// The file.
         path: PathBuf,

@@ -65,13 +65,13 @@ impl Tls {
         metrics::counter!("mortise_tls_reloads_total", "outcome" => outcome).increment(1);
         match read {
             Ok((_, configs)) => {
-                configs.announce("TLS: the files have changed and are in service");
+                configs.announce("TLS: the changed files are in service");
                 self.configs.store(Arc::new(configs));
                 true
             }
             Err(e) => {
                 tracing::error!(
-                    "TLS: the files have changed and are refused; what was read before stays in service: {e}"
+                    "TLS: the changed files are refused, and the files that were read before stay in service: {e}"
                 );
                 false
             }

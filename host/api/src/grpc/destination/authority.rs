@@ -67,7 +67,7 @@ pub(super) fn authority(scheme: &str, path: &str, zone: &str) -> Result<Authorit
     match target(scheme, path, zone)? {
         Target::Service(authority) => Ok(authority),
         Target::Address(address) => Err(Error::invalid(format!(
-            "path {address} is an address, which needs no resolving; write name.namespace.svc.{zone}:port"
+            "path {address} is an address, not a name; write name.namespace.svc.{zone}:port"
         ))),
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn authority(scheme: &str, path: &str, zone: &str) -> Result<Authorit
 pub(super) fn target(scheme: &str, path: &str, zone: &str) -> Result<Target, Error> {
     if !scheme.is_empty() && scheme != SCHEME {
         let scheme = cut(scheme, QUOTED);
-        return Err(Error::invalid(format!("scheme {scheme:?} is unknown; write {SCHEME}, or none")));
+        return Err(Error::invalid(format!("scheme {scheme:?} is unknown; write {SCHEME} or leave it empty")));
     }
     let malformed = |fault: &str| {
         let path = cut(path, QUOTED);

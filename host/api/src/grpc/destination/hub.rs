@@ -137,7 +137,7 @@ impl Hub {
         if let Some(missing) = missing {
             let limit = self.options.state_bytes;
             if self.memory.used() > limit {
-                let what = "the endpoints of services that are known take too much memory already";
+                let what = "the endpoints of the watched services take too much memory already";
                 let text = format!("{what} ({limit} bytes, limit destination.state_bytes); try again later");
                 return Err(refused(text));
             }
@@ -288,7 +288,7 @@ fn refused(text: String) -> Error {
 
 fn unreadable(name: &ServiceName, error: &prost::DecodeError) -> Error {
     let ServiceName { namespace, name } = name;
-    Error::internal(format!("{} {namespace}/{name} does not decode: {error}", service_endpoints()))
+    Error::internal(format!("{} {namespace}/{name} cannot be decoded: {error}", service_endpoints()))
 }
 
 /// Follows a service for as long as it has streams.
@@ -307,7 +307,7 @@ async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watche
         }
         let ServiceName { namespace, name } = &watched.name;
         let wait = waits.next_wait();
-        tracing::debug!(namespace, name, %error, ?wait, "the watch of a service ended; it is opened again");
+        tracing::debug!(namespace, name, %error, ?wait, "the watch of a service ended and is opened again");
         sleep(wait).await;
     }
 }

@@ -266,7 +266,7 @@ impl<P: Package> Service<Request<Body>> for DestinationService<P> {
             let answered = match answering {
                 Ok(Some(answering)) => answering.await,
                 Err(status) => Err(status),
-                Ok(None) => Err(Status::unimplemented("there is no such method")),
+                Ok(None) => Err(Status::unimplemented("the destination API has no such method")),
             };
             Ok(answered.map_or_else(
                 |status| status.into_http(),

@@ -126,7 +126,7 @@ impl OpenStream {
                 Err(Broken::Failed(status)) => return Err(status),
                 Err(Broken::Lagged) => {
                     metrics::counter!("mortise_destination_streams_lagged_total").increment(1);
-                    let what = "the client was too slow for the changes of the service; subscribe again for all of it";
+                    let what = "the client fell behind the changes of the service; subscribe again";
                     return Err(Status::unavailable(what));
                 }
             }
