@@ -1,9 +1,9 @@
-//! A resource's `meta`: the client's part (tags, labels, annotations, owner references, services) and the server's part,
-//! which is everything else.
+//! A resource's `meta`: the client's part (tags, labels, annotations, owner references, services), and the server's
+//! part, which is everything else.
 //!
 //! # Limits
-//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNERS`], [`MAX_SERVICES`], and [`MAX_TEXT`] bytes for what
-//! may be looked up. The size of annotations is bounded by that of the resource.
+//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNERS`], [`MAX_SERVICES`], and [`MAX_TEXT`] bytes for
+//! texts that may become keys of an index. The limit of the resource bounds the size of annotations.
 
 use prost::encoding;
 use prost_types::Timestamp;
@@ -14,30 +14,30 @@ use crate::{
     meta, pb, ulid,
 };
 
-/// Tags of a resource.
+/// Most tags of a resource.
 pub const MAX_TAGS: usize = 32;
-/// Labels of a resource: each is an entry of an index.
+/// Most labels of a resource; each is an entry of an index.
 pub const MAX_LABELS: usize = 64;
-/// Annotations of a resource.
+/// Most annotations of a resource.
 pub const MAX_ANNOTATIONS: usize = 256;
-/// Owner references of a resource.
+/// Most owner references of a resource.
 pub const MAX_OWNERS: usize = 64;
-/// Services that a resource allows.
+/// Most allowed services of a resource.
 pub const MAX_SERVICES: usize = 256;
-/// Bytes of a tag, of a label's key and value, of an annotation's key, and of each text of references and services.
+/// Most bytes of a tag, a label's key and value, an annotation's key, and each text of references and services.
 pub const MAX_TEXT: usize = 256;
 
-/// A fault in a client's part.
+/// A fault in the client's part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("resource.{path} {what}")]
 pub struct MetaFault {
-    /// Where in the resource.
+    /// Path within the resource.
     pub path: FieldPath,
-    /// What is wrong.
+    /// Fault, as text after the path.
     pub what: String,
 }
 
-/// The client's part alone.
+/// Copies the client's part.
 #[must_use]
 pub fn client_part(meta: &Meta) -> Meta {
     Meta {
@@ -50,7 +50,7 @@ pub fn client_part(meta: &Meta) -> Meta {
     }
 }
 
-/// Whether the client's parts are the same; an absent message has an empty one.
+/// Whether the client's parts are equal; an absent message counts as empty.
 #[must_use]
 pub fn is_same_client_part(a: Option<&Meta>, b: Option<&Meta>) -> bool {
     let none = Meta::default();
@@ -62,7 +62,7 @@ pub fn is_same_client_part(a: Option<&Meta>, b: Option<&Meta>) -> bool {
         && a.services.clone().unwrap_or_default() == b.services.clone().unwrap_or_default()
 }
 
-/// Takes the server's part away; a message without any other is absent then.
+/// Removes the server's part; the meta becomes absent if nothing else is in it.
 pub fn strip_server_part(resource: &mut pb::Resource) {
     if let Some(meta) = resource.meta.take() {
         let kept = client_part(&meta);
@@ -70,10 +70,10 @@ pub fn strip_server_part(resource: &mut pb::Resource) {
     }
 }
 
-/// Checks a client's part.
+/// Checks the client's part.
 ///
 /// # Errors
-/// The first fault, with its place.
+/// The first fault, with its path.
 pub fn check(meta: &Meta) -> Result<(), MetaFault> {
     check_count("tags", meta.tags.len(), MAX_TAGS)?;
     for (i, tag) in meta.tags.iter().enumerate() {
@@ -156,11 +156,11 @@ fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<()
     if text.len() > MAX_TEXT {
         return Err(fault(at(), format!("has {} bytes; the limit is {MAX_TEXT}", text.len())));
     }
-    // It ends a part of a key in the store.
+    // A zero byte ends a part of a key in the store.
     if text.contains('\0') { Err(fault(at(), "contains a zero byte".into())) } else { Ok(()) }
 }
 
-/// A client's part in the form that is stored: allowed services sorted, each once.
+/// The client's part in its stored form: allowed services sorted and without repetitions.
 #[must_use]
 pub fn normalized(mut meta: Meta) -> Meta {
     if let Some(services) = &mut meta.services {
@@ -170,8 +170,8 @@ pub fn normalized(mut meta: Meta) -> Meta {
     meta
 }
 
-/// The server's part of a resource that has none, from what else the server set: of one that was stored before there was
-/// any.
+/// Derives the server's part of a resource without one from its other fields. Such resources were stored before the
+/// server's part existed.
 #[must_use]
 pub fn derived(resource: &pb::Resource) -> Meta {
     let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
@@ -187,7 +187,7 @@ pub fn derived(resource: &pb::Resource) -> Meta {
     }
 }
 
-/// Fills in the server's part where it is missing.
+/// Derives the server's part where it is missing.
 pub fn complete(resource: &mut pb::Resource) {
     if resource.meta.as_ref().is_none_or(|meta| meta.uuid.is_empty()) {
         let mut meta = derived(resource);
@@ -198,7 +198,7 @@ pub fn complete(resource: &mut pb::Resource) {
     }
 }
 
-/// The one's client's part with the other's server's part.
+/// Joins the client's part of one meta with the server's part of another.
 #[must_use]
 pub fn merge(client: Meta, server: Meta) -> Meta {
     Meta {
@@ -211,14 +211,14 @@ pub fn merge(client: Meta, server: Meta) -> Meta {
     }
 }
 
-/// The state of a resource that is marked for deletion, or is not.
+/// The lifecycle of a resource by its deletion mark.
 #[must_use]
 pub fn lifecycle(marked: bool) -> Lifecycle {
     let state = if marked { State::Deleting } else { State::Active };
     Lifecycle { state: state.into(), block_deletion: false }
 }
 
-/// When a ULID was made; `None` for what is none.
+/// Time of creation of a ULID; `None` for other texts.
 #[must_use]
 pub fn time_of(id: &str) -> Option<Timestamp> {
     let millis = ulid::millis(id)?;
@@ -226,7 +226,7 @@ pub fn time_of(id: &str) -> Option<Timestamp> {
     Some(Timestamp { seconds: i64::try_from(millis / 1_000).ok()?, nanos })
 }
 
-/// Bytes that the server's part takes in an encoded resource.
+/// Bytes of the server's part in an encoded resource.
 #[must_use]
 pub fn server_part_len(meta: &Meta) -> usize {
     let whole = prost::Message::encoded_len(meta);
@@ -344,7 +344,7 @@ mod tests {
             pb::Resource { id: Some(id), version: "9".into(), meta: Some(Box::new(client)), ..pb::Resource::default() };
         complete(&mut resource);
         let meta = resource.meta.clone().unwrap();
-        // The ULID's own example: 2016-07-30T23:54:10.259Z.
+        // The example of the ULID specification: 2016-07-30T23:54:10.259Z.
         assert_eq!(meta.create_time, Some(Timestamp { seconds: 1_469_922_850, nanos: 259_000_000 }));
         assert_eq!(meta.update_time, meta.create_time);
         assert_eq!((meta.generation, &*meta.resource_version, meta.tags.len()), (1, "9", 1));
