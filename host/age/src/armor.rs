@@ -1,4 +1,4 @@
-//! The armor: base64 in lines of 64 columns between two marks, nothing but white space around them.
+//! The armor: base64 in lines of 64 columns between two marks, surrounded by white space only.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ const END: &str = "-----END AGE ENCRYPTED FILE-----";
 /// Columns of a full line.
 pub(crate) const COLUMNS: usize = 64;
 
-/// The bytes of a file, armored or not.
+/// Removes the armor, if there is one.
 pub(crate) fn unwrap(content: &[u8]) -> Result<Cow<'_, [u8]>, AgeError> {
     let trimmed = content.trim_ascii();
     if !trimmed.starts_with(BEGIN.as_bytes()) {

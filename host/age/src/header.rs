@@ -1,4 +1,4 @@
-//! The header: a line for the version, stanzas that wrap the file's key, and a MAC.
+//! The header: a line for the version, stanzas that wrap the file key, and a MAC.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 
@@ -7,17 +7,17 @@ use crate::{AgeError, VERSION, armor::COLUMNS};
 /// Most stanzas of a header.
 pub(crate) const MAX_RECIPIENTS: usize = 64;
 
-/// A header, and what follows it.
+/// A header and the rest of the file.
 pub(crate) struct Header<'f> {
-    /// Stanzas for X25519: the ephemeral share, and the wrapped key.
+    /// Stanzas for X25519: ephemeral share and wrapped key.
     pub(crate) stanzas: Vec<([u8; 32], [u8; 32])>,
-    /// What the MAC is of.
+    /// The bytes that the MAC authenticates.
     pub(crate) signed: &'f [u8],
     pub(crate) mac: [u8; 32],
     pub(crate) payload: &'f [u8],
 }
 
-/// Takes a line off, without its newline.
+/// Takes a line off the rest, without its newline.
 fn line<'f>(rest: &mut &'f [u8]) -> Result<&'f str, AgeError> {
     let ended = AgeError::Malformed("its header does not end");
     let at = rest.iter().position(|byte| *byte == b'\n').ok_or(ended)?;
@@ -49,7 +49,7 @@ impl<'f> Header<'f> {
                 if count == 0 {
                     return Err(AgeError::Malformed("it has no recipients"));
                 }
-                // The three dashes are signed, what follows them is not.
+                // The MAC covers the three dashes, but not the bytes after them.
                 let signed = file.get(..begin + 3).unwrap_or_default();
                 return Ok(Self { stanzas, signed, mac: decode_32(mac)?, payload: rest });
             }
@@ -75,7 +75,7 @@ impl<'f> Header<'f> {
     }
 }
 
-/// The body of a stanza: full lines, and a shorter one at the end, which may be empty.
+/// Reads the body of a stanza: full lines, then a shorter one, possibly empty.
 fn body(rest: &mut &[u8]) -> Result<Vec<u8>, AgeError> {
     let mut text = String::new();
     loop {
