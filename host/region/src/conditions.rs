@@ -1,7 +1,7 @@
-//! What is stored of a peer, as conditions of its `mortise.v1.RegionPeer`.
+//! The stored state of a peer, as conditions of its `mortise.v1.RegionPeer`.
 //!
-//! They say what changes seldom: neither how long a peer is behind, nor how much came from it. A message has 1,024 bytes
-//! at most, since the peer words what went wrong.
+//! They contain only facts that change seldom, so neither the lag of a peer nor the number of its resources. A message
+//! has at most 1,024 bytes, since parts of it are the peer's own texts.
 
 use mortise_resource::{
     data::{HeldBack, HeldBackReason, PeerRegion, PeerState, PeerType},
@@ -9,12 +9,13 @@ use mortise_resource::{
     types::gvk,
 };
 
-/// Types, and resources, that a message names.
+/// Most types, and most resources, that a message names.
 const NAMED: usize = 3;
-/// Bytes of a message.
+/// Most bytes of a message.
 const MAX_MESSAGE: usize = 1_024;
 
-/// The conditions of a peer: `Current`, whether what it told is here, and `Complete`, whether nothing of that is held back.
+/// The conditions of a peer: `Current`, whether the replicas are up to date, and `Complete`, whether no resource is
+/// deferred.
 pub(crate) fn conditions(peer: &PeerRegion) -> Vec<Condition> {
     let current = current(peer);
     let complete = complete(peer, current.state == i32::from(State::True));
