@@ -1,4 +1,4 @@
-//! The auth service on gRPC: what the caller is, and may do.
+//! The auth service on gRPC: identity and permissions of the caller.
 
 use mortise_resource::{
     Code, Error,
