@@ -1,4 +1,4 @@
-//! How long certificates are still valid: a metric, and a warning in time.
+//! The remaining validity of certificates: a metric, and a warning in time.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use jiff::Timestamp;
 use mortise_certificate::{Certificate, Validity};
 use tokio::time::Instant;
 
-/// Days before the end from which on there is a warning.
+/// Days of remaining validity below which a warning is logged.
 const WARNING_DAYS: i64 = 30;
 
-/// How long a warning is not said again.
+/// Shortest time between two warnings for a file.
 const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Looks at certificates now and then.
+/// Checks certificates now and then.
 #[derive(Default)]
 pub(super) struct Expiry {
     warned: Option<Instant>,
 }
 
 impl Expiry {
-    /// Sets the metric of each file, and warns once a day of what ends soon.
+    /// Sets the metric of each file, and warns once a day about certificates that expire soon.
     pub(super) fn look(&mut self, certificates: &[(&'static str, Certificate)]) {
         let now = Timestamp::now();
         for (setting, certificate) in certificates {
