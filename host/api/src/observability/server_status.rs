@@ -25,26 +25,26 @@ use prost::Message as _;
 
 use super::{process::process, requests::RequestCounts};
 
-/// What the process knows of itself.
+/// Facts about the process.
 #[derive(Debug, Clone)]
 pub struct ServerInfo {
     /// The release.
     pub version: &'static str,
-    /// How it serves: `serve` or `dev`.
+    /// The command that started it: `serve` or `dev`.
     pub mode: &'static str,
-    /// Where its data is.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Whether that goes when it ends.
+    /// Whether the data directory is removed at the end.
     pub temporary: bool,
     /// The socket to which Terraform and OpenTofu attach.
     pub provider_socket: Option<PathBuf>,
     /// When it was started.
     pub started_at: SystemTime,
-    /// The same on the monotonic clock.
+    /// Time of the start on the monotonic clock.
     pub started: Instant,
 }
 
-/// Where the numbers come from.
+/// The sources of the figures.
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) about: ServerInfo,
@@ -56,7 +56,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Everything.
+    /// Collects all figures.
     pub(crate) async fn status(&self) -> Result<ServerStatusResponse, Error> {
         let fault = |e: mortise_store::StoreError| Error::internal(format!("cannot read the store's figures: {e}"));
         let stats = self.service.backend().stats().await.map_err(fault)?;
@@ -86,7 +86,7 @@ impl Sources {
         })
     }
 
-    /// Conditions that an operator should look at, a sentence each.
+    /// Conditions for an operator's attention, a sentence each.
     fn warnings(
         &self,
         store: &Health,
@@ -135,7 +135,7 @@ impl Sources {
         warnings
     }
 
-    /// As their resources and their metrics say.
+    /// The state of plugins, from their resources and metrics.
     async fn plugins(&self) -> Result<Vec<PluginState>, mortise_store::StoreError> {
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
@@ -193,7 +193,7 @@ fn store(about: &ServerInfo, stats: Stats) -> Store {
     }
 }
 
-/// What an operator should know of the store, a sentence each.
+/// Faults of the store for an operator, a sentence each.
 fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<Item = String> {
     let poisoned = poisoned
         .iter()
@@ -208,13 +208,13 @@ fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<
     poisoned.chain(damaged).chain(full)
 }
 
-/// Sums of a metric over all its other labels, by its label `plugin`, out of Prometheus text.
+/// Sums a metric of a Prometheus text by its label `plugin`, over all other labels.
 fn by_plugin(text: &str, metric: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
         let Some(rest) = line.strip_prefix(metric).and_then(|rest| rest.strip_prefix('{')) else { continue };
         let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
-        // Plugins' names hold nothing that is escaped.
+        // Names of plugins need no escapes.
         let plugin = labels.split(',').find_map(|label| label.strip_prefix("plugin=\"")?.strip_suffix('"'));
         if let (Some(plugin), Ok(value)) = (plugin, value.trim().parse::<f64>()) {
             *sums.entry(plugin.to_owned()).or_insert(0.0) += value;
