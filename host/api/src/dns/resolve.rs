@@ -248,7 +248,7 @@ fn fitted(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
         if by == Transport::Udp || reply.answers.is_empty() {
             return reply.truncate().to_vec().ok();
         }
-        // The full answer does not fit: half of it, in random order, is good enough.
+        // Even without them the answer does not fit: half of the records, in any order, will do.
         reply.answers.truncate(reply.answers.len() / 2);
     }
 }
