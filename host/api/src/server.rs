@@ -254,7 +254,7 @@ impl OpenPorts {
             let sound = soundness.fault().is_none();
             health::say(&health, true, sound).await;
             let mut following =
-                Task::spawn("what follows the server's health", health::follow(health.clone(), soundness.clone()));
+                Task::spawn("the task that reports health", health::follow(health.clone(), soundness.clone()));
             let reflection = Reflection::new(registry.clone(), service.clone(), self.options.destination.enabled)?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
@@ -352,7 +352,7 @@ impl OpenPorts {
                     until(stopping.clone()),
                 );
             let mut upkeep = Task::spawn("the upkeep of metrics", upkeep(metrics.clone()));
-            let mut watching = Task::spawn("the watch over answers", {
+            let mut watching = Task::spawn("the supervision of answers", {
                 let calls = calls.clone();
                 let changes = service.access().map(|access| access.changes());
                 async move { calls.watch_over(changes).await }
@@ -372,7 +372,7 @@ impl OpenPorts {
                     }
                 })
             });
-            let mut reloading = self.tls.map(|tls| Task::spawn("the watch over the files of TLS", tls.follow()));
+            let mut reloading = self.tls.map(|tls| Task::spawn("the reload of TLS files", tls.follow()));
 
             tokio::pin!(grpc);
             // Without one of these tasks the server would look alive but not work. So it ends, and its supervisor
