@@ -102,7 +102,7 @@ async fn what_is_no_query_is_a_problem() {
         ("order_by=data", "order"),
         ("fields=nope", "nope"),
         ("view=whole", "use name, basic, detail or full"),
-        ("page_size=many", "is no number"),
+        ("page_size=many", "is not a number"),
         ("page_size=-1", "negative"),
         ("page_token=xyz", "page_token"),
         ("watch&page_size=3", "page_size is not for"),

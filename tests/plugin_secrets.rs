@@ -148,7 +148,7 @@ async fn a_file_of_identities_that_is_exposed_ends_the_start() {
         (data.join("age.key"), "is within data_dir"),
         (place.path("link.key"), "is within data_dir"),
         (place.path("nothing"), "cannot be read"),
-        (place.path("other"), "line 1: no X25519 identity"),
+        (place.path("other"), "line 1: not an X25519 identity"),
     ] {
         let (code, _, said) = start(file).await;
         assert!(code == Some(1) && said.contains("plugins.age_identity_file") && said.contains(says), "{says}: {said}");

@@ -125,8 +125,8 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
             Some(right.replace("release 7", "release 8").into()),
             "does not match the content, or was changed",
         ),
-        ("truncated", Some(right[..middle].into()), "none of minisign's"),
-        ("empty", Some(Vec::new()), "none of minisign's"),
+        ("truncated", Some(right[..middle].into()), "not in minisign's format"),
+        ("empty", Some(Vec::new()), "not in minisign's format"),
         ("no text", Some(vec![0xff; 300]), "is not text"),
         ("too large", Some(vec![b'a'; MAX_BYTES + 1]), "more than 16384 bytes"),
     ];
@@ -226,7 +226,7 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
         (String::new(), "it has no signature"),
         (other.sign(&one), "which is not trusted"),
         (key.sign(&two), "does not match the content"),
-        ("garbage".to_owned(), "none of minisign's"),
+        ("garbage".to_owned(), "not in minisign's format"),
     ] {
         let (code, message) = refusal(server.install_signed(NAME, &one, &signature).await);
         assert_eq!(code, Code::FailedPrecondition, "{message}");
