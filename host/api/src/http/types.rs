@@ -43,7 +43,7 @@ pub(super) async fn one(
             ([JSON], pretty(&described)).into_response()
         }
         None => {
-            let what = format!("resource type {name} not registered; GET /v1/types lists the registered types");
+            let what = format!("resource type {name} not registered; GET /v1/types lists registered types");
             HttpError::from(Error::not_found(what)).into_response(Form::on_ours(&headers), uri.path())
         }
     }
