@@ -22,7 +22,7 @@ const DEPTH: usize = 100;
 pub struct Secrets {
     values: BTreeSet<String>,
     bytes: usize,
-    /// Whether there are more values than the search allows.
+    /// Whether values are missing: they were too many, or data did not decode.
     more: bool,
 }
 

@@ -5,8 +5,8 @@
 //! costs a little memory for a bounded time, except watches, which last as long as their clients listen.
 //!
 //! When all connections are in use, a few more get answers to `/healthz` and `/readyz` only: a busy server is not dead,
-//! and must not be restarted. A new connection replaces the oldest of these, so that silent clients cannot block the
-//! others.
+//! and must not be restarted. Beyond these few, a new connection replaces the oldest one, so that silent clients cannot
+//! block the others.
 
 use std::{
     collections::VecDeque,

@@ -1,6 +1,6 @@
 //! Reads the files again when they change.
 //!
-//! Certificate and key are two files, so a change is applied only after two checks in a row find the files unchanged.
+//! Certificate and key are two files, so a change is applied only after two checks in a row have seen the same files.
 //! Files that do not fit together then are rejected, and the active configuration stays.
 
 use std::sync::Arc;
