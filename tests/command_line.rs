@@ -36,7 +36,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         (&["dev", "--config", &wrong], &[], &["wrong.toml", "line 2", "\"much\""]),
         (&["serve", "--config", &missing], &[], &["cannot read the configuration", "missing.toml"]),
         (&["serve"], &[("MORTISE_CONFIG", &missing)], &["cannot read the configuration", "missing.toml"]),
-        (&["serve"], &[("MORTISE_SANDBOX_FUEL", "much")], &["MORTISE_SANDBOX_FUEL", "must be a whole number"]),
+        (&["serve"], &[("MORTISE_SANDBOX_FUEL", "much")], &["MORTISE_SANDBOX_FUEL", "\"much\" is not a whole number"]),
         (&["serve"], &[("MORTISE_GRPC_ADDR", "here")], &["grpc_addr", "MORTISE_GRPC_ADDR", "got \"here\""]),
         (&["serve"], &[("MORTISE_LOG_LEVEL", "info,=,=")], &["log.level", "use error, warn, info, debug or trace"]),
         // Words that a filter would take for targets, and log nothing.
@@ -53,7 +53,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
             &[],
             &["loud.toml", "plugin.demo.log_level \"loud\" is no level; use off, error, warn, info, debug or trace"],
         ),
-        (&["serve", "--data-dir", at, "--config", &hurried], &[], &["http.request_timeout_ms must be 10 to ", "got 0"]),
+        (&["serve", "--data-dir", at, "--config", &hurried], &[], &["http.request_timeout_ms must be 10ms to ", "got 0"]),
         (
             &["serve", "--data-dir", at, "--config", &faults],
             &[],
@@ -62,7 +62,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         (
             &["serve", "--data-dir", at],
             &[("MORTISE_QUARANTINE_BACKOFF_MS", "70000")],
-            &["MORTISE_QUARANTINE_BACKOFF_MS", "quarantine.backoff_ms must be 1 to 60000, got 70000"],
+            &["MORTISE_QUARANTINE_BACKOFF_MS", "quarantine.backoff_ms must be 1ms to 1m, got 70s"],
         ),
         (
             &["serve", "--data-dir", at],

@@ -4,7 +4,6 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use mortise_plugin_host::Identities;
@@ -18,15 +17,14 @@ use crate::{
 
 /// The options of the manager.
 pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, ConfigError> {
-    let ms = Duration::from_millis;
     Ok(Options {
         plugin_dir: config.plugin_dir.clone(),
         component_dir: config.data_dir.join("plugins"),
         bundled: bundled_plugins(&config.plugins.bundled),
-        settle: ms(config.plugins.settle_ms),
-        unfinished: ms(config.plugins.unfinished_ms),
-        rescan: ms(config.plugins.rescan_ms.max(1)),
-        drain: ms(config.plugins.drain_ms),
+        settle: config.plugins.settle_ms.into(),
+        unfinished: config.plugins.unfinished_ms.into(),
+        rescan: config.plugins.rescan_ms.into(),
+        drain: config.plugins.drain_ms.into(),
         trust: trust(config)?,
         config: source(config, reload)?,
         limits: Limits::default(),

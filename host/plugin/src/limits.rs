@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use mortise_resource::manifest;
-use serde::{Deserialize, Serialize};
 
 /// The limits of one request to a plugin, of the plugin as a whole, and of all of them together. Part of config.toml as
 /// `[sandbox]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Instances of all plugins at once; 0 asks the machine: 128, or 32 with less than 1 GiB of memory.
     pub instances: u32,
@@ -53,7 +51,6 @@ pub struct Limits {
     /// Compiled code that is kept in `cache_dir`, bytes; what was used least lately goes first, and 0 keeps nothing.
     pub code_cache_bytes: u64,
     /// Which of these are the plugin's own, lower ones. Not a setting.
-    #[serde(skip)]
     pub own: LoweredLimits,
 }
 

@@ -1,14 +1,12 @@
 //! What one reconcile may use. Every limit is finite; those that are not here are the hooks' ([`Limits`]).
 
 use mortise_resource::manifest;
-use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
 
 /// The limits of one call of a controller: a reconcile, a mapping, an initialisation. Part of config.toml as
 /// `[controllers]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReconcileLimits {
     /// Instances of all controllers at once, warm ones included; 0 asks the machine.
     pub instances: u32,

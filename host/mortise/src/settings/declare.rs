@@ -1,12 +1,12 @@
 //! How settings are declared: each once, with its name, default, range and the text that explains it.
 //!
-//! From a declaration follow the field that holds the setting, its default, the check of its range, what `--help` says
-//! of its flag, and what `config.toml` says. The unit is the end of the name: `_ms` is milliseconds, `bytes` is bytes,
-//! anything else counts.
+//! From a declaration follow the field that holds the setting, its default, the check of its range, the help text of its
+//! flag, and the comment in `config.toml`. Sizes and times have units in their range and in their type.
 
+use mortise_plugin_host::units::COUNT;
 use toml::{Table, Value};
 
-use super::range::{OutOfRange, Range};
+use super::range::{Range, RangeError};
 
 /// Settings that have a table of the file in common.
 pub(crate) struct Section {
@@ -24,7 +24,7 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     /// `None`: it is no whole number.
     pub(crate) range: Option<Range>,
-    /// What is said above it in `config.toml`, without unit and range.
+    /// What is said above it in `config.toml`, without its range.
     #[cfg(test)]
     pub(crate) doc: &'static str,
 }
@@ -74,19 +74,7 @@ macro_rules! section {
     (@range $range:expr) => { Some($range) };
 }
 
-/// Declares a section whose struct and defaults are those of the part of the server that it is for: `name, range;`.
-macro_rules! section_of {
-    (
-        $(#[doc = $about:literal])*
-        const $constant:ident in $section:literal {
-            $($(#[doc = $doc:literal])+ $name:ident $(, $range:expr)?;)+
-        }
-    ) => {
-        const $constant: Section = section!(@section [$($about)*] $section $([$($doc)+] $name [$($range)?])+);
-    };
-}
-
-pub(super) use {section, section_of};
+pub(super) use section;
 
 /// The range of a setting, by its whole key; `None` if it is no whole number or no setting.
 pub(crate) fn range(sections: &[Section], key: &str) -> Option<Range> {
@@ -96,15 +84,15 @@ pub(crate) fn range(sections: &[Section], key: &str) -> Option<Range> {
 }
 
 /// Refuses a number of a table that is outside its range. `within` is the table's key with a dot, or empty.
-pub(crate) fn check_ranges(sections: &[Section], within: &str, table: &Table) -> Result<(), OutOfRange> {
+///
+/// Leaves texts for counts alone: the deserializer refuses them and names their line.
+pub(crate) fn check_ranges(sections: &[Section], within: &str, table: &Table) -> Result<(), RangeError> {
     table.iter().try_for_each(|(name, value)| {
         let key = format!("{within}{name}");
-        match value {
-            Value::Table(inner) => check_ranges(sections, &format!("{key}."), inner),
-            Value::Integer(number) => match range(sections, &key) {
-                Some(range) => range.check(&key, (*number).into()),
-                None => Ok(()),
-            },
+        match (value, range(sections, &key)) {
+            (Value::Table(inner), _) => check_ranges(sections, &format!("{key}."), inner),
+            (Value::Integer(number), Some(range)) => range.check(&key, (*number).into()).map(drop),
+            (Value::String(text), Some(range)) if *range.units != COUNT => range.read(&key, text).map(drop),
             _ => Ok(()),
         }
     })

@@ -1,8 +1,8 @@
 //! What can be wrong with a configuration.
 
-use std::{num::ParseIntError, path::PathBuf, str::ParseBoolError};
+use std::{path::PathBuf, str::ParseBoolError};
 
-use super::range::OutOfRange;
+use super::range::RangeError;
 
 /// Why there is no configuration: a fault, with the place where it is.
 #[derive(Debug, thiserror::Error)]
@@ -27,11 +27,7 @@ pub(crate) enum SettingError {
     #[error("{0}")]
     Defaults(#[source] Box<toml::ser::Error>),
     #[error(transparent)]
-    OutOfRange(#[from] OutOfRange),
-    #[error("must be a whole number, got {text:?}")]
-    NoNumber { text: String, source: ParseIntError },
-    #[error("{number} is no number of 64 bits")]
-    LongNumber { number: i128, source: std::num::TryFromIntError },
+    Range(#[from] RangeError),
     #[error("must be true or false, got {text:?}")]
     NoBool { text: String, source: ParseBoolError },
     #[error("{key}: {}, got {text:?}", source.message())]

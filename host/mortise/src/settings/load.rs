@@ -132,7 +132,7 @@ impl Settings {
             rules.probation_faults = rules.probation_faults.min(rules.faults);
         }
         if !backoff_given {
-            rules.backoff_ms = rules.backoff_ms.min(rules.max_backoff_ms);
+            rules.backoff_ms.0 = rules.backoff_ms.0.min(rules.max_backoff_ms.0);
         }
         config.check().map_err(|source| {
             // Every such fault begins with the key.
@@ -150,7 +150,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mortise_plugin_host::grants::Secret;
+    use mortise_plugin_host::{grants::Secret, units::{Millis, Seconds, Size}};
     use std::collections::HashMap;
 
     fn load(file: Option<&str>, env: &[(&str, &str)], flags: Overrides) -> Result<Settings, ConfigError> {
@@ -162,7 +162,7 @@ mod tests {
     fn a_default_follows_the_setting_that_bounds_it() {
         let env = [("MORTISE_QUARANTINE_FAULTS", "1"), ("MORTISE_QUARANTINE_MAX_BACKOFF_MS", "20")];
         let rules = load(None, &env, Overrides::default()).unwrap().config.quarantine;
-        assert_eq!((rules.probation_faults, rules.backoff_ms), (1, 20));
+        assert_eq!((rules.probation_faults, rules.backoff_ms), (1, Millis(20)));
         let env = [("MORTISE_QUARANTINE_FAULTS", "5"), ("MORTISE_QUARANTINE_PROBATION_FAULTS", "7")];
         let text = load(None, &env, Overrides::default()).unwrap_err().to_string();
         let variable = "environment variable MORTISE_QUARANTINE_PROBATION_FAULTS: ";
@@ -183,10 +183,31 @@ mod tests {
         let settings = load(path.to_str(), &env, flags).unwrap();
         assert_eq!(settings.config.data_dir, Path::new("flag"));
         assert_eq!(settings.config.plugin_dir, Path::new("file"));
-        assert_eq!(settings.config.store.cache_bytes, 99_000);
+        assert_eq!(settings.config.store.cache_bytes, Size(99_000));
         assert_eq!(settings.config.store.watch_buffer, 7);
         assert_eq!(settings.config.plugins.bundled, ["demo", "routes"]);
         assert!(settings.given.data_dir);
+    }
+
+    #[test]
+    fn sizes_and_times_are_read_with_and_without_units() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        let load_text = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            load(path.to_str(), &[], Overrides::default()).map(|settings| settings.config).map_err(|e| e.to_string())
+        };
+        let text = "[store]\ncache_bytes = \"2 MiB\"\nhistory_bytes = 1048576\n[http]\nkeep_alive_ms = \"1m\"\n[dns]\nttl_s = \"2s\"\n";
+        let config = load_text(text).unwrap();
+        assert_eq!((config.store.cache_bytes, config.store.history_bytes), (Size(2 << 20), Size(1 << 20)));
+        assert_eq!((config.http.keep_alive_ms, config.dns.ttl_s), (Millis(60_000), Seconds(2)));
+        let fault = load_text("[store]\nmax_resource_bytes = \"1 Mb\"\n").unwrap_err();
+        let says = "store.max_resource_bytes: \"1 Mb\" is not a size; write a number of bytes or a number with KiB, MiB or GiB";
+        assert_eq!(fault, format!("configuration {}: {says}", path.display()));
+        let fault = load_text("shutdown_grace_ms = \"25h\"\n").unwrap_err();
+        assert!(fault.ends_with("shutdown_grace_ms must be 0 to 24h, got 25h"), "{fault}");
+        let config = load(None, &[("MORTISE_HTTP_KEEP_ALIVE_MS", "2s")], Overrides::default()).unwrap().config;
+        assert_eq!(config.http.keep_alive_ms, Millis(2_000));
     }
 
     #[test]
@@ -236,7 +257,8 @@ mod tests {
         let text = load(path.to_str(), &[], Overrides::default()).unwrap_err().to_string();
         assert!(text.contains("cash_bytes") && text.contains("line 2"), "{text}");
         let text = load(None, &[("MORTISE_SANDBOX_FUEL", "much")], Overrides::default()).unwrap_err().to_string();
-        assert_eq!(text, "environment variable MORTISE_SANDBOX_FUEL: must be a whole number, got \"much\"");
+        let fault = "sandbox.fuel: \"much\" is not a whole number; write digits alone";
+        assert_eq!(text, format!("environment variable MORTISE_SANDBOX_FUEL: {fault}"));
         let text = load(Some("/nonexistent.toml"), &[], Overrides::default()).unwrap_err().to_string();
         assert!(text.contains("/nonexistent.toml"), "{text}");
         let text = load(None, &[("MORTISE_GRPC_ADDR", "here")], Overrides::default()).unwrap_err().to_string();

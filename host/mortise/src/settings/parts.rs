@@ -4,13 +4,13 @@ use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use mortise_acl::Access;
 use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
 use mortise_audit::{AuditLog, Events};
-use mortise_plugin_host::{SandboxOptions, logs::level};
+use mortise_plugin_host::{Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, logs::level};
+use mortise_plugin_manager::controllers::Quota;
 use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
 
@@ -21,10 +21,10 @@ pub(crate) fn http(config: &Config) -> HttpOptions {
     HttpOptions {
         api: config.http.api,
         max_connections: config.http.max_connections,
-        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
-        stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
-        keep_alive: Duration::from_millis(config.http.keep_alive_ms),
-        max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes, config.store.max_resource_bytes),
+        request_timeout: config.http.request_timeout_ms.into(),
+        stall_timeout: config.http.stall_timeout_ms.into(),
+        keep_alive: config.http.keep_alive_ms.into(),
+        max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes.to_usize(), config.store.max_resource_bytes.to_usize()),
         allowed_hosts: config.http.allowed_hosts.clone(),
     }
 }
@@ -34,16 +34,16 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
     ServerOptions {
         grpc_addr: config.grpc_addr,
         http_addr: config.http_addr,
-        max_request_bytes: config.service.max_request_bytes,
+        max_request_bytes: config.service.max_request_bytes.to_usize(),
         max_connections: config.grpc.max_connections,
         max_streams: config.service.max_streams,
         caller_streams: config.grpc.caller_streams,
-        keep_alive: Duration::from_millis(config.grpc.keep_alive_ms),
-        keep_alive_timeout: Duration::from_millis(config.grpc.keep_alive_timeout_ms),
-        grace: Duration::from_millis(config.shutdown_grace_ms),
-        request_bytes: config.grpc.request_bytes,
-        answer_bytes: config.grpc.answer_bytes,
-        upload_timeout: Duration::from_millis(config.grpc.upload_timeout_ms),
+        keep_alive: config.grpc.keep_alive_ms.into(),
+        keep_alive_timeout: config.grpc.keep_alive_timeout_ms.into(),
+        grace: config.shutdown_grace_ms.into(),
+        request_bytes: config.grpc.request_bytes.to_usize(),
+        answer_bytes: config.grpc.answer_bytes.to_usize(),
+        upload_timeout: config.grpc.upload_timeout_ms.into(),
         destination: destination(config),
         http: http(config),
         tls: tls(config),
@@ -60,8 +60,8 @@ fn tls(config: &Config) -> Option<TlsOptions> {
         key_file: given(&tls.key_file)?,
         client_ca_file: given(&tls.client_ca_file),
         client_certs: tls.client_certs,
-        handshake: Duration::from_millis(tls.handshake_ms),
-        rescan: Duration::from_millis(tls.rescan_ms),
+        handshake: tls.handshake_ms.into(),
+        rescan: tls.rescan_ms.into(),
     })
 }
 
@@ -69,10 +69,10 @@ fn destination(config: &Config) -> DestinationOptions {
     DestinationOptions {
         enabled: config.destination.enabled,
         zone: config.destination.zone.clone(),
-        heartbeat: Duration::from_millis(config.destination.heartbeat_ms),
+        heartbeat: config.destination.heartbeat_ms.into(),
         max_streams: config.destination.max_streams,
         max_services: config.destination.max_services,
-        state_bytes: config.destination.state_bytes,
+        state_bytes: config.destination.state_bytes.to_usize(),
     }
 }
 
@@ -85,10 +85,10 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
         addr: dns.addr,
         optional,
         zone,
-        ttl: dns.ttl_s,
+        ttl: dns.ttl_s.0 as u32,
         queries: dns.queries,
         max_connections: dns.max_connections,
-        idle: Duration::from_millis(dns.idle_ms),
+        idle: dns.idle_ms.into(),
     })
 }
 
@@ -97,12 +97,83 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
     // A word that is no level was refused with the configuration.
     let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
     SandboxOptions {
-        quarantine: config.quarantine.clone(),
-        logs: config.plugin_logs.clone(),
+        quarantine: quarantine(config),
+        logs: plugin_logs(config),
         log_levels: levels.collect(),
-        controllers: config.controllers.clone(),
+        controllers: reconcile_limits(config),
         identities: None,
     }
+}
+
+/// The limits of hooks.
+pub(crate) fn limits(config: &Config) -> Limits {
+    let sandbox = &config.sandbox;
+    Limits {
+        instances: sandbox.instances,
+        fuel: sandbox.fuel,
+        deadline_ms: sandbox.deadline_ms.0,
+        describe_deadline_ms: sandbox.describe_deadline_ms.0,
+        memory_bytes: sandbox.memory_bytes.to_usize(),
+        table_elements: sandbox.table_elements,
+        core_instances: sandbox.core_instances,
+        tables: sandbox.tables,
+        memories: sandbox.memories,
+        handles: sandbox.handles,
+        reply_bytes: sandbox.reply_bytes.to_usize(),
+        host_calls: sandbox.host_calls,
+        log_bytes: sandbox.log_bytes.to_usize(),
+        concurrency: sandbox.concurrency,
+        low_priority_ms: sandbox.low_priority_ms.0,
+        component_bytes: sandbox.component_bytes.to_usize(),
+        settings_bytes: sandbox.settings_bytes.to_usize(),
+        remembered_decisions: sandbox.remembered_decisions,
+        compile_threads: sandbox.compile_threads,
+        code_cache_bytes: sandbox.code_cache_bytes.0,
+        ..Limits::default()
+    }
+}
+
+fn reconcile_limits(config: &Config) -> ReconcileLimits {
+    let controllers = &config.controllers;
+    ReconcileLimits {
+        instances: controllers.instances,
+        fuel: controllers.fuel,
+        deadline_ms: controllers.deadline_ms.0,
+        memory_bytes: controllers.memory_bytes.to_usize(),
+        host_calls: controllers.host_calls,
+        host_call_ms: controllers.host_call_ms.0,
+        directory_bytes: controllers.directory_bytes.0,
+        directory_files: controllers.directory_files,
+    }
+}
+
+fn quarantine(config: &Config) -> Quarantine {
+    let rules = &config.quarantine;
+    Quarantine {
+        faults: rules.faults,
+        probation_faults: rules.probation_faults,
+        share_percent: rules.share_percent,
+        window_ms: rules.window_ms.0,
+        backoff_ms: rules.backoff_ms.0,
+        max_backoff_ms: rules.max_backoff_ms.0,
+        skip_mutate: rules.skip_mutate.clone(),
+    }
+}
+
+fn plugin_logs(config: &Config) -> LogSettings {
+    let logs = &config.plugin_logs;
+    LogSettings {
+        lines_per_second: logs.lines_per_second,
+        bytes_per_second: logs.bytes_per_second.to_usize(),
+        kept_lines: logs.kept_lines,
+        kept_bytes: logs.kept_bytes.to_usize(),
+        follow_lines: logs.follow_lines,
+    }
+}
+
+/// The quota of a plugin's keys and values.
+pub(crate) fn kv(config: &Config) -> Quota {
+    Quota { values: config.kv.values, bytes: config.kv.bytes.to_usize() }
 }
 
 /// The resource service.
@@ -111,14 +182,14 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
         max_watches: config.service.max_watches,
         caller_watches: config.service.caller_watches,
         max_snapshots: config.service.max_snapshots,
-        list_bytes: config.service.list_bytes,
+        list_bytes: config.service.list_bytes.to_usize(),
         search_resources: config.service.search_resources,
-        index_bytes: config.service.index_bytes,
-        search_time: Duration::from_millis(config.service.search_ms),
+        index_bytes: config.service.index_bytes.to_usize(),
+        search_time: config.service.search_ms.into(),
         max_waiting: config.service.max_waiting,
-        max_resource_bytes: config.store.max_resource_bytes,
-        second_pass: Duration::from_millis(config.service.second_pass_ms),
-        owner_grace: Duration::from_millis(config.service.owner_grace_ms),
+        max_resource_bytes: config.store.max_resource_bytes.to_usize(),
+        second_pass: config.service.second_pass_ms.into(),
+        owner_grace: config.service.owner_grace_ms.into(),
         rates: rates(config),
         access: access(config),
         audit,
@@ -139,12 +210,12 @@ pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
     (audit.events != Events::None).then(|| mortise_audit::Options {
         dir,
         events: audit.events,
-        file_bytes: audit.file_bytes,
+        file_bytes: audit.file_bytes.0,
         files: audit.files,
         queue: audit.queue,
         when_full: audit.when_full,
-        wait: Duration::from_millis(audit.wait_ms),
-        sync: Duration::from_millis(audit.sync_ms),
+        wait: audit.wait_ms.into(),
+        sync: audit.sync_ms.into(),
     })
 }
 
@@ -174,19 +245,19 @@ fn access(config: &Config) -> Option<Arc<Access>> {
 /// The store.
 pub(crate) fn store(config: &Config) -> mortise_store::Options {
     let mut options = mortise_store::Options::new(config.data_dir.join("store"));
-    options.cache_bytes = match config.store.cache_bytes {
+    options.cache_bytes = match config.store.cache_bytes.0 {
         0 => machine_cache(),
         bytes => bytes,
     };
-    options.max_resource_bytes = config.store.max_resource_bytes;
-    options.quotas = Quotas { resources: config.quotas.resources, bytes: config.quotas.bytes };
+    options.max_resource_bytes = config.store.max_resource_bytes.to_usize();
+    options.quotas = Quotas { resources: config.quotas.resources, bytes: config.quotas.bytes.0 };
     options.history_events = config.store.history_events;
-    options.history_bytes = config.store.history_bytes;
+    options.history_bytes = config.store.history_bytes.0;
     options.watch_buffer = config.store.watch_buffer;
-    options.watch_buffer_bytes = config.store.watch_buffer_bytes;
-    options.watch_bytes = config.store.watch_bytes;
+    options.watch_buffer_bytes = config.store.watch_buffer_bytes.to_usize();
+    options.watch_bytes = config.store.watch_bytes.to_usize();
     options.commit_queue = config.store.commit_queue;
-    options.reserve_bytes = config.store.reserve_bytes;
+    options.reserve_bytes = config.store.reserve_bytes.0;
     options.scrub_per_second = config.store.scrub_per_second;
     options.compare_at_start = config.store.compare_at_start;
     options

@@ -1,9 +1,6 @@
 //! `[region]`: peers, which have tables of their own, and rings of shards.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use mortise_region::PeerOptions;
 use mortise_resource::name;
@@ -100,8 +97,8 @@ pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
         identity: given(&peer.cert_file).zip(given(&peer.key_file)),
         token_file: given(&peer.token_file),
         tls_server_name: Some(peer.tls_server_name.clone()).filter(|name| !name.is_empty()),
-        max_backoff: Duration::from_millis(region.max_backoff_ms),
-        keep_alive: Duration::from_millis(region.keep_alive_ms),
+        max_backoff: region.max_backoff_ms.into(),
+        keep_alive: region.keep_alive_ms.into(),
     };
     region.peers.iter().map(one).collect()
 }

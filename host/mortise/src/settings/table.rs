@@ -1,18 +1,21 @@
 //! Every setting, once: name, default, range, and what it is for. `config.toml` is printed from here.
 //!
-//! Where another part of the server owns the settings of a section (`[sandbox]` are the limits of plugins), names,
-//! types and defaults are that part's, and this table adds the ranges and the texts.
+//! Where another part of the server has options with defaults (`[sandbox]` fills the limits of plugins), the defaults
+//! come from that part.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
 use mortise_audit::{Events, WhenFull};
-use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
+use mortise_plugin_host::{
+    Grants, Limits, LogSettings, Quarantine, ReconcileLimits,
+    units::{Millis, Seconds, Size},
+};
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::Rates;
 
 use super::{
-    declare::{Section, Setting, section, section_of},
+    declare::{Section, Setting, section},
     plugin::PluginConfig,
     range::Range,
     region::{PeerConfig, Rings},
@@ -24,12 +27,12 @@ const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
 const TIB: i64 = 1 << 40;
 
-/// A time that may be nothing, milliseconds.
-const WAIT: Range = Range::new(0, DAY_MS);
-/// A time that lasts, milliseconds.
-const TIME: Range = Range::new(1, DAY_MS);
-/// A time that the network can keep, milliseconds.
-const NETWORK_TIME: Range = Range::new(10, DAY_MS);
+/// A time that may be zero.
+const WAIT: Range = Range::milliseconds(0, DAY_MS);
+/// A time above zero.
+const TIME: Range = Range::milliseconds(1, DAY_MS);
+/// A time between messages on the network.
+const NETWORK_TIME: Range = Range::milliseconds(10, DAY_MS);
 /// What is open or under way at once.
 const AT_ONCE: Range = Range::new(1, 1_000_000);
 /// What is done in a second.
@@ -53,11 +56,11 @@ pub(crate) const SECTIONS: &[Section] = &[
     Destination::SECTION,
     Dns::SECTION,
     Store::SECTION,
-    SANDBOX,
-    CONTROLLERS,
-    QUARANTINE,
-    PLUGIN_LOGS,
-    KV,
+    Sandbox::SECTION,
+    Controllers::SECTION,
+    QuarantineRules::SECTION,
+    PluginLogs::SECTION,
+    Kv::SECTION,
 ];
 
 section! {
@@ -83,7 +86,7 @@ section! {
         /// Whether `mortise serve` may listen beyond loopback without TLS or without tokens.
         allow_insecure: bool = false;
         /// How long calls in flight may take to finish after SIGTERM or SIGINT.
-        shutdown_grace_ms: u64 = 10_000, WAIT;
+        shutdown_grace_ms: Millis = Millis(10_000), WAIT;
     } with {
         log: Log,
         plugins: Plugins,
@@ -100,11 +103,11 @@ section! {
         destination: Destination,
         dns: Dns,
         store: Store,
-        sandbox: Limits,
-        controllers: ReconcileLimits,
-        quarantine: Quarantine,
-        plugin_logs: LogSettings,
-        kv: Quota,
+        sandbox: Sandbox,
+        controllers: Controllers,
+        quarantine: QuarantineRules,
+        plugin_logs: PluginLogs,
+        kv: Kv,
     }
 }
 
@@ -127,13 +130,13 @@ section! {
         /// "routes".
         bundled: Vec<String> = Vec::new();
         /// How long a changed file must stay as it is before it is read, so that one that is being written is not.
-        settle_ms: u64 = 50, WAIT;
+        settle_ms: Millis = Millis(50), WAIT;
         /// How long the rest of a file that is not whole is waited for before that is an error.
-        unfinished_ms: u64 = 5_000, WAIT;
+        unfinished_ms: Millis = Millis(5_000), WAIT;
         /// How often the folder is looked at unasked: not every file system tells of changes.
-        rescan_ms: u64 = 2_000, TIME;
+        rescan_ms: Millis = Millis(2_000), TIME;
         /// How long the calls in a replaced version are waited for before that is said in the log.
-        drain_ms: u64 = 30_000, WAIT;
+        drain_ms: Millis = Millis(30_000), WAIT;
         /// Public keys of minisign: the line that is the key, or a file (docs/security.md). `mortise plugin keygen` makes one.
         /// They are read at the start.
         trusted_keys: Vec<String> = Vec::new();
@@ -158,10 +161,10 @@ section! {
         /// Its name, such as "eu-1". Empty: it is in none, and policies of regions mean nothing to it.
         name: String = String::new();
         /// The longest wait before a peer that does not answer is tried again.
-        max_backoff_ms: u64 = 30_000, TIME;
+        max_backoff_ms: Millis = Millis(30_000), TIME;
         /// How long a peer may be silent before it is asked, with HTTP/2's ping, whether it is still there, and how long
         /// its answer may take.
-        keep_alive_ms: u64 = 10_000, NETWORK_TIME;
+        keep_alive_ms: Millis = Millis(10_000), NETWORK_TIME;
     } with {
         /// Regions that copies are pulled from, by name.
         peers: BTreeMap<String, PeerConfig>,
@@ -194,7 +197,7 @@ section! {
         /// Where the files are; empty for `audit` in data_dir.
         dir: PathBuf = PathBuf::new();
         /// Size at which a file is put aside.
-        file_bytes: u64 = 16 << 20, Range::new(64 * KIB, TIB);
+        file_bytes: Size = Size(16 << 20), Range::bytes(64 * KIB, TIB);
         /// How many files are kept, the one that is written included; the oldest go.
         files: usize = 8, Range::new(1, 10_000);
         /// How many records may wait to be written.
@@ -203,9 +206,9 @@ section! {
         /// which are counted and said.
         when_full: WhenFull = WhenFull::Wait;
         /// How long a call waits until its record may be given.
-        wait_ms: u64 = 5_000, WAIT;
+        wait_ms: Millis = Millis(5_000), WAIT;
         /// How long a record may be in the file before it is on the disk.
-        sync_ms: u64 = 1_000, TIME;
+        sync_ms: Millis = Millis(1_000), TIME;
     }
 }
 
@@ -213,7 +216,7 @@ section! {
     /// The resource API, on both ports.
     struct Service in "service" {
         /// Largest request; Consul's own limit.
-        max_request_bytes: usize = 50 << 20, Range::new(KIB, GIB);
+        max_request_bytes: Size = Size(50 << 20), Range::bytes(KIB, GIB);
         /// Calls of one connection at once.
         max_streams: u32 = 2_048, AT_ONCE;
         /// Rings of which each resource that is written gets a shard, `meta.shards.byNameMod<N>` (docs/query.md), such as
@@ -236,21 +239,21 @@ section! {
         max_snapshots: usize = 32, AT_ONCE;
         /// How many bytes the lists of all clients together take while they are read and until they are sent. Further
         /// ones wait; clients get room by turns, and none more than half, but for a single list, which may take all.
-        list_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
+        list_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// Lists and watches that may wait so; one more is refused.
         max_waiting: usize = 20_000, AT_ONCE;
         /// Resources that one search looks at, or entries of an index; one that would look at more is refused.
         search_resources: usize = 2_000_000, Range::new(1_000, 1_000_000_000);
         /// Bytes of the indexes of fields that types declare, together. Queries of a type whose indexes do not fit are answered
         /// without them.
-        index_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
+        index_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// How long one search may take; one that takes longer is refused.
-        search_ms: u64 = 60_000, WAIT;
+        search_ms: Millis = Millis(60_000), WAIT;
         /// How long after the first pass cascading deletion looks for children that were being written meanwhile.
-        second_pass_ms: u64 = 30_000, WAIT;
+        second_pass_ms: Millis = Millis(30_000), WAIT;
         /// How long an owner reference of `meta` may be to nothing, or to an owner that does not refer to the resource as it has
         /// to, before it is dropped; a resource that loses its last one is deleted.
-        owner_grace_ms: u64 = 300_000, WAIT;
+        owner_grace_ms: Millis = Millis(300_000), WAIT;
     }
 }
 
@@ -261,7 +264,7 @@ section! {
         /// Resources of one type in one tenancy.
         resources: u64 = mortise_store::Quotas::default().resources, Range::new(1, 1_000_000_000);
         /// All resources in one tenancy, as they are stored.
-        bytes: u64 = mortise_store::Quotas::default().bytes, Range::new(64 * KIB, TIB);
+        bytes: Size = Size(mortise_store::Quotas::default().bytes), Range::bytes(64 * KIB, TIB);
     }
 }
 
@@ -276,18 +279,18 @@ section! {
         caller_streams: usize = 10_000, AT_ONCE;
         /// How long a connection may be silent before its client is asked, with HTTP/2's ping, whether it is still
         /// there. So clients that vanished while watching are found out.
-        keep_alive_ms: u64 = 60_000, NETWORK_TIME;
+        keep_alive_ms: Millis = Millis(60_000), NETWORK_TIME;
         /// How long the answer to that may take before the connection is closed.
-        keep_alive_timeout_ms: u64 = 20_000, NETWORK_TIME;
+        keep_alive_timeout_ms: Millis = Millis(20_000), NETWORK_TIME;
         /// How many bytes the messages of requests may take while they arrive; what does not fit is refused. Messages of
         /// at most 4 KiB have as much room again. A message has http.request_timeout_ms to arrive.
-        request_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
+        request_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was
         /// taken for longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for
         /// http.stall_timeout_ms is ended, too.
-        answer_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
+        answer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// How long the upload of a plugin may take.
-        upload_timeout_ms: u64 = 120_000, NETWORK_TIME;
+        upload_timeout_ms: Millis = Millis(120_000), NETWORK_TIME;
     }
 }
 
@@ -305,12 +308,12 @@ section! {
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
         /// How long a client may take to send the head of a request, and again its body, or to say nothing between two.
         /// On the gRPC port: how long it may take to begin with HTTP/2 once it is connected.
-        request_timeout_ms: u64 = ms(HttpOptions::default().request_timeout), NETWORK_TIME;
+        request_timeout_ms: Millis = HttpOptions::default().request_timeout.into(), NETWORK_TIME;
         /// How long a client may take nothing of an answer before its connection is closed; on the gRPC port, before
         /// the answer is ended, watches included.
-        stall_timeout_ms: u64 = ms(HttpOptions::default().stall_timeout), NETWORK_TIME;
+        stall_timeout_ms: Millis = HttpOptions::default().stall_timeout.into(), NETWORK_TIME;
         /// How often an open watch sends a comment when nothing happens.
-        keep_alive_ms: u64 = ms(HttpOptions::default().keep_alive), NETWORK_TIME;
+        keep_alive_ms: Millis = HttpOptions::default().keep_alive.into(), NETWORK_TIME;
     }
 }
 
@@ -328,9 +331,9 @@ section! {
         /// Whether clients have to show a certificate: "optional", or "required", without which there is no connection.
         client_certs: ClientCerts = ClientCerts::Optional;
         /// How long a handshake may take. A connection has its place among max_connections from before it on.
-        handshake_ms: u64 = 10_000, NETWORK_TIME;
+        handshake_ms: Millis = Millis(10_000), NETWORK_TIME;
         /// How often the files are looked at. What has changed is read once it has stayed as it is for so long.
-        rescan_ms: u64 = 2_000, TIME;
+        rescan_ms: Millis = Millis(2_000), TIME;
     }
 }
 
@@ -343,7 +346,7 @@ section! {
         /// they are understood as well.
         zone: String = DestinationOptions::default().zone;
         /// How often a stream says something when nothing changes.
-        heartbeat_ms: u64 = ms(DestinationOptions::default().heartbeat), NETWORK_TIME;
+        heartbeat_ms: Millis = DestinationOptions::default().heartbeat.into(), NETWORK_TIME;
         /// Streams at once; one more is refused.
         max_streams: usize = DestinationOptions::default().max_streams, AT_ONCE;
         /// Services that streams are about at once; streams for one more are refused. Each takes one of
@@ -351,7 +354,7 @@ section! {
         max_services: usize = DestinationOptions::default().max_services, AT_ONCE;
         /// How many bytes the endpoints of these services may take. Over that, streams are refused for what no other
         /// stream is about.
-        state_bytes: usize = DestinationOptions::default().state_bytes, Range::new(64 * KIB, TIB);
+        state_bytes: Size = Size::of(DestinationOptions::default().state_bytes), Range::bytes(64 * KIB, TIB);
     }
 }
 
@@ -365,13 +368,13 @@ section! {
         /// Where it listens, over UDP and TCP. Loopback, since everyone may ask; port 0 lets the system pick.
         addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8600));
         /// How long clients may keep an answer, seconds.
-        ttl_s: u32 = 1, Range::new(0, 5);
+        ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
         /// How many queries are answered at once; further ones over UDP are dropped, over TCP they wait.
         queries: usize = 64, Range::new(1, 10_000);
         /// How many connections may be open at once; further ones are closed.
         max_connections: usize = 128, AT_ONCE;
         /// How long a connection may be silent, or take nothing of an answer, before it is closed.
-        idle_ms: u64 = 10_000, NETWORK_TIME;
+        idle_ms: Millis = Millis(10_000), NETWORK_TIME;
     }
 }
 
@@ -381,26 +384,26 @@ section! {
         /// How much of the data file is kept in memory; 0 asks the machine: a sixteenth of its memory, 32 MiB to 1 GiB.
         /// What was written last takes memory besides, until it is copied to that file: half as much, at most 16 MiB,
         /// and up to four times that under a load that the disk cannot follow.
-        cache_bytes: u64 = 0, Range::new(64 * KIB, TIB).or_zero();
+        cache_bytes: Size = Size(0), Range::bytes(64 * KIB, TIB).or_zero();
         /// Largest resource. The host keeps resources of its own, one for each plugin.
-        max_resource_bytes: usize = mortise_store::Options::new("").max_resource_bytes, Range::new(1_000, GIB);
+        max_resource_bytes: Size = Size::of(mortise_store::Options::new("").max_resource_bytes), Range::bytes(1_000, GIB);
         /// How many events are kept on disk, so that a watch can be resumed.
         history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
         /// How much room these events may take.
-        history_bytes: u64 = mortise_store::Options::new("").history_bytes, Range::new(0, TIB);
+        history_bytes: Size = Size(mortise_store::Options::new("").history_bytes), Range::bytes(0, TIB);
         /// How many events of its type a watch may be behind before it is ended, with Aborted.
         watch_buffer: usize = mortise_store::Options::new("").watch_buffer, QUEUE;
         /// How many bytes of these events a watch may be behind before it is ended. All watches of a type share them.
-        watch_buffer_bytes: usize = mortise_store::Options::new("").watch_buffer_bytes, Range::new(KIB, TIB);
+        watch_buffer_bytes: Size = Size::of(mortise_store::Options::new("").watch_buffer_bytes), Range::bytes(KIB, TIB);
         /// How many bytes of events may wait for watches of all types together. Where there are more, those of the type
         /// with the most go first, and the watches that have not taken them are ended. As many may lists and beginning
         /// watches remember of what is overwritten in front of them; the one with the most is ended, with Aborted.
-        watch_bytes: usize = mortise_store::Options::new("").watch_bytes, Range::new(KIB, TIB);
+        watch_bytes: Size = Size::of(mortise_store::Options::new("").watch_bytes), Range::bytes(KIB, TIB);
         /// How many writes may wait for the disk; further ones wait for a place.
         commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
         /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give,
         /// writes are refused with ResourceExhausted; deletions go on with what was taken.
-        reserve_bytes: u64 = mortise_store::Options::new("").reserve_bytes, Range::new(8 * MIB, GIB);
+        reserve_bytes: Size = Size(mortise_store::Options::new("").reserve_bytes), Range::bytes(8 * MIB, GIB);
         /// How many resources, owner entries and events are compared with their sums each second, in the background; 0
         /// for none. What does not agree takes readiness away, and `mortise status` says what it is.
         scrub_per_second: u64 = mortise_store::Options::new("").scrub_per_second, Range::new(0, 1_000_000);
@@ -410,131 +413,131 @@ section! {
     }
 }
 
-section_of! {
+section! {
     /// What a plugin may use. A plugin's manifest can ask for less, never for more.
-    const SANDBOX in "sandbox" {
+    struct Sandbox in "sandbox" {
         /// Instances of all plugins at once; 0 asks the machine: 128, or 32 with less than 1 GiB of memory.
-        instances, Range::new(0, 10_000);
+        instances: u32 = Limits::default().instances, Range::new(0, 10_000);
         /// Work of all hooks of one request, about one unit for each instruction: ends runaway loops,
         /// deterministically.
-        fuel, Range::new(1, i64::MAX);
+        fuel: u64 = Limits::default().fuel, Range::new(1, i64::MAX);
         /// Wall clock of all hooks of one request, waiting for an instance included.
-        deadline_ms, TIME;
+        deadline_ms: Millis = Millis(Limits::default().deadline_ms), TIME;
         /// Wall clock of describe, once when a plugin is loaded.
-        describe_deadline_ms, TIME;
+        describe_deadline_ms: Millis = Millis(Limits::default().describe_deadline_ms), TIME;
         /// Memory of one instance.
-        memory_bytes, Range::new(64 * KIB, 4 * GIB);
+        memory_bytes: Size = Size::of(Limits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
         /// Elements of one table.
-        table_elements, Range::new(1, 10_000_000);
+        table_elements: usize = Limits::default().table_elements, Range::new(1, 10_000_000);
         /// Core modules in one component, adapters included.
-        core_instances, Range::new(1, 1_000);
+        core_instances: usize = Limits::default().core_instances, Range::new(1, 1_000);
         /// Tables in one component.
-        tables, Range::new(1, 1_000);
+        tables: usize = Limits::default().tables, Range::new(1, 1_000);
         /// Memories in one component.
-        memories, Range::new(1, 100);
+        memories: usize = Limits::default().memories, Range::new(1, 100);
         /// Live handles to host resources in one instance.
-        handles, Range::new(1, 1_000_000);
+        handles: usize = Limits::default().handles, Range::new(1, 1_000_000);
         /// What a plugin may hand to the host in one answer or host call. Plugins describe themselves in an answer.
-        reply_bytes, Range::new(64 * KIB, GIB);
+        reply_bytes: Size = Size::of(Limits::default().reply_bytes), Range::bytes(64 * KIB, GIB);
         /// Calls into the host in one request.
-        host_calls, Range::new(1, u32::MAX as i64);
+        host_calls: u32 = Limits::default().host_calls, Range::new(1, u32::MAX as i64);
         /// Log text of one request; the rest is dropped, counted and said.
-        log_bytes, Range::new(0, 64 * MIB);
+        log_bytes: Size = Size::of(Limits::default().log_bytes), Range::bytes(0, 64 * MIB);
         /// Requests of one plugin at once, so that a slow one leaves room for others; further ones wait within their
         /// deadline.
-        concurrency, Range::new(1, 10_000);
+        concurrency: usize = Limits::default().concurrency, Range::new(1, 10_000);
         /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a
         /// millisecond or two of processor time; 0 leaves them among the others.
-        low_priority_ms, WAIT;
+        low_priority_ms: Millis = Millis(Limits::default().low_priority_ms), WAIT;
         /// Size of a plugin's file.
-        component_bytes, Range::new(KIB, GIB);
+        component_bytes: Size = Size::of(Limits::default().component_bytes), Range::bytes(KIB, GIB);
         /// Settings of one plugin, as JSON; no settings at all are two bytes.
-        settings_bytes, Range::new(2, 64 * MIB);
+        settings_bytes: Size = Size::of(Limits::default().settings_bytes), Range::bytes(2, 64 * MIB);
         /// Decisions of authorize hooks remembered for each plugin; 0 asks the plugin every time.
-        remembered_decisions, Range::new(0, 1_000_000);
+        remembered_decisions: usize = Limits::default().remembered_decisions, Range::new(0, 1_000_000);
         /// Cores that compile a plugin at once, so that the others go on serving; 0 asks the machine: half of them.
-        compile_threads, Range::new(0, 256);
+        compile_threads: usize = Limits::default().compile_threads, Range::new(0, 256);
         /// Compiled code of all plugins that is kept in cache_dir; what was used least lately goes first, and 0 keeps
         /// nothing.
-        code_cache_bytes, Range::new(0, TIB);
+        code_cache_bytes: Size = Size(Limits::default().code_cache_bytes), Range::bytes(0, TIB);
     }
 }
 
-section_of! {
+section! {
     /// What a plugin's controllers may use, each time they are called. Limits that are not here are those of [sandbox];
     /// a plugin's manifest can ask for less memory.
-    const CONTROLLERS in "controllers" {
+    struct Controllers in "controllers" {
         /// Instances of all controllers at once, those included that are kept warm; 0 asks the machine: 64, or 16 with
         /// less than 1 GiB of memory. Hooks have others.
-        instances, Range::new(0, 10_000);
+        instances: u32 = ReconcileLimits::default().instances, Range::new(0, 10_000);
         /// Work of one call, about one unit for each instruction.
-        fuel, Range::new(1, i64::MAX);
+        fuel: u64 = ReconcileLimits::default().fuel, Range::new(1, i64::MAX);
         /// Wall clock of one call, the host calls in it included.
-        deadline_ms, TIME;
+        deadline_ms: Millis = Millis(ReconcileLimits::default().deadline_ms), TIME;
         /// Memory of one instance.
-        memory_bytes, Range::new(64 * KIB, 4 * GIB);
+        memory_bytes: Size = Size::of(ReconcileLimits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
         /// Calls into the host in one call.
-        host_calls, Range::new(1, u32::MAX as i64);
+        host_calls: u32 = ReconcileLimits::default().host_calls, Range::new(1, u32::MAX as i64);
         /// Wall clock of one host call, such as a write; one that takes longer fails, and the controller hears of it.
-        host_call_ms, TIME;
+        host_call_ms: Millis = Millis(ReconcileLimits::default().host_call_ms), TIME;
         /// Room for the files of a granted directory, all of them; a write beyond it is refused. A grant may have a
         /// number of its own: `directories.NAME.bytes`.
-        directory_bytes, Range::new(1, 1 << 50);
+        directory_bytes: Size = Size(ReconcileLimits::default().directory_bytes), Range::bytes(1, 1 << 50);
         /// Files that a granted directory may have for one more to be written.
-        directory_files, Range::new(1, 1 << 20);
+        directory_files: u64 = ReconcileLimits::default().directory_files, Range::new(1, 1 << 20);
     }
 }
 
-section_of! {
+section! {
     /// When a hook that keeps failing is left alone. Requests that need it are refused meanwhile, with Unavailable, the
     /// plugin's name and the time to wait; other hooks and other plugins go on. What the host did (no free instance)
     /// does not count.
-    const QUARANTINE in "quarantine" {
+    struct QuarantineRules in "quarantine" {
         /// Faults of one hook within the window that quarantine it.
-        faults, Range::new(1, 10_000);
+        faults: u32 = Quarantine::default().faults, Range::new(1, 10_000);
         /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine.
         /// An unset one is lowered to `faults`, and no set one may be above it.
-        probation_faults, Range::new(1, 10_000);
+        probation_faults: u32 = Quarantine::default().probation_faults, Range::new(1, 10_000);
         /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent.
         /// Faults of one input count once. The callers that had faults must be such a share, too, of those that called:
         /// one caller's input does not close a hook that serves others.
-        share_percent, Range::new(1, 100);
+        share_percent: u32 = Quarantine::default().share_percent, Range::new(1, 100);
         /// The window; a hook without a fault for so long leaves probation with the next good call.
-        window_ms, TIME;
+        window_ms: Millis = Millis(Quarantine::default().window_ms), TIME;
         /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one
         /// is lowered to `max_backoff_ms`, and no set one may be above it.
-        backoff_ms, TIME;
+        backoff_ms: Millis = Millis(Quarantine::default().backoff_ms), TIME;
         /// The longest wait between trials.
-        max_backoff_ms, TIME;
+        max_backoff_ms: Millis = Millis(Quarantine::default().max_backoff_ms), TIME;
         /// Types such as "demo.v2.Artist" that are written without `mutate`, with a warning, while it is broken; none
         /// by default.
-        skip_mutate;
+        skip_mutate: Vec<String> = Vec::new();
     }
 }
 
-section_of! {
+section! {
     /// What a plugin may log. Its last lines are kept, so that they can be asked for.
-    const PLUGIN_LOGS in "plugin_logs" {
+    struct PluginLogs in "plugin_logs" {
         /// Lines of one plugin in a second; the rest is dropped, counted and said.
-        lines_per_second, Range::new(0, 1_000_000);
+        lines_per_second: u32 = LogSettings::default().lines_per_second, Range::new(0, 1_000_000);
         /// Bytes of one plugin in a second.
-        bytes_per_second, Range::new(0, GIB);
+        bytes_per_second: Size = Size::of(LogSettings::default().bytes_per_second), Range::bytes(0, GIB);
         /// Lines of one plugin that are kept.
-        kept_lines, Range::new(0, 1_000_000);
+        kept_lines: usize = LogSettings::default().kept_lines, Range::new(0, 1_000_000);
         /// Room for these lines.
-        kept_bytes, Range::new(0, GIB);
+        kept_bytes: Size = Size::of(LogSettings::default().kept_bytes), Range::bytes(0, GIB);
         /// Lines that a client who follows the logs may be behind before the oldest are lost, which is said.
-        follow_lines, QUEUE;
+        follow_lines: usize = LogSettings::default().follow_lines, QUEUE;
     }
 }
 
-section_of! {
+section! {
     /// What the reconcilers of one plugin may remember under keys of their own, as durable as resources.
-    const KV in "kv" {
+    struct Kv in "kv" {
         /// Keys of one plugin.
-        values, Range::new(0, 10_000_000);
+        values: usize = Quota::default().values, Range::new(0, 10_000_000);
         /// One plugin's keys and values together.
-        bytes, Range::new(0, TIB);
+        bytes: Size = Size::of(Quota::default().bytes), Range::bytes(0, TIB);
     }
 }
 
@@ -548,8 +551,4 @@ impl Config {
         self.plugin.retain(|_, plugin| *plugin != PluginConfig::default());
         self
     }
-}
-
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

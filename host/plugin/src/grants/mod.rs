@@ -20,6 +20,7 @@ use crate::grants::{
     requests::GrantRequests,
     tcp_hosts::TcpHost,
 };
+use crate::units::Size;
 
 /// What one plugin is granted. Part of config.toml as `[plugin.<name>.grants]`. The default grants nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +51,7 @@ pub struct Directory {
     pub write: bool,
     /// Bytes that its files may have together for one more to be written; `None` for `controllers.directory_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
+    pub bytes: Option<Size>,
 }
 
 /// Where the host reads a granted secret from.

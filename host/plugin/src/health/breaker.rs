@@ -32,7 +32,6 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 
 /// Most faults that a window can be asked to hold.
 const MAX_FAULTS: u32 = 10_000;
@@ -47,8 +46,7 @@ const MAX_SERVED: usize = 256;
 const TRIAL_TAKES: Duration = Duration::from_secs(1);
 
 /// When hooks are quarantined, and for how long. Part of config.toml as `[quarantine]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantine {
     /// Faults of one hook within the window that quarantine it, 1 to 10,000.
     pub faults: u32,
