@@ -201,7 +201,7 @@ async fn a_caller_who_goes_away_leaves_the_trial_to_the_next() {
 async fn a_broken_mutate_is_skipped_where_the_policy_says_so() {
     let server = panicking(FOR_EVER)
         .guest("garbage-reply")
-        .env("MORTISE_QUARANTINE_SKIP_MUTATE", "panicking.v1.Thing, garbage_reply.v1.Thing")
+        .env("MORTISE_QUARANTINE_BYPASS_MUTATE_TYPES", "panicking.v1.Thing, garbage_reply.v1.Thing")
         .start()
         .await;
     for n in 0..12 {

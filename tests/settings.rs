@@ -121,7 +121,7 @@ async fn a_setting_out_of_its_range_is_code_2_with_its_name_its_value_and_its_ra
         ("controllers.deadline_ms", "86400001", "1ms to 24h", "86400001ms"),
         ("quarantine.faults", "10001", "1 to 10000", "10001"),
         ("plugin_logs.follow_lines", "0", "1 to 1048576", "0"),
-        ("kv.values", "10000001", "0 to 10000000", "10000001"),
+        ("kv.keys", "10000001", "0 to 10000000", "10000001"),
         ("shutdown_grace_ms", "\"25h\"", "0 to 24h", "25h"),
     ];
     let dir = tempfile::tempdir().unwrap();

@@ -94,7 +94,7 @@ impl Setup {
 
     /// `mortise serve`, which switches no bundled plugin on by itself. It trusts its folder, unlike one as it is shipped.
     pub fn serve(self) -> Self {
-        self.env("MORTISE_PLUGINS_TRUST_FOLDER", true).serve_as_shipped()
+        self.env("MORTISE_PLUGINS_LOAD_UNSIGNED", true).serve_as_shipped()
     }
 
     /// `mortise serve` that loads from its folder what it has reason to trust.

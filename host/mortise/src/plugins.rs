@@ -41,7 +41,7 @@ fn trust(config: &Config) -> Result<TrustRules, SettingError> {
     Ok(TrustRules {
         keys: plugins.trusted_keys.iter().map(key).collect::<Result<_, _>>()?,
         require_signed: plugins.require_signed,
-        trust_folder: plugins.trust_folder,
+        load_unsigned: plugins.load_unsigned,
         pinned: plugins.pinned.iter().map(|digest| digest.to_ascii_lowercase()).collect(),
     })
 }

@@ -110,7 +110,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     if mode == Mode::Dev && !given.audit {
         config.audit.events = Events::None;
     }
-    config.plugins.trust_folder |= mode == Mode::Dev && !given.trust;
+    config.plugins.load_unsigned |= mode == Mode::Dev && !given.load_unsigned;
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;

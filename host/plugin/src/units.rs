@@ -142,7 +142,7 @@ impl Size {
 
     /// The number of bytes for memory; less than in the configuration where a pointer has 32 bits.
     #[must_use]
-    pub fn in_memory(self) -> usize {
+    pub fn to_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Requests
 //! The message of a call has `http.request_timeout_ms` to arrive, and while it arrives counts against
-//! `grpc.request_bytes` (`request`). Who finds the budget used up is refused and may try again; waiting would mean to hold
+//! `grpc.inbound_buffer_bytes` (`request`). Who finds the budget used up is refused and may try again; waiting would mean to hold
 //! what others wait for. Messages of at most 4 KiB have as much room again. The share goes back with the answer. A call
 //! whose request is a stream counts as 4 KiB as long as it lasts: an upload has limits of its own, and a question of
 //! reflection is no larger.
@@ -12,7 +12,7 @@
 //! HTTP/2 holds no more than that and its own buffer, and the rest is held here, where it can be let go. An answer of
 //! which the client takes nothing for `http.stall_timeout_ms` ends: what it holds (a list, a watch with its place and
 //! its events) is dropped, whether HTTP/2 asks for more or not. What waits of large answers is bounded in all
-//! (`grpc.answer_bytes`); over that, the answers end of which nothing was taken for longest. Bytes that many answers
+//! (`grpc.outbound_buffer_bytes`); over that, the answers end of which nothing was taken for longest. Bytes that many answers
 //! share count once (`counted`), until the last of them has sent them or ended.
 //!
 //! # Callers
@@ -221,7 +221,7 @@ impl Shared {
                 return;
             }
             metrics::counter!("mortise_grpc_answers_dropped_total").increment(1);
-            let what = "too much of answers waits for clients to take it (limit grpc.answer_bytes); try again later";
+            let what = "too much of answers waits for clients to take it (limit grpc.outbound_buffer_bytes); try again later";
             answer.end(Status::resource_exhausted(what), &self.held);
         }
     }

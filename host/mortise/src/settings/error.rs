@@ -28,6 +28,8 @@ pub(crate) enum SettingError {
     Defaults(#[source] Box<toml::ser::Error>),
     #[error(transparent)]
     Range(#[from] RangeError),
+    #[error("{old} is now {new}")]
+    Renamed { old: &'static str, new: &'static str },
     #[error("must be true or false, got {text:?}")]
     NoBool { text: String, source: ParseBoolError },
     #[error("{key}: {}, got {text:?}", source.message())]

@@ -14,6 +14,7 @@ use super::{
     environment::{overlay, variable},
     error::{ConfigError, SettingError},
     plugin::{self, PluginConfig},
+    renamed,
     table::{Config, SECTIONS},
 };
 
@@ -78,8 +79,8 @@ pub(crate) struct Given {
     pub(crate) acl: bool,
     /// `audit.events`.
     pub(crate) audit: bool,
-    /// `plugins.trust_folder`.
-    pub(crate) trust: bool,
+    /// `plugins.load_unsigned`.
+    pub(crate) load_unsigned: bool,
 }
 
 impl Settings {
@@ -97,11 +98,13 @@ impl Settings {
                 .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
             let at_fault = |source: SettingError| ConfigError::File { path: path.clone(), source };
             table = text.parse().map_err(|e: toml::de::Error| at_fault(e.into()))?;
+            renamed::check_table(&table).map_err(at_fault)?;
             check_ranges(SECTIONS, "", &table).map_err(|e| at_fault(e.into()))?;
             // Straight from the text into the type: these errors point at lines.
             toml::from_str::<Config>(&text).map_err(|e| at_fault(e.into()))?;
         }
         let defaults = Table::try_from(Config::default()).map_err(|e| SettingError::Defaults(Box::new(e)))?;
+        renamed::check_environment(env)?;
         overlay("", &defaults, &mut table, env)?;
         let mut given = |key: &str, value: Option<String>| {
             if let Some(value) = value {
@@ -120,7 +123,7 @@ impl Settings {
             dns: within("dns", "enabled"),
             acl: within("acl", "enabled"),
             audit: within("audit", "events"),
-            trust: within("plugins", "trust_folder"),
+            load_unsigned: within("plugins", "load_unsigned"),
         };
         let probation_given = within("quarantine", "probation_faults");
         let backoff_given = within("quarantine", "backoff_ms");
@@ -187,6 +190,18 @@ mod tests {
         assert_eq!(settings.config.store.watch_buffer, 7);
         assert_eq!(settings.config.plugins.bundled, ["demo", "routes"]);
         assert!(settings.given.data_dir);
+    }
+
+    #[test]
+    fn an_old_name_is_refused_with_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        std::fs::write(&path, "[kv]\nvalues = 7\n").unwrap();
+        let fault = load(path.to_str(), &[], Overrides::default()).unwrap_err().to_string();
+        assert!(fault.ends_with("c.toml: kv.values is now kv.keys"), "{fault}");
+        let env = [("MORTISE_AUDIT_WHEN_FULL", "drop")];
+        let fault = load(None, &env, Overrides::default()).unwrap_err().to_string();
+        assert_eq!(fault, "environment variable MORTISE_AUDIT_WHEN_FULL: audit.when_full is now audit.on_full");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) mod parts;
 pub(crate) mod plugin;
 mod range;
 pub(crate) mod region;
+mod renamed;
 mod rules;
 #[cfg(test)]
 mod sample;

@@ -41,8 +41,8 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
         keep_alive: config.grpc.keep_alive_ms.into(),
         keep_alive_timeout: config.grpc.keep_alive_timeout_ms.into(),
         grace: config.shutdown_grace_ms.into(),
-        request_bytes: config.grpc.request_bytes.to_usize(),
-        answer_bytes: config.grpc.answer_bytes.to_usize(),
+        request_bytes: config.grpc.inbound_buffer_bytes.to_usize(),
+        answer_bytes: config.grpc.outbound_buffer_bytes.to_usize(),
         upload_timeout: config.grpc.upload_timeout_ms.into(),
         destination: destination(config),
         http: http(config),
@@ -86,7 +86,7 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
         optional,
         zone,
         ttl: dns.ttl_s.0 as u32,
-        queries: dns.queries,
+        queries: dns.concurrent_queries,
         max_connections: dns.max_connections,
         idle: dns.idle_ms.into(),
     })
@@ -156,7 +156,7 @@ fn quarantine(config: &Config) -> Quarantine {
         window_ms: rules.window_ms.0,
         backoff_ms: rules.backoff_ms.0,
         max_backoff_ms: rules.max_backoff_ms.0,
-        skip_mutate: rules.skip_mutate.clone(),
+        bypass_mutate_types: rules.bypass_mutate_types.clone(),
     }
 }
 
@@ -173,7 +173,7 @@ fn plugin_logs(config: &Config) -> LogSettings {
 
 /// The quota of a plugin's keys and values.
 pub(crate) fn kv(config: &Config) -> Quota {
-    Quota { values: config.kv.values, bytes: config.kv.bytes.to_usize() }
+    Quota { values: config.kv.keys, bytes: config.kv.bytes.to_usize() }
 }
 
 /// The resource service.
@@ -181,14 +181,14 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
     mortise_service::Options {
         max_watches: config.service.max_watches,
         caller_watches: config.service.caller_watches,
-        max_snapshots: config.service.max_snapshots,
+        max_snapshots: config.service.concurrent_watch_snapshots,
         list_bytes: config.service.list_bytes.to_usize(),
         search_resources: config.service.search_resources,
         index_bytes: config.service.index_bytes.to_usize(),
         search_time: config.service.search_ms.into(),
-        max_waiting: config.service.max_waiting,
+        max_waiting: config.service.max_queued_lists,
         max_resource_bytes: config.store.max_resource_bytes.to_usize(),
-        second_pass: config.service.second_pass_ms.into(),
+        second_pass: config.service.cascade_second_pass_ms.into(),
         owner_grace: config.service.owner_grace_ms.into(),
         rates: rates(config),
         access: access(config),
@@ -213,7 +213,7 @@ pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
         file_bytes: audit.file_bytes.0,
         files: audit.files,
         queue: audit.queue,
-        when_full: audit.when_full,
+        when_full: audit.on_full,
         wait: audit.wait_ms.into(),
         sync: audit.sync_ms.into(),
     })

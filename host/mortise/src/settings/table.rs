@@ -145,7 +145,7 @@ section! {
         /// Whether every file of the folder is loaded. If not, it takes a signature by one of trusted_keys, a place in
         /// `pinned`, or to have served before, as what was installed has. `mortise dev` trusts the folder unless this is set
         /// somewhere.
-        trust_folder: bool = false;
+        load_unsigned: bool = false;
         /// SHA-256, in hexadecimal, of components that are loaded from the folder without a signature.
         pinned: Vec<String> = Vec::new();
         /// Identities of age, as age-keygen writes them, with which encrypted files of granted secrets are decrypted
@@ -204,7 +204,7 @@ section! {
         queue: usize = 4_096, QUEUE;
         /// What happens where more would: "wait", and refuse what would change something after wait_ms, or "drop" records,
         /// which are counted and said.
-        when_full: WhenFull = WhenFull::Wait;
+        on_full: WhenFull = WhenFull::Wait;
         /// How long a call waits until its record may be given.
         wait_ms: Millis = Millis(5_000), WAIT;
         /// How long a record may be in the file before it is on the disk.
@@ -236,12 +236,12 @@ section! {
         caller_watches: usize = 5_000, AT_ONCE;
         /// Watches at once that are still told what is there; the others wait for a place. Each holds about a MiB of
         /// it. Clients get places by turns, and none more than half of them.
-        max_snapshots: usize = 32, AT_ONCE;
+        concurrent_watch_snapshots: usize = 32, AT_ONCE;
         /// How many bytes the lists of all clients together take while they are read and until they are sent. Further
         /// ones wait; clients get room by turns, and none more than half, but for a single list, which may take all.
         list_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// Lists and watches that may wait so; one more is refused.
-        max_waiting: usize = 20_000, AT_ONCE;
+        max_queued_lists: usize = 20_000, AT_ONCE;
         /// Resources that one search looks at, or entries of an index; one that would look at more is refused.
         search_resources: usize = 2_000_000, Range::new(1_000, 1_000_000_000);
         /// Bytes of the indexes of fields that types declare, together. Queries of a type whose indexes do not fit are answered
@@ -250,7 +250,7 @@ section! {
         /// How long one search may take; one that takes longer is refused.
         search_ms: Millis = Millis(60_000), WAIT;
         /// How long after the first pass cascading deletion looks for children that were being written meanwhile.
-        second_pass_ms: Millis = Millis(30_000), WAIT;
+        cascade_second_pass_ms: Millis = Millis(30_000), WAIT;
         /// How long an owner reference of `meta` may be to nothing, or to an owner that does not refer to the resource as it has
         /// to, before it is dropped; a resource that loses its last one is deleted.
         owner_grace_ms: Millis = Millis(300_000), WAIT;
@@ -284,11 +284,11 @@ section! {
         keep_alive_timeout_ms: Millis = Millis(20_000), NETWORK_TIME;
         /// How many bytes the messages of requests may take while they arrive; what does not fit is refused. Messages of
         /// at most 4 KiB have as much room again. A message has http.request_timeout_ms to arrive.
-        request_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
+        inbound_buffer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was
         /// taken for longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for
         /// http.stall_timeout_ms is ended, too.
-        answer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
+        outbound_buffer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// How long the upload of a plugin may take.
         upload_timeout_ms: Millis = Millis(120_000), NETWORK_TIME;
     }
@@ -370,7 +370,7 @@ section! {
         /// How long clients may keep an answer, seconds.
         ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
         /// How many queries are answered at once; further ones over UDP are dropped, over TCP they wait.
-        queries: usize = 64, Range::new(1, 10_000);
+        concurrent_queries: usize = 64, Range::new(1, 10_000);
         /// How many connections may be open at once; further ones are closed.
         max_connections: usize = 128, AT_ONCE;
         /// How long a connection may be silent, or take nothing of an answer, before it is closed.
@@ -511,7 +511,7 @@ section! {
         max_backoff_ms: Millis = Millis(Quarantine::default().max_backoff_ms), TIME;
         /// Types such as "demo.v2.Artist" that are written without `mutate`, with a warning, while it is broken; none
         /// by default.
-        skip_mutate: Vec<String> = Vec::new();
+        bypass_mutate_types: Vec<String> = Vec::new();
     }
 }
 
@@ -535,7 +535,7 @@ section! {
     /// What the reconcilers of one plugin may remember under keys of their own, as durable as resources.
     struct Kv in "kv" {
         /// Keys of one plugin.
-        values: usize = Quota::default().values, Range::new(0, 10_000_000);
+        keys: usize = Quota::default().values, Range::new(0, 10_000_000);
         /// One plugin's keys and values together.
         bytes: Size = Size::of(Quota::default().bytes), Range::bytes(0, TIB);
     }

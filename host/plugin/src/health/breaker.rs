@@ -64,7 +64,7 @@ pub struct Quarantine {
     pub max_backoff_ms: u64,
     /// Types, such as `demo.v2.Artist`, that are written without their `mutate` while that is broken. Validation and
     /// authorisation are never skipped.
-    pub skip_mutate: Vec<String>,
+    pub bypass_mutate_types: Vec<String>,
 }
 
 impl Default for Quarantine {
@@ -76,7 +76,7 @@ impl Default for Quarantine {
             window_ms: 60_000,
             backoff_ms: 1_000,
             max_backoff_ms: 60_000,
-            skip_mutate: Vec::new(),
+            bypass_mutate_types: Vec::new(),
         }
     }
 }
