@@ -25,12 +25,11 @@ async fn a_wrong_configuration_is_code_2_and_named() {
     let wrong = file("wrong.toml", "[sandbox]\nfuel = \"much\"\n");
     let loud = file("loud.toml", "[plugin.demo]\nlog_level = \"loud\"\n");
     let hurried = file("hurried.toml", "[http]\nrequest_timeout_ms = 0\n");
-    let faults = file("faults.toml", "[quarantine]\nfaults = 5\nprobation_faults = 7\n");
     let bundled = file("bundled.toml", "[plugins]\nbundled = [\"teleport\"]\n");
     let missing = dir.path().join("missing.toml").to_str().unwrap().to_owned();
     let data = dir.path().join("data");
     let at = data.to_str().unwrap();
-    let cases: [Case<'_>; 21] = [
+    let cases: [Case<'_>; 19] = [
         (&["serve", "--config", &unknown], &[], &["unknown.toml", "cash_bytes", "line 2"]),
         (&["serve", "--config", &malformed], &[], &["malformed.toml", "line 1"]),
         (&["dev", "--config", &wrong], &[], &["wrong.toml", "line 2", "\"much\""]),
@@ -54,16 +53,6 @@ async fn a_wrong_configuration_is_code_2_and_named() {
             &["loud.toml", "plugin.demo.log_level \"loud\" is no level; use off, error, warn, info, debug or trace"],
         ),
         (&["serve", "--data-dir", at, "--config", &hurried], &[], &["http.request_timeout_ms must be 10ms to ", "got 0"]),
-        (
-            &["serve", "--data-dir", at, "--config", &faults],
-            &[],
-            &["faults.toml", "quarantine.probation_faults must be 1 to 5, got 7"],
-        ),
-        (
-            &["serve", "--data-dir", at],
-            &[("MORTISE_QUARANTINE_BACKOFF_MS", "70000")],
-            &["MORTISE_QUARANTINE_BACKOFF_MS", "quarantine.backoff_ms must be 1ms to 1m, got 70s"],
-        ),
         (
             &["serve", "--data-dir", at],
             &[("MORTISE_CONTROLLERS_FUEL", "0")],

@@ -66,8 +66,8 @@ async fn one_that_never_returns_is_ended_and_paused() {
         .guest("reconcile-copy")
         .env("MORTISE_CONTROLLERS_FUEL", 20_000_000)
         .env("MORTISE_QUARANTINE_FAULTS", 3)
-        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", 60_000)
+        .limit("quarantine_probation_faults", 1)
+        .limit("quarantine_backoff_ms", 60_000)
         .start()
         .await;
     honest(&server, "warm").await;
@@ -280,8 +280,8 @@ async fn after_a_failed_trial_it_pauses_again() {
         .guest("reconcile-loop")
         .env("MORTISE_CONTROLLERS_FUEL", 20_000_000)
         .env("MORTISE_QUARANTINE_FAULTS", 3)
-        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", 1_500)
+        .limit("quarantine_probation_faults", 1)
+        .limit("quarantine_backoff_ms", 1_500)
         .start()
         .await;
     for n in 0..12 {

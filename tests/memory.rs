@@ -155,7 +155,7 @@ fn list_artists() -> pb::ListRequest {
 #[tokio::test]
 async fn a_watch_that_is_not_read_holds_little_and_ends() {
     let server = lean()
-        .env("MORTISE_STORE_WATCH_BUFFER_BYTES", 16 * MIB)
+        .limit("watch_buffer_bytes", 16 * MIB)
         .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000)
         .start()
         .await;

@@ -76,7 +76,7 @@ impl Place {
 
     /// A server as it is shipped.
     fn setup(&self) -> Setup {
-        let setup = Setup::new().serve_as_shipped().env("MORTISE_PLUGINS_RESCAN_MS", 100);
+        let setup = Setup::new().serve_as_shipped().limit("plugin_rescan_ms", 100);
         setup.plugin_dir(&self.folder()).data_dir(&self.0.path().join("data"))
     }
 }
@@ -188,7 +188,7 @@ async fn a_pinned_digest_and_a_trusted_folder_need_no_signature() {
 async fn a_server_for_development_loads_everything_unless_signatures_are_required() {
     let (key, place) = (Key::new(), Place::new());
     place.put(&guest(1), None);
-    let setup = || Setup::new().plugin_dir(&place.folder()).env("MORTISE_PLUGINS_RESCAN_MS", 100);
+    let setup = || Setup::new().plugin_dir(&place.folder()).limit("plugin_rescan_ms", 100);
     let server = setup().start().await;
     assert_eq!(until(&server, "Serving").await.data.trust, "plugins.load_unsigned");
     drop(server);

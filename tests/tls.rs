@@ -128,7 +128,7 @@ impl Files {
         Setup::new()
             .env("MORTISE_TLS_CERT_FILE", path("server.pem"))
             .env("MORTISE_TLS_KEY_FILE", path("server.key"))
-            .env("MORTISE_TLS_RESCAN_MS", 100)
+            .limit("tls_rescan_ms", 100)
             .tls(self.trust())
     }
 
@@ -570,7 +570,7 @@ async fn what_a_page_may_send_to_the_grpc_port_is_no_grpc() {
 async fn clients_that_are_slow_at_the_handshake_delay_nobody_and_end() {
     const LIMIT: Duration = Duration::from_millis(1_500);
     let files = Files::new();
-    let server = files.setup().env("MORTISE_TLS_HANDSHAKE_MS", LIMIT.as_millis()).start().await;
+    let server = files.setup().limit("tls_handshake_ms", LIMIT.as_millis()).start().await;
     let begun = Instant::now();
     let mut silent = Vec::new();
     for number in 0..200 {

@@ -344,7 +344,7 @@ async fn a_time_is_a_beginning() {
 async fn who_reads_slowly_ends_with_what_is_there() {
     for (history, resets) in [(100_000, false), (20, true)] {
         let server = Setup::new()
-            .env("MORTISE_STORE_WATCH_BUFFER", 16)
+            .limit("watch_buffer", 16)
             .env("MORTISE_STORE_HISTORY_EVENTS", history)
             .start()
             .await;

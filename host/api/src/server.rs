@@ -71,6 +71,12 @@ use crate::{
 /// How long gRPC connections have to take leave once no call is left in them.
 const FAREWELL: Duration = Duration::from_millis(250);
 
+/// Calls of one gRPC connection at once.
+const MAX_STREAMS: u32 = 2_048;
+
+/// Time that the answer to the ping of a silent gRPC connection may take before the connection is closed.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// How the server listens. Part of config.toml.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -83,14 +89,10 @@ pub struct ServerOptions {
     /// Connections of the gRPC port at once; further ones are closed. One has as long to begin as HTTP gives for a
     /// head.
     pub max_connections: usize,
-    /// Streams of one connection at once.
-    pub max_streams: u32,
     /// Calls of one caller at once, over all its connections, where callers are told apart.
     pub caller_streams: usize,
     /// How long a gRPC connection may be silent before its client is pinged.
     pub keep_alive: Duration,
-    /// How long that ping's answer may take before the connection is closed.
-    pub keep_alive_timeout: Duration,
     /// How long calls in flight may take to finish at shutdown.
     pub grace: Duration,
     /// Bytes of messages that gRPC receives at once; further large ones are refused.
@@ -311,12 +313,12 @@ impl OpenPorts {
             };
             let _socket = socket;
             let grpc = Server::builder()
-                .max_concurrent_streams(self.options.max_streams)
+                .max_concurrent_streams(MAX_STREAMS)
                 .initial_stream_window_size(1 << 20)
                 .initial_connection_window_size(4 << 20)
                 // Finds out about clients that vanished while watching.
                 .http2_keepalive_interval(Some(self.options.keep_alive))
-                .http2_keepalive_timeout(Some(self.options.keep_alive_timeout))
+                .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
                 .layer(ContentTypeLayer)
                 .layer(MapRequestLayer::new(move |mut request: ::http::Request<tonic::body::Body>| {
                     counts.note(request.uri().path());

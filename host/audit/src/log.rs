@@ -33,7 +33,7 @@ pub enum OpenError {
 /// No place came free in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the audit log takes no records: {}; nothing was changed (audit.on_full = \"wait\", audit.wait_ms)",
+    "the audit log takes no records: {}; nothing was changed (audit.on_full = \"wait\")",
     .fault.as_deref().unwrap_or("too many wait to be written")
 )]
 pub struct QueueFull {

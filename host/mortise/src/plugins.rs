@@ -17,17 +17,15 @@ use crate::{
 
 /// The options of the manager.
 pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, ConfigError> {
+    let mut limits = Limits::default();
+    config.test_limits.apply_to_manager(&mut limits);
     Ok(Options {
         plugin_dir: config.plugin_dir.clone(),
         component_dir: config.data_dir.join("plugins"),
         bundled: bundled_plugins(&config.plugins.bundled),
-        settle: config.plugins.settle_ms.into(),
-        unfinished: config.plugins.unfinished_ms.into(),
-        rescan: config.plugins.rescan_ms.into(),
-        drain: config.plugins.drain_ms.into(),
         trust: trust(config)?,
         config: source(config, reload)?,
-        limits: Limits::default(),
+        limits,
     })
 }
 

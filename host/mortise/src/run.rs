@@ -111,6 +111,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         config.audit.events = Events::None;
     }
     config.plugins.load_unsigned |= mode == Mode::Dev && !given.load_unsigned;
+    config.test_limits.log();
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;

@@ -149,7 +149,7 @@ impl Limits {
 
     /// The setting or field that set the limit on host calls.
     pub(crate) fn host_calls_setting(&self) -> &'static str {
-        if self.own.controllers { "controllers.host_calls" } else { "sandbox.host_calls" }
+        if self.own.controllers { "controllers.host_calls" } else { "fixed for hooks" }
     }
 
     /// The wall clock of one request.

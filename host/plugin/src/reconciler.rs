@@ -11,7 +11,7 @@
 //! # Limits
 //! At most as many calls at once as the controllers that run ask for together, and as there are instances
 //! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor
-//! time has them run at low priority (`sandbox.low_priority_ms`); that does not concern its hooks.
+//! time has them run at low priority (`Limits::low_priority_ms`); that does not concern its hooks.
 
 use std::{
     sync::Arc,

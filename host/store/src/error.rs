@@ -59,7 +59,7 @@ pub enum StoreError {
     /// The reader of a watch is further behind than events are remembered.
     #[error(
         "watch closed because its reader fell more than {bound} events or {bytes} bytes behind, or others needed the room \
-         (limits store.watch_buffer, store.watch_buffer_bytes, store.watch_bytes); start it again"
+         (limit store.watch_bytes); start it again"
     )]
     WatchLagged {
         /// How many events are remembered.

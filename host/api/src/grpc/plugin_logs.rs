@@ -1,6 +1,6 @@
 //! A plugin's log as a stream: the last lines, and, if wanted, every later one until the server stops.
 //!
-//! A reader that falls further behind than `plugin_logs.follow_lines` loses the oldest lines, and gets a line that says
+//! A reader that falls further behind than `LogSettings::follow_lines` loses the oldest lines, and gets a line that says
 //! so.
 
 use std::{
@@ -98,7 +98,7 @@ impl LogReader {
 
     fn lost(&self, lines: u64) -> data::LogLine {
         let message =
-            format!("up to {lines} lines are lost: this reader was too slow (limit plugin_logs.follow_lines)");
+            format!("up to {lines} lines are lost: this reader was too slow");
         wire(&LogLine {
             plugin: self.plugin.as_str().into(),
             at: SystemTime::now(),

@@ -19,7 +19,7 @@
 //! certificate of an authority that is no longer in the file opens nothing anew.
 //!
 //! # Cost and limits
-//! A handshake takes one of the port's connections, `tls.handshake_ms` at most, and about a millisecond of processor
+//! A handshake takes one of the port's connections, [`TlsOptions::HANDSHAKE`] at most, and about a millisecond of processor
 //! time with an RSA key, less with P-256. It runs in a task of its own. A connection takes 8 KiB more than one in the
 //! clear. There are no revocation lists: a client certificate that leaked is taken out of the policies, or its authority
 //! out of the file.
@@ -57,6 +57,14 @@ pub struct TlsOptions {
     pub handshake: Duration,
     /// How often the files are looked at.
     pub rescan: Duration,
+}
+
+impl TlsOptions {
+    /// Time that a handshake may take. A connection counts as open from before it.
+    pub const HANDSHAKE: Duration = Duration::from_secs(10);
+
+    /// Time between two looks at the files. A change is read once the files have stayed the same for as long.
+    pub const RESCAN: Duration = Duration::from_secs(2);
 }
 
 /// Whether clients have to show a certificate.

@@ -37,14 +37,14 @@ macro_rules! section {
         struct $struct:ident in $section:literal {
             $($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr $(, $range:expr)?;)+
         }
-        $(with { $($(#[doc = $inner_doc:literal])* $inner:ident: $inner_type:ty,)+ })?
+        $(with { $($(#[$meta:meta])* $inner:ident: $inner_type:ty,)+ })?
     ) => {
         $(#[doc = $about])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub(crate) struct $struct {
             $($(#[doc = $doc])+ pub(crate) $name: $type,)+
-            $($($(#[doc = $inner_doc])* pub(crate) $inner: $inner_type,)+)?
+            $($($(#[$meta])* pub(crate) $inner: $inner_type,)+)?
         }
 
         impl Default for $struct {

@@ -16,6 +16,7 @@ use super::{
     plugin::{self, PluginConfig},
     renamed,
     table::{Config, SECTIONS},
+    test_limits::TestLimits,
 };
 
 /// Reads the configuration again, from where it came.
@@ -125,18 +126,9 @@ impl Settings {
             audit: within("audit", "events"),
             load_unsigned: within("plugins", "load_unsigned"),
         };
-        let probation_given = within("quarantine", "probation_faults");
-        let backoff_given = within("quarantine", "backoff_ms");
         // Every part of it was taken by itself before.
         let mut config: Config = table.try_into().map_err(SettingError::from)?;
-        // A default follows the setting that bounds it.
-        let rules = &mut config.quarantine;
-        if !probation_given {
-            rules.probation_faults = rules.probation_faults.min(rules.faults);
-        }
-        if !backoff_given {
-            rules.backoff_ms.0 = rules.backoff_ms.0.min(rules.max_backoff_ms.0);
-        }
+        config.test_limits = TestLimits::read(env)?;
         config.check().map_err(|source| {
             // Every such fault begins with the key.
             let name = source.to_string().split(' ').next().map(variable).filter(|name| env(name).is_some());
@@ -162,21 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn a_default_follows_the_setting_that_bounds_it() {
-        let env = [("MORTISE_QUARANTINE_FAULTS", "1"), ("MORTISE_QUARANTINE_MAX_BACKOFF_MS", "20")];
-        let rules = load(None, &env, Overrides::default()).unwrap().config.quarantine;
-        assert_eq!((rules.probation_faults, rules.backoff_ms), (1, Millis(20)));
-        let env = [("MORTISE_QUARANTINE_FAULTS", "5"), ("MORTISE_QUARANTINE_PROBATION_FAULTS", "7")];
-        let text = load(None, &env, Overrides::default()).unwrap_err().to_string();
-        let variable = "environment variable MORTISE_QUARANTINE_PROBATION_FAULTS: ";
-        assert_eq!(text, format!("{variable}quarantine.probation_faults must be 1 to 5, got 7"));
-    }
-
-    #[test]
     fn flags_beat_the_environment_which_beats_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
-        std::fs::write(&path, "data_dir = \"file\"\nplugin_dir = \"file\"\n[store]\nwatch_buffer = 7\n").unwrap();
+        std::fs::write(&path, "data_dir = \"file\"\nplugin_dir = \"file\"\n[store]\nhistory_events = 7\n").unwrap();
         let env = [
             ("MORTISE_DATA_DIR", "env"),
             ("MORTISE_STORE_CACHE_BYTES", "99000"),
@@ -187,7 +168,7 @@ mod tests {
         assert_eq!(settings.config.data_dir, Path::new("flag"));
         assert_eq!(settings.config.plugin_dir, Path::new("file"));
         assert_eq!(settings.config.store.cache_bytes, Size(99_000));
-        assert_eq!(settings.config.store.watch_buffer, 7);
+        assert_eq!(settings.config.store.history_events, 7);
         assert_eq!(settings.config.plugins.bundled, ["demo", "routes"]);
         assert!(settings.given.data_dir);
     }

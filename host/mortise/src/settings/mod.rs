@@ -19,6 +19,7 @@ mod rules;
 #[cfg(test)]
 mod sample;
 mod table;
+mod test_limits;
 
 pub(crate) use error::{ConfigError, SettingError};
 pub(crate) use flag::flag_help;

@@ -36,10 +36,8 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
         http_addr: config.http_addr,
         max_request_bytes: config.service.max_request_bytes.to_usize(),
         max_connections: config.grpc.max_connections,
-        max_streams: config.service.max_streams,
         caller_streams: config.grpc.caller_streams,
         keep_alive: config.grpc.keep_alive_ms.into(),
-        keep_alive_timeout: config.grpc.keep_alive_timeout_ms.into(),
         grace: config.shutdown_grace_ms.into(),
         request_bytes: config.grpc.inbound_buffer_bytes.to_usize(),
         answer_bytes: config.grpc.outbound_buffer_bytes.to_usize(),
@@ -53,32 +51,32 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
 
 /// TLS, if there is a certificate.
 fn tls(config: &Config) -> Option<TlsOptions> {
-    let tls = &config.tls;
+    let (tls, test) = (&config.tls, &config.test_limits);
     let given = |path: &Path| (!path.as_os_str().is_empty()).then(|| path.to_owned());
     Some(TlsOptions {
         cert_file: given(&tls.cert_file)?,
         key_file: given(&tls.key_file)?,
         client_ca_file: given(&tls.client_ca_file),
         client_certs: tls.client_certs,
-        handshake: tls.handshake_ms.into(),
-        rescan: tls.rescan_ms.into(),
+        handshake: test.tls_handshake_ms.map_or(TlsOptions::HANDSHAKE, Into::into),
+        rescan: test.tls_rescan_ms.map_or(TlsOptions::RESCAN, Into::into),
     })
 }
 
 fn destination(config: &Config) -> DestinationOptions {
-    DestinationOptions {
+    let mut options = DestinationOptions {
         enabled: config.destination.enabled,
         zone: config.destination.zone.clone(),
-        heartbeat: config.destination.heartbeat_ms.into(),
-        max_streams: config.destination.max_streams,
-        max_services: config.destination.max_services,
         state_bytes: config.destination.state_bytes.to_usize(),
-    }
+        ..DestinationOptions::default()
+    };
+    config.test_limits.apply_to_destination(&mut options);
+    options
 }
 
 /// The DNS port, if there is to be one. `optional` says that a server without it is as good.
 fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
-    let dns = &config.dns;
+    let (dns, test) = (&config.dns, &config.test_limits);
     // What is no zone was refused with the configuration.
     let zone = DnsOptions::read_zone(&config.destination.zone).filter(|_| dns.enabled)?;
     Some(DnsOptions {
@@ -87,8 +85,8 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
         zone,
         ttl: dns.ttl_s.0 as u32,
         queries: dns.concurrent_queries,
-        max_connections: dns.max_connections,
-        idle: dns.idle_ms.into(),
+        max_connections: test.dns_connections.unwrap_or(DnsOptions::MAX_CONNECTIONS),
+        idle: test.dns_idle_ms.map_or(DnsOptions::IDLE, Into::into),
     })
 }
 
@@ -108,66 +106,56 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
 /// The limits of hooks.
 pub(crate) fn limits(config: &Config) -> Limits {
     let sandbox = &config.sandbox;
-    Limits {
+    let mut limits = Limits {
         instances: sandbox.instances,
         fuel: sandbox.fuel,
         deadline_ms: sandbox.deadline_ms.0,
         describe_deadline_ms: sandbox.describe_deadline_ms.0,
         memory_bytes: sandbox.memory_bytes.to_usize(),
-        table_elements: sandbox.table_elements,
-        core_instances: sandbox.core_instances,
-        tables: sandbox.tables,
-        memories: sandbox.memories,
-        handles: sandbox.handles,
         reply_bytes: sandbox.reply_bytes.to_usize(),
-        host_calls: sandbox.host_calls,
-        log_bytes: sandbox.log_bytes.to_usize(),
         concurrency: sandbox.concurrency,
-        low_priority_ms: sandbox.low_priority_ms.0,
         component_bytes: sandbox.component_bytes.to_usize(),
-        settings_bytes: sandbox.settings_bytes.to_usize(),
-        remembered_decisions: sandbox.remembered_decisions,
-        compile_threads: sandbox.compile_threads,
         code_cache_bytes: sandbox.code_cache_bytes.0,
         ..Limits::default()
-    }
+    };
+    config.test_limits.apply_to_sandbox(&mut limits);
+    limits
 }
 
 fn reconcile_limits(config: &Config) -> ReconcileLimits {
     let controllers = &config.controllers;
-    ReconcileLimits {
+    let mut limits = ReconcileLimits {
         instances: controllers.instances,
         fuel: controllers.fuel,
         deadline_ms: controllers.deadline_ms.0,
         memory_bytes: controllers.memory_bytes.to_usize(),
         host_calls: controllers.host_calls,
         host_call_ms: controllers.host_call_ms.0,
-        directory_bytes: controllers.directory_bytes.0,
-        directory_files: controllers.directory_files,
-    }
+        ..ReconcileLimits::default()
+    };
+    config.test_limits.apply_to_controllers(&mut limits);
+    limits
 }
 
 fn quarantine(config: &Config) -> Quarantine {
     let rules = &config.quarantine;
-    Quarantine {
+    let mut options = Quarantine {
         faults: rules.faults,
-        probation_faults: rules.probation_faults,
-        share_percent: rules.share_percent,
         window_ms: rules.window_ms.0,
-        backoff_ms: rules.backoff_ms.0,
-        max_backoff_ms: rules.max_backoff_ms.0,
         bypass_mutate_types: rules.bypass_mutate_types.clone(),
-    }
+        ..Quarantine::default()
+    };
+    config.test_limits.apply_to_quarantine(&mut options);
+    options
 }
 
 fn plugin_logs(config: &Config) -> LogSettings {
     let logs = &config.plugin_logs;
     LogSettings {
         lines_per_second: logs.lines_per_second,
-        bytes_per_second: logs.bytes_per_second.to_usize(),
         kept_lines: logs.kept_lines,
         kept_bytes: logs.kept_bytes.to_usize(),
-        follow_lines: logs.follow_lines,
+        ..LogSettings::default()
     }
 }
 
@@ -202,7 +190,7 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
 
 /// The record of who did what, if anything is to be recorded.
 pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
-    let audit = &config.audit;
+    let (audit, test) = (&config.audit, &config.test_limits);
     let dir = match audit.dir.as_os_str().is_empty() {
         true => config.data_dir.join("audit"),
         false => audit.dir.clone(),
@@ -212,10 +200,10 @@ pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
         events: audit.events,
         file_bytes: audit.file_bytes.0,
         files: audit.files,
-        queue: audit.queue,
+        queue: test.audit_queue.unwrap_or(mortise_audit::Options::QUEUE),
         when_full: audit.on_full,
-        wait: audit.wait_ms.into(),
-        sync: audit.sync_ms.into(),
+        wait: test.audit_wait_ms.map_or(mortise_audit::Options::WAIT, Into::into),
+        sync: mortise_audit::Options::SYNC,
     })
 }
 
@@ -253,13 +241,11 @@ pub(crate) fn store(config: &Config) -> mortise_store::Options {
     options.quotas = Quotas { resources: config.quotas.resources, bytes: config.quotas.bytes.0 };
     options.history_events = config.store.history_events;
     options.history_bytes = config.store.history_bytes.0;
-    options.watch_buffer = config.store.watch_buffer;
-    options.watch_buffer_bytes = config.store.watch_buffer_bytes.to_usize();
     options.watch_bytes = config.store.watch_bytes.to_usize();
-    options.commit_queue = config.store.commit_queue;
     options.reserve_bytes = config.store.reserve_bytes.0;
     options.scrub_per_second = config.store.scrub_per_second;
     options.compare_at_start = config.store.compare_at_start;
+    config.test_limits.apply_to_store(&mut options);
     options
 }
 

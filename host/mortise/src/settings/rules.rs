@@ -7,7 +7,6 @@ use mortise_api::ClientCerts;
 use super::{
     error::SettingError,
     plugin,
-    range::Range,
     region,
     table::{Config, Plugins, Tls},
 };
@@ -16,9 +15,6 @@ use crate::bundled;
 impl Config {
     /// Every fault begins with the key, which tells where it was set.
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        let rules = &self.quarantine;
-        at_most("quarantine.probation_faults", rules.probation_faults.into(), rules.faults.into(), Range::new)?;
-        at_most("quarantine.backoff_ms", rules.backoff_ms.0, rules.max_backoff_ms.0, Range::milliseconds)?;
         if let Some(name) = self.plugins.bundled.iter().find(|name| bundled::find(name).is_none()) {
             let known = bundled::ALL.map(|(name, _)| name).join(", ");
             return Err(SettingError::NotBundled { name: name.clone(), known });
@@ -90,10 +86,4 @@ impl Tls {
             _ => Ok(()),
         }
     }
-}
-
-/// Refuses a number above that of another setting. Both are within their own ranges.
-fn at_most(key: &str, number: u64, most: u64, range: fn(i64, i64) -> Range) -> Result<(), SettingError> {
-    range(1, i64::try_from(most).unwrap_or(i64::MAX)).check(key, number.into())?;
-    Ok(())
 }

@@ -19,6 +19,7 @@ use super::{
     plugin::PluginConfig,
     range::Range,
     region::{PeerConfig, Rings},
+    test_limits::TestLimits,
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -37,8 +38,6 @@ const NETWORK_TIME: Range = Range::milliseconds(10, DAY_MS);
 const AT_ONCE: Range = Range::new(1, 1_000_000);
 /// What is done in a second.
 const RATE: Range = Range::new(1, 100_000_000);
-/// What waits in a queue.
-const QUEUE: Range = Range::new(1, 1 << 20);
 
 /// All sections, in the order of the file.
 pub(crate) const SECTIONS: &[Section] = &[
@@ -108,6 +107,8 @@ section! {
         quarantine: QuarantineRules,
         plugin_logs: PluginLogs,
         kv: Kv,
+        #[serde(skip)]
+        test_limits: TestLimits,
     }
 }
 
@@ -129,14 +130,6 @@ section! {
         /// Plugins inside the binary to switch on: "catalog" and "demo", which `mortise dev` switches on by itself, and
         /// "routes".
         bundled: Vec<String> = Vec::new();
-        /// How long a changed file must stay as it is before it is read, so that one that is being written is not.
-        settle_ms: Millis = Millis(50), WAIT;
-        /// How long the rest of a file that is not whole is waited for before that is an error.
-        unfinished_ms: Millis = Millis(5_000), WAIT;
-        /// How often the folder is looked at unasked: not every file system tells of changes.
-        rescan_ms: Millis = Millis(2_000), TIME;
-        /// How long the calls in a replaced version are waited for before that is said in the log.
-        drain_ms: Millis = Millis(30_000), WAIT;
         /// Public keys of minisign: the line that is the key, or a file (docs/security.md). `mortise plugin keygen` makes one.
         /// They are read at the start.
         trusted_keys: Vec<String> = Vec::new();
@@ -200,15 +193,9 @@ section! {
         file_bytes: Size = Size(16 << 20), Range::bytes(64 * KIB, TIB);
         /// How many files are kept, the one that is written included; the oldest go.
         files: usize = 8, Range::new(1, 10_000);
-        /// How many records may wait to be written.
-        queue: usize = 4_096, QUEUE;
         /// What happens where more would: "wait", and refuse what would change something after wait_ms, or "drop" records,
         /// which are counted and said.
         on_full: WhenFull = WhenFull::Wait;
-        /// How long a call waits until its record may be given.
-        wait_ms: Millis = Millis(5_000), WAIT;
-        /// How long a record may be in the file before it is on the disk.
-        sync_ms: Millis = Millis(1_000), TIME;
     }
 }
 
@@ -217,8 +204,6 @@ section! {
     struct Service in "service" {
         /// Largest request; Consul's own limit.
         max_request_bytes: Size = Size(50 << 20), Range::bytes(KIB, GIB);
-        /// Calls of one connection at once.
-        max_streams: u32 = 2_048, AT_ONCE;
         /// Rings of which each resource that is written gets a shard, `meta.shards.byNameMod<N>` (docs/query.md), such as
         /// [16, 32]; at most 8, of 1 to 65,536.
         shard_rings: Rings = Rings::default();
@@ -280,8 +265,6 @@ section! {
         /// How long a connection may be silent before its client is asked, with HTTP/2's ping, whether it is still
         /// there. So clients that vanished while watching are found out.
         keep_alive_ms: Millis = Millis(60_000), NETWORK_TIME;
-        /// How long the answer to that may take before the connection is closed.
-        keep_alive_timeout_ms: Millis = Millis(20_000), NETWORK_TIME;
         /// How many bytes the messages of requests may take while they arrive; what does not fit is refused. Messages of
         /// at most 4 KiB have as much room again. A message has http.request_timeout_ms to arrive.
         inbound_buffer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
@@ -330,10 +313,6 @@ section! {
         client_ca_file: PathBuf = PathBuf::new();
         /// Whether clients have to show a certificate: "optional", or "required", without which there is no connection.
         client_certs: ClientCerts = ClientCerts::Optional;
-        /// How long a handshake may take. A connection has its place among max_connections from before it on.
-        handshake_ms: Millis = Millis(10_000), NETWORK_TIME;
-        /// How often the files are looked at. What has changed is read once it has stayed as it is for so long.
-        rescan_ms: Millis = Millis(2_000), TIME;
     }
 }
 
@@ -345,13 +324,6 @@ section! {
         /// What the names of services end with, as in name.namespace.svc.ZONE. Without it, and with `cluster.local`,
         /// they are understood as well.
         zone: String = DestinationOptions::default().zone;
-        /// How often a stream says something when nothing changes.
-        heartbeat_ms: Millis = DestinationOptions::default().heartbeat.into(), NETWORK_TIME;
-        /// Streams at once; one more is refused.
-        max_streams: usize = DestinationOptions::default().max_streams, AT_ONCE;
-        /// Services that streams are about at once; streams for one more are refused. Each takes one of
-        /// service.max_watches.
-        max_services: usize = DestinationOptions::default().max_services, AT_ONCE;
         /// How many bytes the endpoints of these services may take. Over that, streams are refused for what no other
         /// stream is about.
         state_bytes: Size = Size::of(DestinationOptions::default().state_bytes), Range::bytes(64 * KIB, TIB);
@@ -371,10 +343,6 @@ section! {
         ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
         /// How many queries are answered at once; further ones over UDP are dropped, over TCP they wait.
         concurrent_queries: usize = 64, Range::new(1, 10_000);
-        /// How many connections may be open at once; further ones are closed.
-        max_connections: usize = 128, AT_ONCE;
-        /// How long a connection may be silent, or take nothing of an answer, before it is closed.
-        idle_ms: Millis = Millis(10_000), NETWORK_TIME;
     }
 }
 
@@ -391,16 +359,10 @@ section! {
         history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
         /// How much room these events may take.
         history_bytes: Size = Size(mortise_store::Options::new("").history_bytes), Range::bytes(0, TIB);
-        /// How many events of its type a watch may be behind before it is ended, with Aborted.
-        watch_buffer: usize = mortise_store::Options::new("").watch_buffer, QUEUE;
-        /// How many bytes of these events a watch may be behind before it is ended. All watches of a type share them.
-        watch_buffer_bytes: Size = Size::of(mortise_store::Options::new("").watch_buffer_bytes), Range::bytes(KIB, TIB);
         /// How many bytes of events may wait for watches of all types together. Where there are more, those of the type
         /// with the most go first, and the watches that have not taken them are ended. As many may lists and beginning
         /// watches remember of what is overwritten in front of them; the one with the most is ended, with Aborted.
         watch_bytes: Size = Size::of(mortise_store::Options::new("").watch_bytes), Range::bytes(KIB, TIB);
-        /// How many writes may wait for the disk; further ones wait for a place.
-        commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
         /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give,
         /// writes are refused with ResourceExhausted; deletions go on with what was taken.
         reserve_bytes: Size = Size(mortise_store::Options::new("").reserve_bytes), Range::bytes(8 * MIB, GIB);
@@ -427,36 +389,13 @@ section! {
         describe_deadline_ms: Millis = Millis(Limits::default().describe_deadline_ms), TIME;
         /// Memory of one instance.
         memory_bytes: Size = Size::of(Limits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
-        /// Elements of one table.
-        table_elements: usize = Limits::default().table_elements, Range::new(1, 10_000_000);
-        /// Core modules in one component, adapters included.
-        core_instances: usize = Limits::default().core_instances, Range::new(1, 1_000);
-        /// Tables in one component.
-        tables: usize = Limits::default().tables, Range::new(1, 1_000);
-        /// Memories in one component.
-        memories: usize = Limits::default().memories, Range::new(1, 100);
-        /// Live handles to host resources in one instance.
-        handles: usize = Limits::default().handles, Range::new(1, 1_000_000);
         /// What a plugin may hand to the host in one answer or host call. Plugins describe themselves in an answer.
         reply_bytes: Size = Size::of(Limits::default().reply_bytes), Range::bytes(64 * KIB, GIB);
-        /// Calls into the host in one request.
-        host_calls: u32 = Limits::default().host_calls, Range::new(1, u32::MAX as i64);
-        /// Log text of one request; the rest is dropped, counted and said.
-        log_bytes: Size = Size::of(Limits::default().log_bytes), Range::bytes(0, 64 * MIB);
         /// Requests of one plugin at once, so that a slow one leaves room for others; further ones wait within their
         /// deadline.
         concurrency: usize = Limits::default().concurrency, Range::new(1, 10_000);
-        /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a
-        /// millisecond or two of processor time; 0 leaves them among the others.
-        low_priority_ms: Millis = Millis(Limits::default().low_priority_ms), WAIT;
         /// Size of a plugin's file.
         component_bytes: Size = Size::of(Limits::default().component_bytes), Range::bytes(KIB, GIB);
-        /// Settings of one plugin, as JSON; no settings at all are two bytes.
-        settings_bytes: Size = Size::of(Limits::default().settings_bytes), Range::bytes(2, 64 * MIB);
-        /// Decisions of authorize hooks remembered for each plugin; 0 asks the plugin every time.
-        remembered_decisions: usize = Limits::default().remembered_decisions, Range::new(0, 1_000_000);
-        /// Cores that compile a plugin at once, so that the others go on serving; 0 asks the machine: half of them.
-        compile_threads: usize = Limits::default().compile_threads, Range::new(0, 256);
         /// Compiled code of all plugins that is kept in cache_dir; what was used least lately goes first, and 0 keeps
         /// nothing.
         code_cache_bytes: Size = Size(Limits::default().code_cache_bytes), Range::bytes(0, TIB);
@@ -480,11 +419,6 @@ section! {
         host_calls: u32 = ReconcileLimits::default().host_calls, Range::new(1, u32::MAX as i64);
         /// Wall clock of one host call, such as a write; one that takes longer fails, and the controller hears of it.
         host_call_ms: Millis = Millis(ReconcileLimits::default().host_call_ms), TIME;
-        /// Room for the files of a granted directory, all of them; a write beyond it is refused. A grant may have a
-        /// number of its own: `directories.NAME.bytes`.
-        directory_bytes: Size = Size(ReconcileLimits::default().directory_bytes), Range::bytes(1, 1 << 50);
-        /// Files that a granted directory may have for one more to be written.
-        directory_files: u64 = ReconcileLimits::default().directory_files, Range::new(1, 1 << 20);
     }
 }
 
@@ -495,20 +429,8 @@ section! {
     struct QuarantineRules in "quarantine" {
         /// Faults of one hook within the window that quarantine it.
         faults: u32 = Quarantine::default().faults, Range::new(1, 10_000);
-        /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine.
-        /// An unset one is lowered to `faults`, and no set one may be above it.
-        probation_faults: u32 = Quarantine::default().probation_faults, Range::new(1, 10_000);
-        /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent.
-        /// Faults of one input count once. The callers that had faults must be such a share, too, of those that called:
-        /// one caller's input does not close a hook that serves others.
-        share_percent: u32 = Quarantine::default().share_percent, Range::new(1, 100);
         /// The window; a hook without a fault for so long leaves probation with the next good call.
         window_ms: Millis = Millis(Quarantine::default().window_ms), TIME;
-        /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one
-        /// is lowered to `max_backoff_ms`, and no set one may be above it.
-        backoff_ms: Millis = Millis(Quarantine::default().backoff_ms), TIME;
-        /// The longest wait between trials.
-        max_backoff_ms: Millis = Millis(Quarantine::default().max_backoff_ms), TIME;
         /// Types such as "demo.v2.Artist" that are written without `mutate`, with a warning, while it is broken; none
         /// by default.
         bypass_mutate_types: Vec<String> = Vec::new();
@@ -520,14 +442,10 @@ section! {
     struct PluginLogs in "plugin_logs" {
         /// Lines of one plugin in a second; the rest is dropped, counted and said.
         lines_per_second: u32 = LogSettings::default().lines_per_second, Range::new(0, 1_000_000);
-        /// Bytes of one plugin in a second.
-        bytes_per_second: Size = Size::of(LogSettings::default().bytes_per_second), Range::bytes(0, GIB);
         /// Lines of one plugin that are kept.
         kept_lines: usize = LogSettings::default().kept_lines, Range::new(0, 1_000_000);
         /// Room for these lines.
         kept_bytes: Size = Size::of(LogSettings::default().kept_bytes), Range::bytes(0, GIB);
-        /// Lines that a client who follows the logs may be behind before the oldest are lost, which is said.
-        follow_lines: usize = LogSettings::default().follow_lines, QUEUE;
     }
 }
 

@@ -4,7 +4,7 @@
 //! only to guests that are done before the first tick: one that works for longer, or traps and leaves a large instance
 //! to clear away, holds up every request of the same thread. So a plugin has low priority after a hook that faulted, or
 //! went on for [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick: until
-//! `sandbox.low_priority_ms` have passed without another such call, its calls and the clearing away of its instances
+//! `Limits::low_priority_ms` have passed without another such call, its calls and the clearing away of its instances
 //! happen on threads of their own, as many as there are cores, which yield to every other thread of the process.
 //! Limits, order and answers are the same, and while cores are idle such a plugin is hardly slower.
 //!

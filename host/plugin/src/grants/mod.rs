@@ -49,7 +49,7 @@ pub struct Directory {
     /// Whether files in it may be written and removed.
     #[serde(default)]
     pub write: bool,
-    /// Bytes that its files may have together for one more to be written; `None` for `controllers.directory_bytes`.
+    /// Bytes that its files may have together for one more to be written; `None` for 64 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Size>,
 }

@@ -46,7 +46,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// `used` are the hooks whose health is reported; `demotion` is `sandbox.low_priority_ms`, counted from `start`.
+    /// `used` are the hooks whose health is reported; `demotion` is `Limits::low_priority_ms`, counted from `start`.
     pub(crate) fn new(
         (plugin, version): (Arc<str>, Arc<str>),
         logs: Arc<Logs>,

@@ -8,7 +8,7 @@
 //! if the caller may not watch it any more.
 //!
 //! # Limits
-//! Services at once (`destination.max_services`), and bytes of all that is known (`destination.state_bytes`): over
+//! Services at once (`max_services` of the options), and bytes of all that is known (`destination.state_bytes`): over
 //! these, streams for what is not known yet are refused. What is known may grow beyond, by no more than the services
 //! that are watched grow themselves.
 
@@ -154,7 +154,7 @@ impl Hub {
         let watch = match watches.entry((name, caller.authorizer.fingerprint())) {
             Entry::Occupied(watch) => watch.into_mut(),
             Entry::Vacant(_) if full => {
-                let text = format!("{limit} services are watched already (limit destination.max_services)");
+                let text = format!("{limit} services are watched already (a fixed limit)");
                 return Err(refused(text));
             }
             Entry::Vacant(place) => {

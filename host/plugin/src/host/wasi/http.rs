@@ -49,7 +49,7 @@ use crate::{
 /// Requests of one instance that are open at once, answers that are being read included.
 const IN_FLIGHT: usize = 16;
 
-/// Requests, headers, bodies and the like of one instance, and no more than `sandbox.handles`.
+/// Requests, headers, bodies and the like of one instance, and no more than `Limits::handles`.
 const HANDLES: usize = 256;
 
 /// What of a request's body waits to be sent, bytes.

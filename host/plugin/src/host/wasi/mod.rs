@@ -5,7 +5,7 @@
 //! Every function of `wasi:{cli,clocks,filesystem,io,random,sockets}@0.2.*` that a component imports is there, in the
 //! type that the component wants, whatever 0.2.x that is. None reaches anything outside of the instance:
 //!
-//! - stdout and stderr go to the plugin's log, a line for a line, at levels info and warn, within `sandbox.log_bytes`;
+//! - stdout and stderr go to the plugin's log, a line for a line, at levels info and warn, within `Limits::log_bytes`;
 //! - stdin is at its end; there are no arguments, no variables, no working directory, no preopened directories;
 //! - sockets and names are denied (`access-denied`), and nothing can be done with a file, since there is none to begin
 //!   with;
@@ -19,8 +19,8 @@
 //! Nothing for components that import none of it. Calls are typed at run time, about a microsecond each.
 //!
 //! # Limits
-//! No call waits, so none can block a thread; every call counts towards `sandbox.host_calls`, what it hands over
-//! towards `sandbox.reply_bytes`, and handles towards `sandbox.handles`. The state of an instance is a clock, a seed
+//! No call waits, so none can block a thread; every call counts towards `Limits::host_calls`, what it hands over
+//! towards `sandbox.reply_bytes`, and handles towards `Limits::handles`. The state of an instance is a clock, a seed
 //! and two unfinished lines.
 
 mod answer;
