@@ -40,7 +40,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         (&["serve"], &[("MORTISE_LOG_LEVEL", "info,=,=")], &["log.level", "use error, warn, info, debug or trace"]),
         // Words that a filter would take for targets, and log nothing.
         (&["serve"], &[("MORTISE_LOG_LEVEL", "inf")], &["log.level \"inf\"", "use error, warn, info, debug or trace"]),
-        (&["serve"], &[("MORTISE_LOG_LEVEL", "info,plugin")], &["MORTISE_LOG_LEVEL", "\"plugin\" is no level"]),
+        (&["serve"], &[("MORTISE_LOG_LEVEL", "info,plugin")], &["MORTISE_LOG_LEVEL", "\"plugin\" is not a level"]),
         (
             &["serve", "--data-dir", at],
             &[("MORTISE_PLUGINS_BUNDLED", "demo,teleport")],
@@ -50,9 +50,13 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         (
             &["serve", "--data-dir", at, "--config", &loud],
             &[],
-            &["loud.toml", "plugin.demo.log_level \"loud\" is no level; use off, error, warn, info, debug or trace"],
+            &["loud.toml", "plugin.demo.log_level \"loud\" is not a level; use off, error, warn, info, debug or trace"],
         ),
-        (&["serve", "--data-dir", at, "--config", &hurried], &[], &["http.request_timeout_ms must be 10ms to ", "got 0"]),
+        (
+            &["serve", "--data-dir", at, "--config", &hurried],
+            &[],
+            &["http.request_timeout_ms must be 10ms to ", "got 0"],
+        ),
         (
             &["serve", "--data-dir", at],
             &[("MORTISE_CONTROLLERS_FUEL", "0")],

@@ -159,7 +159,9 @@ async fn one_that_wakes_itself_is_slowed_down() {
         .unwrap();
     until(&server, "reconcile-self/restless", |seen| seen.reconciles >= before + 10).await;
     let (_, metrics) = server.get("/metrics").await;
-    assert!(metrics.contains("mortise_controller_reconcile_loops_throttled_total{controller=\"reconcile-self/restless\"}"));
+    assert!(
+        metrics.contains("mortise_controller_reconcile_loops_throttled_total{controller=\"reconcile-self/restless\"}")
+    );
 }
 
 #[tokio::test]

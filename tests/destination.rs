@@ -417,8 +417,7 @@ async fn streams_outlive_their_plugin_and_its_versions() {
 
 #[tokio::test]
 async fn streams_and_services_are_bounded_and_places_come_back() {
-    let server =
-        setup().limit("destination_streams", 3).limit("destination_services", 2).start().await;
+    let server = setup().limit("destination_streams", 3).limit("destination_services", 2).start().await;
     let channel = server.channel().await;
     let get = async |service: &str| Api::Linkerd.get(channel.clone(), &format!("{service}.default.svc")).await;
     let one = get("one").await.unwrap();

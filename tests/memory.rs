@@ -154,11 +154,7 @@ fn list_artists() -> pb::ListRequest {
 
 #[tokio::test]
 async fn a_watch_that_is_not_read_holds_little_and_ends() {
-    let server = lean()
-        .limit("watch_buffer_bytes", 16 * MIB)
-        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000)
-        .start()
-        .await;
+    let server = lean().limit("watch_buffer_bytes", 16 * MIB).env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000).start().await;
     server.write(heavy("korn", 900_000)).await.unwrap();
     let before = server.resident_bytes();
     let connection = Connection::open(&server).await;
@@ -394,8 +390,11 @@ async fn a_plugin_that_lists_more_than_it_may_take_costs_a_page() {
 
 #[tokio::test]
 async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
-    let server =
-        lean().env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", 64 * MIB).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 3_000).start().await;
+    let server = lean()
+        .env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", 64 * MIB)
+        .env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 3_000)
+        .start()
+        .await;
     let before = server.resident_bytes();
     let connection = Connection::open(&server).await;
     let mut calls = Vec::new();

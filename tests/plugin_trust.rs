@@ -330,7 +330,7 @@ async fn wrong_settings_of_trust_end_the_start() {
         ),
         (vec![("MORTISE_PLUGINS_TRUSTED_KEYS", "/dev/null")], "it is no file"),
         (vec![("MORTISE_PLUGINS_REQUIRE_SIGNED", "true")], "there are no plugins.trusted_keys"),
-        (vec![("MORTISE_PLUGINS_PINNED", key.as_str())], "plugins.pinned holds SHA-256 digests"),
+        (vec![("MORTISE_PLUGINS_PINNED", key.as_str())], "plugins.pinned must have SHA-256 digests"),
     ] {
         let (code, _, said) = mortise(&["serve", "--data-dir", &data, "--grpc-addr", "127.0.0.1:0"], &settings).await;
         assert!(code.is_some_and(|code| code != 0) && said.contains(says), "{settings:?}: {code:?} {said}");

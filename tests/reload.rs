@@ -183,11 +183,8 @@ async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
 
 #[tokio::test]
 async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back() {
-    let server = Setup::new()
-        .component("version-stamp", guest("version-stamp-1"))
-        .limit("plugin_rescan_ms", 200)
-        .start()
-        .await;
+    let server =
+        Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     fs::remove_file(file(&server)).unwrap();
     crate::common::eventually("the type is gone", || is_gone(&server)).await;
     crate::common::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
@@ -316,11 +313,8 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 /// Deleting is all that is left, with finalizers too, though marking and taking them away are writes.
 #[tokio::test]
 async fn an_orphan_with_finalizers_can_be_deleted() {
-    let server = Setup::new()
-        .component("version-stamp", guest("version-stamp-1"))
-        .limit("plugin_rescan_ms", 200)
-        .start()
-        .await;
+    let server =
+        Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     let stored = server.write(crate::common::noted(stamped(), &[("finalizers", "mine")])).await.unwrap();
     let id = crate::common::id_of(&stored);
     fs::remove_file(file(&server)).unwrap();
@@ -372,11 +366,8 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
 /// What belongs to a deletion is judged by what is stored, not by what the client repeats; nothing else is written.
 #[tokio::test]
 async fn of_an_orphan_only_what_belongs_to_a_deletion_is_written() {
-    let server = Setup::new()
-        .component("version-stamp", guest("version-stamp-1"))
-        .limit("plugin_rescan_ms", 200)
-        .start()
-        .await;
+    let server =
+        Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     let named = |name: &str| {
         let mut one = stamped();
         one.id.as_mut().unwrap().name = name.into();

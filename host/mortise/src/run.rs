@@ -154,7 +154,8 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     if config.acl.enabled {
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
-    let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), parts::kv(&config));
+    let controller_manager =
+        ControllerManager::new(service.clone(), backend.clone(), registry.clone(), parts::kv(&config));
     let (manager, following) = Manager::start(
         plugin_options,
         sandbox,

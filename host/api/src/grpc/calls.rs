@@ -221,7 +221,8 @@ impl Shared {
                 return;
             }
             metrics::counter!("mortise_grpc_answers_dropped_total").increment(1);
-            let what = "too much of answers waits for clients to take it (limit grpc.outbound_buffer_bytes); try again later";
+            let what =
+                "too much of answers waits for clients to take it (limit grpc.outbound_buffer_bytes); try again later";
             answer.end(Status::resource_exhausted(what), &self.held);
         }
     }

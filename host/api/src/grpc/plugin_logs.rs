@@ -97,8 +97,7 @@ impl LogReader {
     }
 
     fn lost(&self, lines: u64) -> data::LogLine {
-        let message =
-            format!("up to {lines} lines are lost: this reader was too slow");
+        let message = format!("up to {lines} lines are lost: this reader was too slow");
         wire(&LogLine {
             plugin: self.plugin.as_str().into(),
             at: SystemTime::now(),

@@ -32,7 +32,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// One metric.
+/// A metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// The name, with its unit at the end; `_total` for counters.

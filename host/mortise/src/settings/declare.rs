@@ -1,4 +1,4 @@
-//! How settings are declared: each once, with its name, default, range and the text that explains it.
+//! Declares each setting once: its name, default, range and explanation.
 //!
 //! From a declaration follow the field that holds the setting, its default, the check of its range, the help text of its
 //! flag, and the comment in `config.toml`. Sizes and times have units in their range and in their type.
@@ -10,27 +10,27 @@ use super::range::{Range, RangeError};
 
 /// Settings that have a table of the file in common.
 pub(crate) struct Section {
-    /// The table; empty at the top of the file.
+    /// The name of the table; empty at the top of the file.
     pub(crate) name: &'static str,
-    /// What is said above the table in `config.toml`. Doc comments, so each line begins with a space.
+    /// The comment above the table in `config.toml`. It comes from doc comments, so each line begins with a space.
     #[cfg(test)]
     pub(crate) about: &'static str,
     pub(crate) settings: &'static [Setting],
 }
 
-/// One setting.
+/// A setting.
 pub(crate) struct Setting {
     /// Its key within the section.
     pub(crate) name: &'static str,
-    /// `None`: it is no whole number.
+    /// The allowed numbers; `None` for a setting of another kind.
     pub(crate) range: Option<Range>,
-    /// What is said above it in `config.toml`, without its range.
+    /// The comment above it in `config.toml`, without its range.
     #[cfg(test)]
     pub(crate) doc: &'static str,
 }
 
-/// Declares a section and the struct that it is read into: `name: type = default, range;`. What follows `with` are
-/// tables within it, which have declarations of their own.
+/// Declares a section and the struct that it is read into: `name: type = default, range;`. After `with` come
+/// tables within it with declarations of their own.
 macro_rules! section {
     (
         $(#[doc = $about:literal])*
@@ -76,7 +76,7 @@ macro_rules! section {
 
 pub(super) use section;
 
-/// The range of a setting, by its whole key; `None` if it is no whole number or no setting.
+/// The range of a setting, by its whole key; `None` for an unknown key or another kind of setting.
 pub(crate) fn range(sections: &[Section], key: &str) -> Option<Range> {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let section = sections.iter().find(|one| one.name == section)?;

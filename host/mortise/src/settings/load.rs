@@ -38,7 +38,7 @@ impl Reload {
         Settings::load(self.file(), &env, self.flags.clone()).map(|settings| settings.config)
     }
 
-    /// The plugin whose table is what is wrong with the file.
+    /// The plugin with a wrong table in the file.
     pub(crate) fn culprit(&self) -> Option<String> {
         let table: Table = std::fs::read_to_string(self.file()?).ok()?.parse().ok()?;
         let plugins = table.get("plugin")?.as_table()?;
@@ -50,7 +50,7 @@ impl Reload {
     }
 }
 
-/// What flags say.
+/// Settings from flags.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
     pub(crate) grpc_addr: Option<SocketAddr>,
@@ -59,17 +59,17 @@ pub(crate) struct Overrides {
     pub(crate) plugin_dir: Option<PathBuf>,
 }
 
-/// The configuration, and what of it was chosen.
+/// The configuration with the origin of its settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// What was said, and is not the default.
+    /// The settings that were set, even to their default.
     pub(crate) given: Given,
-    /// How it is read again.
+    /// The source for reading it again.
     pub(crate) reload: Reload,
 }
 
-/// Which settings somebody has set: without them `mortise dev` has its own.
+/// Whether settings are set for which `mortise dev` has its own defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) data_dir: bool,
@@ -145,7 +145,10 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mortise_plugin_host::{grants::Secret, units::{Millis, Seconds, Size}};
+    use mortise_plugin_host::{
+        grants::Secret,
+        units::{Millis, Seconds, Size},
+    };
     use std::collections::HashMap;
 
     fn load(file: Option<&str>, env: &[(&str, &str)], flags: Overrides) -> Result<Settings, ConfigError> {

@@ -1,4 +1,4 @@
-//! What each part of the server is started with.
+//! Options of each part of the server, made from the settings.
 
 use std::{
     num::NonZeroU32,
@@ -24,12 +24,15 @@ pub(crate) fn http(config: &Config) -> HttpOptions {
         request_timeout: config.http.request_timeout_ms.into(),
         stall_timeout: config.http.stall_timeout_ms.into(),
         keep_alive: config.http.keep_alive_ms.into(),
-        max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes.to_usize(), config.store.max_resource_bytes.to_usize()),
+        max_body_bytes: HttpOptions::body_bytes(
+            config.service.max_request_bytes.to_usize(),
+            config.store.max_resource_bytes.to_usize(),
+        ),
         allowed_hosts: config.http.allowed_hosts.clone(),
     }
 }
 
-/// The ports. `dns_optional` says that a server without DNS is as good.
+/// The ports. `dns_optional`: a server without the DNS port may start.
 pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
     ServerOptions {
         grpc_addr: config.grpc_addr,
@@ -74,10 +77,10 @@ fn destination(config: &Config) -> DestinationOptions {
     options
 }
 
-/// The DNS port, if there is to be one. `optional` says that a server without it is as good.
+/// The DNS port, if it is enabled. `optional`: a server without the port may start.
 fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
     let (dns, test) = (&config.dns, &config.test_limits);
-    // What is no zone was refused with the configuration.
+    // A wrong zone was refused with the configuration.
     let zone = DnsOptions::read_zone(&config.destination.zone).filter(|_| dns.enabled)?;
     Some(DnsOptions {
         addr: dns.addr,
@@ -90,9 +93,9 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
     })
 }
 
-/// The sandbox, beyond its limits.
+/// The options of the sandbox besides its limits.
 pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
-    // A word that is no level was refused with the configuration.
+    // A wrong level was refused with the configuration.
     let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
     SandboxOptions {
         quarantine: quarantine(config),
@@ -188,7 +191,7 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
     }
 }
 
-/// The record of who did what, if anything is to be recorded.
+/// The audit log, unless it records nothing.
 pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
     let (audit, test) = (&config.audit, &config.test_limits);
     let dir = match audit.dir.as_os_str().is_empty() {
@@ -219,7 +222,7 @@ fn rates(config: &Config) -> Rates {
     }
 }
 
-/// Tokens and policies, if they are asked for.
+/// Tokens and policies, if they are enabled.
 fn access(config: &Config) -> Option<Arc<Access>> {
     let acl = &config.acl;
     let options = mortise_acl::Options {
@@ -256,7 +259,7 @@ fn machine_cache() -> u64 {
     (memory / 16).clamp(32 << 20, 1 << 30)
 }
 
-/// Where compiled code is kept, which is worth it even when the data is `temporary`.
+/// The directory of compiled code. It outlives even `temporary` data, since compiling is slow.
 pub(crate) fn cache_dir(config: &Config, temporary: bool) -> PathBuf {
     if !config.cache_dir.as_os_str().is_empty() {
         return config.cache_dir.clone();

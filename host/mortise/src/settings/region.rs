@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for Rings {
     }
 }
 
-/// Refuses a region that is none, and peers that could not be asked.
+/// Refuses a wrong name of the region and unreachable peers.
 pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
     let region = &config.region;
     let wrong = |key: String, what: &'static str| Err(SettingError::Region { key, what });
@@ -78,7 +78,7 @@ pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
             return wrong(key(".address"), "has to be https://HOST:PORT, or http://HOST:PORT without TLS");
         }
         if given(&peer.cert_file).is_some() != given(&peer.key_file).is_some() {
-            return wrong(key(".cert_file"), "and key_file go together; give both, or neither");
+            return wrong(key(".cert_file"), "and key_file go together; set both, or neither");
         }
         if !is_tls && [&peer.ca_file, &peer.cert_file].into_iter().any(|file| given(file).is_some()) {
             return wrong(key(".address"), "has no TLS, which ca_file and cert_file are for; write https://");
@@ -87,7 +87,7 @@ pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
     Ok(())
 }
 
-/// What each peer is asked with.
+/// The options of each peer.
 pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
     let region = &config.region;
     let one = |(name, peer): (&String, &PeerConfig)| PeerOptions {

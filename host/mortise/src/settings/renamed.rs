@@ -24,7 +24,8 @@ const RENAMED: [(&str, &str); 10] = [
 /// Refuses a file with an old key.
 pub(crate) fn check_table(table: &Table) -> Result<(), SettingError> {
     let has = |key: &str| {
-        key.split_once('.').is_some_and(|(section, name)| table.get(section).is_some_and(|inner| inner.get(name).is_some()))
+        key.split_once('.')
+            .is_some_and(|(section, name)| table.get(section).is_some_and(|inner| inner.get(name).is_some()))
     };
     match RENAMED.into_iter().find(|(old, _)| has(old)) {
         Some((old, new)) => Err(SettingError::Renamed { old, new }),

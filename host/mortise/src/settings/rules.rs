@@ -1,4 +1,4 @@
-//! What no range of a single setting can refuse: numbers that do not fit each other, and names that mean nothing.
+//! Checks beyond the range of a single setting: settings that need each other, and names.
 
 use std::path::Path;
 
@@ -6,14 +6,13 @@ use mortise_api::ClientCerts;
 
 use super::{
     error::SettingError,
-    plugin,
-    region,
+    plugin, region,
     table::{Config, Plugins, Tls},
 };
 use crate::bundled;
 
 impl Config {
-    /// Every fault begins with the key, which tells where it was set.
+    /// Checks all settings. The text of a fault begins with the key, by which its origin is found.
     pub(crate) fn check(&self) -> Result<(), SettingError> {
         if let Some(name) = self.plugins.bundled.iter().find(|name| bundled::find(name).is_none()) {
             let known = bundled::ALL.map(|(name, _)| name).join(", ");
@@ -44,7 +43,7 @@ impl Config {
 }
 
 impl Config {
-    /// Refuses ports that other machines reach where callers are not known, or are heard by everyone in between.
+    /// Refuses ports that other machines reach without TLS or without tokens.
     pub(crate) fn check_exposure(&self) -> Result<(), SettingError> {
         let missing = match (self.tls.cert_file.as_os_str().is_empty(), self.acl.enabled) {
             (false, true) => return Ok(()),

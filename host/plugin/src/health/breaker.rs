@@ -32,7 +32,6 @@ use std::{
     time::Duration,
 };
 
-
 /// Most faults that a window can be asked to hold.
 const MAX_FAULTS: u32 = 10_000;
 

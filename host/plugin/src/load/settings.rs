@@ -61,10 +61,7 @@ impl PluginSettings {
         if text.len() > limit {
             return Err(LoadError::Settings {
                 key: key(name, ""),
-                what: format!(
-                    "they take {} bytes as JSON, more than the limit of {limit} (a fixed limit)",
-                    text.len()
-                ),
+                what: format!("they take {} bytes as JSON, more than the limit of {limit} (a fixed limit)", text.len()),
             });
         }
         Ok(text.into())

@@ -106,9 +106,6 @@ async fn too_many_instances_on_demand_are_the_same_fault() {
     store.limiter(|two| two);
     let error = Linker::new(&engine).instantiate_async(&mut store, &component).await.err().unwrap();
     let refused = exceeded_limit(&error, &Limits { core_instances: 2, ..Limits::default() }).unwrap();
-    assert_eq!(
-        refused.to_string(),
-        "needs 3 core instances to start, more than the limit of 2 (a fixed limit)"
-    );
+    assert_eq!(refused.to_string(), "needs 3 core instances to start, more than the limit of 2 (a fixed limit)");
     assert!(exceeded_limit(&wasmtime::Error::msg("out of luck"), &Limits::default()).is_none());
 }
