@@ -134,16 +134,16 @@ number! {
 }
 
 impl Size {
-    /// A number of bytes in memory.
-    #[must_use]
-    pub const fn of(bytes: usize) -> Self {
-        Self(bytes as u64)
-    }
-
     /// The number of bytes for memory; less than in the configuration where a pointer has 32 bits.
     #[must_use]
     pub fn to_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl From<usize> for Size {
+    fn from(bytes: usize) -> Self {
+        Self(bytes as u64)
     }
 }
 

@@ -177,6 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn tests_have_limits_of_their_own() {
+        let read = |text| load(None, &[("MORTISE_TEST_LIMITS", text)], Overrides::default()).map(|read| read.config);
+        assert_eq!(
+            read("dns_connections = 2\ndns_idle_ms = \"1s\"").unwrap().test_limits.dns_idle_ms,
+            Some(Millis(1_000))
+        );
+        let fault = read("dns_conections = 2").unwrap_err().to_string();
+        assert!(
+            fault.starts_with("environment variable MORTISE_TEST_LIMITS: ") && fault.contains("dns_conections"),
+            "{fault}"
+        );
+    }
+
+    #[test]
     fn an_old_name_is_refused_with_the_new_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
@@ -214,7 +228,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
         let text = "[plugin.demo.grants]\nread = [\"edge.v1.Route\"]\nwrite = [\"mesh.v1.*\"]\n\
-                    directories = { out = { path = \"/srv/out\", write = true }, in = { path = \"/srv/in\" } }\n\
+                    directories = { out = { path = \"/srv/out\", write = true, bytes = \"1MiB\" }, in = { path = \"/srv/in\" } }\n\
                     secrets = { token = { file = \"/run/token\" }, key = { env = \"KEY\" } }\n";
         std::fs::write(&path, text).unwrap();
         let config = load(path.to_str(), &[], Overrides::default()).unwrap().config;
@@ -224,6 +238,7 @@ mod tests {
             ["edge.v1.Route", "mesh.v1.*"]
         );
         assert!(grants.directories["out"].write && !grants.directories["in"].write);
+        assert_eq!(grants.directories["out"].bytes, Some(Size(1 << 20)));
         assert_eq!(grants.secrets["token"], Secret::File("/run/token".into()));
         assert_eq!(grants.secrets["key"], Secret::Env("KEY".into()));
         assert_eq!(config.without_settings(), Config::default());

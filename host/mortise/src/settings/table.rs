@@ -324,7 +324,7 @@ section! {
         zone: String = DestinationOptions::default().zone;
         /// Memory for the endpoints of services with streams. When it is full, streams for further services are
         /// refused.
-        state_bytes: Size = Size::of(DestinationOptions::default().state_bytes), Range::bytes(64 * KIB, TIB);
+        state_bytes: Size = Size::from(DestinationOptions::default().state_bytes), Range::bytes(64 * KIB, TIB);
     }
 }
 
@@ -352,7 +352,7 @@ section! {
         /// is too slow for the load.
         cache_bytes: Size = Size(0), Range::bytes(64 * KIB, TIB).or_zero();
         /// Size of the largest resource. The server stores one resource of its own for each plugin.
-        max_resource_bytes: Size = Size::of(mortise_store::Options::new("").max_resource_bytes), Range::bytes(1_000, GIB);
+        max_resource_bytes: Size = Size::from(mortise_store::Options::new("").max_resource_bytes), Range::bytes(1_000, GIB);
         /// Events kept on disk, so that watches can resume.
         history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
         /// Size of these events.
@@ -361,7 +361,7 @@ section! {
         /// watches still waiting for them are ended with Aborted; so are watches more than 4,096 events or 32 MiB
         /// behind. Lists and starting watches may buffer the same amount of overwritten versions; the one with the most
         /// is ended with Aborted.
-        watch_bytes: Size = Size::of(mortise_store::Options::new("").watch_bytes), Range::bytes(KIB, TIB);
+        watch_bytes: Size = Size::from(mortise_store::Options::new("").watch_bytes), Range::bytes(KIB, TIB);
         /// Disk space taken in advance, with half as much again for the log. When the disk is full, writes are refused
         /// with ResourceExhausted; deletions use this space.
         reserve_bytes: Size = Size(mortise_store::Options::new("").reserve_bytes), Range::bytes(8 * MIB, GIB);
@@ -387,15 +387,15 @@ section! {
         /// Time for `describe`, which runs once when a plugin is loaded.
         describe_deadline_ms: Millis = Millis(Limits::default().describe_deadline_ms), TIME;
         /// Memory of one instance.
-        memory_bytes: Size = Size::of(Limits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
+        memory_bytes: Size = Size::from(Limits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
         /// Size of what a plugin passes to the host in one answer or one host call. The description of a plugin is an
         /// answer.
-        reply_bytes: Size = Size::of(Limits::default().reply_bytes), Range::bytes(64 * KIB, GIB);
+        reply_bytes: Size = Size::from(Limits::default().reply_bytes), Range::bytes(64 * KIB, GIB);
         /// Requests of one plugin in progress, so that a slow plugin leaves instances to others. Further ones wait
         /// within their deadline.
         concurrency: usize = Limits::default().concurrency, Range::new(1, 10_000);
         /// Size of a plugin's file.
-        component_bytes: Size = Size::of(Limits::default().component_bytes), Range::bytes(KIB, GIB);
+        component_bytes: Size = Size::from(Limits::default().component_bytes), Range::bytes(KIB, GIB);
         /// Size of the compiled code in cache_dir. The least recently used goes first. 0: no cache.
         code_cache_bytes: Size = Size(Limits::default().code_cache_bytes), Range::bytes(0, TIB);
     }
@@ -413,7 +413,7 @@ section! {
         /// Time for one call, its host calls included.
         deadline_ms: Millis = Millis(ReconcileLimits::default().deadline_ms), TIME;
         /// Memory of one instance.
-        memory_bytes: Size = Size::of(ReconcileLimits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
+        memory_bytes: Size = Size::from(ReconcileLimits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
         /// Calls to the host in one call.
         host_calls: u32 = ReconcileLimits::default().host_calls, Range::new(1, u32::MAX as i64);
         /// Time for one host call, such as a write. A slower one fails with an error for the controller.
@@ -444,7 +444,7 @@ section! {
         /// Kept lines of one plugin.
         kept_lines: usize = LogSettings::default().kept_lines, Range::new(0, 1_000_000);
         /// Size of the kept lines of one plugin.
-        kept_bytes: Size = Size::of(LogSettings::default().kept_bytes), Range::bytes(0, GIB);
+        kept_bytes: Size = Size::from(LogSettings::default().kept_bytes), Range::bytes(0, GIB);
     }
 }
 
@@ -454,7 +454,7 @@ section! {
         /// Keys of one plugin.
         keys: usize = Quota::default().values, Range::new(0, 10_000_000);
         /// Size of one plugin's keys and values.
-        bytes: Size = Size::of(Quota::default().bytes), Range::bytes(0, TIB);
+        bytes: Size = Size::from(Quota::default().bytes), Range::bytes(0, TIB);
     }
 }
 
