@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(documented, known, "docs/metrics.md should have:\n{}", known.join("\n"));
     }
 
-    /// The metrics in `metrics::counter!("mortise_…")` and the like below a folder.
+    /// Adds the metrics that the sources below a folder record: names and kinds.
     fn recorded(folder: &Path, found: &mut BTreeSet<(String, String)>) {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             let path = entry.path();
