@@ -757,9 +757,9 @@ async fn serve_does_not_listen_to_others_in_the_clear() {
         [("MORTISE_GRPC_ADDR", "0.0.0.0:0"), ("MORTISE_HTTP_ADDR", "[::]:0"), ("MORTISE_GRPC_ADDR", "192.0.2.1:0")];
     for addr in everywhere {
         for (env, missing) in [
-            (vec![addr, none], "it lacks TLS (tls.cert_file and tls.key_file;"),
-            (vec![addr, open], "it lacks tokens (acl.enabled) and TLS"),
-            ([vec![addr, open], tls.to_vec()].concat(), "it lacks tokens (acl.enabled);"),
+            (vec![addr, none], "and lacks TLS (tls.cert_file and tls.key_file;"),
+            (vec![addr, open], "and lacks tokens (acl.enabled) and TLS"),
+            ([vec![addr, open], tls.to_vec()].concat(), "and lacks tokens (acl.enabled);"),
         ] {
             let (code, _, said) = mortise(&["serve", "--data-dir", at], &env).await;
             assert!(

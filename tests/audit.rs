@@ -226,8 +226,8 @@ async fn a_call_whose_client_goes_away_is_recorded() {
 
 #[tokio::test]
 async fn without_room_for_its_record_nothing_is_changed_and_readiness_is_gone() {
-    let setup = Setup::new().env("MORTISE_AUDIT_EVENTS", "changes").env("MORTISE_AUDIT_QUEUE", 1);
-    let server = setup.env("MORTISE_AUDIT_WAIT_MS", 3_000).env("MORTISE_AUDIT_FILE_BYTES", 64 << 10).start().await;
+    let setup = Setup::new().env("MORTISE_AUDIT_EVENTS", "changes").limit("audit_queue", 1);
+    let server = setup.limit("audit_wait_ms", 3_000).env("MORTISE_AUDIT_FILE_BYTES", 64 << 10).start().await;
     let (audit, aside) = (server.data_dir.join("audit"), server.data_dir.join("aside"));
     assert_eq!(server.get("/readyz").await.0, 200);
     // Until the file has to be put aside, which fails in a directory that is not there.

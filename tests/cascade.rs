@@ -9,7 +9,7 @@ use tonic::Code;
 
 /// A server whose second pass comes soon.
 async fn quick() -> Server {
-    Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 300).start().await
+    Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await
 }
 
 /// Writes a resource that is owned, and answers its id.
@@ -129,7 +129,7 @@ async fn a_child_with_finalizers_is_marked_and_goes_when_they_do() {
 
 #[tokio::test]
 async fn the_second_pass_finds_children_that_came_meanwhile() {
-    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 5000).start().await;
+    let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 5000).start().await;
     let korn = parent(&server, artist("korn")).await;
     server.delete(&korn, "").await.unwrap();
     let tombstone = tombstone_id(&korn);
@@ -260,7 +260,7 @@ async fn children_by_the_owners_name_are_written_while_it_lives_or_not_at_all() 
 
 #[tokio::test]
 async fn a_first_pass_that_somebody_made_up_only_costs_time() {
-    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 5000).start().await;
+    let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 5000).start().await;
     let nobody = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("no.v1.Such", "x", "p", "n") };
     let tombstone = server.write(by_hand("mine", &nobody)).await.unwrap();
     eventually("the first pass", || async {
@@ -320,7 +320,7 @@ async fn a_thousand_children() {
 #[tokio::test]
 async fn it_goes_on_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
-    let setup = |wait| Setup::new().data_dir(dir.path()).env("MORTISE_SERVICE_SECOND_PASS_MS", wait);
+    let setup = |wait| Setup::new().data_dir(dir.path()).env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", wait);
     let mut server = setup(60_000).start().await;
     let korn = parent(&server, artist("korn")).await;
     litter(&server, &korn, 300).await;
@@ -418,7 +418,7 @@ async fn filled_to_the_limit(server: &Server, one: pb::Resource, pairs: &[(&str,
 #[tokio::test]
 async fn what_just_fits_can_be_deleted_by_hand_with_its_owner_and_with_its_place() {
     let server = Setup::new()
-        .env("MORTISE_SERVICE_SECOND_PASS_MS", 300)
+        .env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300)
         .env("MORTISE_STORE_MAX_RESOURCE_BYTES", 20_000)
         .start()
         .await;

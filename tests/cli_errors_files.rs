@@ -121,12 +121,13 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Files, and the fault of each.
-const SETTINGS: [&str; 18] = [
+const SETTINGS: [&str; 19] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
     "[store]\ncache_bytes = 1\n",
-    "[quarantine]\nbackoff_ms = 60000\nmax_backoff_ms = 1000\n",
+    "[store]\nmax_resource_bytes = \"1 Mb\"\n",
+    "[audit]\nwhen_full = \"wait\"\n",
     "[http]\nallowed_hosts = [\"http://a\"]\n",
     "[destination]\nzone = \"Cluster.\"\n",
     "[tls]\ncert_file = \"a.pem\"\n",

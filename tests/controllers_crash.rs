@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 const MANY: usize = 1_000;
 
 async fn start(dir: &Path) -> Server {
-    Setup::new().guest("reconcile-copy").data_dir(dir).env("MORTISE_SERVICE_SECOND_PASS_MS", 300).start().await
+    Setup::new().guest("reconcile-copy").data_dir(dir).env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await
 }
 
 /// Writes many resources by a few clients at once.

@@ -107,8 +107,8 @@ async fn a_granted_directory_holds_no_more_than_its_quota() {
         .guest("reconcile-files")
         .arg("--config")
         .arg(config.display().to_string())
-        .env("MORTISE_CONTROLLERS_DIRECTORY_BYTES", 11)
-        .env("MORTISE_CONTROLLERS_DIRECTORY_FILES", 2)
+        .limit("directory_bytes", 11)
+        .limit("directory_files", 2)
         .start()
         .await;
     let key = "reconcile-files/things";
@@ -118,7 +118,7 @@ async fn a_granted_directory_holds_no_more_than_its_quota() {
     };
     // Twelve bytes with the secret.
     server.write(thing("reconcile_files", "a", &text("hello"))).await.unwrap();
-    let refused = written("a", "would hold 12 bytes, more than its limit of 11 (controllers.directory_bytes").await;
+    let refused = written("a", "would hold 12 bytes, more than its limit of 11 (`bytes` in its grant").await;
     assert_eq!((refused.state(), refused.reason.as_str()), (State::False, "Code8"), "{refused:?}");
     assert!(fs::read_dir(&out).unwrap().next().is_none());
 
@@ -132,6 +132,6 @@ async fn a_granted_directory_holds_no_more_than_its_quota() {
     let id_b = id("reconcile_files.v1.Thing", "b");
     condition_until(&server, &id_b, key, "Written", |c| c.state() == State::True).await;
     server.write(thing("reconcile_files", "c", &text(""))).await.unwrap();
-    written("c", "would hold 3 files, more than the limit of 2 (controllers.directory_files)").await;
+    written("c", "would hold 3 files, more than the limit of 2; remove some").await;
     assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
 }

@@ -66,8 +66,8 @@ async fn one_that_never_returns_is_ended_and_paused() {
         .guest("reconcile-copy")
         .env("MORTISE_CONTROLLERS_FUEL", 20_000_000)
         .env("MORTISE_QUARANTINE_FAULTS", 3)
-        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", 60_000)
+        .limit("quarantine_probation_faults", 1)
+        .limit("quarantine_backoff_ms", 60_000)
         .start()
         .await;
     honest(&server, "warm").await;
@@ -159,7 +159,9 @@ async fn one_that_wakes_itself_is_slowed_down() {
         .unwrap();
     until(&server, "reconcile-self/restless", |seen| seen.reconciles >= before + 10).await;
     let (_, metrics) = server.get("/metrics").await;
-    assert!(metrics.contains("mortise_controller_self_wakes_total{controller=\"reconcile-self/restless\"}"));
+    assert!(
+        metrics.contains("mortise_controller_reconcile_loops_throttled_total{controller=\"reconcile-self/restless\"}")
+    );
 }
 
 #[tokio::test]
@@ -280,8 +282,8 @@ async fn after_a_failed_trial_it_pauses_again() {
         .guest("reconcile-loop")
         .env("MORTISE_CONTROLLERS_FUEL", 20_000_000)
         .env("MORTISE_QUARANTINE_FAULTS", 3)
-        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", 1_500)
+        .limit("quarantine_probation_faults", 1)
+        .limit("quarantine_backoff_ms", 1_500)
         .start()
         .await;
     for n in 0..12 {

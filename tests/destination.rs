@@ -357,7 +357,7 @@ async fn what_a_client_says_about_itself_is_never_an_error() {
 
 #[tokio::test]
 async fn a_heartbeat_is_an_empty_add_only_while_there_are_endpoints() {
-    let server = setup().env("MORTISE_DESTINATION_HEARTBEAT_MS", 100).start().await;
+    let server = setup().limit("destination_heartbeat_ms", 100).start().await;
     let mut clients = clients(&server).await;
     let empty_add = Said::Add(Vec::new(), BTreeMap::new());
     told(&mut clients, &[ABSENT, ABSENT, ABSENT]).await;
@@ -417,19 +417,18 @@ async fn streams_outlive_their_plugin_and_its_versions() {
 
 #[tokio::test]
 async fn streams_and_services_are_bounded_and_places_come_back() {
-    let server =
-        setup().env("MORTISE_DESTINATION_MAX_STREAMS", 3).env("MORTISE_DESTINATION_MAX_SERVICES", 2).start().await;
+    let server = setup().limit("destination_streams", 3).limit("destination_services", 2).start().await;
     let channel = server.channel().await;
     let get = async |service: &str| Api::Linkerd.get(channel.clone(), &format!("{service}.default.svc")).await;
     let one = get("one").await.unwrap();
     let two = get("two").await.unwrap();
     let (code, text) = refusal(get("three").await.map(|_| ()));
     assert_eq!(code, Code::ResourceExhausted);
-    assert_eq!(text, "2 services are watched already (limit destination.max_services)");
+    assert_eq!(text, "2 services are watched already (a fixed limit)");
     let three = get("two").await.unwrap();
     let (code, text) = refusal(get("two").await.map(|_| ()));
     assert_eq!(code, Code::ResourceExhausted);
-    assert_eq!(text, "3 streams are open already (limit destination.max_streams); try again later");
+    assert_eq!(text, "3 streams are open already (a fixed limit); try again later");
     let (_, metrics) = server.get("/metrics").await;
     for line in [
         "mortise_destination_streams 3",
@@ -472,7 +471,7 @@ async fn what_is_known_is_bounded_in_bytes() {
 #[tokio::test]
 async fn the_watch_of_a_service_may_end_and_its_streams_go_on() {
     // Two events are too many to be behind.
-    let server = setup().env("MORTISE_STORE_WATCH_BUFFER", 1).start().await;
+    let server = setup().limit("watch_buffer", 1).start().await;
     server.set("web", &service([at(A)])).await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A])]).await;

@@ -132,7 +132,7 @@ async fn churn(seed: u64, events: u64) {
     let mut rng = Rng::with_seed(seed);
     let may_empty = seed % 2 == 1;
     // Every other run the service's watch falls behind all the time and starts again.
-    let server = if seed % 4 < 2 { setup() } else { setup().env("MORTISE_STORE_WATCH_BUFFER", 4) };
+    let server = if seed % 4 < 2 { setup() } else { setup().limit("watch_buffer", 4) };
     let server = server.start().await;
     let mut truth: Truth = Some((0..WORKLOADS / 2).map(|n| (n, (1, true))).collect());
     write(&server, &truth).await;

@@ -180,7 +180,7 @@ async fn dropped(server: &crate::common::Server) -> usize {
 async fn streams_of_which_nothing_is_taken_end_when_too_much_waits() {
     // An answer is some 200 KB, of which the client takes the first 64 without reading.
     let endpoints = 12_000;
-    let server = setup().env("MORTISE_GRPC_ANSWER_BYTES", 512 << 10).start().await;
+    let server = setup().env("MORTISE_GRPC_OUTBOUND_BUFFER_BYTES", 512 << 10).start().await;
     let channel = channel(server.grpc).await;
     let mut stalled = Vec::new();
     for change in 0..6 {
@@ -197,7 +197,7 @@ async fn streams_of_which_nothing_is_taken_end_when_too_much_waits() {
     eventually("some are ended", async || dropped(&server).await > 0).await;
     let end = stalled[0].end().await.expect("with a status");
     assert_eq!(end.code(), Code::ResourceExhausted, "{end:?}");
-    assert!(end.message().contains("grpc.answer_bytes"), "{end:?}");
+    assert!(end.message().contains("grpc.outbound_buffer_bytes"), "{end:?}");
     // The others have their place, and so has whoever comes.
     let mut reader = Api::Conduit.get(channel, "web.default.svc").await.unwrap();
     assert_eq!(reader.added().await.len(), endpoints as usize);

@@ -334,7 +334,7 @@ async fn what_is_no_plain_query_is_refused_and_nothing_ends_it() {
 
 #[tokio::test]
 async fn connections_are_bounded_in_number_and_in_silence() {
-    let server = Setup::new().env("MORTISE_DNS_MAX_CONNECTIONS", 2).env("MORTISE_DNS_IDLE_MS", 500).start().await;
+    let server = Setup::new().limit("dns_connections", 2).limit("dns_idle_ms", 500).start().await;
     let dns = server.dns.unwrap();
     let open = async || TcpStream::connect(dns).await.unwrap();
     let (mut one, _two) = (open().await, open().await);

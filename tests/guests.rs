@@ -267,7 +267,7 @@ async fn a_handle_leak_runs_out_of_handles() {
         group: "handle_leak",
         code: Code::ResourceExhausted,
         kind: "handles",
-        says: "held more than 1000 handles to host resources (limit sandbox.handles)",
+        says: "held more than 1000 handles to host resources (a fixed limit)",
     };
     guest.fails_everywhere_and_serves_on(&server).await;
 }
@@ -280,7 +280,7 @@ async fn a_flood_of_host_calls_ends_at_the_limit_and_fills_no_log() {
         group: "host_call_flood",
         code: Code::ResourceExhausted,
         kind: "host-calls",
-        says: "called the host more than 10000 times (limit sandbox.host_calls)",
+        says: "called the host more than 10000 times (limit fixed for hooks)",
     };
     guest.fault("mutate").check(&server.write(guest.named("boom")).await.unwrap_err());
     let lines = server.log().lines().filter(|line| line.contains("TRACE")).count();

@@ -132,7 +132,7 @@ async fn tombstones_are_resources_too() {
 
 #[tokio::test]
 async fn routes_follow_the_plugins() {
-    let server = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let server = Setup::new().limit("plugin_rescan_ms", 200).start().await;
     let things = "/api/prior/v1/thing";
     assert_eq!(server.fetch(things).await.code(), 404);
     server.install("prior", &std::fs::read(mortise_test_guests::component("prior")).unwrap()).await.unwrap();
@@ -538,7 +538,7 @@ async fn codes_are_consuls() {
 
 #[tokio::test]
 async fn a_quarantined_hook_says_when_to_come_back() {
-    let server = Setup::new().guest("panic").env("MORTISE_QUARANTINE_BACKOFF_MS", 60_000).start().await;
+    let server = Setup::new().guest("panic").limit("quarantine_backoff_ms", 60_000).start().await;
     let body = json!({ "data": {} });
     let put = async || {
         server

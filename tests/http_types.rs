@@ -145,7 +145,7 @@ async fn types_are_described() {
 
 #[tokio::test]
 async fn the_description_follows_the_plugins() {
-    let server = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let server = Setup::new().limit("plugin_rescan_ms", 200).start().await;
     let things = "/api/prior/v1/thing";
     let before = server.fetch("/v1/openapi.json").await;
     assert_eq!(before.ok()["openapi"], "3.1.0");

@@ -160,7 +160,7 @@ async fn a_stopping_server_says_so_and_ends_the_stream() {
 /// A client that does not read falls behind, and is told when it reads again; or it is gone.
 #[tokio::test]
 async fn who_falls_behind_is_told() {
-    let server = Setup::new().env("MORTISE_STORE_WATCH_BUFFER", 4).env("MORTISE_STORE_HISTORY_EVENTS", 4).start().await;
+    let server = Setup::new().limit("watch_buffer", 4).env("MORTISE_STORE_HISTORY_EVENTS", 4).start().await;
     let mut events = Events::open(&server, &format!("{ARTISTS}?watch")).await;
     events.snapshot().await;
     // Until every buffer in between is full, and four more.
@@ -202,7 +202,7 @@ async fn who_takes_nothing_is_cut_off() {
 /// What a reload does to watches: a new type's begin, those of a type whose plugin goes end when the type does.
 #[tokio::test]
 async fn watches_of_types_that_come_and_go() {
-    let server = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let server = Setup::new().limit("plugin_rescan_ms", 200).start().await;
     let things = "/api/prior/v1/thing";
     assert_eq!(server.fetch(&format!("{things}?watch")).await.code(), 404);
     server.install("prior", &std::fs::read(mortise_test_guests::component("prior")).unwrap()).await.unwrap();

@@ -221,7 +221,7 @@ async fn children_of_two_types_with_hooks_do_not_wait_for_each_other() {
         let server = Setup::new()
             .guest("deny")
             .env("MORTISE_SANDBOX_CONCURRENCY", concurrency)
-            .env("MORTISE_SANDBOX_REMEMBERED_DECISIONS", 0)
+            .limit("remembered_decisions", 0)
             .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
             .tolerant()
             .start()

@@ -154,11 +154,7 @@ fn list_artists() -> pb::ListRequest {
 
 #[tokio::test]
 async fn a_watch_that_is_not_read_holds_little_and_ends() {
-    let server = lean()
-        .env("MORTISE_STORE_WATCH_BUFFER_BYTES", 16 * MIB)
-        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000)
-        .start()
-        .await;
+    let server = lean().limit("watch_buffer_bytes", 16 * MIB).env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000).start().await;
     server.write(heavy("korn", 900_000)).await.unwrap();
     let before = server.resident_bytes();
     let connection = Connection::open(&server).await;
@@ -188,7 +184,7 @@ async fn answers_that_are_not_read_do_not_delay_the_end() {
     let mut server = lean()
         .env("MORTISE_SHUTDOWN_GRACE_MS", 20_000)
         .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
-        .env("MORTISE_SERVICE_MAX_SNAPSHOTS", 16)
+        .env("MORTISE_SERVICE_CONCURRENT_WATCH_SNAPSHOTS", 16)
         .start()
         .await;
     for n in 0..40 {
@@ -223,7 +219,7 @@ async fn answers_that_are_not_read_do_not_delay_the_end() {
 async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     let server = lean()
         .env("MORTISE_SERVICE_LIST_BYTES", 64 * MIB)
-        .env("MORTISE_SERVICE_MAX_SNAPSHOTS", 4)
+        .env("MORTISE_SERVICE_CONCURRENT_WATCH_SNAPSHOTS", 4)
         .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000)
         .start()
         .await;
@@ -314,7 +310,7 @@ async fn lists_by_owner_that_are_not_read_are_bounded() {
 async fn answers_that_are_not_taken_are_bounded_in_all() {
     const HELD: usize = 8 * MIB;
     let server = lean()
-        .env("MORTISE_GRPC_ANSWER_BYTES", HELD)
+        .env("MORTISE_GRPC_OUTBOUND_BUFFER_BYTES", HELD)
         .env("MORTISE_SERVICE_LIST_BYTES", 1024 * MIB)
         .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
         .start()
@@ -348,7 +344,7 @@ async fn answers_that_are_not_taken_are_bounded_in_all() {
         for answer in unread {
             let (code, said) = status(answer).await;
             assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{method}: {said}");
-            assert!(said.contains("grpc.answer_bytes"), "{method}: {said}");
+            assert!(said.contains("grpc.outbound_buffer_bytes"), "{method}: {said}");
         }
         for answer in kept {
             assert_eq!(status(answer).await.0, "0", "{method}: the newest are whole");
@@ -394,8 +390,11 @@ async fn a_plugin_that_lists_more_than_it_may_take_costs_a_page() {
 
 #[tokio::test]
 async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
-    let server =
-        lean().env("MORTISE_GRPC_REQUEST_BYTES", 64 * MIB).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 3_000).start().await;
+    let server = lean()
+        .env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", 64 * MIB)
+        .env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 3_000)
+        .start()
+        .await;
     let before = server.resident_bytes();
     let connection = Connection::open(&server).await;
     let mut calls = Vec::new();
@@ -421,7 +420,7 @@ async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
         codes.iter().filter(|(had, text)| *had == (code as i32).to_string() && text.contains(said)).count()
     };
     let (refused, late) = (
-        count(Code::ResourceExhausted, "grpc.request_bytes"),
+        count(Code::ResourceExhausted, "grpc.inbound_buffer_bytes"),
         count(Code::DeadlineExceeded, "http.request_timeout_ms"),
     );
     assert!(refused > 0 && late > 0 && refused + late == 40, "{codes:?}");
@@ -434,7 +433,7 @@ async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_call
     const LENGTH: usize = 60 << 10;
     const CALLS: usize = 1_000;
     let (room, late) = (16 * MIB, 4 * PATIENCE.as_millis());
-    let setup = lean().env("MORTISE_GRPC_REQUEST_BYTES", room).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", late);
+    let setup = lean().env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", room).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", late);
     let server = setup.start().await;
     let questions = Connection::open(&server).await;
     let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
@@ -472,7 +471,7 @@ async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_call
     for _ in 0..CALLS - room / LENGTH {
         let (code, said) = timeout(PATIENCE, calls.join_next()).await.expect("refused in time").unwrap().unwrap();
         assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{said}");
-        assert!(said.contains("grpc.request_bytes"), "{said}");
+        assert!(said.contains("grpc.inbound_buffer_bytes"), "{said}");
     }
     server.write(artist("korn")).await.expect("small calls go on");
     drop((calls, connections));

@@ -206,7 +206,7 @@ async fn a_plugins_log_has_a_level_of_its_own() {
     }
     let (code, _, stderr) = crate::common::mortise(&["dev", "--config", &config("loud")], &[]).await;
     assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("plugin.log-flood.log_level \"loud\" is no level"), "{stderr}");
+    assert!(stderr.contains("plugin.log-flood.log_level \"loud\" is not a level"), "{stderr}");
 }
 
 /// A request may log 16 KiB; many requests together may not log without bound.

@@ -145,8 +145,8 @@ async fn a_file_of_identities_that_is_exposed_ends_the_start() {
         mortise(&["serve", "--data-dir", &data], &settings).await
     };
     for (file, says) in [
-        (data.join("age.key"), "is within data_dir"),
-        (place.path("link.key"), "is within data_dir"),
+        (data.join("age.key"), "is in data_dir"),
+        (place.path("link.key"), "is in data_dir"),
         (place.path("nothing"), "cannot be read"),
         (place.path("other"), "line 1: not an X25519 identity"),
     ] {

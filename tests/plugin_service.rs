@@ -215,7 +215,7 @@ async fn disable_and_enable_hold_over_restarts() {
 async fn what_is_disabled_stays_so_until_it_is_enabled_or_removed() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = |name: &str| folder.path().join(name);
-    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path()).env("MORTISE_PLUGINS_RESCAN_MS", 200);
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path()).limit("plugin_rescan_ms", 200);
     fs::write(file("a.wasm"), guest("version-stamp-1")).unwrap();
     let server = setup().start().await;
     version(&server).await.unwrap();

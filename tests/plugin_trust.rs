@@ -76,7 +76,7 @@ impl Place {
 
     /// A server as it is shipped.
     fn setup(&self) -> Setup {
-        let setup = Setup::new().serve_as_shipped().env("MORTISE_PLUGINS_RESCAN_MS", 100);
+        let setup = Setup::new().serve_as_shipped().limit("plugin_rescan_ms", 100);
         setup.plugin_dir(&self.folder()).data_dir(&self.0.path().join("data"))
     }
 }
@@ -180,19 +180,19 @@ async fn a_pinned_digest_and_a_trusted_folder_need_no_signature() {
 
     let trusted = Place::new();
     trusted.put(&changed(&guest(1)), Some(b"garbage"));
-    let server = trusted.setup().env("MORTISE_PLUGINS_TRUST_FOLDER", true).start().await;
-    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.trust_folder");
+    let server = trusted.setup().env("MORTISE_PLUGINS_LOAD_UNSIGNED", true).start().await;
+    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.load_unsigned");
 }
 
 #[tokio::test]
 async fn a_server_for_development_loads_everything_unless_signatures_are_required() {
     let (key, place) = (Key::new(), Place::new());
     place.put(&guest(1), None);
-    let setup = || Setup::new().plugin_dir(&place.folder()).env("MORTISE_PLUGINS_RESCAN_MS", 100);
+    let setup = || Setup::new().plugin_dir(&place.folder()).limit("plugin_rescan_ms", 100);
     let server = setup().start().await;
-    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.trust_folder");
+    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.load_unsigned");
     drop(server);
-    let server = setup().env("MORTISE_PLUGINS_TRUST_FOLDER", false).start().await;
+    let server = setup().env("MORTISE_PLUGINS_LOAD_UNSIGNED", false).start().await;
     until(&server, "NotTrusted").await;
     drop(server);
     let server = setup()
@@ -217,7 +217,7 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
             .setup()
             .env("MORTISE_PLUGINS_TRUSTED_KEYS", &key.public)
             .env("MORTISE_PLUGINS_REQUIRE_SIGNED", true)
-            .env("MORTISE_PLUGINS_TRUST_FOLDER", true)
+            .env("MORTISE_PLUGINS_LOAD_UNSIGNED", true)
             .env("MORTISE_PLUGINS_PINNED", sha256(&one))
             .env("MORTISE_PLUGINS_BUNDLED", "demo")
     };
@@ -280,12 +280,12 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
 async fn what_served_before_is_loaded_again_and_nothing_else() {
     let place = Place::new();
     place.put(&guest(1), None);
-    let before = place.setup().env("MORTISE_PLUGINS_TRUST_FOLDER", true).start().await;
+    let before = place.setup().env("MORTISE_PLUGINS_LOAD_UNSIGNED", true).start().await;
     assert_eq!(version(&before).await, "1.0.0");
     assert!(before.stop().await.success());
 
     let server = place.setup().start().await;
-    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.trust_folder", "why it was accepted then");
+    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.load_unsigned", "why it was accepted then");
     assert_eq!(version(&server).await, "1.0.0");
     place.put(&guest(2), None);
     until(&server, "NotTrusted").await;
@@ -330,7 +330,7 @@ async fn wrong_settings_of_trust_end_the_start() {
         ),
         (vec![("MORTISE_PLUGINS_TRUSTED_KEYS", "/dev/null")], "it is not a regular file"),
         (vec![("MORTISE_PLUGINS_REQUIRE_SIGNED", "true")], "there are no plugins.trusted_keys"),
-        (vec![("MORTISE_PLUGINS_PINNED", key.as_str())], "plugins.pinned holds SHA-256 digests"),
+        (vec![("MORTISE_PLUGINS_PINNED", key.as_str())], "plugins.pinned must have SHA-256 digests"),
     ] {
         let (code, _, said) = mortise(&["serve", "--data-dir", &data, "--grpc-addr", "127.0.0.1:0"], &settings).await;
         assert!(code.is_some_and(|code| code != 0) && said.contains(says), "{settings:?}: {code:?} {said}");

@@ -17,8 +17,8 @@ fn panicking(backoff_ms: u64) -> Setup {
         .guest("panic")
         .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
         .env("MORTISE_QUARANTINE_FAULTS", 5)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", backoff_ms)
-        .env("MORTISE_QUARANTINE_MAX_BACKOFF_MS", backoff_ms)
+        .limit("quarantine_backoff_ms", backoff_ms)
+        .limit("quarantine_max_backoff_ms", backoff_ms)
 }
 
 fn named(name: &str) -> pb::Resource {
@@ -140,8 +140,8 @@ async fn one_trial_at_a_time() {
         .env("MORTISE_SANDBOX_FUEL", 2_000_000_000_i64)
         .env("MORTISE_SANDBOX_DEADLINE_MS", 60_000)
         .env("MORTISE_QUARANTINE_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", 300)
+        .limit("quarantine_probation_faults", 1)
+        .limit("quarantine_backoff_ms", 300)
         .start()
         .await;
     let boom = || thing("infinite_loop", "boom", &Thing::default());
@@ -178,9 +178,9 @@ async fn a_caller_who_goes_away_leaves_the_trial_to_the_next() {
         .env("MORTISE_SANDBOX_FUEL", 1_i64 << 60)
         .env("MORTISE_SANDBOX_DEADLINE_MS", 15_000)
         .env("MORTISE_QUARANTINE_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", 100)
-        .env("MORTISE_QUARANTINE_MAX_BACKOFF_MS", 100)
+        .limit("quarantine_probation_faults", 1)
+        .limit("quarantine_backoff_ms", 100)
+        .limit("quarantine_max_backoff_ms", 100)
         .start()
         .await;
     let boom = || thing("infinite_loop", "boom", &Thing::default());
@@ -201,7 +201,7 @@ async fn a_caller_who_goes_away_leaves_the_trial_to_the_next() {
 async fn a_broken_mutate_is_skipped_where_the_policy_says_so() {
     let server = panicking(FOR_EVER)
         .guest("garbage-reply")
-        .env("MORTISE_QUARANTINE_SKIP_MUTATE", "panicking.v1.Thing, garbage_reply.v1.Thing")
+        .env("MORTISE_QUARANTINE_BYPASS_MUTATE_TYPES", "panicking.v1.Thing, garbage_reply.v1.Thing")
         .start()
         .await;
     for n in 0..12 {
@@ -225,8 +225,8 @@ async fn unusable_answers_count_too() {
     let server = Setup::new()
         .guest("mutate-id")
         .env("MORTISE_QUARANTINE_FAULTS", 3)
-        .env("MORTISE_QUARANTINE_BACKOFF_MS", FOR_EVER)
-        .env("MORTISE_QUARANTINE_MAX_BACKOFF_MS", FOR_EVER)
+        .limit("quarantine_backoff_ms", FOR_EVER)
+        .limit("quarantine_max_backoff_ms", FOR_EVER)
         .start()
         .await;
     let codes = async || refusal(server.write(thing("mutate_id", "boom", &Thing::default())).await).0;
@@ -246,8 +246,8 @@ async fn ten_thousand_traps_leak_nothing() {
             .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
             .env("MORTISE_SANDBOX_INSTANCES", 2)
             .env("MORTISE_QUARANTINE_FAULTS", faults)
-            .env("MORTISE_QUARANTINE_BACKOFF_MS", 1)
-            .env("MORTISE_QUARANTINE_MAX_BACKOFF_MS", 1)
+            .limit("quarantine_backoff_ms", 1)
+            .limit("quarantine_max_backoff_ms", 1)
             .start()
             .await;
         let round = async |calls: usize| {
@@ -277,7 +277,7 @@ async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
     use crate::plugins::Plugins as _;
     use mortise_resource::{data, pb::condition::State};
 
-    let server = panicking(FOR_EVER).env("MORTISE_QUARANTINE_PROBATION_FAULTS", 2).start().await;
+    let server = panicking(FOR_EVER).limit("quarantine_probation_faults", 2).start().await;
     assert_eq!(server.plugin("panic").await.unwrap().healthy, State::True);
     trap_five_times(&server, "boom-validate").await;
     let sick = server.plugin_until("panic", |p| p.healthy == State::False).await;

@@ -27,7 +27,7 @@ pub async fn start() -> Server {
 }
 
 pub fn setup() -> Setup {
-    Setup::new().guest("references").env("MORTISE_SERVICE_SECOND_PASS_MS", 300)
+    Setup::new().guest("references").env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300)
 }
 
 pub fn node(name: &str, node: &Node) -> pb::Resource {

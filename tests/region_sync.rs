@@ -219,7 +219,7 @@ async fn a_resource_of_this_region_is_never_overwritten() {
         world.at("us").get("/metrics").await.1.contains("mortise_region_conflicts{peer=\"eu\"} 1")
     })
     .await;
-    assert!(metrics.contains("mortise_region_copies_total{peer=\"eu\",outcome=\"held_back\"}"), "{metrics}");
+    assert!(metrics.contains("mortise_region_copies_total{peer=\"eu\",outcome=\"deferred\"}"), "{metrics}");
     // It stays while the other one changes, and even when that is deleted.
     world.at("eu").write(changed(&theirs, "eu", 3)).await.unwrap();
     moment().await;

@@ -93,7 +93,7 @@ async fn a_switched_link_is_followed() {
 async fn a_file_that_appears_late_is_loaded_and_the_folder_may_too() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("plugins");
-    let server = Setup::new().plugin_dir(&folder).env("MORTISE_PLUGINS_RESCAN_MS", 100).start().await;
+    let server = Setup::new().plugin_dir(&folder).limit("plugin_rescan_ms", 100).start().await;
     fs::remove_dir(&folder).unwrap();
     assert!(server.is_unknown(TYPE).await);
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -122,7 +122,7 @@ async fn a_half_written_file_waits_for_its_rest() {
 async fn a_file_that_stays_half_is_a_fault_and_the_old_version_serves() {
     let server = Setup::new()
         .component("version-stamp", guest("version-stamp-1"))
-        .env("MORTISE_PLUGINS_UNFINISHED_MS", 200)
+        .limit("plugin_unfinished_ms", 200)
         .start()
         .await;
     let whole = guest("version-stamp-2");
@@ -154,7 +154,7 @@ async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
     let dir = tempfile::tempdir().unwrap();
     let data = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
-    let setup = || Setup::new().plugin_dir(dir.path()).data_dir(data.path()).env("MORTISE_PLUGINS_RESCAN_MS", 200);
+    let setup = || Setup::new().plugin_dir(dir.path()).data_dir(data.path()).limit("plugin_rescan_ms", 200);
     let server = setup().start().await;
     let stored = server.write(stamped()).await.unwrap();
     fs::remove_file(file(&server)).unwrap();
@@ -183,11 +183,8 @@ async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
 
 #[tokio::test]
 async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back() {
-    let server = Setup::new()
-        .component("version-stamp", guest("version-stamp-1"))
-        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
-        .start()
-        .await;
+    let server =
+        Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     fs::remove_file(file(&server)).unwrap();
     crate::common::eventually("the type is gone", || is_gone(&server)).await;
     crate::common::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
@@ -316,11 +313,8 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 /// Deleting is all that is left, with finalizers too, though marking and taking them away are writes.
 #[tokio::test]
 async fn an_orphan_with_finalizers_can_be_deleted() {
-    let server = Setup::new()
-        .component("version-stamp", guest("version-stamp-1"))
-        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
-        .start()
-        .await;
+    let server =
+        Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     let stored = server.write(crate::common::noted(stamped(), &[("finalizers", "mine")])).await.unwrap();
     let id = crate::common::id_of(&stored);
     fs::remove_file(file(&server)).unwrap();
@@ -372,11 +366,8 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
 /// What belongs to a deletion is judged by what is stored, not by what the client repeats; nothing else is written.
 #[tokio::test]
 async fn of_an_orphan_only_what_belongs_to_a_deletion_is_written() {
-    let server = Setup::new()
-        .component("version-stamp", guest("version-stamp-1"))
-        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
-        .start()
-        .await;
+    let server =
+        Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     let named = |name: &str| {
         let mut one = stamped();
         one.id.as_mut().unwrap().name = name.into();
@@ -438,7 +429,7 @@ async fn an_install_of_what_serves_outlives_the_link_that_it_came_from() {
     let shelf = tempfile::tempdir().unwrap();
     let target = shelf.path().join("target");
     fs::write(&target, guest("version-stamp-1")).unwrap();
-    let server = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let server = Setup::new().limit("plugin_rescan_ms", 200).start().await;
     let link = server.plugin_dir.join("vs.wasm");
     symlink(&target, &link).unwrap();
     becomes(&server, "1.0.0").await;
@@ -460,8 +451,8 @@ async fn an_install_of_what_serves_outlives_the_link_that_it_came_from() {
 async fn an_install_of_what_serves_outlives_the_file_that_was_renamed_before_it() {
     let server = Setup::new()
         .component("a", guest("version-stamp-1"))
-        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
-        .env("MORTISE_PLUGINS_SETTLE_MS", 1_000)
+        .limit("plugin_rescan_ms", 200)
+        .limit("plugin_settle_ms", 1_000)
         .start()
         .await;
     becomes(&server, "1.0.0").await;
@@ -493,7 +484,7 @@ async fn a_bundled_plugin_outlives_a_file_of_the_same_content() {
     assert_eq!(server.plugin("demo").await.unwrap().data.source, "zz.wasm");
     assert!(server.stop().await.success());
 
-    let server = setup().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let server = setup().limit("plugin_rescan_ms", 200).start().await;
     let seen = server.plugin("demo").await.unwrap();
     assert_eq!((seen.reason.as_str(), seen.data.source.as_str()), ("Serving", "bundled"));
     let seen = server.plugin("zz").await.unwrap();

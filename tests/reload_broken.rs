@@ -42,8 +42,8 @@ async fn serving() -> Server {
     let server = Setup::new()
         .component("good", good(|_| {}))
         .guest("prior")
-        .env("MORTISE_PLUGINS_UNFINISHED_MS", 100)
-        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
+        .limit("plugin_unfinished_ms", 100)
+        .limit("plugin_rescan_ms", 200)
         .env("MORTISE_SANDBOX_COMPONENT_BYTES", 4 << 20)
         .start()
         .await;
@@ -210,7 +210,7 @@ async fn a_restart_does_not_make_a_broken_file_worse() {
 
 /// A removed plugin of two types, of which something is stored, and another that has taken one of them over.
 async fn heir(setup: Setup, heir: &str) -> Server {
-    let server = setup.env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let server = setup.limit("plugin_rescan_ms", 200).start().await;
     let path = server.plugin_dir.join("a.wasm");
     fs::write(&path, good(|m| m.name = "aplug".into())).unwrap();
     server.plugin_until("aplug", |p| p.reason == "Serving").await;

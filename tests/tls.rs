@@ -128,7 +128,7 @@ impl Files {
         Setup::new()
             .env("MORTISE_TLS_CERT_FILE", path("server.pem"))
             .env("MORTISE_TLS_KEY_FILE", path("server.key"))
-            .env("MORTISE_TLS_RESCAN_MS", 100)
+            .limit("tls_rescan_ms", 100)
             .tls(self.trust())
     }
 
@@ -570,7 +570,7 @@ async fn what_a_page_may_send_to_the_grpc_port_is_no_grpc() {
 async fn clients_that_are_slow_at_the_handshake_delay_nobody_and_end() {
     const LIMIT: Duration = Duration::from_millis(1_500);
     let files = Files::new();
-    let server = files.setup().env("MORTISE_TLS_HANDSHAKE_MS", LIMIT.as_millis()).start().await;
+    let server = files.setup().limit("tls_handshake_ms", LIMIT.as_millis()).start().await;
     let begun = Instant::now();
     let mut silent = Vec::new();
     for number in 0..200 {
@@ -664,18 +664,10 @@ async fn what_is_wrong_at_the_start_is_said_with_setting_file_and_remedy() {
     };
     let pair = [("CERT_FILE", "server.pem"), ("KEY_FILE", "server.key")];
     for (settings, code, says) in [
-        (vec![pair[0]], 2, "tls.cert_file is given, which has no effect without tls.key_file; give both, or neither"),
-        (vec![pair[1]], 2, "tls.key_file is given, which has no effect without tls.cert_file"),
-        (
-            vec![("CLIENT_CA_FILE", "ca.pem")],
-            2,
-            "tls.client_ca_file is given, which has no effect without tls.cert_file",
-        ),
-        (
-            vec![pair[0], pair[1], ("CLIENT_CERTS", "required")],
-            2,
-            "tls.client_certs is given, which has no effect without",
-        ),
+        (vec![pair[0]], 2, "tls.cert_file has no effect without tls.key_file; set both, or neither"),
+        (vec![pair[1]], 2, "tls.key_file has no effect without tls.cert_file"),
+        (vec![("CLIENT_CA_FILE", "ca.pem")], 2, "tls.client_ca_file has no effect without tls.cert_file"),
+        (vec![pair[0], pair[1], ("CLIENT_CERTS", "required")], 2, "tls.client_certs has no effect without"),
         (vec![("CLIENT_CERTS", "perhaps")], 2, "unknown variant `perhaps`, expected `optional` or `required`"),
         (vec![("CERT_FILE", "missing.pem"), pair[1]], 1, "mortise: tls.cert_file: cannot read "),
         (vec![("CERT_FILE", "empty.pem"), pair[1]], 1, "empty.pem holds no certificate (PEM: -----BEGIN CERTIFICATE"),

@@ -135,7 +135,7 @@ async fn watched_and_deleted_as_any_resource_and_deleting_one_makes_none() {
 
 #[tokio::test]
 async fn it_goes_after_the_second_pass() {
-    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 300).start().await;
+    let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await;
     let mut watch = server.watch(gvk(TOMBSTONE), None, "").await.unwrap();
     watch.snapshot().await;
     for name in ["a", "b"] {
@@ -160,7 +160,7 @@ fn by_hand(name: &str, owner: Option<pb::Id>) -> pb::Resource {
 
 #[tokio::test]
 async fn users_may_write_what_the_reaper_can_do_nothing_with() {
-    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 300).start().await;
+    let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await;
     let odd = id("NoSuch.v1.Type", "No_Name");
     server.write(by_hand("nothing", None)).await.unwrap();
     server.write(by_hand("no-uid", Some(id("demo.v1.Concept", "x")))).await.unwrap();
@@ -192,7 +192,7 @@ async fn users_may_write_what_the_reaper_can_do_nothing_with() {
 
 #[tokio::test]
 async fn one_with_finalizers_is_only_marked() {
-    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 100).start().await;
+    let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 100).start().await;
     let gone =
         pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("demo.v1.Concept", "x", "default", "default") };
     let tombstone = noted(by_hand("held", Some(gone)), &[("finalizers", "me")]);

@@ -51,7 +51,7 @@ fn whole(set: &FileDescriptorSet) {
 
 #[tokio::test]
 async fn a_type_comes_with_descriptors_as_soon_as_it_is_loaded() {
-    let server = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let server = Setup::new().limit("plugin_rescan_ms", 200).start().await;
     let mut client = TypeServiceClient::new(server.channel().await);
     let wanted = data::GetTypeRequest { r#type: Some(gvk("prior.v1.Thing")) };
     let (code, message) = refusal(client.get_type(wanted.clone()).await);

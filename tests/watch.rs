@@ -343,11 +343,7 @@ async fn a_time_is_a_beginning() {
 #[tokio::test]
 async fn who_reads_slowly_ends_with_what_is_there() {
     for (history, resets) in [(100_000, false), (20, true)] {
-        let server = Setup::new()
-            .env("MORTISE_STORE_WATCH_BUFFER", 16)
-            .env("MORTISE_STORE_HISTORY_EVENTS", history)
-            .start()
-            .await;
+        let server = Setup::new().limit("watch_buffer", 16).env("MORTISE_STORE_HISTORY_EVENTS", history).start().await;
         let filter = r#"meta.labels.env = "prod""#;
         let mut client = Client::open(&server, stateless(filter)).await.unwrap();
         client.current().await;

@@ -151,7 +151,7 @@ async fn what_was_heard_can_be_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_falls_behind_is_told_so() {
     const COUNT: usize = 1500;
-    let server = Setup::new().env("MORTISE_STORE_WATCH_BUFFER", 16).start().await;
+    let server = Setup::new().limit("watch_buffer", 16).start().await;
     let mut slow = server.watch(gvk(CONCEPT), None, "").await.unwrap();
     slow.snapshot().await;
     let mut quick = server.watch(gvk(CONCEPT), None, "mark").await.unwrap();

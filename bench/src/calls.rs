@@ -212,7 +212,7 @@ pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
 /// Measures Read of a type whose guest decides about each read.
 async fn hooked_reads(rounds: Rounds) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
-    let ours = Server::mortise(dir.path(), &[("MORTISE_SANDBOX_REMEMBERED_DECISIONS", "0")]).await?;
+    let ours = Server::mortise(dir.path(), &[("MORTISE_TEST_LIMITS", "remembered_decisions = 0")]).await?;
     let ceiling = Server::noop(0).await?;
     fill_with(&ours, NAMES, hooked).await?;
     for clients in [1, 64] {

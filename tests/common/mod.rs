@@ -37,6 +37,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Setup {
     args: Vec<String>,
     env: Vec<(String, String)>,
+    limits: BTreeMap<String, String>,
     components: Vec<(String, Vec<u8>)>,
     data_dir: Option<PathBuf>,
     plugin_dir: Option<PathBuf>,
@@ -69,6 +70,12 @@ impl Setup {
         self
     }
 
+    /// Sets a limit that is not a setting (host/mortise/src/settings/test_limits.rs), such as `watch_buffer`.
+    pub fn limit(mut self, name: &str, value: impl ToString) -> Self {
+        self.limits.insert(name.to_owned(), value.to_string());
+        self
+    }
+
     /// Lets hooks fail as often as they like before they are quarantined.
     pub fn tolerant(self) -> Self {
         self.env("MORTISE_QUARANTINE_FAULTS", 10_000)
@@ -94,7 +101,7 @@ impl Setup {
 
     /// `mortise serve`, which switches no bundled plugin on by itself. It trusts its folder, unlike one as it is shipped.
     pub fn serve(self) -> Self {
-        self.env("MORTISE_PLUGINS_TRUST_FOLDER", true).serve_as_shipped()
+        self.env("MORTISE_PLUGINS_LOAD_UNSIGNED", true).serve_as_shipped()
     }
 
     /// `mortise serve` that loads from its folder what it has reason to trust.
@@ -137,6 +144,7 @@ impl Setup {
                 command
             }
         };
+        let limits: Vec<_> = self.limits.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         command
             .arg(if self.serve { "serve" } else { "dev" })
             .args(["--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
@@ -151,6 +159,7 @@ impl Setup {
             // Servers of several tests share the processors: what a test does not say of deadlines is not to depend on them.
             .env("MORTISE_SANDBOX_DEADLINE_MS", "20000")
             .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", "20000")
+            .env("MORTISE_TEST_LIMITS", limits.join("\n"))
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

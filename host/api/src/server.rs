@@ -71,6 +71,12 @@ use crate::{
 /// Longest time for gRPC connections to close after their last call.
 const FAREWELL: Duration = Duration::from_millis(250);
 
+/// Concurrent calls of one gRPC connection.
+const MAX_STREAMS: u32 = 2_048;
+
+/// Longest wait for the answer to the ping of a silent gRPC connection before the connection is closed.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Options of the server, in config.toml.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -83,14 +89,10 @@ pub struct ServerOptions {
     /// Concurrent connections of the gRPC port; further ones are closed. The time limit for a connection's beginning is
     /// HTTP's limit for a request's head.
     pub max_connections: usize,
-    /// Concurrent streams of a connection.
-    pub max_streams: u32,
     /// Concurrent calls of a caller, over all its connections, while access control is on.
     pub caller_streams: usize,
     /// Silence of a gRPC connection before its client is pinged.
     pub keep_alive: Duration,
-    /// Longest wait for the answer to that ping before the connection is closed.
-    pub keep_alive_timeout: Duration,
     /// Longest time for calls in flight to finish at shutdown.
     pub grace: Duration,
     /// Bytes of arriving gRPC messages; beyond them, large ones are refused.
@@ -312,12 +314,12 @@ impl OpenPorts {
             };
             let _socket = socket;
             let grpc = Server::builder()
-                .max_concurrent_streams(self.options.max_streams)
+                .max_concurrent_streams(MAX_STREAMS)
                 .initial_stream_window_size(1 << 20)
                 .initial_connection_window_size(4 << 20)
                 // Notices clients that vanished during a watch.
                 .http2_keepalive_interval(Some(self.options.keep_alive))
-                .http2_keepalive_timeout(Some(self.options.keep_alive_timeout))
+                .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
                 .layer(ContentTypeLayer)
                 .layer(MapRequestLayer::new(move |mut request: ::http::Request<tonic::body::Body>| {
                     counts.note(request.uri().path());

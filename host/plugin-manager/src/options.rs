@@ -18,14 +18,6 @@ pub struct Options {
     pub component_dir: PathBuf,
     /// Bundled plugins that are switched on.
     pub bundled: Vec<Bundled>,
-    /// How long a file must stay as it is before it is read.
-    pub settle: Duration,
-    /// How long a file that is not whole is waited for, from its last change on.
-    pub unfinished: Duration,
-    /// How often the folder is looked at without having been told to.
-    pub rescan: Duration,
-    /// How long calls in a replaced version are waited for.
-    pub drain: Duration,
     /// Which components are loaded.
     pub trust: TrustRules,
     /// Settings of plugins.
@@ -37,6 +29,14 @@ pub struct Options {
 /// Bounds of the manager's work.
 #[derive(Debug, Clone)]
 pub struct Limits {
+    /// Time that a changed file must stay the same before it is read: a file that is being written is not. Default 50 ms.
+    pub settle: Duration,
+    /// Time from the last change of a file that is not whole until that is an error. Default 5 s.
+    pub unfinished: Duration,
+    /// Time between two looks at the folder: some file systems report no changes. Default 2 s.
+    pub rescan: Duration,
+    /// Time that calls in a replaced version may take before the log says so. Default 30 s.
+    pub drain: Duration,
     /// How many components are compiled, and compared with what is stored, at once.
     pub parallel_loads: usize,
     /// How long a backup may hold up transitions.
@@ -45,7 +45,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { parallel_loads: 4, pause: Duration::from_secs(20) }
+        Self {
+            settle: Duration::from_millis(50),
+            unfinished: Duration::from_secs(5),
+            rescan: Duration::from_secs(2),
+            drain: Duration::from_secs(30),
+            parallel_loads: 4,
+            pause: Duration::from_secs(20),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ impl Core {
     /// Reads the configuration again if its file has changed and settled. Answers when to look again.
     pub(crate) async fn look_at_config(self: &Arc<Self>) -> Option<Duration> {
         let mut state = self.lock().await;
-        if let Err(wait) = state.config.changed(self.options.settle) {
+        if let Err(wait) = state.config.changed(self.options.limits.settle) {
             return wait;
         }
         match (self.options.config.read)() {

@@ -45,7 +45,7 @@ impl ManagerTask {
         self.watcher.ensure();
         // What changed between the first look and the watch.
         let mut next_look = Instant::now();
-        let mut rescan = Instant::now() + self.core.options.rescan;
+        let mut rescan = Instant::now() + self.core.options.limits.rescan;
         loop {
             let due = next_look.min(rescan);
             let rescanning = tokio::select! {
@@ -58,7 +58,7 @@ impl ManagerTask {
                 () = tokio::time::sleep_until(due.into()) => Instant::now() >= rescan,
             };
             if rescanning {
-                rescan = Instant::now() + self.core.options.rescan;
+                rescan = Instant::now() + self.core.options.limits.rescan;
                 self.watcher.ensure();
                 self.core.lock().await.collect_garbage().await;
             }
@@ -94,7 +94,7 @@ impl ManagerTask {
         let (mut next, mut gone) = (config, Vec::new());
         for name in names {
             let now = found.get(&name).copied();
-            match state.file(&name).observe(now, core.options.settle, core.options.unfinished) {
+            match state.file(&name).observe(now, core.options.limits.settle, core.options.limits.unfinished) {
                 Observation::Nothing => {}
                 Observation::NeverThere => drop(state.files.remove(&name)),
                 Observation::Wait(wait) => next = Some(next.map_or(wait, |known| known.min(wait))),

@@ -17,7 +17,7 @@ pub struct TrustRules {
     /// Nothing else counts, but what is inside the binary.
     pub require_signed: bool,
     /// Every file of the folder is loaded.
-    pub trust_folder: bool,
+    pub load_unsigned: bool,
     /// SHA-256, in lower-case hexadecimal, of files that are loaded without a signature.
     pub pinned: BTreeSet<String>,
 }
@@ -57,7 +57,7 @@ impl Grounds {
             Self::Installed => "installed by a caller".to_owned(),
             Self::Served => "it was served before".to_owned(),
             Self::Pinned => "its SHA-256 is in plugins.pinned".to_owned(),
-            Self::TrustedFolder => "plugins.trust_folder".to_owned(),
+            Self::TrustedFolder => "plugins.load_unsigned".to_owned(),
         }
     }
 
@@ -100,12 +100,12 @@ impl TrustRules {
     /// | where it comes from | `require_signed = false` | `require_signed = true` |
     /// |---|---|---|
     /// | the binary | yes | yes |
-    /// | the folder | if it is signed, has served before, is pinned, or with `trust_folder` | if it is signed |
+    /// | the folder | if it is signed, has served before, is pinned, or with `load_unsigned` | if it is signed |
     /// | a caller who may install | yes | if it is signed |
     /// | the copies in data_dir | yes | if it is signed |
     ///
     /// Signed means: by one of `keys`, beside the component or kept with a copy of it. What has the digest of a bundled
-    /// plugin that is switched on counts as from the binary. `mortise dev` has `trust_folder` unless it is set.
+    /// plugin that is switched on counts as from the binary. `mortise dev` has `load_unsigned` unless it is set.
     pub(crate) fn judge(&self, facts: Facts<'_>) -> Result<Grounds, Failure> {
         let unsigned = match facts.signed {
             _ if facts.is_bundled => return Ok(Grounds::Bundled),
@@ -125,12 +125,12 @@ impl TrustRules {
             Origin::Kept => Ok(Grounds::Served),
             Origin::Folder if facts.has_served => Ok(Grounds::Served),
             Origin::Folder if self.pinned.contains(facts.digest) => Ok(Grounds::Pinned),
-            Origin::Folder if self.trust_folder => Ok(Grounds::TrustedFolder),
+            Origin::Folder if self.load_unsigned => Ok(Grounds::TrustedFolder),
             Origin::Folder => refused(
                 "NotTrusted",
                 format!(
                     "the folder is not trusted, and {unsigned}; sign it with one of plugins.trusted_keys (`mortise plugin sign`), add its \
-                     SHA-256 {} to plugins.pinned, install it (`mortise plugin install`), or set plugins.trust_folder",
+                     SHA-256 {} to plugins.pinned, install it (`mortise plugin install`), or set plugins.load_unsigned",
                     facts.digest
                 ),
             ),
@@ -154,9 +154,9 @@ mod tests {
         Facts { signed: Ok((verified, "text".into())), ..facts(origin) }
     }
 
-    fn rules(require_signed: bool, trust_folder: bool, pinned: &[&str]) -> TrustRules {
+    fn rules(require_signed: bool, load_unsigned: bool, pinned: &[&str]) -> TrustRules {
         let pinned = pinned.iter().map(|digest| (*digest).to_owned()).collect();
-        TrustRules { keys: Vec::new(), require_signed, trust_folder, pinned }
+        TrustRules { keys: Vec::new(), require_signed, load_unsigned, pinned }
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_to_do() {
         let failure = rules(false, false, &[]).judge(facts(Origin::Folder)).unwrap_err();
-        for part in ["it has no signature", "mortise plugin sign", DIGEST, "plugins.pinned", "plugins.trust_folder"] {
+        for part in ["it has no signature", "mortise plugin sign", DIGEST, "plugins.pinned", "plugins.load_unsigned"] {
             assert!(failure.message.contains(part), "{part}: {}", failure.message);
         }
         let failure = rules(true, true, &[]).judge(facts(Origin::Caller)).unwrap_err();

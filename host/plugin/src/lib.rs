@@ -29,6 +29,7 @@ mod reconcile_limits;
 mod reconciler;
 mod request;
 mod sandbox;
+pub mod units;
 
 pub use call::answer::{Decision, FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage};
 pub use engine::{

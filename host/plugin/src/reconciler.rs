@@ -11,7 +11,7 @@
 //! # Limits
 //! Concurrent calls are bounded by the sum of `parallel` of the running controllers, and by the instances
 //! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor
-//! time runs them at low priority (`sandbox.low_priority_ms`); its hooks are not affected.
+//! time runs them at low priority (`Limits::low_priority_ms`); its hooks are not affected.
 
 use std::{
     sync::Arc,

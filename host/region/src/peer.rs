@@ -135,7 +135,7 @@ impl Peer {
     fn gauges(&self) {
         let (sums, peer) = (self.report.sums(), self.report.name().to_owned());
         metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(sums.lag.as_secs_f64());
-        metrics::gauge!("mortise_region_held_back", "peer" => peer.clone()).set(sums.held_back as f64);
+        metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(sums.held_back as f64);
         metrics::gauge!("mortise_region_conflicts", "peer" => peer).set(sums.conflicts as f64);
     }
 }

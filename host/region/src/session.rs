@@ -157,7 +157,7 @@ impl<'a> Session<'a> {
         for (outcome, number) in [
             ("written", copied.written),
             ("removed", copied.removed),
-            ("held_back", copied.held_back),
+            ("deferred", copied.held_back),
             ("refused", copied.refused),
         ] {
             let peer = report.name().to_owned();

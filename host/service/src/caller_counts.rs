@@ -41,7 +41,7 @@ impl CallerCounts {
         let count = open.entry(caller).or_default();
         if *count >= self.limit {
             drop(open);
-            metrics::counter!("mortise_caller_refused_total", "what" => self.what).increment(1);
+            metrics::counter!("mortise_caller_refused_total", "kind" => self.what).increment(1);
             let text = format!("the caller has {} {} open already (limit {})", self.limit, self.what, self.setting);
             return Err(Error::new(Code::ResourceExhausted, text));
         }

@@ -271,7 +271,7 @@ impl ResourceService {
                      with a name_prefix or a tenancy, or watch, which has no such limit"
                 ),
                 NoShare::QueueFull => format!(
-                    "{} lists and watches are waiting for others to be read (limit service.max_waiting); try again later",
+                    "{} lists and watches are waiting for others to be read (limit service.max_queued_lists); try again later",
                     self.options.max_waiting
                 ),
             },

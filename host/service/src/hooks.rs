@@ -106,7 +106,7 @@ impl RequestHooks {
             severity: Severity::Warning.into(),
             path: String::new(),
             summary: format!("written without mutate: {error}"),
-            detail: "the type is named in quarantine.skip_mutate".into(),
+            detail: "the type is named in quarantine.bypass_mutate_types".into(),
         });
         Ok(())
     }

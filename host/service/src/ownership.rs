@@ -403,7 +403,7 @@ mod tests {
         assert!(timeout(moment, &mut tree).await.is_err(), "it waits");
         let refused = plan.await.unwrap_err();
         assert_eq!(refused.code, Code::ResourceExhausted, "{refused}");
-        assert!(refused.message.contains("service.max_waiting"), "{refused}");
+        assert!(refused.message.contains("service.max_queued_lists"), "{refused}");
         drop(all);
         assert_eq!(tree.await.unwrap_err().code, Code::NotFound, "it is its turn");
     }

@@ -97,7 +97,7 @@ impl Counts {
     }
 
     fn refuse(&self, of: &'static str, which: usize, wait: Duration) -> Error {
-        metrics::counter!("mortise_rate_limited_total", "category" => self.name, "of" => of).increment(1);
+        metrics::counter!("mortise_rate_limited_total", "category" => self.name, "scope" => of).increment(1);
         let (setting, rate) = (self.settings.get(which).copied().unwrap_or_default(), self.rates.get(which));
         let rate = rate.map_or(0, |rate| rate.get());
         let text = format!(

@@ -56,7 +56,7 @@ pub enum ValueError {
     #[error("a key has 1 to {MAX_KEY} bytes, this one {0}; shorten it, or use its digest")]
     Key(usize),
     /// The plugin keeps as many values as it may.
-    #[error("the plugin keeps {limit} values already (limit kv.values); remove some, or raise the limit")]
+    #[error("the plugin keeps {limit} values already (limit kv.keys); remove some, or raise the limit")]
     Values {
         /// Values that it may keep.
         limit: usize,

@@ -2,7 +2,7 @@
 //!
 //! # Limits
 //! A watch begins in the store, where changes are noted for it from then on, when it has a place among those whose
-//! snapshots are read at once (`service.max_snapshots`); it gives the place back with the end of its snapshot. Of a
+//! snapshots are read at once (`service.concurrent_watch_snapshots`); it gives the place back with the end of its snapshot. Of a
 //! snapshot one page is in memory; what comes after its
 //! first [`SHORT`] resources is read on threads of low priority. Events wait in a buffer of the store that is bounded in events and bytes. A reader
 //! that falls further behind gets `Aborted` and starts again; it never misses an event unnoticed.

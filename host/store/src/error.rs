@@ -59,7 +59,7 @@ pub enum StoreError {
     /// The reader of a watch fell further behind than the store buffers events.
     #[error(
         "the watch was closed: its reader fell more than {bound} events or {bytes} bytes behind, or others needed the memory \
-         (limits store.watch_buffer, store.watch_buffer_bytes, store.watch_bytes); start it again"
+         (limit store.watch_bytes); start it again"
     )]
     WatchLagged {
         /// Most buffered events of a watch.

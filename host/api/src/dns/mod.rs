@@ -45,6 +45,12 @@ pub struct DnsOptions {
 }
 
 impl DnsOptions {
+    /// Connections at once; further ones are closed.
+    pub const MAX_CONNECTIONS: usize = 128;
+
+    /// Time that a connection may be silent, or take nothing of an answer, before it is closed.
+    pub const IDLE: Duration = Duration::from_secs(10);
+
     /// Reads the domain of all names; `None` for an invalid text.
     #[must_use]
     pub fn read_zone(text: &str) -> Option<Name> {

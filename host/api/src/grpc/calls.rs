@@ -1,7 +1,7 @@
 //! The running calls of the gRPC port: bounds on the memory of their requests and answers, and on their time.
 //!
 //! # Requests
-//! The message of a call has `http.request_timeout_ms` to arrive. Meanwhile it counts against `grpc.request_bytes`
+//! The message of a call has `http.request_timeout_ms` to arrive. Meanwhile it counts against `grpc.inbound_buffer_bytes`
 //! (`request`). A request beyond the budget is refused and may be retried; if it waited, it would hold memory that
 //! other requests need. Messages of at most 4 KiB have the same budget again. The share is returned with the answer. A
 //! call with a stream of requests counts as 4 KiB while it lasts: uploads have limits of their own, and questions to
@@ -12,7 +12,7 @@
 //! HTTP/2 holds one frame and its own buffer, and the rest is held here, where it can be dropped. An answer ends if its
 //! client reads nothing for `http.stall_timeout_ms`: everything that it holds (a list, a watch with its place and its
 //! events) is dropped, even if HTTP/2 never asks for more. The waiting bytes of large answers have a common bound
-//! (`grpc.answer_bytes`); beyond it, the answers that were read least recently end. Bytes that many answers share count
+//! (`grpc.outbound_buffer_bytes`); beyond it, the answers that were read least recently end. Bytes that many answers share count
 //! once (`counted`), until the last of them has sent them or ended.
 //!
 //! # Callers
@@ -221,7 +221,8 @@ impl Shared {
                 return;
             }
             metrics::counter!("mortise_grpc_answers_dropped_total").increment(1);
-            let what = "too many bytes of answers wait for their clients (limit grpc.answer_bytes); try again later";
+            let what =
+                "too many bytes of answers wait for their clients (limit grpc.outbound_buffer_bytes); try again later";
             answer.end(Status::resource_exhausted(what), &self.held);
         }
     }

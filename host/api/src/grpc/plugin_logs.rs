@@ -1,6 +1,6 @@
 //! A plugin's log as a stream: the last lines and, on request, every later one until the server stops.
 //!
-//! A reader that falls more than `plugin_logs.follow_lines` behind loses the oldest lines and gets a line about the
+//! A reader that falls more than `LogSettings::follow_lines` behind loses the oldest lines and gets a line about the
 //! loss.
 
 use std::{
@@ -97,8 +97,7 @@ impl LogReader {
     }
 
     fn lost(&self, lines: u64) -> data::LogLine {
-        let message =
-            format!("up to {lines} lines are lost: this reader was too slow (limit plugin_logs.follow_lines)");
+        let message = format!("up to {lines} lines are lost: this reader was too slow");
         wire(&LogLine {
             plugin: self.plugin.as_str().into(),
             at: SystemTime::now(),

@@ -78,7 +78,7 @@ impl Tls {
                 }
             }
             Outcome::Late(limit) => {
-                tracing::debug!(?peer, ?limit, "{port}: a TLS handshake took too long (limit tls.handshake_ms)");
+                tracing::debug!(?peer, ?limit, "{port}: a TLS handshake took too long");
             }
         }
         None

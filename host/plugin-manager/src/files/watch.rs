@@ -31,9 +31,7 @@ impl Watcher {
                 kick.notify_one();
             }
         });
-        let watcher = watcher
-            .map_err(|e| tracing::warn!("changes of plugins are noticed by looking only (plugins.rescan_ms): {e}"))
-            .ok();
+        let watcher = watcher.map_err(|e| tracing::warn!("changes of plugins are noticed by looking only: {e}")).ok();
         let folders = folders.into_iter().map(|path| Folder { path, watched: None }).collect();
         Self { watcher, folders }
     }

@@ -183,7 +183,7 @@ impl ManagerState {
         }
         let content = match read {
             Ok(Content { bytes, .. }) if truncation::shape(&bytes) == Shape::Truncated => {
-                let wait = if self.starting { Duration::ZERO } else { self.options.unfinished };
+                let wait = if self.starting { Duration::ZERO } else { self.options.limits.unfinished };
                 if since.elapsed() < wait {
                     self.file(file).is_incomplete(stamp, since);
                     if let Some(plugin) = self.file(file).provides.clone() {

@@ -19,7 +19,7 @@ impl ManagerState {
     /// Waits, in the background, until the calls in a replaced version have ended.
     pub(crate) fn drain_old(&mut self, name: &str, old: Arc<Plugin>) {
         self.managed(name).draining += 1;
-        let (deadline, events, plugin) = (self.options.drain, self.events.clone(), name.to_owned());
+        let (deadline, events, plugin) = (self.options.limits.drain, self.events.clone(), name.to_owned());
         let digest = old.digest().to_owned();
         let old = release(old);
         self.work.spawn(async move {
@@ -42,7 +42,7 @@ async fn drained(name: &str, digest: String, plugin: Weak<Plugin>, deadline: Dur
                 plugin = name,
                 digest,
                 holders,
-                "calls in a replaced version have not ended within {deadline:?} (limit plugins.drain_ms); they go on"
+                "calls in a replaced version have not ended within {deadline:?}; they go on"
             );
         }
         tokio::time::sleep(period).await;

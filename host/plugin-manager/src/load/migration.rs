@@ -46,7 +46,7 @@ impl ManagerState {
         }
         let (plugin, digest) = (name.to_owned(), data.digest.clone());
         let (service, registry, events) = (self.service.clone(), self.registry.clone(), self.events.clone());
-        let patience = self.options.drain;
+        let patience = self.options.limits.drain;
         self.work.spawn(async move {
             let begun = Instant::now();
             while old.as_ref().is_some_and(|old| old.strong_count() > 0) && begun.elapsed() < patience {

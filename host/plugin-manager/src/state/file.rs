@@ -1,13 +1,13 @@
 //! One file of the plugin folder: which state it is in, and its transitions.
 //!
 //! ```text
-//!                 looks different            looked the same for plugins.settle_ms
+//!                 looks different            looked the same for `settle`
 //!   Unchanged ─────────────────▶ Settling ─────────────────────────────────────────▶ Loading
 //!      ▲  ▲                      ▲ ▲   ▲                                              │ │ │
 //!      │  └── as it was ─────────┘ │   └────────── changed while it was read ─────────┘ │ │
 //!      │                           │ changed            ends within a section           │ │
 //!      │                       Incomplete ◀─────────────────────────────────────────────┘ │
-//!      │                           └── same for plugins.unfinished_ms ──▶ Loading         │
+//!      │                           └── same for `unfinished` ───────────▶ Loading         │
 //!      └─────────────────────────────────────────── loaded or rejected ───────────────────┘
 //! ```
 //!

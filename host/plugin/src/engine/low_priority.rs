@@ -4,7 +4,7 @@
 //! only to guests that finish before the first tick: a guest that works for longer, or traps and leaves a large
 //! instance to clear away, delays every request of the same thread. So a plugin gets low priority after a hook that
 //! faulted, or ran for [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick. Until
-//! `sandbox.low_priority_ms` have passed without another such call, its calls and the cleaning up of its instances
+//! `Limits::low_priority_ms` have passed without another such call, its calls and the cleaning up of its instances
 //! happen on these threads, one for each core, which yield to every other thread of the process. Limits, order and
 //! answers are the same, and while cores are idle such a plugin is hardly slower.
 //!

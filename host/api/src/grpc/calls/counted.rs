@@ -7,7 +7,7 @@ use std::sync::{
 
 use hyper::body::Bytes;
 
-/// Counts bytes against `grpc.answer_bytes`. Cheap to clone.
+/// Counts bytes against `grpc.outbound_buffer_bytes`. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AnswerBytes(pub(super) Arc<AtomicUsize>);
 

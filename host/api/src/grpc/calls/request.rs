@@ -107,7 +107,7 @@ impl HttpBody for RequestBody {
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 metrics::counter!("mortise_grpc_requests_dropped_total").increment(1);
-                let what = "too many requests are being received (limit grpc.request_bytes); try again later";
+                let what = "too many requests are being received (limit grpc.inbound_buffer_bytes); try again later";
                 Poll::Ready(Some(Err(Status::resource_exhausted(what))))
             }
             Poll::Pending => self.limit.poll_unpin(cx).map(|late| Some(Err(late))),
@@ -161,7 +161,7 @@ mod tests {
         let (frames, refused) = taken(&mut unfinished(vec![30 << 10, 30 << 10], second.clone(), false)).await;
         let refused = refused.unwrap();
         assert_eq!((frames, refused.code(), held()), (1, tonic::Code::ResourceExhausted, 90 << 10), "{refused}");
-        assert!(refused.message().contains("grpc.request_bytes"), "{refused}");
+        assert!(refused.message().contains("grpc.inbound_buffer_bytes"), "{refused}");
         assert!(taken(&mut unfinished(vec![10 << 10], second.clone(), false)).await.1.is_none(), "to the last byte");
         for (bytes, fits) in [(SMALL_MESSAGE, true), (SMALL_MESSAGE + 1, false)] {
             assert_eq!(taken(&mut unfinished(vec![bytes], all.share(), false)).await.1.is_none(), fits, "{bytes}");

@@ -9,7 +9,7 @@
 //! caller has lost the permission to watch it.
 //!
 //! # Limits
-//! Services at once (`destination.max_services`), and bytes of all known endpoints (`destination.state_bytes`): beyond
+//! Services at once (`max_services` of the options), and bytes of all known endpoints (`destination.state_bytes`): beyond
 //! these, streams for further services are refused. The bytes may grow further, but only through the growth of services
 //! that are already watched.
 
@@ -155,7 +155,7 @@ impl Hub {
         let watch = match watches.entry((name, caller.authorizer.fingerprint())) {
             Entry::Occupied(watch) => watch.into_mut(),
             Entry::Vacant(_) if full => {
-                let text = format!("{limit} services are watched already (limit destination.max_services)");
+                let text = format!("{limit} services are watched already (a fixed limit)");
                 return Err(refused(text));
             }
             Entry::Vacant(place) => {

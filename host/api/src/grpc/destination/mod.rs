@@ -12,7 +12,7 @@
 //! its endpoints for each requested port, and one encoding for all streams that received the previous update.
 //!
 //! # Limits
-//! Streams (`destination.max_streams`), services and bytes (see `hub`), and the common bound on the bytes of answers
+//! Streams ([`DestinationOptions::max_streams`]), services and bytes (see `hub`), and the common bound on the bytes of answers
 //! ([`super::calls`]).
 
 mod authority;
@@ -147,7 +147,7 @@ impl Destination {
         permit.map(Place::new).map_err(|_| {
             metrics::counter!("mortise_destination_streams_refused_total").increment(1);
             let limit = self.0.options.max_streams;
-            let text = format!("{limit} streams are open already (limit destination.max_streams); try again later");
+            let text = format!("{limit} streams are open already (a fixed limit); try again later");
             Error::new(Code::ResourceExhausted, text)
         })
     }

@@ -13,7 +13,7 @@
 //!
 //! # Limits
 //! Those of every watch ([`open_watch`](crate::open_watch)). Snapshots and replays wait for one of the places among
-//! `service.max_snapshots`, pages for room among `service.list_bytes`, which they hold until the client has taken them. The
+//! `service.concurrent_watch_snapshots`, pages for room among `service.list_bytes`, which they hold until the client has taken them. The
 //! pages of all watches hold [`VIEWS`](crate::service::VIEWS) of keys and ids together.
 //!
 //! # Cost

@@ -352,7 +352,7 @@ impl Stateless {
 
     /// Tells the client what to forget: everything, or, of its first snapshot, what it has of that.
     fn reset(&mut self) -> WatchResourcesResponse {
-        metrics::counter!("mortise_watches_reset_total").increment(1);
+        metrics::counter!("mortise_watches_resynced_total").increment(1);
         self.held = Held::default();
         self.is_unfinished = false;
         let is_hard_reset = std::mem::take(&mut self.is_in_sync);
