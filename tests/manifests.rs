@@ -56,7 +56,7 @@ const SAYS: [(&str, &[&str]); 31] = [
         "index-outside-data",
         &[
             "type good.v1.Thing: query.indexed_fields: path \"id.name\"",
-            "an index is of a field in data; write data.field",
+            "an index needs a field in data; write data.field",
         ],
     ),
     ("index-named-twice", &["query.indexed_fields: data.text is named twice; name each field once"]),

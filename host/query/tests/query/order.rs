@@ -91,12 +91,12 @@ fn names_are_by_partition_namespace_and_name() {
 #[test]
 fn what_has_no_order_is_refused() {
     let rows = [
-        ("data.title,,version", "order_by: a key is empty; write path, path desc"),
-        ("data.title,", "order_by: a key is empty; write path, path desc"),
-        ("data.title up", r#"order_by: "data.title up" has an unknown direction; say asc or desc"#),
+        ("data.title,,version", "order_by: a key is empty; write keys such as path or path desc"),
+        ("data.title,", "order_by: a key is empty; write keys such as path or path desc"),
+        ("data.title up", r#"order_by: "data.title up" has an unknown direction; use asc or desc"#),
         (
             "data.title asc desc",
-            r#"order_by: "data.title asc desc" has more than two words; write a path, and asc or desc behind it"#,
+            r#"order_by: "data.title asc desc" has more than two words; write a path, then asc or desc"#,
         ),
         ("data.nope", r#"path "data.nope": test.v1.Album has no field "nope""#),
     ];

@@ -1,4 +1,4 @@
-//! What masks of writes change.
+//! Changes by masks of writes.
 
 use mortise_query::Mask;
 use mortise_resource::{goten, pb};
