@@ -9,7 +9,7 @@ use crate::common::types;
 
 const FORMATS: [Format; 3] = [Format::Yaml, Format::Json, Format::Hcl];
 
-/// What texts are made of, so that they come near to something.
+/// Pieces of random texts that come near to valid ones.
 const PIECES: [&str; 52] = [
     "id",
     "type",

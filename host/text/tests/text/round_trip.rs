@@ -1,4 +1,4 @@
-//! Whatever a message holds, what is printed of it reads back as the same.
+//! Every message reads back from its printed form as the same message.
 
 use std::collections::HashMap;
 
