@@ -126,7 +126,12 @@ impl OrderBy {
             });
             parts.collect()
         });
-        let parts = parts.ok_or_else(|| QueryError::Token("its value is not a position in this order; use a token from an answer to the same query, or none".to_owned()))?;
+        let parts = parts.ok_or_else(|| {
+            QueryError::Token(
+                "its value is not a position in this order; use a token from an answer to the same query, or none"
+                    .to_owned(),
+            )
+        })?;
         Ok(SortKey { parts })
     }
 }
@@ -137,7 +142,9 @@ impl Key {
         let mut words = item.split_whitespace();
         let (path, direction) = match (words.next(), words.next(), words.next()) {
             (Some(path), direction, None) => (path, direction),
-            (None, ..) => return Err(QueryError::Order("a key is empty; write keys such as path or path desc".to_owned())),
+            (None, ..) => {
+                return Err(QueryError::Order("a key is empty; write keys such as path or path desc".to_owned()));
+            }
             _ => return Err(fault("has more than two words; write a path, then asc or desc")),
         };
         let is_descending = match direction {

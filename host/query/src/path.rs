@@ -124,9 +124,13 @@ impl Path {
                 let fault = "follows a map's key, and the map's values have no fields; write a dot in a key as \\.";
                 return Err(format!("{segment:?} {fault}").into());
             }
-            Shape::One(_) => return Err(format!("{segment:?} follows a value that has no fields; end the path before it").into()),
+            Shape::One(_) => {
+                return Err(format!("{segment:?} follows a value that has no fields; end the path before it").into());
+            }
             Shape::List(_) => {
-                return Err(format!("{segment:?} follows a list of values without fields; end the path before it").into());
+                return Err(
+                    format!("{segment:?} follows a list of values without fields; end the path before it").into()
+                );
             }
         }
         Ok(())

@@ -36,8 +36,11 @@ impl ResumeToken {
     ///
     /// The text is not a token.
     pub fn decode(text: &str, binding: &Binding) -> Result<Option<Self>, QueryError> {
-        let none =
-            || QueryError::Resume("it is not a resume token; use the last one from a watch of the same query, or none".into());
+        let none = || {
+            QueryError::Resume(
+                "it is not a resume token; use the last one from a watch of the same query, or none".into(),
+            )
+        };
         // The first tokens used base64's standard alphabet.
         let text = text.trim_end_matches('=').replace('+', "-").replace('/', "_");
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| none())?;

@@ -170,10 +170,7 @@ fn text<'t>(input: &mut Input<'t>) -> Lexing<String> {
 /// Parses the rest of an escape, after its backslash at a place.
 fn escape<'t>(at: usize, bytes: &mut Vec<u8>) -> impl ModalParser<Input<'t>, (), Fault> {
     let unknown = move || {
-        Fault::cut(
-            at,
-            "unknown escape; use \\\" \\\\ \\a \\b \\f \\n \\r \\t \\v \\xNN \\uNNNN \\UNNNNNNNN or \\NNN",
-        )
+        Fault::cut(at, "unknown escape; use \\\" \\\\ \\a \\b \\f \\n \\r \\t \\v \\xNN \\uNNNN \\UNNNNNNNN or \\NNN")
     };
     move |input: &mut Input<'t>| {
         let simple = dispatch! { any;

@@ -133,9 +133,10 @@ fn field_value(term: &Term<'_>, field: &FieldDescriptor) -> Result<Value, Fault>
             Ok(Value::Map(map))
         }
         _ if field.is_map() => Err(Fault::new(term.at, format!("{} is a map; write {{...}}", field.name()))),
-        _ if field.is_list() => {
-            Err(Fault::new(term.at, format!("{} is a list, and filters cannot write lists in braces; leave it out", field.name())))
-        }
+        _ if field.is_list() => Err(Fault::new(
+            term.at,
+            format!("{} is a list, and filters cannot write lists in braces; leave it out", field.name()),
+        )),
         (kind, _) => single(term, kind),
     }
 }

@@ -33,7 +33,8 @@ type Parsing<O> = Result<O, ErrMode<Fault>>;
 pub(crate) fn parse<'t>(words: &[Lexed<'t>], end: usize) -> Result<Expression<'t>, Fault> {
     let progress = Progress { depth: 0, conditions: 0, end };
     let mut input = Stateful { input: TokenSlice::new(words), state: progress };
-    filter(&mut input).map_err(|error| error.into_inner().unwrap_or_else(|_| Fault::new(end, "the filter ends too early")))
+    filter(&mut input)
+        .map_err(|error| error.into_inner().unwrap_or_else(|_| Fault::new(end, "the filter ends too early")))
 }
 
 fn filter<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
@@ -106,7 +107,10 @@ fn condition<'t>(input: &mut Input<'_, 't>) -> Parsing<Condition<'t>> {
     let Lexed { token: Token::Path(path), at } = any.parse_next(input)? else { return Err(no_condition(input)) };
     input.state.conditions += 1;
     if input.state.conditions > limits::CONDITIONS {
-        return Err(Fault::cut(*at, format!("the filter has more than {} conditions; write fewer, for example with IN", limits::CONDITIONS)));
+        return Err(Fault::cut(
+            *at,
+            format!("the filter has more than {} conditions; write fewer, for example with IN", limits::CONDITIONS),
+        ));
     }
     Ok(Condition { path, at: *at, test: test(input)? })
 }
@@ -201,7 +205,10 @@ fn entries<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<(Term<'t>, Term<'t>)>> 
 fn deeper<'s, 't, O>(input: &mut Input<'s, 't>, parser: fn(&mut Input<'s, 't>) -> Parsing<O>) -> Parsing<O> {
     if input.state.depth >= limits::NESTING {
         let at = input.input.first().map_or(input.state.end, |word| word.at);
-        return Err(Fault::cut(at, format!("parentheses or braces are nested more than {} deep; write fewer", limits::NESTING)));
+        return Err(Fault::cut(
+            at,
+            format!("parentheses or braces are nested more than {} deep; write fewer", limits::NESTING),
+        ));
     }
     input.state.depth += 1;
     let inner = parser(input)?;

@@ -182,7 +182,11 @@ impl<'a, 's> Decoder<'a, 's> {
         if self.redacted.contain(field) && self.sink.forget_since(since) {
             let kind = if field.is_map() { "map".to_owned() } else { format!("{:?}", field.kind()) };
             let list = if field.is_list() { "list of " } else { "" };
-            self.fault(span, format!("is not of type {list}{kind}; the value is redacted, so details are hidden"), None);
+            self.fault(
+                span,
+                format!("is not of type {list}{kind}; the value is redacted, so details are hidden"),
+                None,
+            );
         }
     }
 

@@ -182,10 +182,7 @@ impl Reader<'_, '_> {
                 Value::Wrong
             }
             _ => {
-                self.fault(
-                    at,
-                    "Unsupported expression; Values must be literal; gvk(\"…\") is the only function.",
-                );
+                self.fault(at, "Unsupported expression; Values must be literal; gvk(\"…\") is the only function.");
                 Value::Wrong
             }
         };
@@ -220,7 +217,10 @@ impl Reader<'_, '_> {
     fn call(&mut self, call: &FuncCall, at: Span) -> Value {
         let name = call.name.name.as_str();
         if name != "gvk" || call.name.is_namespaced() {
-            self.fault(at, format!("Call to unknown function; There is no function named {name:?}. The only function is gvk."));
+            self.fault(
+                at,
+                format!("Call to unknown function; There is no function named {name:?}. The only function is gvk."),
+            );
             return Value::Wrong;
         }
         let mut arguments = call.args.iter();

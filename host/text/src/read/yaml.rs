@@ -138,11 +138,7 @@ impl Builder<'_> {
     }
 
     fn unknown_tag(&mut self, span: Span, tag: &str) {
-        self.fault(
-            span,
-            &format!("the tag {tag} is unknown"),
-            Some("leave it out; the field decides the type".into()),
-        );
+        self.fault(span, &format!("the tag {tag} is unknown"), Some("leave it out; the field decides the type".into()));
     }
 
     fn collection(
