@@ -76,7 +76,6 @@ impl OrderBy {
     /// The position of a resource.
     ///
     /// # Errors
-    ///
     /// A part of the resource that the order looks at does not decode.
     pub fn key(&self, candidate: &Candidate<'_>) -> Result<SortKey, Undecodable> {
         let mut parts = Vec::with_capacity(self.keys.len() + 2);
@@ -105,7 +104,6 @@ impl OrderBy {
     /// Reads a key that [`SortKey::encode`] wrote for the same order.
     ///
     /// # Errors
-    ///
     /// The bytes are not a key of this order.
     pub fn decode(&self, bytes: &[u8]) -> Result<SortKey, QueryError> {
         let wire = WireKey::decode(bytes).ok();

@@ -62,7 +62,6 @@ impl Path {
     /// Resolves a path.
     ///
     /// # Errors
-    ///
     /// The text is not a path, or the path leads to no field.
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, QueryError> {
         Self::resolve(text, schema).map_err(|unresolved| QueryError::path(text, unresolved.fault))

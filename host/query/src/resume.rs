@@ -33,7 +33,6 @@ impl ResumeToken {
     /// Reads a token; `None` for one of another query.
     ///
     /// # Errors
-    ///
     /// The text is not a token.
     pub fn decode(text: &str, binding: &Binding) -> Result<Option<Self>, QueryError> {
         let none = || {

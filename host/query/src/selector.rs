@@ -31,7 +31,6 @@ impl Selector {
     /// Checks a selector.
     ///
     /// # Errors
-    ///
     /// An operator is unknown, has values that it must not have, or lacks values that it needs; a key is empty; or a
     /// count exceeds [`limits`].
     pub fn new(selector: &goten::LabelSelector) -> Result<Self, QueryError> {

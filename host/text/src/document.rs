@@ -44,7 +44,6 @@ impl Document {
     /// The status in the text, which is not part of [`Document::resource`]; empty if the text has none.
     ///
     /// # Errors
-    ///
     /// The status is not a map of statuses.
     pub fn status(&self, types: &dyn Types) -> Result<BTreeMap<String, pb::Status>, Diagnostics> {
         let mut sink = Sink::new(&self.place.file, self.format, Arc::clone(&self.lines), 20);

@@ -23,7 +23,6 @@ use crate::{
 /// Reads a message. Paths begin with `root`.
 ///
 /// # Errors
-///
 /// The faults of the text, up to the bound of `limits`.
 pub fn message_from_json(
     text: &str,
@@ -38,7 +37,6 @@ pub fn message_from_json(
 /// Entries of maps are encoded in order.
 ///
 /// # Errors
-///
 /// The faults of the text, up to the bound of `limits`.
 pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limits) -> Result<Any, Diagnostics> {
     read_json(text, "data", descriptor, limits, |decoder, node| match node.get(BYTES) {

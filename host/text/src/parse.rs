@@ -53,7 +53,6 @@ pub fn parse(source: Source<'_>, format: Option<Format>, types: &dyn Types) -> R
 /// Reads every resource of a text as [`parse`] does, within other limits.
 ///
 /// # Errors
-///
 /// The faults of the text; there are no documents then.
 pub fn parse_within(
     source: Source<'_>,

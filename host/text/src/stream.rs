@@ -94,7 +94,6 @@ impl<'a, R: BufRead> Reader<'a, R> {
     /// Format of the text.
     ///
     /// # Errors
-    ///
     /// The beginning of the text could not be read.
     fn format(&mut self) -> io::Result<Format> {
         if let Some(format) = self.format {

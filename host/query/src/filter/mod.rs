@@ -1,7 +1,6 @@
 //! Filters: texts such as `data.genre = "GENRE_JAZZ" AND meta.labels.region IN ("eu", "us")`.
 //!
 //! # Contract
-//!
 //! A filter is compiled once against a [`Schema`]: paths are resolved and values converted to the types of their
 //! fields, so every fault of the text is found then. An empty text, and `()`, match everything.
 //!
@@ -11,11 +10,9 @@
 //! none has the value.
 //!
 //! # Limits
-//!
 //! A key of a map that begins with neither a letter nor `_` cannot be written, nor can a list as a value of a field.
 //!
 //! # Cost
-//!
 //! Compiling takes time in proportion to the text, which [`limits`] bounds. An evaluation visits the values at the
 //! paths of its conditions, and stops as soon as the result is certain.
 

@@ -1,13 +1,11 @@
 //! Field masks: the parts of a resource to show, write or compare.
 //!
 //! # Contract
-//!
 //! A mask without paths means everything. The mask skips paths of removed fields, recognized by their reserved names.
 //! `data` is addressed as in a filter; a path may end at one key of a map. Kept parts stay as they are encoded, with
 //! fields that no descriptor knows; a message that is kept in part loses all fields that the mask does not name.
 //!
 //! # Cost
-//!
 //! Showing and writing walk over the encoding once and do not decode `data`. Comparing decodes both sides.
 
 mod compare;
