@@ -1,4 +1,4 @@
-//! What ends a run from outside: shutdown, removal, replacement, pause.
+//! Ends of a run from outside: shutdown, removal, replacement, pause.
 
 use std::{sync::Arc, time::Duration};
 
@@ -143,7 +143,7 @@ async fn replace_under_another_managed_type_begins_with_an_empty_queue() {
     assert_eq!(new.names(), ["b"]);
 }
 
-/// Leaves out what a probe says about artists.
+/// Drops a probe's entries about artists.
 struct Only(Arc<Probe>);
 
 #[crate::async_trait]

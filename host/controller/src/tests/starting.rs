@@ -1,4 +1,4 @@
-//! The start of a run, and what makes it start again.
+//! The start of a run, and the causes of a restart.
 
 use std::{
     sync::{
@@ -35,7 +35,7 @@ async fn nothing_runs_before_every_type_is_primed_and_then_everything_once() {
     harness.pass(60_000).await;
     assert_eq!(harness.state(), State::Priming);
     assert_eq!(harness.probe.names(), ["[initialize]", "[start]"]);
-    // What changes meanwhile is part of the snapshot.
+    // A change meanwhile is part of the snapshot.
     harness.store.put(&artist(), "d");
     harness.store.put(&artist(), "a");
     harness.store.delete(&artist(), "b");
@@ -201,7 +201,7 @@ async fn losing_the_lease_resets_the_restart_counter() {
     harness.pass(700).await;
     let starts = harness.probe.names().iter().filter(|what| *what == "[start]").count();
     assert_eq!(starts, 2, "at once, and after half a second");
-    // The same when it is lost while a run is young.
+    // The same for a lease that is lost early in a run.
     harness.pass(30_000).await;
     harness.store.refuse(None);
     harness.all.replace(super::harness::definition(&harness.probe)).await.unwrap();
@@ -266,7 +266,7 @@ async fn a_hundred_idle_controllers_do_nothing() {
     assert_eq!((harness.probe.names().len(), polls.num_alive_tasks()), (0, before));
 }
 
-/// Leases that panic when one is asked for, so many times.
+/// Leases that panic this many times when a controller asks for one.
 struct PanickingLeases(AtomicUsize);
 
 impl Leases for PanickingLeases {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Mapper, Outcome};
 
-/// A reconciler that writes `of` under a name that is made of the one it is asked about, and says so.
+/// A reconciler that writes a resource of type `of` under a name made of the requested one, and records the write.
 fn writer(
     write: impl Fn(&Store, &str) -> Option<(mortise_resource::pb::Id, u64)> + Send + Sync + 'static,
 ) -> (Arc<Probe>, Arc<OnceLock<Store>>) {
@@ -18,7 +18,7 @@ fn writer(
         let (store, write) = (with.get().unwrap().clone(), write.clone());
         async move {
             if let Some((id, version)) = write(&store, request.key.name()) {
-                // Let the event be faster than the answer.
+                // Lets the event arrive before the answer.
                 tokio::task::yield_now().await;
                 tokio::task::yield_now().await;
                 context.wrote(&id, &version.to_string());
@@ -190,7 +190,7 @@ async fn one_that_asks_for_a_later_time_is_left_alone() {
     assert_eq!((harness.status().reconciles, harness.status().self_wakes), (101, 0));
 }
 
-/// Writes an album each time that it maps one.
+/// A mapper that writes an album each time it maps one.
 struct WritingMap(Arc<OnceLock<Store>>);
 
 #[async_trait::async_trait]
