@@ -229,7 +229,7 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     let (warned, _) = core.plan_destroy(&made).await.unwrap();
     assert_eq!(summaries(&warned), "|the deletion waits for finalizers: cleaner|\n");
     let (faults, state) = core.destroy(&made).await.unwrap_err();
-    assert!(summaries(&faults).contains("finalizers have been taken from it: cleaner"), "{faults:?}");
+    assert!(summaries(&faults).contains("have removed these finalizers: cleaner"), "{faults:?}");
     assert_eq!(state, made.state, "it is still there");
     let freeing = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -362,7 +362,7 @@ async fn imports_data_sources_states_of_old_and_the_other_calls() {
         assert_eq!(imported.state.get("data").get("text"), &text("x"));
     }
     for id in ["", "a/b/c/d", "Bad", "default//one"] {
-        assert!(summaries(&core.import(EVERYTHING, id).await.unwrap_err()).contains("It takes NAME"), "{id}");
+        assert!(summaries(&core.import(EVERYTHING, id).await.unwrap_err()).contains("Write NAME"), "{id}");
     }
     // What a state of an earlier version of the type has in common with this one is taken over.
     let json = br#"{"name":"one","gone":{"x":1},"data":{"text":"Y","no_more":[1],"port":"eighty"}, "uid": 5}"#;

@@ -115,7 +115,8 @@ fn enqueue(run: &Run, mapping: &Mapping, id: &pb::Id, item: &MappingItem) {
     tracing::error!(
         controller = &*run.controller.name,
         so_far = before + 1,
-        "{} returned {}, which is not a resource of the managed type {}; it is skipped. Let the mapper return only ids of that type",
+        "{} returned {}, which is not a resource of the managed type {}; it is skipped. Let the mapper \
+         return only ids of that type",
         mapping.place,
         types::describe(id),
         types::gvk(&run.definition.managed)

@@ -286,7 +286,7 @@ async fn a_supervisor_that_panics_begins_anew() {
     harness.settle().await;
     let status = all.status("c").unwrap();
     let State::BackingOff { error, .. } = &status.state else { panic!("{:?}", status.state) };
-    assert_eq!(error, "the supervisor: panic [recovered]: it was told to");
+    assert_eq!(error, "the supervisor failed: panic [recovered]: it was told to");
     harness.pass(5_000).await;
     let status = all.status("c").unwrap();
     assert_eq!((status.state, status.restarts, harness.probe.names().len()), (State::Running, 2, 3));
