@@ -25,7 +25,7 @@ struct Key {
     is_descending: bool,
 }
 
-/// A resource's position in an order. Keys of one [`OrderBy`] are comparable.
+/// A resource's position in an order. Positions of one [`OrderBy`] are comparable.
 #[derive(Debug, Clone)]
 pub struct SortKey {
     parts: Vec<Part>,

@@ -130,7 +130,7 @@ impl PluginFile {
         self.retry_is_over();
     }
 
-    /// Records that the file was read and needs no load.
+    /// Records that this state of the file was handled without a load.
     pub(crate) fn passed_over(&mut self, stamp: Stamp) {
         (self.state, self.stamp) = (FileState::Unchanged, Some(stamp));
         self.retry_is_over();

@@ -185,7 +185,8 @@ fn is_missing_place(sent: &pb::Resource, status: &Status) -> bool {
 
 type Parts = std::collections::BTreeMap<String, Value>;
 
-/// Partition and namespace: as configured, or the server's defaults.
+/// Fills in partition and namespace: as configured, else by the provider's or the server's defaults; unknown until the
+/// server has answered.
 fn place(
     of: &ResourceSchema,
     server: &Server,
