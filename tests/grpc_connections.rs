@@ -119,7 +119,7 @@ async fn a_server_without_descriptors_waits_and_says_so() {
     for _ in 0..=limit {
         held.push(connected(&server, b"").await);
     }
-    let said = || server.log().matches("gRPC: cannot take a connection: Too many open files").count();
+    let said = || server.log().matches("gRPC: cannot accept a connection: Too many open files").count();
     eventually("that is in the log", async || said() > 0).await;
     let before = used(&server);
     sleep(Duration::from_secs(2)).await;

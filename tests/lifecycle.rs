@@ -99,18 +99,18 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
 #[tokio::test]
 async fn a_task_that_panics_ends_the_process() {
     let tasks = [
-        "what follows the plugins' files",
-        "what starts and stops controllers",
+        "the watch of the plugins' files",
+        "the start and stop of controllers",
         "the clean-up of tenancies",
-        "what follows tokens and policies",
+        "the watch of tokens and policies",
         "the thread of the audit log",
     ];
     let of_the_ports = [
-        "what follows the server's health",
+        "the task that reports health",
         "the HTTP port",
         "the DNS port",
         "the upkeep of metrics",
-        "the watch over answers",
+        "the supervision of answers",
     ];
     let tasks = tasks.map(|task| (task, format!("{task} panicked (")));
     let of_the_ports = of_the_ports.map(|task| (task, format!("{task} ended by itself, so the server stops")));

@@ -1,6 +1,6 @@
-//! The Rust side of `wit/v0.1.0`, generated: one world for each optional interface, so that a component's exports can
+//! Rust bindings generated from `wit/v0.1.0`: one world for each optional interface, so that a component's exports can
 //! be looked up one by one. The types are generated once and shared.
-#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; the documentation stands in the .wit files")]
+#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; the documentation is in the .wit files")]
 
 /// Imports. Those that may have to wait are async.
 pub mod imports {

@@ -4,7 +4,7 @@
 //! docs/decisions/0008-the-types-of-wasmtime-stand-behind-a-trait-object.md.
 //!
 //! # Cost
-//! A call through a table and one more pointer each time that the value is looked at.
+//! A call through a table and one more pointer at each access.
 
 use std::{
     ops::{Deref, DerefMut},

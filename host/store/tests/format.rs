@@ -1,8 +1,7 @@
-//! Stores of every released format must open for ever: one of each is kept in `tests/formats/`.
+//! Stores of every released format must open for ever: `tests/formats/` has one of each.
 //!
-//! A format that was released is never written again. To add one: raise the format, then run `cargo test -p
-//! mortise-store --test format -- --ignored make`, and add its folders here: one of a store that was closed, and one of
-//! a store that was not.
+//! A released format is never written again. To add one: raise the format, then run `cargo test -p mortise-store --test
+//! format -- --ignored make`, and add its folders here: a store that was closed, and one that was not.
 
 #![allow(clippy::unwrap_used, reason = "tests panic to report")]
 
@@ -30,7 +29,7 @@ fn resource(kind: &str, namespace: &str, name: &str, uid: u32) -> pb::Resource {
     resource
 }
 
-/// The store of the fixture, commit by commit. Versions follow from the order.
+/// Fills the store of the fixture, commit by commit. Versions follow from the order.
 async fn fill(store: &SledBackend) -> Vec<pb::Resource> {
     let owner = store.write_cas(resource("Owner", "", "owner", 1)).await.unwrap();
     let gone = store.write_cas(resource("Thing", "default", "gone", 2)).await.unwrap();
@@ -103,8 +102,8 @@ async fn format_1_opens_after_a_crash() {
     opens("store-v1-killed", "4194312").await;
 }
 
-/// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes
-/// some over.
+/// Opens a fixture. `expected` is the next version: a store that was not closed cleanly may have lost its end, and
+/// skips some.
 async fn opens(format: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     copy(&folder(format), &dir.path().join("store"));
@@ -113,7 +112,7 @@ async fn opens(format: &str, expected: &str) {
     assert_eq!(*store.health().borrow(), Health::default());
     assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 1\n");
 
-    // What was written is what a store of today, filled alike, has.
+    // The content is that of a new store, filled in the same way.
     let today = tempfile::tempdir().unwrap();
     let filled = fill(&SledBackend::open(Options::new(today.path())).unwrap()).await;
     let found = contents(&store).await;
@@ -152,7 +151,7 @@ async fn make() {
     let _ = fill(&store).await;
     let killed = folder("store-v1-killed");
     copy(&dir.path().join("store"), &killed);
-    // What the log was extended by is zeros, and as good as absent.
+    // The log's extension consists of zeros, and is not needed.
     let log = fs::read(killed.join("wal.1")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(4096)]).unwrap();

@@ -1,10 +1,10 @@
-//! `mortise catalog …`: service discovery. What is outside comes in, what proxies see is shown, and what a check found
-//! is said.
+//! `mortise catalog …`: service discovery. Loads services, shows them as proxies see them, and reports results of
+//! health checks.
 
 mod compose;
 mod consul;
 mod hosts;
-mod import;
+mod load;
 mod plan;
 mod report;
 mod watch;
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use crate::{CliError, Exit};
 
 pub(super) const EXAMPLES: &str = "\
-mortise catalog import compose.yaml --dry-run
+mortise catalog load compose.yaml --dry-run
 mortise catalog watch web --port 80";
 
 /// Arguments of `catalog`.
@@ -24,16 +24,16 @@ pub struct Catalog {
     command: CatalogCommand,
 }
 
-/// What is done with services and workloads.
+/// Subcommands of `catalog`.
 #[derive(Debug, Subcommand)]
 enum CatalogCommand {
-    /// Make services and workloads of a compose file, a hosts file or an export of Consul's catalog
-    #[command(after_help = super::after(import::EXAMPLES))]
-    Import(Box<import::Import>),
-    /// Show the endpoints of a service as a proxy is told them, and every change
+    /// Loads services and workloads from a compose file, a hosts file or an export of Consul's catalog
+    #[command(after_help = super::after(load::EXAMPLES))]
+    Load(Box<load::Load>),
+    /// Shows the endpoints of a service as a proxy sees them, and every change
     #[command(after_help = super::after(watch::EXAMPLES))]
     Watch(watch::Watch),
-    /// Say what a health check of a workload found; a check by ttl passes for so long
+    /// Reports the result of a ttl check of a workload; a passing result holds for the check's ttl
     #[command(after_help = super::after(report::EXAMPLES))]
     Report(report::Report),
 }
@@ -41,7 +41,7 @@ enum CatalogCommand {
 impl Catalog {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         match self.command {
-            CatalogCommand::Import(import) => import.run().await,
+            CatalogCommand::Load(load) => load.run().await,
             CatalogCommand::Watch(watch) => watch.run().await,
             CatalogCommand::Report(report) => report.run().await,
         }

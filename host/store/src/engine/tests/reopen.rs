@@ -1,4 +1,4 @@
-//! What stays when a store is closed and opened again, and who may open it.
+//! Tests of closing and opening a store again, and of its lock.
 
 use super::*;
 
