@@ -44,7 +44,7 @@ fn parts<'t>(input: &mut &'t str) -> ModalResult<Parts<'t>> {
     let fraction = opt(preceded('.', digit1)).parse_next(input)?.unwrap_or("");
     let exponent = opt(preceded(one_of(['e', 'E']), (opt(one_of(['+', '-'])), digit1))).parse_next(input)?;
     let exponent = exponent.map_or(0, |(sign, digits): (Option<char>, &str)| {
-        // Beyond any number that is in range, digits do not matter.
+        // Exponents beyond every range are all alike.
         let size: i64 = digits
             .trim_start_matches('0')
             .parse()

@@ -57,7 +57,7 @@ impl Scalar {
     /// Compares a field's value with this one; `None` for values without an order between them, such as NaN.
     pub(crate) fn compare(&self, value: &Value) -> Option<Ordering> {
         match (value, self) {
-            // These need no copy.
+            // Texts and bytes compare without a copy.
             (Value::String(value), Self::Text(text)) => Some(value.as_bytes().cmp(text.as_bytes())),
             (Value::Bytes(value), Self::Bytes(bytes)) => Some(value.as_ref().cmp(bytes.as_slice())),
             (value, own) => Self::of(value)?.order(own),

@@ -244,7 +244,7 @@ struct PendingChange {
 impl PendingChange {
     /// Waits until the change is applied, or the controller has ended.
     async fn wait(mut self) {
-        // An error means that the supervisor is gone, and nothing runs.
+        // An error means that the supervisor has ended, and no run is left.
         let _ = self.applied.wait_for(|applied| *applied >= self.until).await;
     }
 }

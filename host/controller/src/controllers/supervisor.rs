@@ -72,7 +72,7 @@ impl Supervisor {
             self.controller.recorder.set(State::BackingOff { until, error });
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
-                // A dropped sender ends it below.
+                // A dropped sender ends the loop below.
                 _ = self.wanted.changed() => {}
             }
         }

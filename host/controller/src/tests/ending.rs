@@ -166,7 +166,7 @@ async fn pause_stops_with_a_reason_and_resume_primes_anew() {
     harness.store.delete(&artist(), "gone");
     harness.pass(9 * 3_600_000).await;
     assert!(harness.probe.names().is_empty(), "not even what is due");
-    // A new definition waits with it.
+    // A new definition stays paused, too.
     harness.all.replace(definition(&harness.probe)).await.unwrap();
     harness.settle().await;
     assert!(matches!(harness.state(), State::Paused { .. }));

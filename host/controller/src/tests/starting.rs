@@ -231,7 +231,7 @@ async fn each_server_needs_no_lease() {
 async fn runs_never_overlap_however_fast_a_lease_returns() {
     let harness = Harness::start(
         Probe::new(|_, _, _| async {
-            // Does not listen to being cancelled; a second run would show at the probe.
+            // Ignores the cancellation; the probe would show a second run.
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(Outcome::Done)
         }),

@@ -174,7 +174,7 @@ async fn asking_to_be_called_again_at_once_is_waking_oneself() {
         harness.pass(60_000).await;
         let reconciles = harness.status().reconciles;
         assert!((11 + 7 + 55..=11 + 9 + 60).contains(&reconciles), "{after:?}: {reconciles}");
-        // Whatever else happens wakes it at once, at its whole speed for a while.
+        // A change from outside wakes it at once, at full speed for a while.
         harness.store.put(&artist(), "a");
         harness.pass(20).await;
         assert!(harness.status().reconciles >= reconciles + 10, "{after:?}");

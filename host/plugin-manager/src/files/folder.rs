@@ -174,7 +174,7 @@ pub fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
         file.write_all(bytes).map_err(FsError::at(&path, "write"))?;
         file.replace_durably()
     };
-    // Callers name the file.
+    // Callers add the file's name to the error.
     write().map_err(|error| error.source)
 }
 

@@ -239,7 +239,7 @@ mod tests {
         assert!(divergences.is_empty());
         assert_eq!(planned["in"], inner(Value::unknown(), Value::unknown()));
         assert_eq!((&planned["kind"], &planned["tags"]), (&Value::unknown(), &Value::unknown()));
-        // The server sets no member of a choice.
+        // The server does not set members of a oneof.
         assert_eq!((&planned["one"], &planned["two"]), (&Value::Null, &Value::Null));
     }
 

@@ -102,7 +102,7 @@ fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
             }
             to.json.push('}');
         }
-        // A mask of fields is one text.
+        // A field mask is a single string in JSON.
         (Shape::Paths, Value::List(items)) => {
             let paths: Vec<_> = items.iter().filter_map(Value::as_str).map(json_name).collect();
             to.text(&paths.join(","));

@@ -56,7 +56,7 @@ impl Selection {
                     fields.entry(field.number()).or_insert_with(below)
                 }
                 (Self::Keys { keys, .. }, Step::Key(key)) => keys.entry(key.clone()).or_insert_with(below),
-                // The steps of a path fit one another.
+                // The steps of a resolved path always fit.
                 _ => return,
             };
         }

@@ -119,7 +119,7 @@ fn what_is_absent() {
             ("data.wrapped = 0", true),
             ("data.wrapped IS NULL", true),
             ("data.score IS NAN", false),
-            // Through a list: of its messages, those that there are.
+            // Paths through a list see only existing messages.
             ("data.inners.count = 0", true),
             ("data.inners.below.name IS NULL", true),
             ("data.inners.name IS NOT NULL", true),
@@ -192,13 +192,13 @@ fn lists_maps_and_messages() {
             (r#"meta.labels CONTAINS "x:y:z""#, true),
             (r#"data.texts CONTAINS ALL ("k:v", "k:l:w")"#, true),
             (r#"data.texts CONTAINS "k:w""#, false),
-            // Neither equal nor different.
+            // Lists are neither equal nor different.
             (r#"data.names = "a""#, false),
             (r#"data.names != "a""#, false),
             (r#"NOT data.names != "a""#, true),
             (r#"data.texts = {"k": "v"}"#, false),
             (r#"data.texts != {"k": "v"}"#, false),
-            // Through lists, whichever it is.
+            // Through lists, any element counts.
             (r#"data.inners.name = "y""#, true),
             (r#"data.inners.name != "y""#, true),
             (r#"data.inners.name = "z""#, false),
@@ -337,7 +337,7 @@ fn data_of_another_message_is_a_typed_error() {
     assert_eq!(fault(&of), r#"its data is a "test.v1.Old", but the type's message is test.v1.Album"#);
     of.data = Some(prost_types::Any { type_url: "type.googleapis.com/test.v1.Album".into(), value: vec![0xff] });
     assert!(fault(&of).starts_with("its data cannot be decoded as test.v1.Album: "));
-    // What is not looked at may be anything.
+    // Data that the filter does not look at may be anything.
     check(&of, &[(r#"id.name = "d1""#, true), (r#"id.name = "x" AND data.live = TRUE"#, false)]);
     assert!(Filter::parse("data IS NOT NULL", &Schema::new(None)).is_ok());
 }

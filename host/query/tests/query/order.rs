@@ -23,7 +23,7 @@ fn sorted(order: &str, resources: &[pb::Resource]) -> Vec<String> {
         .iter()
         .map(|of| {
             let key = key(&order, of);
-            // A key says the same after a journey in a token.
+            // A key stays the same through a token.
             assert_eq!(order.decode(&key.encode()).unwrap(), key);
             (key, of.id.as_ref().unwrap().name.clone())
         })

@@ -67,7 +67,7 @@ fn faults_say_which_part_is_bad() {
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.to_string().starts_with(&format!("page_token: {fault}")), "{error}");
     }
-    // Parts are told apart: moving a byte from one to the next makes another query.
+    // Parts have borders: moving a byte from one part to the next makes another query.
     for parts in [[b"ab".as_slice(), b""], [b"a", b"b"], [b"", b"ab"]] {
         let error = PageToken::decode(&good, &Binding::new(&parts), &order).unwrap_err();
         assert!(error.to_string().contains("it belongs to another query"), "{error}");

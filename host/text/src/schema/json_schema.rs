@@ -187,7 +187,7 @@ fn simple(kind: &Kind) -> Value {
         Kind::String => json!({ "type": "string" }),
         Kind::Bytes => json!({
             "type": "string", "contentEncoding": "base64",
-            // One alphabet or the other.
+            // The standard alphabet, or the one for URLs.
             "pattern": "^(?:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\
                         |(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}(?:==)?|[A-Za-z0-9_-]{3}=?)?)$",
         }),
