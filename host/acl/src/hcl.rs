@@ -4,7 +4,7 @@
 //! the client's side, compares each entry with all others of its block (150 s for 60,000 of them). This grammar does not
 //! nest, and is read in one pass.
 
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 
 /// One rule, as it is written: `key_prefix`, its label, its level.
 #[derive(Debug, Clone, PartialEq, Eq)]

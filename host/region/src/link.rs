@@ -12,7 +12,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-use crate::{PeerOptions, error::FollowError};
+use crate::{error::FollowError, options::PeerOptions};
 
 /// Bytes of the longest answer to a BatchGet, but for one resource that is larger.
 const ANSWER_BYTES: usize = 16 << 20;

@@ -13,7 +13,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{PeerOptions, conditions::conditions, follower::Follower, link::Link, report::PeerReport};
+use crate::{conditions::conditions, follower::Follower, link::Link, options::PeerOptions, report::PeerReport};
 
 /// How often the types of this server are looked at, the gauges are set, and conditions compared.
 const TICK: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! The error that callers of the API see: a code, a sentence, and where in the request the fault lies.
 
-use crate::{BadEncoding, Diagnostic};
+use crate::Diagnostic;
 
 /// The kind of a failure. The numbers are gRPC's status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,13 +84,6 @@ pub struct PluginFault {
     pub kind: String,
     /// Time after which another attempt may succeed; `None` where that is not known.
     pub retry_after: Option<std::time::Duration>,
-}
-
-impl From<BadEncoding> for Error {
-    /// What is stored was looked through before, so it is a fault of ours.
-    fn from(fault: BadEncoding) -> Self {
-        Self::internal(format!("a stored resource: {fault}"))
-    }
 }
 
 impl Error {

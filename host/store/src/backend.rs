@@ -19,10 +19,10 @@
 //! A list holds its result in memory, a scan and the snapshot of a watch a page of it. A snapshot holds a page in
 //! memory, and makes no writer wait.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mortise_resource::{EncodedResource, IdRef, data::OnDelete, meta, pb, resource_meta};
+use mortise_resource::{EncodedResource, data::OnDelete, meta, pb, resource_meta};
 use prost::{Message as _, encoding};
 use prost_types::Timestamp;
 use tokio::sync::watch;
@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use crate::{
     changes::{ChangeWatch, OpenedChanges, Position},
     error::StoreError,
+    ids::{ExpectedId, Place, TypeKey},
     quota::Usage,
     referrers::ExpectedReferrers,
     set_hash::SetHash,
@@ -44,27 +45,6 @@ pub enum Consistency {
     Eventual,
     /// Linearizable.
     Consistent,
-}
-
-/// What identifies a type in the store: v1 and v2 of a kind share one slot.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TypeKey {
-    /// The type's group.
-    pub group: String,
-    /// The type's kind.
-    pub kind: String,
-}
-
-impl From<&pb::Type> for TypeKey {
-    fn from(t: &pb::Type) -> Self {
-        Self { group: t.group.clone(), kind: t.kind.clone() }
-    }
-}
-
-impl fmt::Display for TypeKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.group, self.kind)
-    }
 }
 
 /// Which resources a list or a watch is about, of any GroupVersion.
@@ -85,17 +65,6 @@ pub struct ScanPart {
     pub label: Option<(String, String)>,
     /// Those behind this place in the order of the scan; `None` from the beginning.
     pub after: Option<Place>,
-}
-
-/// A place among the resources of a type, in the order of lists.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The partition; empty for types without one.
-    pub partition: String,
-    /// The namespace; empty for types without one.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
 }
 
 /// One change within a batch.
@@ -130,39 +99,6 @@ pub struct Expectation {
     pub generation: Option<String>,
     /// Whether it must not be marked for deletion.
     pub is_unmarked: bool,
-}
-
-/// The id of an expectation, in the parts that a store looks up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedId {
-    /// The type.
-    pub type_key: TypeKey,
-    /// The tenancy, complete.
-    pub partition: String,
-    /// The tenancy, complete.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// Empty for any incarnation.
-    pub uid: String,
-}
-
-impl From<IdRef<'_>> for ExpectedId {
-    fn from(id: IdRef<'_>) -> Self {
-        Self {
-            type_key: TypeKey { group: id.group.to_owned(), kind: id.kind.to_owned() },
-            partition: id.partition.to_owned(),
-            namespace: id.namespace.to_owned(),
-            name: id.name.to_owned(),
-            uid: id.uid.to_owned(),
-        }
-    }
-}
-
-impl From<&pb::Id> for ExpectedId {
-    fn from(id: &pb::Id) -> Self {
-        Self::from(IdRef::from(id))
-    }
 }
 
 /// Changes that are applied together or not at all.

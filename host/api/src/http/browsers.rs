@@ -16,11 +16,6 @@
 //! this: in the clear it takes HTTP/2 from the first byte on, which no browser speaks, and closes anything else unread;
 //! with TLS, what a page may send unasked is not of gRPC's content type, and is refused for that (`grpc::content_type`).
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
-
 use axum::{
     extract::{Request, State},
     http::{
@@ -33,12 +28,12 @@ use axum::{
 };
 
 use super::{
-    Shared,
     accept::Form,
     body,
     error::{ErrorKind, HttpError},
+    hosts::Hosts,
+    shared::Shared,
 };
-use crate::tls::Tls;
 
 /// Where a request comes from, in the eyes of the browser: `same-origin`, `same-site`, `cross-site`, or `none` for what
 /// its user did.
@@ -47,35 +42,7 @@ const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What a browser wants with the answer; `navigate` is to show it.
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The hosts for which requests are answered. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Hosts {
-    listening: IpAddr,
-    allowed: Arc<[String]>,
-    tls: Option<Arc<Tls>>,
-}
-
 impl Hosts {
-    /// Those of a server that listens there, with the names of `http.allowed_hosts` and of the certificate.
-    pub(crate) fn new(listening: SocketAddr, allowed: &[String], tls: Option<Arc<Tls>>) -> Self {
-        let allowed = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { listening: listening.ip().to_canonical(), allowed, tls }
-    }
-
-    fn knows(&self, host: &str) -> bool {
-        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if let Ok(address) = address.parse::<IpAddr>() {
-            let address = address.to_canonical();
-            return self.listening.is_unspecified() || address == self.listening || address.is_loopback();
-        }
-        let name = host.to_ascii_lowercase();
-        let name = name.strip_suffix('.').unwrap_or(&name);
-        name == "localhost"
-            || name.ends_with(".localhost")
-            || self.allowed.iter().any(|allowed| allowed == name)
-            || self.tls.as_ref().is_some_and(|tls| tls.names(name))
-    }
-
     /// Refuses a request that names a host of somebody else, or that a page of another origin makes.
     ///
     /// # Errors

@@ -9,6 +9,15 @@ use mortise_resource::{EncodedResource, pb};
 
 use crate::{Backend, Batch, Consistency, Cursor, Query, StoreError, TypeKey, Watch, WatchEvent};
 
+/// How many events a watch of a store under test may be behind at most.
+pub const WATCH_BUFFER: usize = 64;
+
+/// The resource size limit of a store under test.
+pub const MAX_RESOURCE_BYTES: usize = 128 << 10;
+
+/// The quotas of a store under test.
+pub const QUOTAS: crate::Quotas = crate::Quotas { resources: 10, bytes: 8 << 10 };
+
 /// A [`WatchEvent`] whose resource is decoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {

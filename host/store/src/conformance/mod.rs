@@ -40,14 +40,7 @@ pub mod snapshot;
 pub mod watch;
 pub mod write;
 
-/// How many events a watch of a store under test may be behind at most.
-pub const WATCH_BUFFER: usize = 64;
-
-/// The resource size limit of a store under test.
-pub const MAX_RESOURCE_BYTES: usize = 128 << 10;
-
-/// The quotas of a store under test.
-pub const QUOTAS: crate::Quotas = crate::Quotas { resources: 10, bytes: 8 << 10 };
+pub use fixtures::{MAX_RESOURCE_BYTES, QUOTAS, WATCH_BUFFER};
 
 /// Makes a test of every case of the suite; see [`conformance`](crate::conformance).
 #[macro_export]

@@ -14,6 +14,7 @@
 //!   order maps.
 
 pub(crate) mod decode;
+pub(crate) mod decoder;
 pub(crate) mod encode;
 pub(crate) mod hidden;
 pub(crate) mod names;

@@ -19,6 +19,7 @@ mod authority;
 mod encode;
 mod hub;
 mod memory;
+mod options;
 mod profile;
 mod stream;
 mod translate;
@@ -29,7 +30,6 @@ use std::{
     marker::PhantomData,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use ::http::{Request, Response};
@@ -56,38 +56,10 @@ use super::{
 };
 use crate::{call::span_of_call, conduit, linkerd};
 
+pub use options::DestinationOptions;
+
 /// Largest request, bytes: names have some hundred.
 const MAX_REQUEST: usize = 64 << 10;
-
-/// How the destination API behaves. Part of config.toml.
-#[derive(Debug, Clone)]
-pub struct DestinationOptions {
-    /// Whether it is served.
-    pub enabled: bool,
-    /// What names end with, besides `cluster.local`.
-    pub zone: String,
-    /// How often a stream says something when nothing changes.
-    pub heartbeat: Duration,
-    /// Streams at once; one more is refused.
-    pub max_streams: usize,
-    /// Services that streams are about at once; streams for one more are refused.
-    pub max_services: usize,
-    /// Bytes of what is known of services; over that, streams for what is not known yet are refused.
-    pub state_bytes: usize,
-}
-
-impl Default for DestinationOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            zone: "cluster.local".to_owned(),
-            heartbeat: Duration::from_secs(30),
-            max_streams: 10_000,
-            max_services: 4_096,
-            state_bytes: 256 << 20,
-        }
-    }
-}
 
 /// The API, in both of its forms. Cheap to clone.
 #[derive(Clone)]
