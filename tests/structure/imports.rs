@@ -13,6 +13,9 @@ pub(super) type Module = Vec<String>;
 /// Keywords in front of the name that an item defines.
 const DEFINING: [&str; 9] = ["struct", "enum", "union", "trait", "fn", "type", "const", "static", "macro_rules"];
 
+/// File of the modules that macros make.
+const GENERATED: &str = "(generated)";
+
 /// Attributes of items that do not count: tests, and files from elsewhere.
 const PASSED_OVER: [&str; 3] = ["[cfg(test", "[cfg(all(test", "[path="];
 
@@ -138,14 +141,15 @@ impl Crate {
                 TokenTree::Group(group) => {
                     files.extend(self.items(group.stream(), file, module, false));
                 }
-                TokenTree::Ident(word) if word == "mod" && top => {
+                TokenTree::Ident(word) if word == "mod" => {
                     let child: Module = module.iter().cloned().chain(next.map(ToString::to_string)).collect();
                     match tokens.get(at + 2) {
                         Some(TokenTree::Group(body)) => {
                             self.modules.insert(child.clone(), file.to_owned());
                             files.extend(self.items(body.stream(), file, &child, true));
                         }
-                        _ => files.push(child),
+                        _ if top => files.push(child),
+                        _ => drop(self.modules.insert(child, GENERATED.to_owned())),
                     }
                     at += 2;
                 }

@@ -10,6 +10,7 @@ pub mod encoded;
 pub mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+mod id_ref;
 pub mod meta;
 pub mod name;
 pub mod path;
@@ -20,8 +21,9 @@ pub mod types;
 pub mod ulid;
 mod watch_of_search;
 
-pub use encoded::{BadEncoding, EncodedResource, IdRef};
+pub use encoded::{BadEncoding, EncodedResource};
 pub use error::{Code, Error};
+pub use id_ref::IdRef;
 pub use path::{FieldPath, PathStep};
 pub use scope::Scope;
 
