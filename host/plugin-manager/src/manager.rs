@@ -55,7 +55,7 @@ pub type FollowTask = JoinHandle<Option<()>>;
 
 impl Manager {
     /// Longest signature of a component, bytes.
-    pub const MAX_SIGNATURE: usize = mortise_signature::MAX_BYTES;
+    pub const MAX_SIGNATURE: usize = mortise_keys::signature::MAX_BYTES;
 
     /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows
     /// files, settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic

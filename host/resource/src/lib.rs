@@ -14,6 +14,8 @@ mod id_ref;
 pub mod meta;
 pub mod name;
 pub mod path;
+#[cfg(feature = "redaction")]
+pub mod redaction;
 pub mod resource_meta;
 pub mod scope;
 pub mod tenancy;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mortise_certificate::{Certificate, Validity};
+use mortise_keys::certificate::{Certificate, Validity};
 use tokio::time::Instant;
 
 /// Days before the end from which on there is a warning.

@@ -52,7 +52,7 @@ pub(crate) enum SettingError {
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("plugins.trusted_keys: {text:?}: {source}; give a public key of minisign, or a file that holds one")]
-    TrustedKey { text: String, source: Box<mortise_signature::KeyError> },
+    TrustedKey { text: String, source: Box<mortise_keys::signature::KeyError> },
     #[error(
         "plugins.require_signed is set, and there are no plugins.trusted_keys, so that no plugin could be loaded; `mortise plugin keygen` \
          makes a pair"

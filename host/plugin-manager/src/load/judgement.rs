@@ -1,6 +1,6 @@
 //! What the rules of [`trust`](crate::trust) are asked about a component that is offered, and who signed it.
 
-use mortise_signature::{Verified, verify};
+use mortise_keys::signature::{Verified, verify};
 
 use crate::{
     core::Core,

@@ -7,8 +7,11 @@ use std::{
 };
 
 use mortise_query::{IndexPath, Mask, Schema};
-use mortise_redaction::{Redaction, Secrets};
-use mortise_resource::{Scope, manifest as wire, name, pb, types::Gvk};
+use mortise_resource::{
+    Scope, manifest as wire, name, pb,
+    redaction::{Redaction, Secrets},
+    types::Gvk,
+};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 

@@ -1,7 +1,6 @@
 //! State of a decoder, and how it reports faults.
 
-use mortise_redaction::RedactedFields;
-use mortise_resource::{FieldPath, PathStep};
+use mortise_resource::{FieldPath, PathStep, redaction::RedactedFields};
 
 use crate::{
     Format, Types,

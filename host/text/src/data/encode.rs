@@ -1,7 +1,6 @@
 //! From a message to what is printed: proto3's JSON mapping, and a way out where that mapping would lose something.
 
-use mortise_redaction::Redaction;
-use mortise_resource::pb;
+use mortise_resource::{pb, redaction::Redaction};
 use prost_reflect::{DynamicMessage, EnumDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 use prost_types::Any;
 

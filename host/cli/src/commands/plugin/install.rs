@@ -7,8 +7,8 @@ use std::{
 };
 
 use clap::Args;
+use mortise_keys::signature::read_signature;
 use mortise_resource::data::InstallRequest;
-use mortise_signature::read_signature;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

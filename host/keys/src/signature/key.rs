@@ -4,7 +4,7 @@ use std::path::Path;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use crate::file::{self, FileError};
+use super::file::{self, FileError};
 
 /// Where the id stands in a key and in a signature, behind two bytes for the algorithm.
 const ID: std::ops::Range<usize> = 2..10;

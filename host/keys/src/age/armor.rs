@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use crate::AgeError;
+use super::AgeError;
 
 pub(crate) const BEGIN: &str = "-----BEGIN AGE ENCRYPTED FILE-----";
 const END: &str = "-----END AGE ENCRYPTED FILE-----";

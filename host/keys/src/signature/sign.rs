@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
 use minisign::{PublicKeyBox, SecretKeyBox};
 
-use crate::file::{self, FileError};
+use super::file::{self, FileError};
 
 /// What the file of a secret key says of itself.
 const SECRET_COMMENT: &str = "minisign encrypted secret key";
@@ -118,8 +118,8 @@ pub fn sign(content: &[u8], name: &str, key: &SecretKey, comment: Option<&str>) 
 
 #[cfg(test)]
 mod tests {
+    use super::super::{PublicKey, verify};
     use super::*;
-    use crate::{PublicKey, verify};
 
     fn secret(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{AgeError, armor, header::Header, keys};
+use super::{AgeError, armor, header::Header, keys};
 
 /// Most identities of a file.
 pub const MAX_IDENTITIES: usize = 16;

@@ -6,7 +6,7 @@ use ring::{
     hmac,
 };
 
-use crate::{AgeError, header::Header};
+use super::{AgeError, header::Header};
 
 /// Bytes of a chunk of the payload, without its tag.
 const CHUNK: usize = 64 << 10;

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prost_reflect::{DynamicMessage, MapKey, MessageDescriptor, ReflectMessage as _, Value};
 
-use crate::{REDACTED, Redaction};
+use super::{REDACTED, Redaction};
 
 /// Values shorter than this are not looked for, bytes: they would be found everywhere.
 pub const SHORTEST: usize = 4;

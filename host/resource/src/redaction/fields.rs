@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use mortise_resource::descriptors;
+use crate::descriptors;
 use prost::Message;
 use prost_reflect::{DescriptorPool, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 

@@ -1,7 +1,7 @@
 //! Marked fields, wherever they are, and texts without what they hold.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use mortise_redaction::{MOST_BYTES, MOST_VALUES, RedactedFields, Redaction, Secrets};
+use mortise_resource::redaction::{MOST_BYTES, MOST_VALUES, RedactedFields, Redaction, Secrets};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MapKey, MessageDescriptor, Value};
 

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::*;
-use crate::is_encrypted;
+use crate::age::is_encrypted;
 
 const IDENTITY: &str = "AGE-SECRET-KEY-1PQKRTJHPEXPEN9XQ9U7AYEV2ERPQGK8AK467688EM9JE0CNYCJDQL0HE3K";
 const OTHER: &str = "AGE-SECRET-KEY-1FNYK70XZM3UJECVXUT94KNY4RR2N2ELZD3673F9P7N5CDHZ7CCHS2FXXDS";

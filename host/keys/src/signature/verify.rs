@@ -2,7 +2,7 @@
 
 use minisign_verify::{Error, Signature};
 
-use crate::key::{self, PublicKey};
+use super::key::{self, PublicKey};
 
 /// Longest trusted comment that is shown, characters.
 const SHOWN: usize = 200;

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 
-use crate::{AgeError, VERSION, armor::COLUMNS};
+use super::{AgeError, VERSION, armor::COLUMNS};
 
 /// Most stanzas of a header.
 pub(crate) const MAX_RECIPIENTS: usize = 64;
