@@ -203,6 +203,10 @@ impl Crate {
                     }
                     star if is_mark(Some(star), '*') => {
                         self.globs.entry(module.clone()).or_default().push(path.clone());
+                        if !public {
+                            let all = path.iter().cloned().chain(["*".to_owned()]).collect();
+                            self.written.push((file.to_owned(), module.clone(), all));
+                        }
                         whole = false;
                     }
                     _ => {}

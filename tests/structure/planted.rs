@@ -55,6 +55,7 @@ fn every_way_to_write_a_path_is_read() {
         "use crate::{b as other, x::{y::{Y as Z}}};",
         "pub(crate) fn f() { crate::x::y::Y::new(); }",
         "use super::x::y::*; fn f(_: Y::Inner) {}",
+        "use super::x::y::*; fn f(_: Y) {}",
         "fn f() { some_macro!(if super::x::y::Y { }); }",
         "use super::x; fn f(_: &x::Y) {}",
         "mod inner { use super::super::x::y::Y; }",
