@@ -108,6 +108,7 @@ mod routes;
 mod server_service;
 mod settings;
 mod smoke;
+mod structure;
 mod systemd;
 mod tenancy;
 mod tenancy_deletion;

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use mortise_signature::{KeyPair, MAX_BYTES, SecretKey, SigningError, sign};
+use mortise_keys::signature::{KeyPair, MAX_BYTES, SecretKey, SigningError, sign};
 use mortise_test_guests::{Thing, component};
 use tempfile::TempDir;
 use tonic::Code;

@@ -23,6 +23,7 @@ mod hostile;
 mod instructions;
 mod latencies;
 mod noop;
+mod outcome;
 mod plot;
 mod queries;
 mod reload;
@@ -33,12 +34,11 @@ mod sync;
 mod tokens;
 mod versus;
 
-use std::{error::Error, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
-/// The result of a measurement; any error ends the run.
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) use outcome::Outcome;
 
 #[derive(Parser)]
 #[command(about)]

@@ -75,10 +75,10 @@ pub fn text(bytes: &[u8]) {
 /// Reads signatures, keys and encrypted secrets.
 pub fn signed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let keys: Vec<_> = mortise_signature::PublicKey::parse(&text).into_iter().collect();
-    let _ = mortise_signature::verify(b"content", &text, &keys);
-    let known = mortise_signature::PublicKey::parse("RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3");
-    let _ = mortise_signature::verify(b"test", &text, &known.into_iter().collect::<Vec<_>>());
+    let keys: Vec<_> = mortise_keys::signature::PublicKey::parse(&text).into_iter().collect();
+    let _ = mortise_keys::signature::verify(b"content", &text, &keys);
+    let known = mortise_keys::signature::PublicKey::parse("RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3");
+    let _ = mortise_keys::signature::verify(b"test", &text, &known.into_iter().collect::<Vec<_>>());
     if let Some(identities) = requests::identities() {
         let _ = identities.decrypt(bytes);
     }

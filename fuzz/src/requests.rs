@@ -3,7 +3,7 @@
 use std::{io::Write as _, num::NonZeroU32, os::unix::fs::PermissionsExt as _, sync::Arc, sync::OnceLock};
 
 use arc_swap::ArcSwap;
-use mortise_age::Identities;
+use mortise_keys::age::Identities;
 use mortise_resource::pb;
 use mortise_service::{Caller, Consistency, Options, Rates, ResourceService, registry::Registry};
 use mortise_store::SledBackend;

@@ -3,7 +3,7 @@
 //! The grammar does not nest, and is read in one pass, since rules come from strangers:
 //! docs/decisions/0026-rules-of-policies-are-parsed-here.md.
 
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 
 /// A rule as written: `key_prefix`, its label, its level.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,13 +22,15 @@ mod access;
 mod hcl;
 mod identity;
 mod policy;
+mod policy_error;
 mod rule_set;
 mod secret;
 mod type_rule;
 
 pub use access::{Access, Options};
 pub use identity::Identity;
-pub use policy::{MAX_POLICIES, Policy, PolicyError};
+pub use policy::{MAX_POLICIES, Policy};
+pub use policy_error::PolicyError;
 pub use secret::hash_secret;
 
 /// Name of the policy that allows everything. It always exists and is not stored.

@@ -7,7 +7,7 @@ use mortise_resource::{
     tenancy::WILDCARD,
 };
 
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 
 /// Most words in one list of a rule.
 const MAX_WORDS: usize = 256;

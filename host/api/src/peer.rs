@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_certificate::{Certificate, CertificateDer, MalformedCertificate};
+use mortise_keys::certificate::{Certificate, CertificateDer, MalformedCertificate};
 
 /// A client's certificate, verified against `tls.client_ca_file`. Cheap to clone.
 ///

@@ -5,9 +5,9 @@ use std::{
     sync::Arc,
 };
 
+use mortise_keys::signature::PublicKey;
 use mortise_plugin_host::Identities;
 use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options, TrustRules};
-use mortise_signature::PublicKey;
 
 use crate::{
     bundled,

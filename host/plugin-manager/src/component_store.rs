@@ -7,7 +7,7 @@
 
 use std::{fs, io, path::PathBuf};
 
-use mortise_signature::read_signature;
+use mortise_keys::signature::read_signature;
 
 use crate::{
     files::folder,

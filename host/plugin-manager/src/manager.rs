@@ -55,7 +55,7 @@ pub type FollowTask = JoinHandle<Option<()>>;
 
 impl Manager {
     /// Longest signature of a component, bytes.
-    pub const MAX_SIGNATURE: usize = mortise_signature::MAX_BYTES;
+    pub const MAX_SIGNATURE: usize = mortise_keys::signature::MAX_BYTES;
 
     /// Loads all plugins into `registry`, notifies the controller manager of each swap, and follows files, settings and
     /// commands until [`Manager::stop`]. The stop may come at any moment: every change is one atomic step of the file

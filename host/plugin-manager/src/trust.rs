@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use mortise_signature::{FileError, PublicKey, SignatureError, Verified};
+use mortise_keys::signature::{FileError, PublicKey, SignatureError, Verified};
 
 use crate::load::stage::{Failure, Stage};
 

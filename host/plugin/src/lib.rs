@@ -70,7 +70,7 @@ pub use manifest::{
     permission::{Permission, Permissions},
     references::{DataReference, DataReferenceError, MAX_REFERENCES, ReferenceDecls},
 };
-pub use mortise_age::{Identities, IdentityError};
+pub use mortise_keys::age::{Identities, IdentityError};
 pub use plugin::Plugin;
 pub use reconcile_limits::ReconcileLimits;
 pub use reconciler::{Outcome, ReconcileError, Reconciler};

@@ -18,8 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_redaction::Secrets;
-use mortise_resource::pb;
+use mortise_resource::{pb, redaction::Secrets};
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::{

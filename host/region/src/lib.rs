@@ -24,11 +24,12 @@ mod conditions;
 mod error;
 mod follower;
 mod link;
+mod options;
 mod peer;
 mod report;
 mod session;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use mortise_resource::data::RegionStatusResponse;
 use mortise_service::ResourceService;
@@ -36,26 +37,7 @@ use tokio::task::JoinSet;
 
 use crate::{peer::Peer, report::PeerReport};
 
-/// A peer region and the connection to it.
-#[derive(Debug, Clone)]
-pub struct PeerOptions {
-    /// The peer's region, which owns the pulled resources.
-    pub name: String,
-    /// The peer's gRPC port: `https://HOST:PORT`, or `http://HOST:PORT` without TLS.
-    pub address: String,
-    /// Authorities (PEM) for the peer's certificate; `None` for those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// This server's client certificate and key (PEM files).
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// The file with the token for the peer.
-    pub token_file: Option<PathBuf>,
-    /// The expected name in the peer's certificate, if it is not the address's.
-    pub tls_server_name: Option<String>,
-    /// The longest wait before the next attempt.
-    pub max_backoff: Duration,
-    /// Time of silence before the connection is probed, and the longest wait for the probe's answer.
-    pub keep_alive: Duration,
-}
+pub use options::PeerOptions;
 
 /// The replication from all peers. Cheap to clone.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-use crate::{PeerOptions, error::FollowError};
+use crate::{error::FollowError, options::PeerOptions};
 
 /// Most bytes of an answer to a BatchGet; a single larger resource is allowed.
 const ANSWER_BYTES: usize = 16 << 20;

@@ -13,7 +13,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{PeerOptions, conditions::conditions, follower::Follower, link::Link, report::PeerReport};
+use crate::{conditions::conditions, follower::Follower, link::Link, options::PeerOptions, report::PeerReport};
 
 /// The interval for comparing this server's types, setting the gauges and comparing conditions.
 const TICK: Duration = Duration::from_secs(1);

@@ -19,7 +19,7 @@ use prost::{
     encoding::{self, DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
 
-use crate::{data::ReferenceRecord, goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
+use crate::{Error, IdRef, data::ReferenceRecord, goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
 
 /// A resource as it is stored and sent. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,26 +28,7 @@ pub struct EncodedResource {
     head: Head,
 }
 
-/// The parts of an id; absent parts are empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IdRef<'r> {
-    /// Group of the type.
-    pub group: &'r str,
-    /// Version of the type's group.
-    pub group_version: &'r str,
-    /// Kind of the type.
-    pub kind: &'r str,
-    /// Partition of the tenancy.
-    pub partition: &'r str,
-    /// Namespace of the tenancy.
-    pub namespace: &'r str,
-    /// Name of the resource.
-    pub name: &'r str,
-    /// Uid of the incarnation.
-    pub uid: &'r str,
-}
-
-/// Bytes that do not form a valid resource.
+/// Bytes that are no resource.
 #[derive(Debug, thiserror::Error)]
 pub enum BadEncoding {
     /// The bytes do not decode.
@@ -61,7 +42,14 @@ pub enum BadEncoding {
     TooLong(usize),
 }
 
-/// A range of the bytes.
+impl From<BadEncoding> for Error {
+    /// Reports a stored resource that does not decode; it was checked before, so the fault is in the host.
+    fn from(fault: BadEncoding) -> Self {
+        Self::internal(format!("a stored resource: {fault}"))
+    }
+}
+
+/// Range of a field in the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Span {
     start: u32,
@@ -100,23 +88,6 @@ struct Head {
     meta: Option<Span>,
     /// Bytes of the records of references, tags and lengths included.
     references: u32,
-}
-
-impl<'r> From<&'r pb::Id> for IdRef<'r> {
-    fn from(id: &'r pb::Id) -> Self {
-        let (group, group_version, kind) =
-            id.r#type.as_ref().map_or(("", "", ""), |t| (&t.group, &t.group_version, &t.kind));
-        let (partition, namespace) = id.tenancy.as_ref().map_or(("", ""), |t| (&t.partition, &t.namespace));
-        Self { group, group_version, kind, partition, namespace, name: &id.name, uid: &id.uid }
-    }
-}
-
-impl IdRef<'_> {
-    /// Whether both are ids of one incarnation; the GroupVersion is ignored.
-    #[must_use]
-    pub fn is_same_incarnation(self, other: IdRef<'_>) -> bool {
-        IdRef { group_version: "", ..self } == IdRef { group_version: "", ..other }
-    }
 }
 
 impl EncodedResource {
@@ -493,168 +464,4 @@ impl<'b> Fields<'b> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn id(name: &str) -> pb::Id {
-        pb::Id {
-            uid: format!("uid of {name}"),
-            name: name.into(),
-            r#type: Some(pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }),
-            tenancy: Some(pb::Tenancy { partition: "p".into(), namespace: "n".into() }),
-        }
-    }
-
-    fn record(name: &str, on_delete: i32) -> ReferenceRecord {
-        ReferenceRecord { kind: "Artist".into(), name: name.into(), on_delete, ..ReferenceRecord::default() }
-    }
-
-    fn resource() -> pb::Resource {
-        pb::Resource {
-            id: Some(id("miles")),
-            owner: Some(id("label")),
-            version: "17".into(),
-            generation: "g".into(),
-            metadata: BTreeMap::from([("a".into(), "b".into()), (DELETION_TIMESTAMP.into(), "now".into())]),
-            status: BTreeMap::from([(
-                "s".into(),
-                pb::Status { observed_generation: "g".into(), ..Default::default() },
-            )]),
-            data: Some(prost_types::Any { type_url: "t".into(), value: vec![0xff; 300] }),
-            schema_version: 3,
-            references: vec![record("miles", 1), record(&"long".repeat(50), 6)],
-            meta: Some(Box::new(Meta {
-                generation: 7,
-                labels: BTreeMap::from([("env".into(), "prod".into()), ("none".into(), String::new())]),
-                ..Meta::default()
-            })),
-        }
-    }
-
-    #[test]
-    fn the_head_is_what_decoding_finds() {
-        let whole = resource();
-        for resource in [
-            whole.clone(),
-            pb::Resource::default(),
-            pb::Resource { id: None, ..whole.clone() },
-            pb::Resource { id: Some(pb::Id { r#type: None, tenancy: None, ..id("x") }), ..whole.clone() },
-            pb::Resource { owner: None, metadata: BTreeMap::new(), schema_version: 0, ..whole.clone() },
-            pb::Resource { schema_version: u32::MAX, version: "ü".into(), ..whole.clone() },
-        ] {
-            let encoded = EncodedResource::of(&resource).unwrap();
-            assert_eq!(encoded.decode().unwrap(), resource);
-            assert_eq!(encoded.bytes(), &resource.encode_to_vec());
-            assert_eq!(encoded.id(), resource.id.as_ref().map(IdRef::from).unwrap_or_default());
-            assert_eq!(encoded.references().unwrap(), resource.references);
-            let without = pb::Resource { references: Vec::new(), ..resource.clone() };
-            assert_eq!(encoded.references_len(), resource.encoded_len() - without.encoded_len());
-            assert_eq!(encoded.uid(), encoded.id().uid);
-            assert_eq!(encoded.name(), encoded.id().name);
-            assert_eq!([encoded.partition(), encoded.namespace()], [encoded.id().partition, encoded.id().namespace]);
-            let id = encoded.id();
-            for (group, group_version, kind) in
-                [("demo", "v2", "Artist"), ("demo", "v1", "Artist"), ("", "", ""), ("demo", "v2", "Album")]
-            {
-                let is_of = (id.group, id.group_version, id.kind) == (group, group_version, kind);
-                assert_eq!(encoded.is_of(&Gvk::new(group, group_version, kind)), is_of);
-            }
-            assert_eq!(encoded.decode_id().unwrap(), resource.id);
-            assert_eq!(encoded.decode_owner().unwrap(), resource.owner);
-            assert_eq!(encoded.has_owner(), resource.owner.is_some());
-            assert_eq!(encoded.decode_meta().unwrap(), resource.meta.as_deref().cloned());
-            let labels = resource.meta.as_ref().map(|meta| meta.labels.clone()).unwrap_or_default();
-            let found = encoded.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
-            assert_eq!(found.collect::<BTreeMap<_, _>>(), labels);
-            assert_eq!((encoded.version(), encoded.generation()), (&*resource.version, &*resource.generation));
-            assert_eq!(encoded.schema_version(), resource.schema_version.max(1));
-            assert_eq!(encoded.deletion_mark(), resource.metadata.get(DELETION_TIMESTAMP).map(String::as_str));
-        }
-    }
-
-    /// Fields that occur several times read the same from the head as from the decoded resource, merged by protobuf's
-    /// rules.
-    #[test]
-    fn fields_that_stand_several_times_are_merged_as_protobuf_does() {
-        let first = resource();
-        let second = pb::Resource {
-            id: Some(pb::Id { uid: "other".into(), ..pb::Id::default() }),
-            version: "18".into(),
-            schema_version: 4,
-            ..pb::Resource::default()
-        };
-        for (a, b) in [(&first, &second), (&second, &first), (&first, &first)] {
-            let bytes = [a.encode_to_vec(), b.encode_to_vec()].concat();
-            let merged = pb::Resource::decode(bytes.as_slice()).unwrap();
-            let encoded = EncodedResource::parse(bytes.into()).unwrap();
-            assert_eq!(encoded.decode().unwrap(), merged);
-            assert_eq!(encoded.bytes(), &merged.encode_to_vec());
-            assert_eq!(encoded.version(), merged.version);
-            assert_eq!(encoded.uid(), merged.id.as_ref().unwrap().uid);
-        }
-        // Twice within the id: the kind of the first, the group of the second.
-        let part = |group: &str, kind: &str| {
-            let of = pb::Type { group: group.into(), group_version: String::new(), kind: kind.into() };
-            pb::Id { r#type: Some(of), ..pb::Id::default() }.encode_to_vec()
-        };
-        let id = [part("a", "K"), part("b", "")].concat();
-        let bytes = [vec![1 << 3 | 2, u8::try_from(id.len()).unwrap()], id].concat();
-        let encoded = EncodedResource::parse(bytes.into()).unwrap();
-        assert_eq!((encoded.id().group, encoded.id().kind), ("b", "K"));
-    }
-
-    /// Changes, cuts and inserts every byte of an encoding: what parses has the head that decoding finds, and what
-    /// decodes also parses.
-    #[test]
-    fn damaged_bytes_are_refused_or_agree_with_their_head() {
-        let good = resource().encode_to_vec();
-        let (mut parsed, mut refused) = (0, 0);
-        for position in 0..good.len() {
-            let flips = (0..8).map(|bit| {
-                let mut bytes = good.clone();
-                bytes[position] ^= 1 << bit;
-                bytes
-            });
-            for bytes in
-                flips.chain([good[..position].to_vec(), [&good[..position], &[0x80], &good[position..]].concat()])
-            {
-                let decoded = pb::Resource::decode(bytes.as_slice());
-                match EncodedResource::parse(bytes.into()) {
-                    Err(why) => {
-                        refused += 1;
-                        assert!(decoded.is_err(), "at {position}: {why}");
-                    }
-                    Ok(encoded) => {
-                        parsed += 1;
-                        let Ok(decoded) = decoded else { continue };
-                        assert_eq!(
-                            encoded.id(),
-                            decoded.id.as_ref().map(IdRef::from).unwrap_or_default(),
-                            "{position}"
-                        );
-                        assert_eq!(encoded.version(), decoded.version);
-                        assert_eq!(encoded.generation(), decoded.generation);
-                        assert_eq!(encoded.schema_version(), decoded.schema_version.max(1));
-                        assert_eq!(encoded.decode_owner().unwrap(), decoded.owner);
-                        let mark = decoded.metadata.get(DELETION_TIMESTAMP).map(String::as_str);
-                        assert_eq!(encoded.deletion_mark(), mark);
-                        assert_eq!(encoded.decode_meta().unwrap(), decoded.meta.as_deref().cloned(), "{position}");
-                    }
-                }
-            }
-        }
-        assert!(parsed > 1_000 && refused > 1_000, "{parsed} {refused}");
-    }
-
-    #[test]
-    fn incarnations_are_compared_without_the_group_version() {
-        let (mut a, b) = (id("a"), id("a"));
-        assert!(IdRef::from(&a).is_same_incarnation(IdRef::from(&b)));
-        a.r#type.as_mut().unwrap().group_version = "v9".into();
-        assert!(IdRef::from(&a).is_same_incarnation(IdRef::from(&b)));
-        a.uid = "another".into();
-        assert!(!IdRef::from(&a).is_same_incarnation(IdRef::from(&b)));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The error that callers of the API see: a code, a sentence, and the place of the fault in the request.
 
-use crate::{BadEncoding, Diagnostic};
+use crate::Diagnostic;
 
 /// The kind of a failure. The numbers are gRPC's status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,13 +84,6 @@ pub struct PluginFault {
     pub kind: String,
     /// Time after which another attempt may succeed; `None` where it is unknown.
     pub retry_after: Option<std::time::Duration>,
-}
-
-impl From<BadEncoding> for Error {
-    /// Makes an `Internal`: stored bytes were checked before, so this is a fault of the server.
-    fn from(fault: BadEncoding) -> Self {
-        Self::internal(format!("stored data: {fault}"))
-    }
 }
 
 impl Error {

@@ -12,9 +12,12 @@ pub mod encoded;
 pub mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+mod id_ref;
 pub mod meta;
 pub mod name;
 pub mod path;
+#[cfg(feature = "redaction")]
+pub mod redaction;
 pub mod resource_meta;
 pub mod scope;
 pub mod tenancy;
@@ -22,8 +25,9 @@ pub mod types;
 pub mod ulid;
 mod watch_of_search;
 
-pub use encoded::{BadEncoding, EncodedResource, IdRef};
+pub use encoded::{BadEncoding, EncodedResource};
 pub use error::{Code, Error};
+pub use id_ref::IdRef;
 pub use path::{FieldPath, PathStep};
 pub use scope::Scope;
 

@@ -8,7 +8,7 @@ use std::{
 use mortise_durable_fs::FsError;
 use mortise_resource::{BadEncoding, EncodedResource};
 
-use crate::{backend::Place, quota::QuotaExceeded};
+use crate::{ids::Place, quota::QuotaExceeded};
 
 /// A failure of a store, or a refused request.
 #[derive(Debug, thiserror::Error)]

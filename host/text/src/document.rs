@@ -8,7 +8,7 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 use crate::{
     Format, Types,
-    data::{decode::Decoder, wire},
+    data::{decoder::Decoder, wire},
     diagnostic::{Diagnostics, Sink},
     node::{Entry, Node, Value},
     path,

@@ -9,7 +9,7 @@ use prost_types::Any;
 
 use crate::{
     Format, Types,
-    data::{BYTES, TYPE, decode::Decoder, names, wellknown, wire},
+    data::{BYTES, TYPE, decoder::Decoder, names, wellknown, wire},
     document::meta_descriptor,
     node::{Entry, Node, Value},
     place::Span,

@@ -11,7 +11,7 @@ use prost_types::Any;
 
 use crate::{
     Diagnostics, Format, Limits, OneType,
-    data::{BYTES, decode::Decoder, encode, names, wellknown, wire},
+    data::{BYTES, decoder::Decoder, encode, names, wellknown, wire},
     diagnostic::Sink,
     limits::Budget,
     node::{Node, Value},

@@ -6,7 +6,7 @@ use prost::Message;
 use crate::{
     Context, Decision, Diagnostics, Error, Function, FunctionFault, Outcome, Registered, controller::Controls,
     dispatch::DispatchError, envelope::Envelope, function::FunctionTable, hook_input::HookInput, host::AnyHost, raw,
-    resource_type::TypeEntry, watch::changed,
+    spec::TypeEntry, watch::changed,
 };
 
 /// A plugin: its name, its version, its types, its controllers, its functions.

@@ -26,64 +26,39 @@
 //!
 //! Cases run in a process of their own, which is started again after a case that ended it.
 
+mod make;
+mod saying;
+mod target;
+
 use std::{
-    collections::BTreeMap,
     fs,
-    io::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc::RecvTimeoutError,
-    thread,
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum as _};
 use fastrand::Rng;
-use mortise_resource::pb;
-use mortise_store::{Backend, Batch, Consistency, Mutation, RecordKind, SledBackend, StoreError};
+use mortise_store::{Backend, SledBackend};
 
+use self::{
+    make::{make, make_served},
+    saying::{Saying, compare, new_version, saying},
+    target::Target,
+};
 use crate::{
     Outcome,
     files::{self, Flip, Used},
-    ledger::{Content, Ledger},
     mortise::{Mortise, Restored},
-    process::lines_of,
+    process::{lines_of, threads_of},
     report::{Bound, Table, work_dir},
-    resources::{State, id, name, resource},
-    writer::{End, Life, content, options},
+    writer::options,
 };
 
 /// Number of cases with the same stores.
 const CASES: u64 = 500;
-const WRITERS: usize = 4;
-const NAMES: usize = 40;
-/// Lives of a store before the flip.
-const LIVES: u64 = 5;
-
-/// Victim of a flip.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Target {
-    /// A store that was closed.
-    Closed,
-    /// A store whose process was killed.
-    Killed,
-    /// A backup.
-    Backup,
-    /// Code that a server compiled and kept, its secret, and the plugin that it was compiled from.
-    Code,
-}
-
-impl Target {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Killed => "killed",
-            Self::Backup => "backup",
-            Self::Code => "code",
-        }
-    }
-}
 
 /// Options of the command.
 #[derive(Debug, Clone, Args)]
@@ -323,203 +298,8 @@ fn some_cases(
     Ok(next)
 }
 
-/// Describes each thread of a process: its name, whether it runs (R) or waits (S, D), and its running time in
-/// hundredths of a second, without the kernel's. So a spinning thread differs from one that waits for ever.
-fn threads_of(process: u32) -> String {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
-    let says = stats.filter_map(|stat| {
-        // The name is in brackets, and may have spaces.
-        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
-        let mut fields = rest.split_whitespace();
-        Some(format!("{name} {} {}", fields.next()?, fields.nth(10)?))
-    });
-    says.collect::<Vec<_>>().join(", ")
-}
-
-/// Makes the stores, and checks that they hold the acknowledged writes.
-fn make(base: &Path, seed: u64) -> Outcome<()> {
-    // The last write may have come during a checkpoint.
-    for attempt in 0..10 {
-        if base.exists() {
-            fs::remove_dir_all(base)?;
-        }
-        if make_once(base, seed ^ (attempt << 60))? {
-            return Ok(());
-        }
-    }
-    Err("one more write changes more than the log, again and again".into())
-}
-
-/// Returns whether the last write changed only the log.
-fn make_once(base: &Path, seed: u64) -> Outcome<bool> {
-    let data = base.join("data");
-    fs::create_dir_all(&data)?;
-    let mut ledger = Ledger::default();
-    let mut random = Rng::with_seed(seed);
-    for life in 0..=LIVES {
-        let end = match life {
-            LIVES => End::Wait,
-            // Every second life is closed; the last of them comes just before the killed one.
-            life if life % 2 == 0 => End::Close,
-            _ => End::Kill,
-        };
-        // The last life has few writes: they are in the log only.
-        let writes = if life == LIVES { random.u64(4..300) } else { random.u64(200..400) };
-        let life = Life { dir: data.clone(), seed, life, writers: WRITERS, names: NAMES, writes, end, say: None };
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(life.arguments())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut pipe = process.stdin.take().ok_or("no pipe")?;
-        for line in lines_of(&mut process)? {
-            match &*line {
-                "ready" => {
-                    thread::park_timeout(Duration::from_millis(300));
-                    files::copy(&data, &base.join("before"))?;
-                    pipe.write_all(b"\n")?;
-                }
-                "idle" => process.kill()?,
-                line => {
-                    let heard = ledger.hear(line)?;
-                    if let Some(fault) = heard.faults.first() {
-                        return Err(format!("a life begins: {fault}").into());
-                    }
-                }
-            }
-        }
-        process.wait()?;
-        if life.life + 1 == LIVES {
-            files::copy(&data, &base.join("closed"))?;
-        }
-    }
-    fs::rename(&data, base.join("killed"))?;
-    for file in files::list(&base.join("killed"))? {
-        let differs = fs::read(base.join("killed").join(&file))? != fs::read(base.join("before").join(&file))?;
-        if differs && !file.to_string_lossy().contains("wal.") {
-            return Ok(false);
-        }
-    }
-    let copy = base.join("copy");
-    files::copy(&base.join("killed"), &copy)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let found = runtime.block_on(content(&SledBackend::open(options(&copy))?))?;
-    fs::remove_dir_all(&copy)?;
-    let faults = ledger.settle(&found).faults;
-    if !faults.is_empty() {
-        return Err(format!("a killed store: {faults:?}").into());
-    }
-    Ok(true)
-}
-
-/// Makes the targets that need a server.
-fn make_served(base: &Path, targets: &[Target], mortise: &Mortise) -> Outcome<()> {
-    if targets.contains(&Target::Backup) {
-        mortise.make_backup(&base.join("closed"), &base.join("backup"))?;
-    }
-    if targets.contains(&Target::Code) {
-        mortise.make_code(&base.join("code"))?;
-    }
-    Ok(())
-}
-
-/// Whole content of a store.
-#[derive(Debug, Clone, PartialEq)]
-struct Saying {
-    content: Content,
-    by_owner: BTreeMap<String, Vec<String>>,
-    types: usize,
-    /// Records by kind and sequence.
-    records: BTreeMap<(RecordKind, u64), Vec<u8>>,
-    sequence: u64,
-}
-
-/// Comparison of the content with an earlier one.
-struct Found {
-    /// Wrong answers: those that differ from before the flip, without an error.
-    wrong: Vec<String>,
-    errors: Vec<String>,
-}
-
-async fn saying(store: &SledBackend) -> Outcome<Saying> {
-    let content = content(store).await?;
-    let mut by_owner = BTreeMap::new();
-    for (key, owner) in owners(&content) {
-        by_owner.insert(key, children(&store.list_by_owner(&owner).await?));
-    }
-    let mut snapshot = store.snapshot().await?;
-    let sequence = snapshot.head().sequence;
-    let mut records = BTreeMap::new();
-    while let Some(page) = snapshot.next().await? {
-        records.extend(page.into_iter().map(|record| ((record.kind, record.sequence), record.payload)));
-    }
-    Ok(Saying { content, by_owner, types: store.types().await?.len(), records, sequence })
-}
-
-/// Returns ids of owners, by name and incarnation.
-fn owners(content: &Content) -> BTreeMap<String, pb::Id> {
-    let owners = content.values().filter_map(|state| state.owner.as_ref());
-    owners.map(|(name, incarnation)| (format!("{name}@{incarnation}"), id(name, *incarnation))).collect()
-}
-
-fn children(found: &[pb::Resource]) -> Vec<String> {
-    let mut children: Vec<_> = found.iter().map(|resource| format!("{resource:?}")).collect();
-    children.sort();
-    children
-}
-
 const VERDICTS: [&str; 11] =
     ["right", "blind", "problems", "harmless", "noticed", "refused", "unnamed", "named", "WRONG", "panics", "hangs"];
-
-/// Reads everything, and compares each answer.
-async fn compare(store: &SledBackend, before: &Saying) -> Found {
-    let mut found = Found { wrong: Vec::new(), errors: Vec::new() };
-    let answers = |error: StoreError| error.to_string();
-    for name in (0..WRITERS).flat_map(|writer| (0..NAMES).map(move |slot| name(writer, slot))) {
-        let state = before.content.get(&name);
-        let any = pb::Id { uid: String::new(), ..id(&name, 0) };
-        match (store.read(Consistency::Consistent, &any).await, state) {
-            (Ok(read), Some(state)) if read == resource(&name, state) => {}
-            (Err(StoreError::NotFound), None) => {}
-            (Err(StoreError::NotFound), Some(_)) => found.wrong.push(format!("{name} is missing")),
-            (Ok(_), _) => found.wrong.push(format!("{name} differs")),
-            (Err(error), _) => found.errors.push(answers(error)),
-        }
-    }
-    match content(store).await {
-        Ok(content) if content == before.content => {}
-        Ok(_) => found.wrong.push("lists have something else".to_owned()),
-        Err(error) => match error.downcast::<StoreError>() {
-            Ok(error) => found.errors.push(answers(*error)),
-            Err(error) => found.wrong.push(error.to_string()),
-        },
-    }
-    for (key, owner) in owners(&before.content) {
-        match store.list_by_owner(&owner).await {
-            Ok(listed) if before.by_owner.get(&key) == Some(&children(&listed)) => {}
-            Ok(_) => found.wrong.push(format!("{key} owns other resources")),
-            Err(error) => found.errors.push(answers(error)),
-        }
-    }
-    match saying(store).await {
-        Ok(now) => {
-            for (key, payload) in &before.records {
-                if now.records.get(key) != Some(payload) {
-                    found.wrong.push(format!("in a snapshot, {key:?} is missing, or differs"));
-                }
-            }
-            if now.records.keys().any(|key| !before.records.contains_key(key)) {
-                found.wrong.push("a snapshot has more".to_owned());
-            }
-            if (now.types, now.sequence) != (before.types, before.sequence) {
-                found.wrong.push(format!("{} types, commit {}", now.types, now.sequence));
-            }
-        }
-        Err(error) => found.errors.push(error.to_string()),
-    }
-    found
-}
 
 /// A target before the flip.
 struct Base {
@@ -705,19 +485,4 @@ fn judge(
             format!("{} answers, such as: {what}{others}; the check names {}", found.wrong.len(), problems.len()),
         ))
     })
-}
-
-/// Returns the fault of the version that a new write gets, if it has one.
-async fn new_version(store: &SledBackend, before: &Saying, must: bool) -> Option<String> {
-    let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
-    match store.commit(Batch::of(Mutation::Put(Box::new(resource("after", &state))))).await {
-        Ok(answers) => {
-            let version = answers.into_iter().flatten().find_map(|stored| stored.version().parse::<u64>().ok());
-            let given = before.sequence;
-            version
-                .is_none_or(|version| version <= given)
-                .then(|| format!("a write gets version {version:?} after {given}"))
-        }
-        Err(error) => must.then(|| format!("the store is right, and a write fails: {error}")),
-    }
 }

@@ -11,6 +11,10 @@
 //!
 //! So a real file system on an honest disk leaves one of these states, and most leave far fewer.
 
+mod file;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashMap},
     fs, io,
@@ -19,7 +23,10 @@ use std::{
 
 use fastrand::Rng;
 
+use self::file::{Change, ChangeKind, FileNode, apply, reached};
 use crate::trace::{Call, Event, Parts};
+
+pub(crate) use self::file::Loss;
 
 /// Place of a file or directory in [`Disk::nodes`].
 type NodeId = usize;
@@ -28,30 +35,6 @@ type NodeId = usize;
 enum Node {
     File(FileNode),
     Dir(DirNode),
-}
-
-#[derive(Debug, Default)]
-struct FileNode {
-    /// Content that is on the disk for certain.
-    synced: Vec<u8>,
-    /// Changes since then, in order.
-    changes: Vec<Change>,
-    /// Content that a reader sees.
-    current: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Change {
-    call: u64,
-    /// Whether the call has ended.
-    ended: bool,
-    kind: ChangeKind,
-}
-
-#[derive(Debug)]
-enum ChangeKind {
-    Write { at: usize, data: Vec<u8> },
-    Length(usize),
 }
 
 #[derive(Debug, Default)]
@@ -93,17 +76,6 @@ enum Begun {
     },
 }
 
-/// Amount of unsynced data that is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// Unsynced data is lost completely.
-    All,
-    /// Unsynced data survives completely.
-    None,
-    /// Each piece may be lost; this many of 256 survive in their last state.
-    Some(u8),
-}
-
 /// Content of the disk after a loss of power.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
@@ -117,21 +89,6 @@ pub(crate) struct Image {
 }
 
 type Result<T> = std::result::Result<T, String>;
-
-fn apply(bytes: &mut Vec<u8>, kind: &ChangeKind) {
-    match kind {
-        ChangeKind::Length(len) => bytes.resize(*len, 0),
-        ChangeKind::Write { at, data } => {
-            let end = at + data.len();
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            if let Some(place) = bytes.get_mut(*at..end) {
-                place.copy_from_slice(data);
-            }
-        }
-    }
-}
 
 fn rename(names: &mut BTreeMap<String, NodeId>, change: &NameChange) {
     match change {
@@ -439,87 +396,6 @@ impl Disk {
     }
 }
 
-/// Returns how many of the changes, in order, are done.
-fn reached(changes: usize, loss: Loss, random: &mut Rng) -> usize {
-    match loss {
-        Loss::All => 0,
-        Loss::None => changes,
-        Loss::Some(chance) if random.u8(..) < chance => changes,
-        Loss::Some(_) => random.usize(..=changes),
-    }
-}
-
-impl FileNode {
-    /// Returns the content on the disk, and the number of units that are not in their last written state.
-    fn cut(&self, unit: usize, loss: Loss, random: &mut Rng) -> (Vec<u8>, u64) {
-        let mut bytes = self.synced.clone();
-        let reached = reached(self.changes.len(), loss, random);
-        // The changes that concern each unit. A new length concerns the units that it cuts off.
-        let end = self.changes.iter().fold(bytes.len(), |end, change| match &change.kind {
-            ChangeKind::Write { at, data } => end.max(at + data.len()),
-            ChangeKind::Length(len) => end.max(*len),
-        });
-        let mut len = bytes.len();
-        let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (n, change) in self.changes.iter().enumerate() {
-            let (from, to) = match &change.kind {
-                ChangeKind::Write { at, data } => {
-                    if n < reached {
-                        len = len.max(at + data.len());
-                    }
-                    (*at, at + data.len())
-                }
-                ChangeKind::Length(new) => {
-                    if n < reached {
-                        len = *new;
-                    }
-                    (*new, end)
-                }
-            };
-            for touched in from / unit..to.div_ceil(unit) {
-                units.entry(touched).or_default().push(n);
-            }
-        }
-        bytes.resize(end, 0);
-        let mut lost = 0;
-        for (touched, changes) in units {
-            let (from, to) = (touched * unit, ((touched + 1) * unit).min(end));
-            let is_cut =
-                |n: &usize| matches!(self.changes.get(*n).map(|change| &change.kind), Some(ChangeKind::Length(_)));
-            // A finished change of the length applies. A write after an unfinished one had no place yet.
-            let floor = changes.iter().rposition(|n| is_cut(n) && *n < reached).map_or(0, |at| at + 1);
-            let ceiling = changes.iter().position(|n| is_cut(n) && *n >= reached).unwrap_or(changes.len());
-            let writes = ceiling.saturating_sub(floor);
-            let kept = match loss {
-                Loss::All => 0,
-                Loss::None => writes,
-                Loss::Some(chance) if random.u8(..) < chance => writes,
-                Loss::Some(_) => random.usize(..=writes),
-            };
-            lost += u64::from(floor + kept < changes.len());
-            let Some(place) = bytes.get_mut(from..to) else { continue };
-            for change in changes.iter().take(floor + kept).filter_map(|n| self.changes.get(*n)) {
-                match &change.kind {
-                    ChangeKind::Length(len) => {
-                        if let Some(rest) = place.get_mut(len.saturating_sub(from)..) {
-                            rest.fill(0);
-                        }
-                    }
-                    ChangeKind::Write { at, data } => {
-                        let (first, last) = ((*at).max(from), (at + data.len()).min(to));
-                        let target = first.checked_sub(from).and_then(|first| place.get_mut(first..last - from));
-                        if let (Some(target), Some(source)) = (target, data.get(first - at..last - at)) {
-                            target.copy_from_slice(source);
-                        }
-                    }
-                }
-            }
-        }
-        bytes.truncate(len);
-        (bytes, lost)
-    }
-}
-
 /// Counts the entries below a directory.
 fn count(dir: &Path) -> io::Result<usize> {
     let mut found = 0;
@@ -543,135 +419,5 @@ impl Image {
             fs::write(to.join(path.join("/")), bytes)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(text: &str) -> Parts {
-        text.split('/').map(str::to_owned).collect()
-    }
-
-    /// A disk for calls one after another.
-    struct Machine(Disk, u64);
-
-    impl Machine {
-        fn new() -> Self {
-            Self(Disk::new(), 0)
-        }
-
-        fn call(&mut self, call: Call, result: i64) -> &mut Self {
-            self.1 += 1;
-            self.0.hear(&Event::Begin(self.1, call)).unwrap();
-            self.0.hear(&Event::End(self.1, result)).unwrap();
-            self
-        }
-
-        fn file(&mut self, name: &str) -> &mut Self {
-            self.call(Call::Open { path: path(name), create: true, truncate: false, append: false }, 7)
-        }
-
-        fn write(&mut self, name: &str, at: u64, data: Vec<u8>) -> &mut Self {
-            let len = data.len() as i64;
-            self.call(Call::Write { path: path(name), fd: 7, at: Some(at), data }, len)
-        }
-
-        fn sync(&mut self, name: &str) -> &mut Self {
-            let path = if name.is_empty() { Parts::new() } else { path(name) };
-            self.call(Call::Sync { path }, 0)
-        }
-
-        /// Returns possible contents of the disk, after many losses.
-        fn images(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
-            let mut random = Rng::with_seed(1);
-            let losses = (0..400).map(|n| match n {
-                0 => Loss::All,
-                1 => Loss::None,
-                _ => Loss::Some(random.u8(..)),
-            });
-            let losses: Vec<_> = losses.collect();
-            let cut = |loss| self.0.cut(512, loss, &mut random);
-            let images = losses.into_iter().map(cut);
-            images.map(|image| image.files.into_iter().map(|(path, bytes)| (path.join("/"), bytes)).collect()).collect()
-        }
-    }
-
-    #[test]
-    fn what_was_synced_is_there_and_what_was_not_may_be_gone() {
-        let mut machine = Machine::new();
-        machine.file("f").sync("").write("f", 0, vec![1; 2048]).sync("f").write("f", 512, vec![2; 1024]);
-        let images = machine.images();
-        let mut seen = BTreeMap::<Vec<u8>, u32>::new();
-        for image in &images {
-            let bytes = &image["f"];
-            assert_eq!(bytes.len(), 2048);
-            assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1), "synced");
-            *seen.entry(vec![bytes[512], bytes[1024]]).or_default() += 1;
-            assert!(bytes.chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0])), "half a sector");
-        }
-        assert_eq!(seen.len(), 4, "each sector by itself: {seen:?}");
-    }
-
-    #[test]
-    fn a_sync_covers_what_had_ended_when_it_began() {
-        let mut machine = Machine::new();
-        machine.file("f").sync("").write("f", 0, vec![1; 512]).sync("f");
-        let Machine(disk, _) = &mut machine;
-        let write = Call::Write { path: path("f"), fd: 7, at: Some(0), data: vec![2; 512] };
-        disk.hear(&Event::Begin(100, Call::Sync { path: path("f") })).unwrap();
-        disk.hear(&Event::Begin(101, write)).unwrap();
-        disk.hear(&Event::End(101, 512)).unwrap();
-        disk.hear(&Event::End(100, 0)).unwrap();
-        let images = machine.images();
-        assert!(images.iter().any(|image| image["f"][0] == 1) && images.iter().any(|image| image["f"][0] == 2));
-    }
-
-    #[test]
-    fn a_name_is_there_once_its_directory_was_synced() {
-        let mut machine = Machine::new();
-        machine.file("old").write("old", 0, vec![1]).sync("old").sync("");
-        machine.file("new").write("new", 0, vec![2]).sync("new");
-        machine.call(Call::Rename { from: path("new"), to: path("old") }, 0);
-        let mut seen: Vec<_> = machine.images().into_iter().map(|image| (image["old"][0], image.len())).collect();
-        seen.sort_unstable();
-        seen.dedup();
-        // The old state, with the new file beside it, and renamed; the name is always there.
-        assert_eq!(seen, [(1, 1), (1, 2), (2, 1)]);
-        machine.sync("");
-        assert!(machine.images().iter().all(|image| image["old"] == [2] && image.len() == 1));
-    }
-
-    #[test]
-    fn a_file_that_was_cut_shows_nothing_of_what_it_held() {
-        let mut machine = Machine::new();
-        machine.file("f").sync("").write("f", 0, vec![1; 1024]).sync("f");
-        machine.call(Call::Truncate { path: path("f"), len: 0 }, 0).write("f", 512, vec![2; 512]);
-        for image in machine.images() {
-            let bytes = &image["f"];
-            match bytes.len() {
-                0 => {}
-                // Either no change or all of them: the new length never has the old first half.
-                1024 if bytes[0] == 1 => assert!(bytes.iter().all(|byte| *byte == 1)),
-                1024 => assert!(bytes[..512].iter().all(|byte| *byte == 0) && matches!(bytes[512], 0 | 2)),
-                len => panic!("{len} bytes"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_a_reader_sees_is_what_was_written() {
-        let real = tempfile::tempdir().unwrap();
-        let mut machine = Machine::new();
-        machine.call(Call::MakeDir { path: path("d") }, 0).file("d/f").write("d/f", 3, vec![1; 2]);
-        machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![9] }, 1);
-        machine.call(Call::Seek { fd: 7 }, 2);
-        machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![8, 8] }, 1);
-        fs::create_dir(real.path().join("d")).unwrap();
-        fs::write(real.path().join("d/f"), [9, 0, 8, 1, 1]).unwrap();
-        machine.0.compare(real.path()).unwrap();
-        fs::write(real.path().join("d/f"), [9, 0, 8, 1, 2]).unwrap();
-        machine.0.compare(real.path()).unwrap_err();
     }
 }

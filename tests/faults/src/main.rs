@@ -16,6 +16,7 @@ mod files;
 mod kills;
 mod ledger;
 mod mortise;
+mod outcome;
 mod power_cuts;
 mod process;
 mod report;
@@ -23,16 +24,11 @@ mod resources;
 mod trace;
 mod writer;
 
-use std::{
-    error::Error,
-    process::ExitCode,
-    sync::{Mutex, PoisonError},
-};
+use std::{process::ExitCode, sync::PoisonError};
 
 use clap::{Parser, Subcommand};
 
-/// The result of a step. An error ends the run, since it is an error of the tool or of the machine.
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) use outcome::{LAST_PANIC, Outcome, last_panic};
 
 #[derive(Parser)]
 #[command(about)]
@@ -55,13 +51,6 @@ enum Command {
     /// The process that writes; other commands start it.
     #[command(hide = true)]
     Writer(writer::Life),
-}
-
-/// Text of the last panic.
-static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
-
-fn last_panic() -> String {
-    LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 fn main() -> ExitCode {

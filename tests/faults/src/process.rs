@@ -1,6 +1,7 @@
 //! Processes that the tool starts, and their output.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
     process::Child,
     sync::mpsc::{Receiver, channel},
@@ -25,4 +26,18 @@ pub(crate) fn lines_of(process: &mut Child) -> Outcome<Receiver<String>> {
         }
     })?;
     Ok(lines)
+}
+
+/// Describes each thread of a process: its name, whether it runs (R) or waits (S, D), and its running time in
+/// hundredths of a second, without the kernel's. So a spinning thread differs from one that waits for ever.
+pub(crate) fn threads_of(process: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let says = stats.filter_map(|stat| {
+        // The name is in brackets, and may have spaces.
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        Some(format!("{name} {} {}", fields.next()?, fields.nth(10)?))
+    });
+    says.collect::<Vec<_>>().join(", ")
 }

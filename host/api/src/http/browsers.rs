@@ -16,11 +16,6 @@
 //! unread; with TLS, requests that a page may send without a preflight do not have gRPC's content type, and are
 //! rejected for that (`grpc::content_type`).
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
-
 use axum::{
     extract::{Request, State},
     http::{
@@ -33,12 +28,12 @@ use axum::{
 };
 
 use super::{
-    Shared,
     accept::Form,
     body,
     error::{ErrorKind, HttpError},
+    hosts::Hosts,
+    shared::Shared,
 };
-use crate::tls::Tls;
 
 /// The header with the source of a request as the browser sees it: `same-origin`, `same-site`, `cross-site`, or `none`
 /// for actions of its user.
@@ -47,37 +42,8 @@ const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The header with the browser's use of the answer; `navigate` shows it as a page.
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The accepted hosts. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Hosts {
-    listening: IpAddr,
-    allowed: Arc<[String]>,
-    tls: Option<Arc<Tls>>,
-}
-
 impl Hosts {
-    /// The hosts of a server with this listening address: the names of `http.allowed_hosts` and of the certificate are
-    /// added.
-    pub(crate) fn new(listening: SocketAddr, allowed: &[String], tls: Option<Arc<Tls>>) -> Self {
-        let allowed = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { listening: listening.ip().to_canonical(), allowed, tls }
-    }
-
-    fn knows(&self, host: &str) -> bool {
-        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if let Ok(address) = address.parse::<IpAddr>() {
-            let address = address.to_canonical();
-            return self.listening.is_unspecified() || address == self.listening || address.is_loopback();
-        }
-        let name = host.to_ascii_lowercase();
-        let name = name.strip_suffix('.').unwrap_or(&name);
-        name == "localhost"
-            || name.ends_with(".localhost")
-            || self.allowed.iter().any(|allowed| allowed == name)
-            || self.tls.as_ref().is_some_and(|tls| tls.names(name))
-    }
-
-    /// Rejects a request for a foreign host, or from a page of another origin.
+    /// Refuses a request that names a host of somebody else, or that a page of another origin makes.
     ///
     /// # Errors
     /// 403, with the next step.

@@ -28,122 +28,38 @@ mod descriptors;
 mod dispatch;
 mod error;
 mod health;
+mod hosts;
 mod item;
 mod json;
 mod listen;
 mod methods;
 mod openapi;
+mod options;
 mod query;
 mod request;
 mod route;
 mod search;
+mod shared;
 mod stall;
 mod types;
 mod validate;
 mod watch;
 mod watch_query;
 
-use std::{sync::Arc, time::Duration};
-
 use axum::{
     Router,
     middleware::{from_fn, from_fn_with_state},
     routing::{any, get},
 };
-use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_plugin_manager::controllers::ControllerManager;
-use mortise_service::ResourceService;
-use tokio::sync::{Semaphore, watch as signal};
+use tokio::sync::watch as signal;
 
 use crate::soundness::Soundness;
 
-pub(crate) use browsers::Hosts;
+pub use options::HttpOptions;
+
+pub(crate) use hosts::Hosts;
 pub(crate) use listen::serve;
-
-/// Options of the HTTP port, in config.toml.
-#[derive(Debug, Clone)]
-pub struct HttpOptions {
-    /// Whether the port serves the resource API in addition to health and metrics.
-    pub api: bool,
-    /// Concurrent connections; further ones are answered 503.
-    pub max_connections: usize,
-    /// Longest time to send a request's head, and again for its body.
-    pub request_timeout: Duration,
-    /// Longest time for which a client may read nothing of an answer.
-    pub stall_timeout: Duration,
-    /// Interval of keep-alive comments on an open watch.
-    pub keep_alive: Duration,
-    /// Largest body, bytes. Parsing JSON may take a hundred times as much memory.
-    pub max_body_bytes: usize,
-    /// Additional names of the server, besides `localhost` and literal addresses (`browsers`).
-    pub allowed_hosts: Vec<String>,
-}
-
-impl Default for HttpOptions {
-    fn default() -> Self {
-        Self {
-            api: true,
-            max_connections: 4_096,
-            request_timeout: Duration::from_secs(30),
-            stall_timeout: Duration::from_secs(30),
-            keep_alive: Duration::from_secs(15),
-            max_body_bytes: Self::body_bytes(50 << 20, 1 << 20),
-            allowed_hosts: Vec::new(),
-        }
-    }
-}
-
-impl HttpOptions {
-    /// The largest useful body, bytes: at most the largest request, and not much more than the JSON of the largest
-    /// resource, where a byte of a packed list of numbers takes a line.
-    #[must_use]
-    pub fn body_bytes(max_request_bytes: usize, max_resource_bytes: usize) -> usize {
-        max_request_bytes.min(max_resource_bytes.saturating_mul(8).saturating_add(64 << 10))
-    }
-
-    /// Concurrent watches; the remaining connections are for health checks and short requests.
-    pub(crate) fn max_watches(&self) -> usize {
-        (self.max_connections - self.max_connections / 4).min(Semaphore::MAX_PERMITS)
-    }
-}
-
-/// State of the routes. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    service: ResourceService,
-    controller_manager: ControllerManager,
-    metrics: PrometheusHandle,
-    ready: signal::Receiver<bool>,
-    options: HttpOptions,
-    openapi: Arc<openapi::Cached>,
-    bodies: body::Budget,
-    watches: Arc<Semaphore>,
-    hosts: Hosts,
-}
-
-impl Shared {
-    /// Creates the state.
-    pub(crate) fn new(
-        service: ResourceService,
-        controller_manager: ControllerManager,
-        metrics: PrometheusHandle,
-        ready: signal::Receiver<bool>,
-        options: HttpOptions,
-        hosts: Hosts,
-    ) -> Self {
-        Self {
-            service,
-            controller_manager,
-            metrics,
-            ready,
-            openapi: Arc::default(),
-            bodies: body::Budget::new(options.max_body_bytes),
-            watches: Arc::new(Semaphore::new(options.max_watches())),
-            options,
-            hosts,
-        }
-    }
-}
+pub(crate) use shared::Shared;
 
 /// The routes for health checks when all connections are in use.
 pub(crate) fn probes(ready: signal::Receiver<bool>, soundness: Soundness) -> Router {

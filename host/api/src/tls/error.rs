@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mortise_certificate::{MalformedCertificate, PemFileError};
+use mortise_keys::certificate::{MalformedCertificate, PemFileError};
 use tokio_rustls::rustls::{self, server::VerifierBuilderError};
 
 /// A fault of the files of `[tls]`. Each text begins with the setting.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mortise_certificate::{Certificate, Validity};
+use mortise_keys::certificate::{Certificate, Validity};
 use tokio::time::Instant;
 
 /// Days of remaining validity below which a warning is logged.

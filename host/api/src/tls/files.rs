@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use mortise_certificate::{Certificate, CertificateDer, read_certificates, read_key};
+use mortise_keys::certificate::{Certificate, CertificateDer, read_certificates, read_key};
 use tokio_rustls::rustls::{
     self, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
@@ -65,7 +65,7 @@ impl Configs {
         // There is a first one: a file without a certificate was rejected.
         let certificate = described.next().ok_or_else(|| TlsError::File {
             setting: CERT_FILE,
-            source: mortise_certificate::PemFileError::NoCertificate { path: options.cert_file.clone() },
+            source: mortise_keys::certificate::PemFileError::NoCertificate { path: options.cert_file.clone() },
         })?;
         Ok(Self { grpc, http, certificate, expiring })
     }

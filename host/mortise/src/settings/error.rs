@@ -50,7 +50,7 @@ pub(crate) enum SettingError {
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("plugins.trusted_keys: {text:?}: {source}; give a public key of minisign, or a file that holds one")]
-    TrustedKey { text: String, source: Box<mortise_signature::KeyError> },
+    TrustedKey { text: String, source: Box<mortise_keys::signature::KeyError> },
     #[error(
         "plugins.require_signed needs keys in plugins.trusted_keys, or no plugin can be loaded; `mortise plugin keygen` makes a pair"
     )]

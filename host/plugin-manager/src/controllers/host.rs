@@ -9,12 +9,12 @@ use std::{hash::BuildHasher as _, sync::Arc};
 use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
-use mortise_redaction::Secrets;
 use mortise_resource::{
     BadEncoding, Code, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
     data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
+    redaction::Secrets,
     tenancy::WILDCARD,
     types,
 };

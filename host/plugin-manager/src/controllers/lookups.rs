@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mortise_plugin_host::LookupHost;
-use mortise_redaction::Secrets;
 use mortise_resource::{
     Error,
     data::{SearchRequest, SearchResponse},
     pb,
+    redaction::Secrets,
 };
 use mortise_service::{Caller, Consistency, ResourceService, Source};
 

@@ -13,8 +13,8 @@ use std::{
 };
 
 use mortise_durable_fs::{AtomicFile, FsError, make_dir};
+use mortise_keys::signature::{FileError, read_signature, signature_path};
 use mortise_plugin_host::LoadError;
-use mortise_signature::{FileError, read_signature, signature_path};
 use sha2::{Digest as _, Sha256};
 
 /// The text of the signature of a component; `None` without one.
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!((content.signature.unwrap().as_deref(), content.stamp), (Some("s"), signed));
         put(dir.path(), "a.wasm.minisig", b"t").unwrap();
         assert_ne!(stamp(), signed);
-        put(dir.path(), "a.wasm.minisig", &[b'x'; mortise_signature::MAX_BYTES + 1]).unwrap();
+        put(dir.path(), "a.wasm.minisig", &[b'x'; mortise_keys::signature::MAX_BYTES + 1]).unwrap();
         assert!(read_plugin(&path, 1).unwrap().signature.unwrap_err().to_string().contains("more than 16384 bytes"));
         take_out(dir.path(), "a.wasm.minisig").unwrap();
         assert_eq!((stamp(), read_plugin(&path, 1).unwrap().signature.unwrap()), (unsigned, None));

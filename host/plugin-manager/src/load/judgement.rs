@@ -1,6 +1,6 @@
 //! Collects the facts about an offered component, its signature among them, for the rules of [`trust`](crate::trust).
 
-use mortise_signature::{Verified, verify};
+use mortise_keys::signature::{Verified, verify};
 
 use crate::{
     core::Core,

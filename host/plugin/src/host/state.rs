@@ -5,8 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_redaction::Secrets;
-use mortise_resource::authorizer::Authorizer;
+use mortise_resource::{authorizer::Authorizer, redaction::Secrets};
 use parking_lot::Mutex;
 use wasmtime::ResourceLimiter;
 

@@ -1,7 +1,6 @@
 //! Encodes a message for printing: proto3's JSON mapping, and a lossless form where that mapping would lose data.
 
-use mortise_redaction::Redaction;
-use mortise_resource::pb;
+use mortise_resource::{pb, redaction::Redaction};
 use prost_reflect::{DynamicMessage, EnumDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 use prost_types::Any;
 

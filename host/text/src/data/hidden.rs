@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use mortise_redaction::RedactedFields;
+use mortise_resource::redaction::RedactedFields;
 use prost_reflect::{FieldDescriptor, Value};
 
 use crate::tree::Tree;

@@ -8,6 +8,7 @@
 //! docs/decisions/0023-one-mapping-between-protobuf-and-json.md.
 
 pub(crate) mod decode;
+pub(crate) mod decoder;
 pub(crate) mod encode;
 pub(crate) mod hidden;
 pub(crate) mod names;

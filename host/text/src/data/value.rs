@@ -6,7 +6,7 @@ use prost_reflect::{EnumDescriptor, Kind, Syntax, Value};
 
 use crate::{
     data::{
-        decode::Decoder,
+        decoder::Decoder,
         names,
         scalar::{self, NotNumber},
     },

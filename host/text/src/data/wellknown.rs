@@ -9,7 +9,7 @@ use prost_types::Any;
 use crate::{
     data::{
         BYTES, TYPE,
-        decode::Decoder,
+        decoder::Decoder,
         names, scalar,
         time::{parse_duration, parse_timestamp},
         value::quoted,

@@ -19,6 +19,7 @@ mod authority;
 mod encode;
 mod hub;
 mod memory;
+mod options;
 mod profile;
 mod stream;
 mod translate;
@@ -29,7 +30,6 @@ use std::{
     marker::PhantomData,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use ::http::{Request, Response};
@@ -56,40 +56,12 @@ use super::{
 };
 use crate::{call::span_of_call, conduit, linkerd};
 
+pub use options::DestinationOptions;
+
 /// Largest request, bytes: names have some hundred.
 const MAX_REQUEST: usize = 64 << 10;
 
-/// Options of the destination API, in config.toml.
-#[derive(Debug, Clone)]
-pub struct DestinationOptions {
-    /// Whether the API is served.
-    pub enabled: bool,
-    /// The last labels of names, besides `cluster.local`.
-    pub zone: String,
-    /// Interval of heartbeats on a stream without changes.
-    pub heartbeat: Duration,
-    /// Concurrent streams; further ones are refused.
-    pub max_streams: usize,
-    /// Concurrently watched services; streams for further ones are refused.
-    pub max_services: usize,
-    /// Bytes of all known endpoints; beyond them, streams for further services are refused.
-    pub state_bytes: usize,
-}
-
-impl Default for DestinationOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            zone: "cluster.local".to_owned(),
-            heartbeat: Duration::from_secs(30),
-            max_streams: 10_000,
-            max_services: 4_096,
-            state_bytes: 256 << 20,
-        }
-    }
-}
-
-/// The API in both packages. Cheap to clone.
+/// The API, in both of its forms. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Destination(Arc<Shared>);
 

@@ -7,13 +7,13 @@ use std::{
 };
 
 use clap::Args;
+use mortise_keys::signature::read_signature;
 use mortise_resource::data::InstallRequest;
-use mortise_signature::read_signature;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::PluginSummary;
+use super::summary::PluginSummary;
 use crate::{CliError, Connect, Exit, Progress, Unit, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise plugin install target/demo.wasm\n\
