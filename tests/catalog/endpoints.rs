@@ -18,9 +18,9 @@ use tonic_types::StatusExt as _;
 use crate::support::{
     Server, Setup, any,
     controllers::report as report_of,
-    decoded, eventually, id, id_of, is_gone,
+    decoded, eventually, id, id_of,
     nginx::{Edge, Nginx, named, upstream},
-    resource,
+    resource, until_gone,
 };
 
 /// A service of what begins so.
@@ -53,14 +53,11 @@ fn check(name: &str, check: Check, interval: i64) -> HealthCheck {
     HealthCheck { name: name.into(), check: Some(check), interval, timeout: None }
 }
 
-async fn endpoints(server: &Server, name: &str) -> Option<ServiceEndpoints> {
-    server.read(&id("catalog.v1.ServiceEndpoints", name)).await.ok().map(|one| decoded(&one))
-}
-
 /// Addresses, and whether each passes.
 async fn seen(server: &Server, name: &str) -> Vec<(String, bool)> {
-    let found = endpoints(server, name).await.unwrap_or_default().endpoints;
-    found.into_iter().map(|one| (one.address.clone(), one.health() == Health::Passing)).collect()
+    let Ok(found) = server.read(&id("catalog.v1.ServiceEndpoints", name)).await else { return Vec::new() };
+    let found: ServiceEndpoints = decoded(&found);
+    found.endpoints.into_iter().map(|one| (one.address.clone(), one.health() == Health::Passing)).collect()
 }
 
 async fn follows(server: &Server, name: &str, expected: &[(&str, bool)]) {
@@ -113,7 +110,7 @@ async fn endpoints_follow_services_and_workloads() {
 
     server.delete(&web, "").await.unwrap();
     let gone = id("catalog.v1.ServiceEndpoints", "web");
-    eventually("the endpoints go with their service", async || is_gone(&server, &gone).await).await;
+    until_gone(&server, &gone).await;
     let second = id_of(&server.write(service("web", "web-")).await.unwrap());
     follows(&server, "web", &[("2001:db8::2", true)]).await;
     assert_eq!(server.read(&gone).await.unwrap().owner.unwrap().uid, second.uid);

@@ -3,14 +3,14 @@
 use mortise_test_guests::component;
 use serde_json::Value;
 
-use crate::support::{Server, Setup, artist, controllers::until, transcript::Transcript};
+use crate::support::{Server, Setup, artist, controllers::report_until, transcript::Transcript};
 
 #[tokio::test]
 async fn the_state_of_a_server() {
     let server = Setup::new().guest("reconcile-copy").start().await;
     server.write(artist("korn")).await.unwrap();
-    until(&server, "reconcile-copy/copies", |seen| seen.state == "Running").await;
-    until(&server, "reaper", |seen| seen.state == "Running").await;
+    report_until(&server, "reconcile-copy/copies", |seen| seen.state == "Running").await;
+    report_until(&server, "reaper", |seen| seen.state == "Running").await;
     let mut t = Transcript::new("state", &server);
     t.call(server.data_dir.to_str().unwrap(), "<data>");
     t.works(&["status"]).await;
@@ -34,7 +34,7 @@ async fn the_state_of_a_server() {
 async fn the_state_of_a_server_as_json() {
     let server = Setup::new().guest("reconcile-copy").start().await;
     server.write(artist("korn")).await.unwrap();
-    until(&server, "reconcile-copy/copies", |seen| seen.state == "Running").await;
+    report_until(&server, "reconcile-copy/copies", |seen| seen.state == "Running").await;
     let mut t = Transcript::new("state_json", &server);
     let mut json = async |args: &[&str]| -> Value { serde_json::from_str(&t.works(args).await).unwrap() };
     let status = json(&["status", "-o", "json"]).await;

@@ -7,8 +7,9 @@ use tonic::Code;
 use crate::{
     cli::resources::bags,
     support::{
-        Server, Setup, eventually, id, id_in, is_gone,
+        Server, Setup, id, id_in, is_gone,
         transcript::{Ran, Transcript},
+        until_gone,
     },
 };
 
@@ -108,8 +109,7 @@ async fn a_new_namespace_and_what_is_in_it_apply_at_once() {
 
     let out = t.works(&["delete", "-f", "blue.yaml"]).await;
     in_order(&out, &["Album/issues in default/blue deleted", "Artist/korn in default/blue deleted", "Namespace/blue"]);
-    eventually("the namespace is gone", async || is_gone(&server, &id_in(NAMESPACE, "blue", "default", "")).await)
-        .await;
+    until_gone(&server, &id_in(NAMESPACE, "blue", "default", "")).await;
 }
 
 #[tokio::test]
@@ -198,8 +198,7 @@ async fn what_is_pruned_goes_before_its_owner_and_its_namespace() {
     let pruned = ["Album/issues in default/blue pruned", "Artist/korn in default/blue pruned", "Namespace/blue pruned"];
     in_order(&ran.out, &pruned);
     server.read(&id(ARTIST, "kept")).await.unwrap();
-    eventually("the namespace is gone", async || is_gone(&server, &id_in(NAMESPACE, "blue", "default", "")).await)
-        .await;
+    until_gone(&server, &id_in(NAMESPACE, "blue", "default", "")).await;
 }
 
 #[tokio::test]

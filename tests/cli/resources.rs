@@ -10,7 +10,8 @@ use prost_types::{
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use crate::support::{
-    PATIENCE, Server, Setup, artist, controllers::until, id, labelled, noted, resource, thing, transcript::Transcript,
+    PATIENCE, Server, Setup, artist, controllers::report_until, id, labelled, noted, resource, thing,
+    transcript::Transcript,
 };
 
 pub const SHOP: &str = "\
@@ -404,7 +405,7 @@ async fn what_a_controller_failed_at_is_an_event() {
     let t = Transcript::new("events", &server);
     let number = mortise_test_guests::Thing { number: 1, ..Default::default() };
     server.write(thing("reconcile_fail", "poor", &number)).await.unwrap();
-    until(&server, "reconcile-fail/fails", |seen| seen.errors >= 3).await;
+    report_until(&server, "reconcile-fail/fails", |seen| seen.errors >= 3).await;
     let output = t.command(&["describe", "reconcile_fail.v1.Thing", "poor"]).output().await.unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let (_, events) = out.split_once("\nEvents:\n").unwrap_or_else(|| panic!("{out}"));

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use crate::support::{
     Server, Setup, artist,
-    controllers::{condition_until, until},
+    controllers::{condition_until, report_until},
     decoded, demo, eventually, id, is_gone, thing,
 };
 use mortise_resource::pb::condition::State;
@@ -88,7 +88,7 @@ async fn directories_and_secrets_have_to_be_granted() {
     eventually("the file goes", || async { !out.join("note.txt").exists() }).await;
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "nothing is left lying about");
     assert!(!server.log().contains("s3cret"));
-    until(&server, "reconcile-files/files", |seen| seen.last_errors.is_empty()).await;
+    report_until(&server, "reconcile-files/files", |seen| seen.last_errors.is_empty()).await;
 }
 
 /// The limit of all directories holds where a grant has none of its own; a file that does not fit is not there at all.

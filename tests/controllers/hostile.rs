@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     Server, Setup,
-    controllers::{condition_until, read_until, report, until},
+    controllers::{condition_until, read_until, report, report_until},
     decoded, id, thing,
 };
 use mortise_resource::pb::{self, condition::State};
@@ -46,7 +46,7 @@ fn assert_as_fast(before: Duration, during: Duration) {
 async fn one_that_always_fails_waits_longer_and_longer_and_says_why() {
     let server = Setup::new().guest("reconcile-fail").guest("reconcile-copy").start().await;
     server.write(thing("reconcile_fail", "poor", &number(1))).await.unwrap();
-    let seen = until(&server, "reconcile-fail/fails", |seen| seen.errors >= 6).await;
+    let seen = report_until(&server, "reconcile-fail/fails", |seen| seen.errors >= 6).await;
     let failure = &seen.last_errors[0];
     assert_eq!(failure.message, "poor cannot be helped");
     assert_eq!(failure.id.as_ref().unwrap().name, "poor");
@@ -79,7 +79,7 @@ async fn one_that_never_returns_is_ended_and_paused() {
         server.write(thing("reconcile_loop", &format!("lost-{n}"), &number(1))).await.unwrap();
     }
     assert_as_fast(before, honest(&server, "beside").await);
-    let seen = until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused").await;
+    let seen = report_until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused").await;
     assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
     assert!(seen.reason.contains("used up its fuel") && seen.reason.contains("controllers.fuel"), "{seen:?}");
     assert!(!seen.last_errors.is_empty() && seen.errors >= 3, "{seen:?}");
@@ -112,9 +112,9 @@ async fn one_that_is_at_work_all_the_time_takes_no_speed_from_others() {
         for n in 0..4 {
             server.write(thing(group, &format!("busy-{n}"), &number(0))).await.unwrap();
         }
-        until(&server, controller, |seen| seen.running > 0).await;
+        report_until(&server, controller, |seen| seen.running > 0).await;
         assert_as_fast(before, honest(&server, "beside").await);
-        until(&server, controller, |seen| seen.running > 0).await;
+        report_until(&server, controller, |seen| seen.running > 0).await;
         assert_eq!(report(&server, controller).await.state, "Running", "it was at work all the time");
     }
 }
@@ -135,7 +135,7 @@ async fn one_that_blocks_for_longer_than_its_time_is_ended_by_the_clock() {
         c.state() == State::True
     })
     .await;
-    let seen = until(&server, "reconcile-slow/slow", |seen| seen.errors >= 1).await;
+    let seen = report_until(&server, "reconcile-slow/slow", |seen| seen.errors >= 1).await;
     let message = &seen.last_errors[0].message;
     assert!(message.contains("did not finish within 300 ms (limit controllers.deadline_ms)"), "{message}");
 }
@@ -147,7 +147,7 @@ async fn one_that_wakes_itself_is_slowed_down() {
     honest(&server, "warm").await;
     let before = honest(&server, "before").await;
     server.write(thing("reconcile_self", "restless", &number(0))).await.unwrap();
-    until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
+    report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
     assert_as_fast(before, honest(&server, "beside").await);
     tokio::time::sleep(Duration::from_secs(4)).await;
     let seen = report(&server, "reconcile-self/restless").await;
@@ -160,7 +160,7 @@ async fn one_that_wakes_itself_is_slowed_down() {
         .write(pb::Resource { version: String::new(), ..thing("reconcile_self", "restless", &number(0)) })
         .await
         .unwrap();
-    until(&server, "reconcile-self/restless", |seen| seen.reconciles >= before + 10).await;
+    report_until(&server, "reconcile-self/restless", |seen| seen.reconciles >= before + 10).await;
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("mortise_controller_self_wakes_total{controller=\"reconcile-self/restless\"}"));
 }
@@ -177,7 +177,7 @@ async fn one_that_floods_the_host_runs_out_of_calls() {
     let before = honest(&server, "before").await;
     server.write(thing("reconcile_flood", "flood", &number(0))).await.unwrap();
     assert_as_fast(before, honest(&server, "beside").await);
-    let seen = until(&server, "reconcile-flood/floods", |seen| seen.errors >= 1).await;
+    let seen = report_until(&server, "reconcile-flood/floods", |seen| seen.errors >= 1).await;
     let message = &seen.last_errors[0].message;
     assert!(message.contains("2000") && message.contains("controllers.host_calls"), "{message}");
 }
@@ -194,7 +194,7 @@ async fn one_that_traps_on_one_resource_serves_the_others() {
         let id = id("reconcile_trap.v1.Thing", &format!("other-{n}"));
         condition_until(&server, &id, "reconcile-trap/things", "Harmless", |c| c.state() == State::True).await;
     }
-    let seen = until(&server, "reconcile-trap/traps", |seen| seen.errors >= 3).await;
+    let seen = report_until(&server, "reconcile-trap/traps", |seen| seen.errors >= 3).await;
     assert_eq!(seen.last_errors.len(), 1);
     assert!(seen.last_errors[0].message.contains("hook reconcile trapped"), "{seen:?}");
     assert!(server.log().contains("reconcile met a trap"), "the panic's text");
@@ -202,7 +202,7 @@ async fn one_that_traps_on_one_resource_serves_the_others() {
     let mut mended = server.read(&id("reconcile_trap.v1.Thing", "thirteen")).await.unwrap();
     mended.data = thing("reconcile_trap", "thirteen", &number(1)).data;
     server.write(mended).await.unwrap();
-    until(&server, "reconcile-trap/traps", |seen| seen.last_errors.is_empty()).await;
+    report_until(&server, "reconcile-trap/traps", |seen| seen.last_errors.is_empty()).await;
 }
 
 /// One resource that traps, written again and again, takes no other resource's turn.
@@ -291,7 +291,7 @@ async fn after_a_failed_trial_it_pauses_again() {
         server.write(thing("reconcile_loop", &format!("lost-{n}"), &number(1))).await.unwrap();
     }
     // Three faults, and two trials of which the second comes after three seconds.
-    let seen = until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused" && seen.errors >= 5).await;
+    let seen = report_until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused" && seen.errors >= 5).await;
     assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
     assert_eq!((seen.reconciles, seen.errors), (5, 5), "{seen:?}");
     assert!(seen.last_errors.iter().all(|error| !error.message.contains("is quarantined")), "{seen:?}");
@@ -308,8 +308,8 @@ async fn requeues_and_deletions_by_name_are_slowed_down_too() {
         let data = Thing { text: text.into(), ..Thing::default() };
         server.write(thing("reconcile_self", "restless", &data)).await.unwrap();
         assert_as_fast(before, honest(&server, "beside").await);
-        until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
-        let held = until(&server, "reconcile-self/restless", |seen| seen.throttled_now == 1).await;
+        report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
+        let held = report_until(&server, "reconcile-self/restless", |seen| seen.throttled_now == 1).await;
         assert_eq!(held.throttled_resources[0].name, "restless", "{held:?}");
         tokio::time::sleep(Duration::from_secs(4)).await;
         let seen = report(&server, "reconcile-self/restless").await;

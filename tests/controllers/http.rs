@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Server, Setup, decoded, id, thing};
-use mortise_resource::pb::{Condition, condition::State};
+use crate::support::{Server, Setup, controllers::read_until, decoded, id, thing};
+use mortise_resource::pb::{self, Condition, condition::State};
 use mortise_test_guests::{Thing, component, wasi_component};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -93,15 +93,9 @@ async fn server(granted: &[String]) -> (Server, tempfile::TempDir) {
 /// What came of fetching.
 async fn fetched(server: &Server, name: &str, data: Thing) -> Condition {
     server.write(thing("reconcile_http", name, &data)).await.unwrap();
-    let id = id("reconcile_http.v1.Thing", name);
-    for _ in 0..600 {
-        let found = server.read(&id).await.unwrap();
-        if let Some(status) = found.status.get("reconcile-http/things") {
-            return status.conditions[0].clone();
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{name} was not fetched: {}", server.log());
+    let of = |resource: &pb::Resource| Some(resource.status.get("reconcile-http/things")?.conditions[0].clone());
+    let found = read_until(server, &id("reconcile_http.v1.Thing", name), |found| of(found).is_some()).await;
+    of(&found).unwrap()
 }
 
 async fn get(server: &Server, name: &str, url: String) -> Condition {

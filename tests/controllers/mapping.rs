@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{
     Server, Setup, any,
-    controllers::{condition_until, report, until},
+    controllers::{condition_until, report, report_until},
     gvk, id, resource, tenancy, thing,
 };
 use mortise_resource::pb;
@@ -152,7 +152,7 @@ async fn a_mapper_that_fails_holds_up_nobody_else() {
     put(&server, of("Part", "worse", &text("trap"))).await;
     put(&server, of("Part", "good", &text("one"))).await;
     counted(&server, "one", "1 false 0").await;
-    let seen = until(&server, "reconcile-map/things", |seen| seen.last_errors.len() >= 2).await;
+    let seen = report_until(&server, "reconcile-map/things", |seen| seen.last_errors.len() >= 2).await;
     let said: Vec<_> = seen.last_errors.iter().map(|error| error.message.clone()).collect();
     assert!(said.iter().any(|said| said.contains("a confused part belongs nowhere")), "{said:?}");
     assert!(said.iter().any(|said| said.contains("hook map trapped")), "{said:?}");
@@ -169,9 +169,9 @@ async fn nothing_is_reconciled_before_the_initializer_ended_well() {
     fs::write(&config, "[plugin.reconcile-map.settings]\nstate = \"unready\"\n").unwrap();
     let server = Setup::new().guest("reconcile-map").arg("--config").arg(config.display().to_string()).start().await;
     put(&server, thing("reconcile_map", "one", &text(""))).await;
-    let seen = until(&server, "reconcile-map/things", |seen| seen.restarts >= 2).await;
+    let seen = report_until(&server, "reconcile-map/things", |seen| seen.restarts >= 2).await;
     assert_eq!(seen.reconciles, 0, "{seen:?}");
-    let failing = until(&server, "reconcile-map/things", |seen| seen.state == "BackingOff").await;
+    let failing = report_until(&server, "reconcile-map/things", |seen| seen.state == "BackingOff").await;
     assert!(failing.reason.contains("not ready"), "{failing:?}");
     fs::write(&config, "[plugin.reconcile-map.settings]\nstate = \"fine\"\n").unwrap();
     counted(&server, "one", "0 false 0").await;

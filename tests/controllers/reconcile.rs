@@ -2,8 +2,8 @@
 
 use crate::support::{
     Server, Setup, any, artist,
-    controllers::{controllers, read_until, report, until},
-    decoded, eventually, gvk, id, id_of, is_gone, refusal, resource, tenancy, thing,
+    controllers::{controllers, read_until, report, report_until},
+    decoded, eventually, gvk, id, id_of, is_gone, refusal, resource, tenancy, thing, until_gone,
 };
 use mortise_resource::{
     data,
@@ -39,7 +39,7 @@ async fn a_reconciler_follows_creation_change_and_deletion() {
     // Deleted by somebody else, it comes back.
     server.delete(&copy_id("a-copy"), "").await.unwrap();
     read_until(&server, &copy_id("a-copy"), |again| id_of(again).uid != id_of(&copy).uid).await;
-    until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
+    report_until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
     let values = server.list(gvk("mortise.v1.Value"), pb::Tenancy::default(), "").await.unwrap();
     let count: data::Value = decoded(&values[0]);
     assert_eq!((&*count.plugin, &*count.key, &*count.value), ("reconcile-copy", "copies/default/a", &b"3"[..]));
@@ -47,7 +47,7 @@ async fn a_reconciler_follows_creation_change_and_deletion() {
 
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     for gone in [stored.id.clone().unwrap(), copy_id("a-copy"), id_of(&values[0])] {
-        eventually(&format!("{} goes", gone.name), || is_gone(&server, &gone)).await;
+        until_gone(&server, &gone).await;
     }
     let seen = report(&server, "reconcile-copy/copies").await;
     assert_eq!((seen.errors, seen.throttled, seen.restarts), (0, 0, 0), "{seen:?}");
@@ -71,7 +71,7 @@ async fn written_and_seen(server: &Server, kind: &str, count: usize) -> (f64, f6
     writers.join_all().await;
     let written = begun.elapsed().as_secs_f64();
     let name = format!("reconcile-status/{}", kind.to_lowercase());
-    until(server, &name, |seen| seen.queued + seen.running == 0 && seen.reconciles >= count as u64).await;
+    report_until(server, &name, |seen| seen.queued + seen.running == 0 && seen.reconciles >= count as u64).await;
     let took = begun.elapsed().as_secs_f64();
     let all = server.list(gvk(&of), tenancy("", ""), "").await.unwrap();
     assert_eq!(all.iter().filter(|one| one.status.contains_key("reconcile-status/seen")).count(), count);
@@ -106,7 +106,7 @@ async fn a_reconciler_that_compares_comes_to_rest() {
     for n in 0..20 {
         read_until(&server, &id("reconcile_copy.v1.Thing", &format!("t{n}")), |r| !r.status.is_empty()).await;
     }
-    until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
+    report_until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let before = report(&server, "reconcile-copy/copies").await.reconciles;
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -147,11 +147,11 @@ async fn the_demo_controller_gives_every_artist_albums_when_it_is_wanted() {
 #[tokio::test]
 async fn controllers_are_listed() {
     let server = Setup::new().guest("reconcile-copy").start().await;
-    let seen = until(&server, "reconcile-copy/copies", |seen| seen.state == "Running").await;
+    let seen = report_until(&server, "reconcile-copy/copies", |seen| seen.state == "Running").await;
     assert_eq!(seen.manages, Some(gvk("reconcile_copy.v1.Thing")));
     assert_eq!(seen.watches, [gvk("reconcile_copy.v1.Copy")]);
     assert_eq!((&*seen.plugin, &*seen.reason), ("reconcile-copy", ""));
-    assert_eq!(until(&server, "reaper", |seen| seen.state == "Running").await.plugin, "");
+    assert_eq!(report_until(&server, "reaper", |seen| seen.state == "Running").await.plugin, "");
     assert_eq!(controllers(&server, "reconcile-copy").await, ["reconcile-copy/copies"]);
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("mortise_controller_running{controller=\"reconcile-copy/copies\"} 1"), "{metrics}");

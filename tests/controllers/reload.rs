@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 
 use crate::support::{
     Setup, artist,
-    controllers::{condition_until, controllers, report, until},
+    controllers::{condition_until, controllers, report, report_until},
     eventually, id, thing,
 };
 use mortise_resource::pb::condition::State;
@@ -33,11 +33,11 @@ async fn what_runs_is_told_and_what_waits_is_handed_over() {
     for n in 0..4 {
         server.write(thing("reconcile_slow", &format!("long-{n}"), &number(25_000))).await.unwrap();
     }
-    until(&server, "reconcile-slow/slow", |seen| seen.running == 4).await;
+    report_until(&server, "reconcile-slow/slow", |seen| seen.running == 4).await;
     for n in 0..20 {
         server.write(thing("reconcile_slow", &format!("short-{n}"), &number(1))).await.unwrap();
     }
-    until(&server, "reconcile-slow/slow", |seen| seen.queued == 20).await;
+    report_until(&server, "reconcile-slow/slow", |seen| seen.queued == 20).await;
     fs::write(&config, "[plugin.reconcile-slow.settings]\nversion = 2\n").unwrap();
     // Told to stop, those that run say so and end; the new version begins them anew, beside the others.
     for n in 0..4 {
@@ -45,7 +45,7 @@ async fn what_runs_is_told_and_what_waits_is_handed_over() {
         let told = condition_until(&server, &id, "reconcile-slow/things", "Finished", |_| true).await;
         assert_eq!((told.state(), told.reason.as_str()), (State::False, "Cancelled"));
     }
-    until(&server, "reconcile-slow/slow", |seen| seen.running > 0 && seen.state == "Running").await;
+    report_until(&server, "reconcile-slow/slow", |seen| seen.running > 0 && seen.state == "Running").await;
     let seen = report(&server, "reconcile-slow/slow").await;
     assert_eq!((seen.errors, seen.restarts), (0, 0), "{seen:?}");
 }
@@ -59,9 +59,9 @@ async fn every_managed_resource_is_reconciled_once_more_after_a_reload() {
     for n in 0..50 {
         server.write(thing("reconcile_noop", &format!("thing-{n}"), &number(n))).await.unwrap();
     }
-    until(&server, "reconcile-noop/noop", |seen| seen.reconciles == 50).await;
+    report_until(&server, "reconcile-noop/noop", |seen| seen.reconciles == 50).await;
     fs::write(&config, "[plugin.reconcile-noop.settings]\nversion = 2\n").unwrap();
-    until(&server, "reconcile-noop/noop", |seen| seen.reconciles == 100).await;
+    report_until(&server, "reconcile-noop/noop", |seen| seen.reconciles == 100).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let seen = report(&server, "reconcile-noop/noop").await;
     assert_eq!((seen.reconciles, seen.queued, seen.running), (100, 0, 0), "once: {seen:?}");
@@ -83,7 +83,7 @@ async fn a_setting_switches_a_controller_on_and_off() {
     fs::write(&config, "[plugin.demo.settings]\ncontroller = true\n").unwrap();
     eventually("albums come", async || server.list_by_owner(korn).await.unwrap().len() == 3).await;
     assert_eq!(controllers(&server, "demo").await, ["demo/artists"]);
-    until(&server, "demo/artists", |seen| seen.state == "Running").await;
+    report_until(&server, "demo/artists", |seen| seen.state == "Running").await;
 
     fs::write(&config, "[plugin.demo.settings]\ncontroller = false\n").unwrap();
     eventually("the controller ends", async || controllers(&server, "demo").await.is_empty()).await;
@@ -103,7 +103,7 @@ async fn a_stop_does_not_wait_for_ever() {
         .start()
         .await;
     server.write(thing("reconcile_slow", "long", &number(29_000))).await.unwrap();
-    until(&server, "reconcile-slow/slow", |seen| seen.running == 1).await;
+    report_until(&server, "reconcile-slow/slow", |seen| seen.running == 1).await;
     let begun = std::time::Instant::now();
     assert!(server.stop().await.success());
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());

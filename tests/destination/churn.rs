@@ -46,7 +46,7 @@ fn endpoint(n: u32, weight: u32, is_healthy: bool) -> Endpoint {
     }
 }
 
-fn endpoints(workloads: &BTreeMap<u32, (u32, bool)>) -> ServiceEndpoints {
+fn service_of(workloads: &BTreeMap<u32, (u32, bool)>) -> ServiceEndpoints {
     service(workloads.iter().map(|(n, (weight, is_healthy))| endpoint(*n, *weight, *is_healthy)))
 }
 
@@ -226,7 +226,7 @@ async fn churn(seed: u64, events: u64) {
 
 async fn write(server: &Server, truth: &Truth) {
     match truth {
-        Some(workloads) => server.set("web", &endpoints(workloads)).await,
+        Some(workloads) => server.set("web", &service_of(workloads)).await,
         None => server.unset("web").await,
     }
 }

@@ -3,28 +3,19 @@
 use std::time::Duration;
 
 use crate::support::{
-    PATIENCE, Server, Setup, eventually,
+    Server, Setup, eventually,
     http::{ARTISTS, PROBLEM},
+    until_closed,
 };
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 /// Sends bytes as they are and takes everything until the server closes the connection.
 async fn raw(server: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.http).await.unwrap();
     stream.write_all(bytes).await.unwrap();
-    until_closed(&mut stream).await
-}
-
-async fn until_closed(stream: &mut TcpStream) -> String {
-    let mut answer = Vec::new();
     // A reset is an end, too.
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server closes in time");
-    String::from_utf8_lossy(&answer).into_owned()
+    until_closed(&mut stream).await.0
 }
 
 #[tokio::test]
@@ -150,10 +141,10 @@ async fn slow_clients_are_cut_off() {
     let head = format!("PUT {ARTISTS}/korn HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{{");
     bodiless.write_all(head.as_bytes()).await.unwrap();
 
-    assert_eq!(until_closed(&mut silent).await, "");
-    assert!(!until_closed(&mut halfway).await.starts_with("HTTP/1.1 200"));
-    assert!(until_closed(&mut idle).await.starts_with("HTTP/1.1 200 OK"), "answered, then closed");
-    let answer = until_closed(&mut bodiless).await;
+    assert_eq!(until_closed(&mut silent).await.0, "");
+    assert!(!until_closed(&mut halfway).await.0.starts_with("HTTP/1.1 200"));
+    assert!(until_closed(&mut idle).await.0.starts_with("HTTP/1.1 200 OK"), "answered, then closed");
+    let answer = until_closed(&mut bodiless).await.0;
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("http.request_timeout_ms"), "{answer}");
 }
 
@@ -270,7 +261,7 @@ async fn calls_in_flight_finish() {
     server.signal("TERM");
     tokio::time::sleep(Duration::from_millis(300)).await;
     stream.write_all(body.get(5..).unwrap().as_bytes()).await.unwrap();
-    let answer = until_closed(&mut stream).await;
+    let answer = until_closed(&mut stream).await.0;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     let mut server = server;
     assert!(server.ended().await.success());

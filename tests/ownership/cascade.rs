@@ -2,7 +2,7 @@
 
 use crate::support::{
     Server, Setup, album, any, artist, at, concept, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
-    noted, owned, refusal, resource, tenancy, tombstone_id, tombstones,
+    noted, owned, refusal, resource, tenancy, tombstone_id, tombstones, until_gone,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -23,7 +23,7 @@ async fn parent(server: &Server, resource: pb::Resource) -> pb::Id {
 
 async fn all_gone(server: &Server, ids: &[pb::Id]) {
     for id in ids {
-        eventually(&format!("{} goes", id.name), || is_gone(server, id)).await;
+        until_gone(server, id).await;
     }
 }
 

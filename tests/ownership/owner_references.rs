@@ -10,7 +10,7 @@ use mortise_test_guests::Node;
 
 use crate::{
     ownership::references::{NODE, node, setup},
-    support::{Server, Setup, decoded, eventually, gvk, id, is_gone, resource, tenancy},
+    support::{Server, Setup, decoded, eventually, gvk, id, is_gone, resource, tenancy, until_gone},
 };
 
 fn quick() -> Setup {
@@ -37,7 +37,7 @@ async fn owners(server: &Server, name: &str) -> Vec<String> {
 }
 
 async fn goes(server: &Server, name: &str) {
-    eventually(&format!("{name} goes"), async || is_gone(server, &id(NODE, name)).await).await;
+    until_gone(server, &id(NODE, name)).await;
 }
 
 async fn checks(server: &Server) -> usize {

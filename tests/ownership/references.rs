@@ -13,7 +13,7 @@ use tonic::{Code, transport::Channel};
 
 use crate::support::{
     Server, Setup, any, decoded, eventually, gvk, id, id_in, id_of, is_gone, make_place, mortise, names, noted, owned,
-    refusal, resource, tenancy, tokens::Guarded,
+    refusal, resource, tenancy, tokens::Guarded, until_gone,
 };
 
 pub const NODE: &str = "references.v1.Node";
@@ -270,7 +270,7 @@ async fn later_ones_are_worked_off_while_it_is_marked() {
     // Deleting it again is no more.
     let again = delete(&server, "root").await;
     assert!(again.is_ok(), "{again:?}");
-    eventually("it is gone", async || is_gone(&server, &id(NODE, "root")).await).await;
+    until_gone(&server, &id(NODE, "root")).await;
     eventually("so are those that go with it", async || all(&server).await.len() == 20).await;
     for name in all(&server).await {
         let left: Node = decoded(&server.read(&id(NODE, &name)).await.unwrap());
@@ -314,7 +314,7 @@ async fn the_mark_of_a_client_is_a_deletion() {
     let mut a = server.read(&id(NODE, "a")).await.unwrap();
     meta::remove_finalizer(&mut a.metadata, "mine");
     server.write(a).await.unwrap();
-    eventually("it is gone", async || is_gone(&server, &id(NODE, "a")).await).await;
+    until_gone(&server, &id(NODE, "a")).await;
 }
 
 #[tokio::test]
@@ -386,7 +386,7 @@ async fn what_must_not_be_deleted_is_not() {
     assert!(!is_gone(&server, &id(NODE, "child")).await);
     let request = SetBlockDeletionRequest { id: Some(id(NODE, "child")), ..SetBlockDeletionRequest::default() };
     ownership(&server).await.set_block_deletion(request).await.unwrap();
-    eventually("it goes after its owner", async || is_gone(&server, &id(NODE, "child")).await).await;
+    until_gone(&server, &id(NODE, "child")).await;
     set(false).await;
     delete(&server, "root").await.unwrap();
     assert!(all(&server).await.is_empty());
@@ -417,7 +417,7 @@ async fn a_namespace_goes_with_all_that_blocks_itself() {
     server.write(node("outside", &Node { unset_by: list(&["going/x"]), ..Node::default() })).await.unwrap();
     let namespace = pb::Id { tenancy: Some(tenancy("default", "")), ..id("tenancy.v2beta1.Namespace", "going") };
     server.delete(&namespace, "").await.unwrap();
-    eventually("the namespace is gone", || is_gone(&server, &namespace)).await;
+    until_gone(&server, &namespace).await;
     assert_eq!(all(&server).await, ["outside"]);
     let outside: Node = decoded(&server.read(&id(NODE, "outside")).await.unwrap());
     assert!(outside.unset_by.is_empty());
@@ -664,7 +664,7 @@ async fn those_that_block_each_other_go_with_their_namespace_though_something_ho
     server.write(there("z", &Node { goes_later: list(&["x"]), ..Node::default() })).await.unwrap();
     let namespace = pb::Id { tenancy: Some(tenancy("default", "")), ..id("tenancy.v2beta1.Namespace", "going") };
     server.delete(&namespace, "").await.unwrap();
-    eventually("the namespace is gone", async || is_gone(&server, &namespace).await).await;
+    until_gone(&server, &namespace).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::support::{
     Server, Setup, any, artist, at, concept, decoded, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
-    name_rule, names, noted, places, refusal, resource, tenancy, tombstone_id, tombstones,
+    name_rule, names, noted, places, refusal, resource, tenancy, tombstone_id, tombstones, until_gone,
 };
 use mortise_resource::pb::{self, condition::State, watch_event::Event};
 use tonic::Code;
@@ -182,8 +182,8 @@ async fn users_may_write_what_the_reaper_can_do_nothing_with() {
     let child = crate::support::owned(concept("child"), &korn);
     let child = id_of(&server.write(child).await.unwrap());
     server.delete(&korn, "").await.unwrap();
-    eventually("the child follows", || async { is_gone(&server, &child).await }).await;
-    eventually("its tombstone goes", || async { is_gone(&server, &tombstone_id(&korn)).await }).await;
+    until_gone(&server, &child).await;
+    until_gone(&server, &tombstone_id(&korn)).await;
     for tombstone in tombstones(&server).await {
         server.delete(&id_of(&tombstone), "").await.unwrap();
     }

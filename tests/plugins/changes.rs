@@ -16,8 +16,8 @@ use tonic::{Code, Status, transport::Channel};
 use tonic_types::StatusExt as _;
 
 use crate::support::{
-    Server, Setup, artist, decoded, eventually, gvk, id, id_of, is_gone, make_place, owned, refusal, resource, tenancy,
-    thing, tokens::*, tombstones,
+    Server, Setup, artist, decoded, eventually, gvk, id, id_of, make_place, owned, refusal, resource, tenancy, thing,
+    tokens::*, tombstones, until_gone,
 };
 
 const THING: &str = "changes.v1.Thing";
@@ -164,7 +164,7 @@ async fn a_moved_resource_is_another_one_in_one_commit() {
     assert_eq!((data.text.as_str(), data.items), ("hello", vec!["moved".to_owned()]));
     assert_eq!(refusal(server.read(&id(OLD, "a")).await).0, Code::NotFound);
     assert!(server.read(&id(THING, "a")).await.is_ok());
-    eventually("what it owned goes with it", || async { is_gone(&server, &id_of(&child)).await }).await;
+    until_gone(&server, &id_of(&child)).await;
     assert_eq!(refusal(move_to(&server, "a", false).await).0, Code::NotFound, "it is not there any more");
     assert!(!tombstones(&server).await.is_empty());
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::support::{Server, Setup, any, decoded, demo, eventually, id, refusal, resource, thing};
+use crate::support::{Server, Setup, any, decoded, demo, eventually, id, refusal, resource, thing, until_gone};
 use mortise_test_guests::{Thing, good_manifest, importing, manifest_only_for};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -155,7 +155,7 @@ async fn a_controller_of_contract_0_1_0_works_for_ever() {
     eventually("the status is written", async || !server.read(&id).await.unwrap().status.is_empty()).await;
     server.delete(&id, "").await.unwrap();
     for gone in [&id, &copy] {
-        eventually(&format!("{} goes", gone.name), async || crate::support::is_gone(&server, gone).await).await;
+        until_gone(&server, gone).await;
     }
     assert!(values().await.is_empty());
 }

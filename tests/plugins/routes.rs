@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::support::{
     eventually, is_gone, make_place,
     nginx::{Edge, Nginx, named, route, upstream},
+    until_gone,
 };
 use mortise_plugin_routes::proto::edge::v1::Upstream;
 use mortise_resource::pb;
@@ -201,7 +202,7 @@ async fn a_route_that_is_deleted_while_the_plugin_is_away_goes_when_it_is_back()
     edge.server.delete(&id, "").await.unwrap();
     assert!(!is_gone(&edge.server, &id).await && edge.names().len() == 1, "the finalizer holds it");
     let edge = edge.restart(|toml| toml.replace("bundled = []", "bundled = [\"routes\"]")).await;
-    eventually("the Route is gone", async || is_gone(&edge.server, &id).await).await;
+    until_gone(&edge.server, &id).await;
     assert_eq!(edge.names(), [""; 0]);
 }
 

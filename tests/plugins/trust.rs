@@ -105,7 +105,7 @@ fn walk(dir: &Path) -> usize {
     entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
 }
 
-async fn until(server: &Server, reason: &str) -> Seen {
+async fn until_reason(server: &Server, reason: &str) -> Seen {
     server.plugin_until(NAME, |seen| seen.reason == reason).await
 }
 
@@ -152,14 +152,14 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
 
     fs::remove_file(&pipe).unwrap();
     fs::write(&pipe, &right).unwrap();
-    let seen = until(&server, "Serving").await;
+    let seen = until_reason(&server, "Serving").await;
     assert!(seen.data.trust.starts_with("signed by the key ") && seen.data.trust.ends_with(": release 7"), "{seen:?}");
     assert_eq!(version(&server).await, "1.0.0");
     assert!(compiled() > before);
 
     // The version that serves stays while another is refused.
     place.put(&guest(2), Some(right.as_bytes()));
-    let seen = until(&server, "NotTrusted").await;
+    let seen = until_reason(&server, "NotTrusted").await;
     assert!(seen.message.contains("version 1.0.0") && seen.message.contains("goes on serving"), "{}", seen.message);
     assert_eq!(version(&server).await, "1.0.0");
     place.put(&guest(2), Some(key.sign(&guest(2)).as_bytes()));
@@ -173,16 +173,16 @@ async fn a_pinned_digest_and_a_trusted_folder_need_no_signature() {
     pinned.put(&guest(1), None);
     let pins = format!("{},{}", sha256(b"another"), sha256(&guest(1)).to_uppercase());
     let server = pinned.setup().env("MORTISE_PLUGINS_PINNED", pins).start().await;
-    let seen = until(&server, "Serving").await;
+    let seen = until_reason(&server, "Serving").await;
     assert_eq!(seen.data.trust, "its SHA-256 is in plugins.pinned");
     pinned.put(&changed(&guest(1)), None);
-    until(&server, "NotTrusted").await;
+    until_reason(&server, "NotTrusted").await;
     assert_eq!(version(&server).await, "1.0.0");
 
     let trusted = Place::new();
     trusted.put(&changed(&guest(1)), Some(b"garbage"));
     let server = trusted.setup().env("MORTISE_PLUGINS_TRUST_FOLDER", true).start().await;
-    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.trust_folder");
+    assert_eq!(until_reason(&server, "Serving").await.data.trust, "plugins.trust_folder");
 }
 
 #[tokio::test]
@@ -191,21 +191,21 @@ async fn a_server_for_development_loads_everything_unless_signatures_are_require
     place.put(&guest(1), None);
     let setup = || Setup::new().plugin_dir(&place.folder()).env("MORTISE_PLUGINS_RESCAN_MS", 100);
     let server = setup().start().await;
-    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.trust_folder");
+    assert_eq!(until_reason(&server, "Serving").await.data.trust, "plugins.trust_folder");
     drop(server);
     let server = setup().env("MORTISE_PLUGINS_TRUST_FOLDER", false).start().await;
-    until(&server, "NotTrusted").await;
+    until_reason(&server, "NotTrusted").await;
     drop(server);
     let server = setup()
         .env("MORTISE_PLUGINS_REQUIRE_SIGNED", true)
         .env("MORTISE_PLUGINS_TRUSTED_KEYS", key.path("k.pub").display())
         .start()
         .await;
-    let seen = until(&server, "NotSigned").await;
+    let seen = until_reason(&server, "NotSigned").await;
     assert!(seen.message.contains("plugins.require_signed is set, and it has no signature"), "{}", seen.message);
     assert_eq!(server.plugin("demo").await.unwrap().reason, "Serving", "what is inside the binary is trusted");
     place.put(&guest(1), Some(key.sign(&guest(1)).as_bytes()));
-    until(&server, "Serving").await;
+    until_reason(&server, "Serving").await;
 }
 
 /// With `require_signed` nothing else counts, wherever a component comes from.
@@ -247,7 +247,7 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     assert!(server.stop().await.success());
 
     let server = setup().start().await;
-    let seen = until(&server, "Serving").await;
+    let seen = until_reason(&server, "Serving").await;
     assert_eq!((version(&server).await.as_str(), seen.data.rolled_back), ("1.0.0", true));
     assert!(server.stop().await.success());
 
@@ -259,7 +259,7 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
         }
     }
     let server = setup().start().await;
-    let seen = until(&server, "Serving").await;
+    let seen = until_reason(&server, "Serving").await;
     assert_eq!(seen.data.version, "2.0.0", "{seen:?}");
     let (code, message) = refusal(server.plugins().await.rollback(rollback).await);
     assert!(code == Code::FailedPrecondition && message.contains("it has no signature"), "{message}");
@@ -268,11 +268,11 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     fs::remove_file(&beside).unwrap();
     fs::remove_file(kept.join(format!("{}.wasm.minisig", sha256(&two)))).unwrap();
     let server = setup().start().await;
-    let seen = until(&server, "NotSigned").await;
+    let seen = until_reason(&server, "NotSigned").await;
     assert!(seen.message.contains("mortise plugin sign"), "{}", seen.message);
     assert_eq!(server.plugin("demo").await.unwrap().reason, "Serving");
     fs::write(&beside, key.sign(&two)).unwrap();
-    until(&server, "Serving").await;
+    until_reason(&server, "Serving").await;
     assert_eq!(version(&server).await, "2.0.0");
 }
 
@@ -286,15 +286,15 @@ async fn what_served_before_is_loaded_again_and_nothing_else() {
     assert!(before.stop().await.success());
 
     let server = place.setup().start().await;
-    assert_eq!(until(&server, "Serving").await.data.trust, "plugins.trust_folder", "why it was accepted then");
+    assert_eq!(until_reason(&server, "Serving").await.data.trust, "plugins.trust_folder", "why it was accepted then");
     assert_eq!(version(&server).await, "1.0.0");
     place.put(&guest(2), None);
-    until(&server, "NotTrusted").await;
+    until_reason(&server, "NotTrusted").await;
     assert_eq!(version(&server).await, "1.0.0");
     assert!(server.stop().await.success());
 
     let server = place.setup().start().await;
-    let seen = until(&server, "NotTrusted").await;
+    let seen = until_reason(&server, "NotTrusted").await;
     assert!(seen.message.contains("version 1.0.0") && seen.message.contains("goes on serving"), "{}", seen.message);
     assert_eq!(version(&server).await, "1.0.0");
 
@@ -302,12 +302,12 @@ async fn what_served_before_is_loaded_again_and_nothing_else() {
     server.install(NAME, &guest(2)).await.unwrap();
     assert!(server.stop().await.success());
     let server = place.setup().start().await;
-    assert_eq!(until(&server, "Serving").await.data.trust, "installed by a caller");
+    assert_eq!(until_reason(&server, "Serving").await.data.trust, "installed by a caller");
     assert_eq!(version(&server).await, "2.0.0");
 
     // What an operator removed does not come back by being put into the folder.
     server.plugins().await.remove(mortise_resource::data::RemoveRequest { name: NAME.into() }).await.unwrap();
-    until(&server, "Removed").await;
+    until_reason(&server, "Removed").await;
     place.put(&guest(2), None);
     // Whose a component is is known of what was compiled, so that is said of the file.
     server.plugin_until("version-stamp-file", |seen| seen.reason == "NotTrusted").await;

@@ -21,14 +21,6 @@ fn stamped() -> mortise_resource::pb::Resource {
     thing("version_stamp", "thing", &Thing::default())
 }
 
-/// Whether nobody provides the type.
-async fn is_gone(server: &Server) -> bool {
-    server
-        .list(crate::support::gvk(TYPE), crate::support::tenancy("*", "*"), "")
-        .await
-        .is_err_and(|e| e.code() == Code::InvalidArgument)
-}
-
 /// The version that serves, as its guest stamps it.
 async fn version(server: &Server) -> String {
     server.write(stamped()).await.unwrap().metadata["mutated-by"].clone()
@@ -167,7 +159,7 @@ async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
     assert_eq!(watch.snapshot().await, std::slice::from_ref(&stored));
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     watch.deleted().await;
-    crate::support::eventually("the type goes with the last of its resources", || is_gone(&server)).await;
+    crate::support::eventually("the type goes with the last of its resources", || server.is_unknown(TYPE)).await;
     crate::support::eventually("so does the plugin", async || server.plugin("version-stamp").await.is_none()).await;
 }
 
@@ -188,7 +180,7 @@ async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back()
         .start()
         .await;
     fs::remove_file(file(&server)).unwrap();
-    crate::support::eventually("the type is gone", || is_gone(&server)).await;
+    crate::support::eventually("the type is gone", || server.is_unknown(TYPE)).await;
     crate::support::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
     fs::write(file(&server), guest("version-stamp-2")).unwrap();
     becomes(&server, "2.0.0").await;
@@ -329,7 +321,7 @@ async fn an_orphan_with_finalizers_can_be_deleted() {
     marked.metadata.insert("finalizers".into(), String::new());
     server.write(marked).await.unwrap();
     assert!(crate::support::is_gone(&server, &id).await);
-    crate::support::eventually("the type goes", || is_gone(&server)).await;
+    crate::support::eventually("the type goes", || server.is_unknown(TYPE)).await;
 }
 
 /// Paths of HTTP are in lower case, so kinds are told apart by more than that; within a plugin, too.

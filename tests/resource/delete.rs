@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::{
     Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, is_gone,
-    name_rule, noted, owned, refusal, resource, tenancy, thing, tombstone_id, tombstones,
+    name_rule, noted, owned, refusal, resource, tenancy, thing, tombstone_id, tombstones, until_gone,
 };
 use mortise_resource::pb::{self, watch_event::Event};
 use tonic::Code;
@@ -211,7 +211,7 @@ async fn the_last_finalizer_takes_it_along_and_another_delete_succeeds() {
     server.write(noted(artist("korn"), &[("finalizers", "")])).await.unwrap();
     assert!(is_gone(&server, &id(ARTIST, "korn")).await);
     assert!(server.read(&tombstone_id(&id_of(&korn))).await.is_ok(), "it leaves a tombstone as any");
-    eventually("its child follows", || async { is_gone(&server, &id_of(&child)).await }).await;
+    until_gone(&server, &id_of(&child)).await;
     server.delete(&id_of(&korn), "").await.unwrap();
     server.delete(&id(ARTIST, "korn"), "").await.unwrap();
 }
@@ -342,6 +342,6 @@ async fn a_deletion_that_finds_the_resource_gone_has_succeeded() {
             left.metadata.insert("finalizers".into(), String::new());
             server.write(left).await.unwrap();
         }
-        eventually("it is gone", || is_gone(&server, &slow)).await;
+        until_gone(&server, &slow).await;
     }
 }

@@ -1,7 +1,7 @@
 //! Write, and resources that are marked for deletion: reserved metadata, and what may still change.
 
 use crate::support::{
-    Server, album, any, artist, decoded, demo, gvk, id, id_of, invalid, metadata, noted, refusal, tenancy,
+    Server, album, any, artist, decoded, demo, gvk, id, id_of, invalid, is_gone, metadata, noted, refusal, tenancy,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -38,10 +38,6 @@ fn blanket(resource: &pb::Resource) -> pb::Resource {
     pb::Resource { version: String::new(), ..resource.clone() }
 }
 
-async fn is_gone(server: &Server, name: &str) -> bool {
-    server.read(&id(ALBUM, name)).await.is_err_and(|status| status.code() == Code::NotFound)
-}
-
 #[tokio::test]
 async fn blanket_writes_keep_the_reserved_keys_that_they_leave_out() {
     let server = Server::start().await;
@@ -70,7 +66,7 @@ async fn conditional_writes_keep_nothing() {
     assert_eq!(refusal(server.write(unset(&held, STAMP)).await), invalid("cannot remove deletionTimestamp"));
     // Leaving the finalizers out removes them all.
     server.write(unset(&held, "finalizers")).await.unwrap();
-    assert!(is_gone(&server, "held").await);
+    assert!(is_gone(&server, &id(ALBUM, "held")).await);
 }
 
 #[tokio::test]
@@ -114,7 +110,7 @@ async fn marking_by_hand_changes_nothing_else() {
     let bare = marked(&server, "bare", "whenever", &[]).await;
     assert_eq!(server.read(&id(ALBUM, "bare")).await.unwrap(), bare, "it stays until it is deleted");
     server.delete(&id(ALBUM, "bare"), "").await.unwrap();
-    assert!(is_gone(&server, "bare").await);
+    assert!(is_gone(&server, &id(ALBUM, "bare")).await);
 }
 
 #[tokio::test]
@@ -177,7 +173,7 @@ async fn removing_the_last_finalizer_of_a_marked_resource_deletes_it() {
         let freed = value.map_or_else(|| unset(&stored, "finalizers"), |value| set(&stored, "finalizers", value));
         let answer = server.write(if conditional { freed } else { blanket(&freed) }).await.unwrap();
         assert_eq!(answer.id, stored.id);
-        assert!(is_gone(&server, name).await);
+        assert!(is_gone(&server, &id(ALBUM, name)).await);
         assert_eq!(watch.deleted().await.id, stored.id);
         // Who follows Consul's habit deletes once more.
         server.delete(&id_of(&stored), "").await.unwrap();
@@ -193,7 +189,7 @@ async fn unmarked_resources_lose_finalizers_and_stay() {
     let server = Server::start().await;
     server.write(noted(album("debut", None), &[("finalizers", "a")])).await.unwrap();
     server.write(noted(album("debut", None), &[("finalizers", "")])).await.unwrap();
-    assert!(!is_gone(&server, "debut").await);
+    assert!(!is_gone(&server, &id(ALBUM, "debut")).await);
 }
 
 #[tokio::test]
@@ -224,7 +220,7 @@ async fn a_race_for_the_last_finalizers_ends_with_the_resource_gone() {
     let (one, other) = (release("a"), release("b"));
     one.await.unwrap();
     other.await.unwrap();
-    assert!(is_gone(&server, "held").await);
+    assert!(is_gone(&server, &id(ALBUM, "held")).await);
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 use mortise_api::{ControllerServiceClient, ServerServiceClient};
 use mortise_resource::{data, pb};
 use serde_json::Value;
-use tokio::time::sleep;
 use tonic::{Code, Request};
 
 use crate::support::{tokens::*, *};
@@ -24,13 +23,11 @@ fn records(dir: &Path) -> Vec<Value> {
 
 /// Waits for the record of a request by its number.
 async fn record_of(dir: &Path, number: &str) -> Value {
-    for _ in 0..3_000 {
-        if let Some(record) = records(dir).into_iter().find(|record| record["request"] == number) {
-            return record;
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    panic!("no record of {number}: {:#?}", records(dir));
+    until(&format!("a record of {number}"), async || {
+        let all = records(dir);
+        all.iter().find(|record| record["request"] == number).cloned().ok_or(all)
+    })
+    .await
 }
 
 /// A request with a number.

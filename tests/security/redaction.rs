@@ -7,7 +7,8 @@ use prost::Message as _;
 use tonic::Code;
 
 use crate::support::{
-    Server, Setup, any, controllers::until, decoded, eventually, http::PROBLEM, id, resource, transcript::Transcript,
+    Server, Setup, any, controllers::report_until, decoded, eventually, http::PROBLEM, id, resource,
+    transcript::Transcript,
 };
 
 const SECRET: &str = "11-left-22-right";
@@ -53,7 +54,8 @@ async fn nothing_that_a_plugin_says_has_it() {
     }
     server.write(safe("fails", "", SECRET)).await.unwrap();
     server.write(safe("defers", "defer", SECRET)).await.unwrap();
-    let seen = until(&server, "redacted/safes", |seen| !seen.last_errors.is_empty() && !seen.put_off.is_empty()).await;
+    let seen =
+        report_until(&server, "redacted/safes", |seen| !seen.last_errors.is_empty() && !seen.put_off.is_empty()).await;
     for error in seen.last_errors.iter().chain(&seen.put_off) {
         assert!(error.message.contains("the combination is <(redacted)>"), "{error:?}");
     }

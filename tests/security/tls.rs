@@ -11,7 +11,7 @@ use std::{
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{sleep, timeout},
 };
@@ -30,7 +30,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Identity},
 };
 
-use crate::support::{Client, PATIENCE, Server, Setup, artist, eventually, gvk, mortise};
+use crate::support::{Client, PATIENCE, Server, Setup, artist, eventually, gvk, mortise, until_closed};
 use mortise_resource::pb;
 
 /// The name in the server's certificate.
@@ -183,16 +183,11 @@ impl<'a> Rustls<'a> {
     async fn get(&self, addr: SocketAddr, path: &str, host: &str) -> io::Result<(u16, String)> {
         let mut stream = self.connect(addr).await?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n\r\n").as_bytes()).await?;
-        let answer = until_closed(&mut stream).await?;
+        let (answer, end) = until_closed(&mut stream).await;
+        end?;
         let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
         Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned()))
     }
-}
-
-async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
-    let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server closes in time")?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 async fn metrics(server: &Server, files: &Files) -> String {
@@ -263,7 +258,8 @@ async fn versions_and_protocols_are_agreed_on_or_refused() {
         let mut alert = [0; 7];
         timeout(PATIENCE, old.read_exact(&mut alert)).await.unwrap().unwrap();
         assert_eq!((alert[0], alert[5], alert[6]), (0x15, 2, 70), "fatal: protocol_version");
-        assert_eq!(until_closed(&mut old).await.unwrap(), "");
+        let (answer, end) = until_closed(&mut old).await;
+        assert_eq!((answer.as_str(), end.unwrap()), ("", 0));
     }
 }
 
@@ -358,7 +354,7 @@ async fn a_client_that_is_refused_can_write_until_it_has_read_why() {
             stream.write_all(part.as_bytes()).await.unwrap();
             stream.flush().await.unwrap();
         }
-        let why = until_closed(&mut stream).await.unwrap_err().to_string();
+        let why = until_closed(&mut stream).await.1.unwrap_err().to_string();
         assert!(why.contains("received fatal alert"), "{why}");
         // It does not stay open for long.
         let (mut below, _) = stream.into_inner();
@@ -484,7 +480,7 @@ async fn a_client_in_the_clear_hears_why() {
         // Something else altogether.
         let mut stream = TcpStream::connect(addr).await.unwrap();
         stream.write_all(b"\x00\x01\x02\r\n\r\n").await.unwrap();
-        assert!(!until_closed(&mut stream).await.unwrap_or_default().contains("200"));
+        assert!(!until_closed(&mut stream).await.0.contains("200"));
     }
     let (code, _, err) = mortise(&["types"], &[("MORTISE_GRPC_ADDR", &server.grpc.to_string())]).await;
     assert_eq!(code, Some(1));
@@ -620,7 +616,7 @@ async fn connections_are_bounded_before_their_handshakes() {
     let server = setup.start().await;
     let _held = [TcpStream::connect(server.grpc).await.unwrap(), TcpStream::connect(server.grpc).await.unwrap()];
     let mut refused = TcpStream::connect(server.grpc).await.unwrap();
-    assert_eq!(until_closed(&mut refused).await.unwrap_or_default(), "", "closed without a word");
+    assert_eq!(until_closed(&mut refused).await.0, "", "closed without a word");
     let _held = [TcpStream::connect(server.http).await.unwrap(), TcpStream::connect(server.http).await.unwrap()];
     let client = Rustls::trusting(&files);
     // Whether the server is alive is still answered.

@@ -5,7 +5,7 @@ use std::{os::unix::net::UnixDatagram, time::Duration};
 use crate::support::{PATIENCE, Setup};
 
 /// Messages until one holds `what`.
-fn until(socket: &UnixDatagram, what: &str) -> Vec<String> {
+fn messages_until(socket: &UnixDatagram, what: &str) -> Vec<String> {
     let mut heard = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -24,17 +24,17 @@ async fn systemd_hears_of_start_life_and_end() {
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let server = Setup::new().env("NOTIFY_SOCKET", path.display()).env("WATCHDOG_USEC", 200_000).start().await;
-    let heard = until(&socket, "READY=1");
+    let heard = messages_until(&socket, "READY=1");
     assert!(heard.last().unwrap().contains(&format!("grpc={}", server.grpc)), "{heard:?}");
     assert!(heard.iter().any(|text| text.contains("STATUS=opening the store")), "{heard:?}");
     // Twice as often as it is asked for.
     let begun = std::time::Instant::now();
     for _ in 0..5 {
-        until(&socket, "WATCHDOG=1");
+        messages_until(&socket, "WATCHDOG=1");
     }
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(server.stop().await.success());
-    until(&socket, "STOPPING=1");
+    messages_until(&socket, "STOPPING=1");
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn without_a_watchdog_there_are_no_pings_and_a_dead_socket_is_no_matter() 
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let server = Setup::new().env("NOTIFY_SOCKET", path.display()).start().await;
-    until(&socket, "READY=1");
+    messages_until(&socket, "READY=1");
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(socket.recv(&mut [0; 100]).is_err());
     drop(socket);

@@ -1,14 +1,12 @@
 //! Looking at a controller of a plugin, and waiting for what it does.
 
-use std::time::Duration;
-
 use mortise_api::ControllerServiceClient;
 use mortise_resource::{
     data,
     pb::{self, Condition},
 };
 
-use crate::support::Server;
+use crate::support::{Server, until};
 
 /// What is seen of a plugin's controllers, or of all.
 async fn reports(server: &Server, plugin: &str) -> Vec<data::ControllerReport> {
@@ -30,32 +28,25 @@ pub async fn controllers(server: &Server, plugin: &str) -> Vec<String> {
 }
 
 /// Waits until a controller is there and seen like that.
-pub async fn until(
+pub async fn report_until(
     server: &Server,
     name: &str,
     holds: impl Fn(&data::ControllerReport) -> bool,
 ) -> data::ControllerReport {
-    for _ in 0..600 {
-        let seen = reports(server, "").await.into_iter().find(|one| one.name == name);
-        if let Some(seen) = seen.filter(&holds) {
-            return seen;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{:?}", report(server, name).await)
+    until(name, async || {
+        let seen = reports(server, "").await.into_iter().find(|one| one.name == name).ok_or(None)?;
+        if holds(&seen) { Ok(seen) } else { Err(Some(seen)) }
+    })
+    .await
 }
 
 /// Waits until a resource is there and like that.
 pub async fn read_until(server: &Server, id: &pb::Id, holds: impl Fn(&pb::Resource) -> bool) -> pb::Resource {
-    for _ in 0..600 {
-        if let Ok(resource) = server.read(id).await
-            && holds(&resource)
-        {
-            return resource;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{:?}", server.read(id).await)
+    until(&id.name, async || {
+        let seen = server.read(id).await;
+        if seen.as_ref().is_ok_and(&holds) { Ok(seen.unwrap()) } else { Err(seen) }
+    })
+    .await
 }
 
 /// Waits until a resource has a condition like that under a status key.

@@ -25,7 +25,7 @@ use mortise_resource::pb::{self, watch_event::Event};
 use prost::Message;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, Command},
     time::timeout,
 };
@@ -421,14 +421,34 @@ pub fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {why}");
 }
 
-/// Tries until it holds, or fails after a while.
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let tries = async {
-        while !holds().await {
+/// Polls until a look succeeds. A look that fails returns what it saw instead; the last of these is shown after `PATIENCE`.
+pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
+    let mut last = None;
+    let looks = async {
+        loop {
+            match look().await {
+                Ok(found) => return found,
+                Err(seen) => last = Some(seen),
+            }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, tries).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+    match timeout(PATIENCE, looks).await {
+        Ok(found) => found,
+        Err(_) => panic!("not in time: {what}; last seen: {last:?}"),
+    }
+}
+
+/// Tries until it holds, or fails after a while.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    until(what, async || if holds().await { Ok(()) } else { Err("it does not hold") }).await;
+}
+
+/// Everything that comes until the server closes the connection, and how it was closed.
+pub async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> (String, std::io::Result<usize>) {
+    let mut answer = Vec::new();
+    let end = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server closes in time");
+    (String::from_utf8_lossy(&answer).into_owned(), end)
 }
 
 /// Creates a partition and a namespace in it (`default` ones are left alone).
@@ -567,6 +587,11 @@ pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
     }
 }
 
+/// Waits until there is nothing of that id.
+pub async fn until_gone(server: &Server, id: &pb::Id) {
+    eventually(&format!("{} is gone", id.name), || is_gone(server, id)).await;
+}
+
 /// What a caller must be told when a plugin fails: which plugin, in which hook, and what ended it.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault<'a> {
@@ -630,7 +655,6 @@ impl Server {
 
     /// Status code and body of an HTTP GET.
     pub async fn get(&self, path: &str) -> (u16, String) {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut stream = tokio::net::TcpStream::connect(self.http).await.unwrap();
         let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -650,8 +674,10 @@ impl Server {
 
     /// Whether requests for a type are refused because nobody registered it.
     pub async fn is_unknown(&self, t: &str) -> bool {
-        let (code, message) = refusal(self.list(gvk(t), tenancy("default", "default"), "").await);
-        code == Code::InvalidArgument && message == format!("resource type {t} not registered")
+        let answer = self.list(gvk(t), tenancy("default", "default"), "").await;
+        answer.is_err_and(|status| {
+            status.code() == Code::InvalidArgument && status.message() == format!("resource type {t} not registered")
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use mortise_plugin_routes::proto::edge::v1::{Route, Upstream};
@@ -16,7 +16,7 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
 };
 
-use crate::support::{PATIENCE, Server, Setup, any, eventually, id, id_of, is_gone, resource, skipped};
+use crate::support::{Server, Setup, any, eventually, id, id_of, resource, skipped, until, until_gone};
 
 const README: &str = include_str!("../../plugins/routes/README.md");
 
@@ -104,7 +104,7 @@ impl Edge {
 
     pub async fn delete(&self, id: &pb::Id) {
         self.server.delete(id, "").await.unwrap();
-        eventually("the Route is gone", async || is_gone(&self.server, id).await).await;
+        until_gone(&self.server, id).await;
     }
 
     /// Status code and body of a request.
@@ -114,16 +114,12 @@ impl Edge {
 
     /// Waits until nginx answers so.
     pub async fn answers(&self, host: &str, path: &str, code: u16, body: &str) {
-        let mut last = None;
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            last = try_get(self.listen, host, path).await;
-            if last.as_ref().is_some_and(|(found, text)| *found == code && text.contains(body)) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("{host}{path} answers {last:?} rather than {code} {body:?}");
+        until(&format!("{host}{path} answers {code} {body:?}"), async || {
+            let last = try_get(self.listen, host, path).await;
+            let is_so = last.as_ref().is_some_and(|(found, text)| *found == code && text.contains(body));
+            if is_so { Ok(()) } else { Err(last) }
+        })
+        .await;
     }
 }
 

@@ -1,17 +1,14 @@
 //! Plugins as tests see them: as resources, and through the service that looks after them.
 
-use std::time::Duration;
-
 use mortise_api::PluginServiceClient;
 use mortise_resource::{
     data,
     pb::{self, condition::State, watch_event::Event},
 };
 use prost::Message as _;
-use tokio::time::timeout;
 use tonic::{Code, Status, transport::Channel};
 
-use crate::support::{PATIENCE, Server, Watch, gvk, id, tenancy};
+use crate::support::{Server, Watch, gvk, id, tenancy, until};
 
 /// A plugin's resource, taken apart.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,20 +66,11 @@ impl Plugins for Server {
     }
 
     async fn plugin_until(&self, name: &str, holds: impl Fn(&Seen) -> bool) -> Seen {
-        let mut last = None;
-        let tries = async {
-            loop {
-                last = self.plugin(name).await;
-                if let Some(seen) = last.clone().filter(&holds) {
-                    return seen;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        match timeout(PATIENCE, tries).await {
-            Ok(seen) => seen,
-            Err(_) => panic!("not in time; last seen: {last:?}\n{}", self.log()),
-        }
+        until(name, async || {
+            let seen = self.plugin(name).await;
+            seen.clone().filter(&holds).ok_or(seen)
+        })
+        .await
     }
 
     /// A watch of every plugin, its snapshot behind it.

@@ -1,8 +1,8 @@
 //! Partitions and namespaces: which exist, what needs them, what creating one does. Deleting: `deletion.rs`.
 
 use crate::support::{
-    Server, Setup, at, concept, deny_thing, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, names, noted,
-    places, refusal, resource, tenancy,
+    Server, Setup, at, concept, deny_thing, gvk, id, id_in, id_of, invalid, label, make_place, names, noted, places,
+    refusal, resource, tenancy, until_gone,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -163,7 +163,7 @@ async fn names_of_units_may_be_long() {
     let written = server.write(at(concept(&"x".repeat(63)), &p, &n)).await.unwrap();
     assert_eq!(server.read(&id_of(&written)).await.unwrap(), written);
     server.delete(&id(PARTITION, &p), "").await.unwrap();
-    crate::support::eventually("it goes", || async { is_gone(&server, &id(PARTITION, &p)).await }).await;
+    until_gone(&server, &id(PARTITION, &p)).await;
     assert!(server.list(gvk(CONCEPT), tenancy("*", "*"), "").await.unwrap().is_empty());
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{
     Server, Setup, at, concept, eventually, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, noted, owned,
-    places, refusal, resource, tenancy,
+    places, refusal, resource, tenancy, until_gone,
 };
 use mortise_resource::pb;
 use tokio::task::JoinSet;
@@ -21,7 +21,7 @@ fn namespace(partition: &str, name: &str) -> pb::Id {
 }
 
 async fn goes(server: &Server, id: &pb::Id) {
-    eventually(&format!("{} goes", id.name), || is_gone(server, id)).await;
+    until_gone(server, id).await;
 }
 
 async fn delete_all_of(server: &Server, unit: &pb::Id) {
