@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::support::{PATIENCE, Server, artist, decoded, demo, id, transcript::Transcript};
+use crate::support::{PATIENCE, Server, artist, decoded, demo, eventually, id, transcript::Transcript};
 
 /// Runs `edit artist korn` with a script for an editor.
 async fn edit(t: &mut Transcript, script: &str) -> (Option<i32>, String) {
@@ -82,12 +82,8 @@ async fn what_was_typed_outlives_an_interruption() {
     t.file("editor.sh", script);
     let mut command = t.command(&["edit", "artist", "korn"]);
     let child = command.env("EDITOR", format!("sh {}", t.dir().join("editor.sh").display())).spawn().unwrap();
-    let typing = async {
-        while !done.exists() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, typing).await.unwrap();
+    eventually("the editor is done", async || done.exists()).await;
+    // Until the command has sent what was typed, which nothing shows.
     sleep(Duration::from_millis(500)).await;
     let pid = child.id().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

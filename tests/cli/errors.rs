@@ -1,9 +1,8 @@
 //! Error texts of the command line that no other transcript shows. What is missing here needs a machine that is broken
 //! (no threads, an unreadable directory, a terminal that goes away) or a server that answers nonsense.
 
-use std::time::Duration;
-
-use tokio::{net::TcpListener, time::sleep};
+use mortise_resource::data::ServerStatusRequest;
+use tokio::net::TcpListener;
 
 use crate::support::{Server, Setup, artist, eventually, id, tokens::Guarded, transcript::Transcript};
 
@@ -49,8 +48,9 @@ async fn a_server_that_is_none_and_a_resource_that_goes_are_said() {
 
     let going = async {
         let korn = id("demo.v2.Artist", "korn");
-        eventually("it is there", async || server.read(&korn).await.is_ok()).await;
-        sleep(Duration::from_secs(1)).await;
+        let mut client = mortise_api::ServerServiceClient::new(server.channel().await);
+        let mut status = async || client.status(ServerStatusRequest {}).await.unwrap().into_inner();
+        eventually("it is watched", async || status().await.watches == 1).await;
         server.delete(&korn, "").await.unwrap();
     };
     let waiting = ["apply", "-f", "korn.yaml", "--wait", "condition=Ready", "--timeout", "30s"];

@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use mortise_resource::data::ServerStatusRequest;
 use prost::Message as _;
 use prost_types::{
     DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
@@ -10,7 +11,7 @@ use prost_types::{
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use crate::support::{
-    PATIENCE, Server, Setup, artist, controllers::report_until, id, labelled, noted, resource, thing,
+    PATIENCE, Server, Setup, artist, controllers::report_until, eventually, id, labelled, noted, resource, thing,
     transcript::Transcript,
 };
 
@@ -317,7 +318,9 @@ async fn finalizers_and_waiting() {
     let mut stored = server.read(&id("demo.v2.Artist", "korn")).await.unwrap();
     let waiting = t.command(&["apply", "-f", "artist.yaml", "--wait", "condition=Accepted"]).output();
     let says = async {
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        let mut client = mortise_api::ServerServiceClient::new(server.channel().await);
+        let mut status = async || client.status(ServerStatusRequest {}).await.unwrap().into_inner();
+        eventually("it is watched", async || status().await.watches == 1).await;
         let condition = mortise_resource::pb::Condition { r#type: "Accepted".into(), state: 1, ..Default::default() };
         let status = mortise_resource::pb::Status {
             observed_generation: stored.generation.clone(),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Server, Setup,
+    PATIENCE, Server, Setup,
     controllers::{condition_until, read_until, report, report_until},
     decoded, id, thing,
 };
@@ -14,24 +14,22 @@ fn number(number: i64) -> Thing {
     Thing { number, ..Thing::default() }
 }
 
-/// How long an honest controller takes from a write to what it does about it, the median of a few; none may take long.
+/// How long an honest controller takes from a write to what it does about it, the median of a few.
 async fn honest(server: &Server, round: &str) -> Duration {
     let mut took = Vec::new();
     for n in 0..10 {
         let name = format!("{round}-{n}");
         let begun = Instant::now();
         server.write(thing("reconcile_copy", &name, &number(n))).await.unwrap();
-        loop {
-            if server.read(&id("reconcile_copy.v1.Copy", &format!("{name}-copy"))).await.is_ok() {
-                break;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(20), "{name}: no copy yet");
+        let copy = id("reconcile_copy.v1.Copy", &format!("{name}-copy"));
+        while server.read(&copy).await.is_err() {
+            assert!(begun.elapsed() < PATIENCE, "{name}: no copy yet");
+            // Shorter than `until` pauses: the time is what is measured.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         took.push(begun.elapsed());
     }
     took.sort();
-    assert!(took[took.len() - 1] < Duration::from_secs(5), "{round}: {took:?}");
     took[took.len() / 2]
 }
 
@@ -45,16 +43,16 @@ fn assert_as_fast(before: Duration, during: Duration) {
 #[tokio::test]
 async fn one_that_always_fails_waits_longer_and_longer_and_says_why() {
     let server = Setup::new().guest("reconcile-fail").guest("reconcile-copy").start().await;
+    let begun = Instant::now();
     server.write(thing("reconcile_fail", "poor", &number(1))).await.unwrap();
     let seen = report_until(&server, "reconcile-fail/fails", |seen| seen.errors >= 6).await;
     let failure = &seen.last_errors[0];
     assert_eq!(failure.message, "poor cannot be helped");
     assert_eq!(failure.id.as_ref().unwrap().name, "poor");
     assert!(failure.count >= 6, "{failure:?}");
-    // 5, 10, 20, 40 ms and so on: within three seconds there is no room for more than ten.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let seen = report(&server, "reconcile-fail/fails").await;
-    assert!((6..=12).contains(&seen.errors), "{seen:?}");
+    // 5, 10, 20, 40 ms and so on: before the tenth, 5 * (2^9 - 1) in all.
+    let seen = report_until(&server, "reconcile-fail/fails", |seen| seen.errors >= 10).await;
+    assert!(begun.elapsed() >= Duration::from_millis(2_555), "{:?}: {seen:?}", begun.elapsed());
     assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0));
     honest(&server, "beside").await;
     let (_, metrics) = server.get("/metrics").await;
@@ -149,9 +147,9 @@ async fn one_that_wakes_itself_is_slowed_down() {
     server.write(thing("reconcile_self", "restless", &number(0))).await.unwrap();
     report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
     assert_as_fast(before, honest(&server, "beside").await);
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    let seen = report(&server, "reconcile-self/restless").await;
-    assert!(seen.reconciles < 40, "{seen:?}");
+    // It was held back before each but the first ones.
+    let seen = report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 9).await;
+    assert!(seen.reconciles < seen.throttled + 31, "{seen:?}");
     let stored = server.read(&id("reconcile_self.v1.Thing", "restless")).await.unwrap();
     assert!(decoded::<Thing>(&stored).number >= 10);
     // Somebody else wakes it: it has its whole speed again, for a while.
@@ -214,6 +212,7 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
             let resource =
                 thing("reconcile_trap", "poison", &Thing { number: 13, text: n.to_string(), ..Thing::default() });
             server.write(resource).await.unwrap();
+            // Ten a second: as often as it is written matters, not how fast.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -232,7 +231,6 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
     };
     let (waited, ()) = tokio::join!(others, poison(30));
     println!("29 healthy resources beside one poison: all served after {waited:?}");
-    assert!(waited < Duration::from_secs(5), "{waited:?}");
     let seen = report(&server, "reconcile-trap/traps").await;
     assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0), "{seen:?}");
     assert!((2..=6).contains(&seen.errors), "waits of 1, 2 and 4 seconds: {seen:?}");
@@ -311,9 +309,8 @@ async fn requeues_and_deletions_by_name_are_slowed_down_too() {
         report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
         let held = report_until(&server, "reconcile-self/restless", |seen| seen.throttled_now == 1).await;
         assert_eq!(held.throttled_resources[0].name, "restless", "{held:?}");
-        tokio::time::sleep(Duration::from_secs(4)).await;
-        let seen = report(&server, "reconcile-self/restless").await;
-        assert!(seen.reconciles < 40, "{text}: {seen:?}");
+        let seen = report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 9).await;
+        assert!(seen.reconciles < seen.throttled + 31, "{text}: {seen:?}");
         assert!(server.log().contains("the controller keeps waking itself"), "{text}: {}", server.log());
     }
 }

@@ -183,6 +183,7 @@ async fn what_never_ends_is_cut_off() {
     let begun = Instant::now();
     let text = format!("http://127.0.0.1:{port}/never");
     says(&fetched(&server, "hasty", Thing { text, number: 100, ..Thing::default() }).await, "Code4", "in time");
+    // Only the clock tells its own 100 ms from the 5 s of the limit: the words are the same.
     assert!(begun.elapsed() < Duration::from_millis(4_900), "{:?}", begun.elapsed());
     let endless = get(&server, "endless", format!("http://127.0.0.1:{port}/endless")).await;
     says(&endless, "Code8", "answers with more than the limit of 4194304 bytes (sandbox.reply_bytes)");
@@ -190,7 +191,7 @@ async fn what_never_ends_is_cut_off() {
         let begun = Instant::now();
         let late = get(&server, name, format!("http://127.0.0.1:{port}/{name}")).await;
         says(&late, "Code4", "did not answer in time (limit controllers.host_call_ms)");
-        assert!((Duration::from_millis(4_500)..Duration::from_secs(20)).contains(&begun.elapsed()), "{name}");
+        assert!(begun.elapsed() >= Duration::from_millis(4_500), "{name}: {:?}", begun.elapsed());
     }
     // All that is over, and others go on.
     says(&get(&server, "hello", format!("http://127.0.0.1:{port}/hello")).await, "Status200", "hello");

@@ -130,13 +130,13 @@ async fn what_refuses_or_does_not_resolve_is_unavailable() {
 async fn what_does_not_answer_is_late() {
     let (_listener, _waiting, port) = deaf().await;
     let (server, _dir) = server(&["*"]).await;
-    for (name, timeout, within, words) in [
-        ("soon", 200, Duration::from_millis(200)..Duration::from_millis(4_900), "did not answer in time, of 200 ms"),
-        ("never", 60_000, Duration::from_millis(4_900)..Duration::from_secs(20), "(limit controllers.host_call_ms)"),
+    for (name, timeout, least, words) in [
+        ("soon", 200, Duration::from_millis(200), "did not answer in time, of 200 ms"),
+        ("never", 60_000, Duration::from_millis(4_900), "(limit controllers.host_call_ms)"),
     ] {
         let begun = Instant::now();
         says(&connected(&server, name, asked("127.0.0.1", port, timeout)).await, "Code4", words);
-        assert!(within.contains(&begun.elapsed()), "{name}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() >= least, "{name}: {:?}", begun.elapsed());
     }
 }
 

@@ -1,14 +1,11 @@
 //! The destination API: what proxies are told about services, by the rules of docs/destination.md, each for an old
 //! client and a new one.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use mortise_api::catalog::{Endpoint, EndpointPort, Health, ServiceEndpoints, ServicePort};
 use mortise_resource::pb;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::{task::JoinSet, time::timeout};
 use tonic::Code;
 
 use crate::{
@@ -507,18 +504,16 @@ async fn the_watch_of_a_service_may_end_and_its_streams_go_on() {
 
 #[tokio::test]
 async fn streams_end_at_once_when_the_server_stops() {
-    let server = setup().start().await;
+    let server = setup().long_grace().start().await;
     server.set("web", &service([at(A)])).await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A])]).await;
-    let begun = Instant::now();
     let stopped = tokio::spawn(server.stop());
     for client in &mut clients {
         let end = client.end().await;
         assert!(end.as_ref().is_none_or(|status| status.code() == Code::Unavailable), "{end:?}");
     }
     assert!(timeout(PATIENCE, stopped).await.unwrap().unwrap().success());
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

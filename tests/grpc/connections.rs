@@ -1,9 +1,6 @@
 //! The gRPC port and clients that are too many, or connect and say nothing.
 
-use std::{
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{process::Command, time::Duration};
 
 use crate::support::{Server, Setup, artist, eventually, skipped, until_closed};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::sleep};
@@ -39,10 +36,8 @@ async fn clients_that_do_not_begin_are_cut_off() {
     let server = Setup::new().env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 500).start().await;
     let mut silent = connected(&server, b"").await;
     let mut halfway = connected(&server, HALF).await;
-    let begun = Instant::now();
     let _ = until_closed(&mut silent).await;
     let _ = until_closed(&mut halfway).await;
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     // The one that has begun may be silent for longer.
     open(&server, 1).await;
     server.write(artist("korn")).await.unwrap();
@@ -71,13 +66,11 @@ async fn connections_are_bounded() {
 
 #[tokio::test]
 async fn connections_that_have_not_begun_do_not_delay_the_end() {
-    let mut server = Setup::new().env("MORTISE_SHUTDOWN_GRACE_MS", 10_000).start().await;
+    let mut server = Setup::new().long_grace().start().await;
     let _held = [connected(&server, b"").await, connected(&server, HALF).await];
     open(&server, 3).await;
-    let begun = Instant::now();
     server.signal("TERM");
     assert!(server.ended().await.success(), "{}", server.log());
-    assert!(begun.elapsed() < Duration::from_secs(5), "well within the grace: {:?}", begun.elapsed());
     assert!(!server.log().contains("did not finish in time"), "{}", server.log());
 }
 
@@ -109,6 +102,7 @@ async fn a_server_without_descriptors_waits_and_says_so() {
     }
     let said = || server.log().matches("gRPC: cannot take a connection: Too many open files").count();
     eventually("that is in the log", async || said() > 0).await;
+    // Processor time over a while: it does not try again and again.
     let before = used(&server);
     sleep(Duration::from_secs(2)).await;
     let spent = used(&server) - before;

@@ -1,7 +1,5 @@
 //! The HTTP port and clients that are too large, too slow, too many, or odd.
 
-use std::time::Duration;
-
 use crate::support::{
     Server, Setup, eventually,
     http::{ARTISTS, PROBLEM},
@@ -257,9 +255,10 @@ async fn calls_in_flight_finish() {
         body.get(..5).unwrap()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The one, and the one that asks.
+    eventually("it is taken", async || server.get("/metrics").await.1.contains("\nmortise_http_connections 2\n")).await;
     server.signal("TERM");
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually("the server stops", async || server.log().contains("SIGTERM: stopping")).await;
     stream.write_all(body.get(5..).unwrap().as_bytes()).await.unwrap();
     let answer = until_closed(&mut stream).await.0;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");

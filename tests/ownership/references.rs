@@ -13,7 +13,7 @@ use tonic::{Code, transport::Channel};
 
 use crate::support::{
     Server, Setup, any, decoded, eventually, gvk, id, id_in, id_of, is_gone, make_place, mortise, names, noted, owned,
-    refusal, resource, tenancy, tokens::Guarded, until_gone,
+    reaped, refusal, resource, tenancy, tokens::Guarded, tombstone_id, until_gone,
 };
 
 pub const NODE: &str = "references.v1.Node";
@@ -382,7 +382,9 @@ async fn what_must_not_be_deleted_is_not() {
     let stale = refusal(ownership(&server).await.set_block_deletion(request).await);
     assert_eq!(stale.0, Code::Aborted);
     delete(&server, "owner").await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    // The reaper's second pass over a later deletion: it has looked at this one twice as well.
+    let later = reaped(&server).await;
+    until_gone(&server, &tombstone_id(&later)).await;
     assert!(!is_gone(&server, &id(NODE, "child")).await);
     let request = SetBlockDeletionRequest { id: Some(id(NODE, "child")), ..SetBlockDeletionRequest::default() };
     ownership(&server).await.set_block_deletion(request).await.unwrap();

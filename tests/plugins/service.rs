@@ -1,14 +1,11 @@
 //! mortise.v1.PluginService: installing, removing, rolling back, switching off and on, inspecting.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
 use crate::support::{
     PATIENCE, Server, Setup,
     plugins::{Plugins as _, Seen, sha256},
-    refusal, thing,
+    refusal, thing, until,
 };
 use mortise_resource::{data, pb};
 use mortise_test_guests::{Thing, component};
@@ -55,7 +52,7 @@ async fn idle_uploads_end_and_make_room() {
     const LIMIT: Duration = Duration::from_secs(8);
     let one = guest("version-stamp-1");
     let server = Setup::new().env("MORTISE_GRPC_UPLOAD_TIMEOUT_MS", LIMIT.as_millis()).start().await;
-    let (begun, mut idle) = (Instant::now(), Vec::new());
+    let mut idle = Vec::new();
     for n in 0..4 {
         let mut client = server.plugins().await;
         idle.push(tokio::spawn(async move {
@@ -69,23 +66,20 @@ async fn idle_uploads_end_and_make_room() {
             refusal(client.install(request).await)
         }));
     }
-    // They are all under way.
+    // They are all under way then; a try before might take the place of one.
     tokio::time::sleep(LIMIT / 4).await;
     let mut refused = 0;
-    let installed = loop {
-        match server.install(NAME, &one).await {
-            Ok(installed) => break installed,
-            Err(status) => {
-                assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-                assert!(status.message().contains("4 plugins are being uploaded already"), "{status}");
-                refused += 1;
-            }
+    let installed = until("a place for the fifth", async || {
+        let answer = server.install(NAME, &one).await;
+        if let Err(status) = &answer {
+            assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+            assert!(status.message().contains("4 plugins are being uploaded already"), "{status}");
+            refused += 1;
         }
-        assert!(begun.elapsed() < LIMIT + PATIENCE, "the fifth waits for the others for ever");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+        answer
+    })
+    .await;
     assert!(refused > 0, "the others hold no place");
-    println!("{refused} tries were refused; installed after {:?}", begun.elapsed());
     assert_eq!(Seen::from(installed.plugin.unwrap()).reason, "Serving");
     for one in idle {
         let (code, said) = one.await.unwrap();

@@ -23,7 +23,7 @@ use crate::{
     provider::terraform_core::{
         CORE_CERTIFICATE, Core, OTHER_CERTIFICATE, check_applied, connect_tls, encode, path_of, state_json,
     },
-    support::{PATIENCE, Server, Setup, gvk, skipped, tenancy},
+    support::{PATIENCE, Server, Setup, controllers::read_until, gvk, skipped, tenancy, until},
 };
 
 pub const EVERYTHING: &str = "mortise_fields_everything";
@@ -265,12 +265,7 @@ async fn conditions_are_waited_for() {
     assert_eq!(state.get("uid"), &text(&stored.id.unwrap().uid));
     wait_for(&mut config, "30s");
     let telling = async {
-        let stored = loop {
-            match server.read(&id_of("ready")).await {
-                Ok(stored) => break stored,
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
-        };
+        let stored = read_until(&server, &id_of("ready"), |_| true).await;
         let condition = mortise_resource::pb::Condition {
             r#type: "Ready".into(),
             state: mortise_resource::pb::condition::State::True.into(),
@@ -508,7 +503,7 @@ async fn core_starts_a_provider_takes_its_certificate_and_ends_it() {
     // Ctrl-C is core's affair.
     let pid = launched.child.id().unwrap().to_string();
     std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    Core::of(channel.clone()).await.unwrap();
     assert!(launched.child.try_wait().unwrap().is_none());
     GrpcControllerClient::new(channel).shutdown(Empty {}).await.unwrap();
     assert!(ended(&mut launched).await < Duration::from_secs(2), "core kills it after two seconds");
@@ -535,7 +530,7 @@ async fn a_provider_that_was_started_by_nobody_or_reaches_nobody_says_so() {
     let faults = Core::of(channel).await.err().unwrap();
     assert!(summaries(&faults).contains("no server can be reached"), "{faults:?}");
     // Nobody is connected any more.
-    assert!(ended(&mut launched).await < Duration::from_secs(30));
+    ended(&mut launched).await;
 }
 
 #[tokio::test]
@@ -602,13 +597,11 @@ async fn a_type_that_is_upgraded_between_runs_keeps_its_resources() {
     assert_eq!(core.schemas[KIND].version, 1);
     std::fs::write(server.plugin_dir.join("schema.wasm"), component("schema-2")).unwrap();
     // The next run has a connection of its own.
-    let mut core = loop {
+    let mut core = until("the provider has the new schema", async || {
         let core = Core::attach(&socket(&server)).await;
-        if core.schemas[KIND].version == 2 {
-            break core;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+        if core.schemas[KIND].version == 2 { Ok(core) } else { Err(core.schemas[KIND].version) }
+    })
+    .await;
     core.configure(&[]).await.unwrap();
     let raw = RawState { json: state_json(&made.state), ..RawState::default() };
     let state = core.upgrade(KIND, 1, raw).await.unwrap();

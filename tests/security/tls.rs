@@ -350,6 +350,7 @@ async fn a_client_that_is_refused_can_write_until_it_has_read_why() {
         let client = Rustls { own: Some(&forged), versions: &[&TLS13], ..Rustls::trusting(&files) };
         let mut stream = client.connect(addr).await.unwrap();
         for part in ["GET /healthz HTTP/1.1\r\n", "host: localhost\r\n", "\r\n"] {
+            // Time for the server to refuse; it may not matter.
             sleep(Duration::from_millis(50)).await;
             stream.write_all(part.as_bytes()).await.unwrap();
             stream.flush().await.unwrap();
@@ -358,9 +359,7 @@ async fn a_client_that_is_refused_can_write_until_it_has_read_why() {
         assert!(why.contains("received fatal alert"), "{why}");
         // It does not stay open for long.
         let (mut below, _) = stream.into_inner();
-        let begun = Instant::now();
-        let _ = below.read_to_end(&mut Vec::new()).await;
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        let _ = until_closed(&mut below).await;
     }
 }
 
@@ -564,7 +563,7 @@ async fn what_a_page_may_send_to_the_grpc_port_is_no_grpc() {
 
 #[tokio::test]
 async fn clients_that_are_slow_at_the_handshake_delay_nobody_and_end() {
-    const LIMIT: Duration = Duration::from_millis(1_500);
+    const LIMIT: Duration = Duration::from_secs(3);
     let files = Files::new();
     let server = files.setup().env("MORTISE_TLS_HANDSHAKE_MS", LIMIT.as_millis()).start().await;
     let begun = Instant::now();
@@ -589,20 +588,16 @@ async fn clients_that_are_slow_at_the_handshake_delay_nobody_and_end() {
             sleep(Duration::from_millis(100)).await;
         }
     });
-    let asked = Instant::now();
     assert!(is_served(&server, files.trust()).await);
     assert_eq!(Rustls::trusting(&files).get(server.http, "/healthz", "localhost").await.unwrap().0, 200);
-    let took = asked.elapsed();
-    println!("another client was served on both ports within {took:?}");
-    assert!(took < LIMIT, "{took:?}");
+    let meanwhile = metrics(&server, &files).await;
+    let mut late = meanwhile.lines().filter(|line| line.contains("outcome=\"late\""));
+    assert!(late.all(|line| line.ends_with(" 0")), "it was served before the first ended: {meanwhile}");
     for stream in &mut silent {
-        let mut answer = Vec::new();
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server closes in time");
+        let _ = until_closed(stream).await;
     }
-    let _ = timeout(PATIENCE, reading.read_to_end(&mut Vec::new())).await.expect("the server closes in time");
-    let ended = begun.elapsed();
-    println!("all were closed after {ended:?}");
-    assert!((LIMIT..LIMIT * 4).contains(&ended), "{ended:?}");
+    let _ = until_closed(&mut reading).await;
+    assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
     drip.abort();
     let metrics = metrics(&server, &files).await;
     assert!(metrics.contains("\nmortise_tls_handshakes_total{port=\"gRPC\",outcome=\"late\"} 101\n"), "{metrics}");
@@ -628,12 +623,10 @@ async fn connections_are_bounded_before_their_handshakes() {
 #[tokio::test]
 async fn handshakes_under_way_do_not_delay_the_end() {
     let files = Files::new();
-    let mut server = files.setup().env("MORTISE_SHUTDOWN_GRACE_MS", 10_000).start().await;
+    let mut server = files.setup().long_grace().start().await;
     let _held = [TcpStream::connect(server.grpc).await.unwrap(), TcpStream::connect(server.http).await.unwrap()];
-    let begun = Instant::now();
     server.signal("TERM");
     assert!(server.ended().await.success(), "{}", server.log());
-    assert!(begun.elapsed() < Duration::from_secs(5), "well within the grace: {:?}", begun.elapsed());
     assert!(!server.log().contains("did not finish in time"), "{}", server.log());
 }
 

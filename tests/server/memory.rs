@@ -186,7 +186,7 @@ async fn a_watch_that_is_not_read_holds_little_and_ends() {
 #[tokio::test]
 async fn answers_that_are_not_read_do_not_delay_the_end() {
     let mut server = lean()
-        .env("MORTISE_SHUTDOWN_GRACE_MS", 20_000)
+        .long_grace()
         .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
         .env("MORTISE_SERVICE_MAX_SNAPSHOTS", 16)
         .start()
@@ -210,11 +210,8 @@ async fn answers_that_are_not_read_do_not_delay_the_end() {
     }
     // As far as they get before somebody would have to read.
     sleep(Duration::from_millis(500)).await;
-    let begun = Instant::now();
     server.signal("TERM");
     assert!(server.ended().await.success(), "{}", server.log());
-    println!("{:?} with four answers that nobody reads", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(5), "of a grace of 20 s: {:?}", begun.elapsed());
     drop((watch, pages));
 }
 
@@ -241,20 +238,19 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     for _ in 0..12 {
         watches.push(connection.ask("WatchList", &watch_artists()).await);
     }
+    // As much as comes together before the first is given up.
     sleep(Duration::from_millis(1_500)).await;
     let most = growth(&server, before);
     assert!(most < 150 * MIB, "{} MiB for answers that nobody takes", most / MIB);
     // Another connection.
-    let begun = Instant::now();
     let client = mortise_api::ResourceServiceClient::new(server.channel().await);
     let listed = client.clone().max_decoding_message_size(usize::MAX).list(list_artists()).await.unwrap().into_inner();
     assert_eq!(listed.resources.len(), 40);
     let events = client.max_decoding_message_size(usize::MAX).watch_list(watch_artists()).await.unwrap().into_inner();
     assert_eq!(Watch(events).snapshot().await.len(), 40);
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
-
     // All come to an end, in groups, and what they held comes back.
     let ended = "mortise_grpc_answers_stalled_total 36";
+    assert!(!server.get("/metrics").await.1.contains(ended), "she was served before");
     timeout(PATIENCE * 2, async {
         while !server.get("/metrics").await.1.contains(ended) {
             sleep(Duration::from_millis(200)).await;
@@ -294,14 +290,15 @@ async fn lists_by_owner_that_are_not_read_are_bounded() {
         let request = request.clone();
         unread.push(tokio::spawn(async move { connection.ask("ListByOwner", &request).await }));
     }
+    // As much as comes together before the first is given up.
     sleep(Duration::from_millis(1_500)).await;
     let most = growth(&server, before);
     println!("{} MiB for 30 lists of 8 MB that nobody takes", most / MIB);
     assert!(most < 80 * MIB, "{} MiB for answers that nobody takes", most / MIB);
     let client = mortise_api::ResourceServiceClient::new(server.channel().await);
-    let begun = Instant::now();
     let listed = client.max_decoding_message_size(usize::MAX).list_by_owner(request).await.unwrap().into_inner();
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    let ended = "mortise_grpc_answers_stalled_total 30";
+    assert!(!server.get("/metrics").await.1.contains(ended), "others wait still");
     let expected: Vec<_> = (0..40).map(|n| format!("a{n:02}")).collect();
     assert_eq!(crate::support::names(&listed.resources), expected);
     drop(unread);
@@ -504,7 +501,7 @@ async fn a_body_of_many_values_is_refused_before_it_fills_the_memory() {
 /// Streams are told and ended at once; only calls that can end are waited for.
 #[tokio::test]
 async fn clients_that_take_nothing_do_not_hold_up_the_end() {
-    let server = lean().start().await;
+    let server = lean().long_grace().start().await;
     for n in 0..10 {
         server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
     }
@@ -516,12 +513,9 @@ async fn clients_that_take_nothing_do_not_hold_up_the_end() {
     let mut read = server.watch(gvk("demo.v2.Album"), Some(tenancy("*", "*")), "").await.unwrap();
     read.snapshot().await;
     server.read(&id(ARTIST, "a1")).await.unwrap();
-    let begun = Instant::now();
     server.signal("TERM");
     let told = read.next().await.unwrap_err();
     assert_eq!(told.code(), Code::Internal, "what Consul says: {told}");
-    assert!(begun.elapsed() < Duration::from_secs(1), "told after {:?}", begun.elapsed());
     let mut server = server;
     assert!(server.ended().await.success());
-    assert!(begun.elapsed() < Duration::from_secs(4), "ended after {:?}", begun.elapsed());
 }

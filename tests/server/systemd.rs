@@ -27,12 +27,9 @@ async fn systemd_hears_of_start_life_and_end() {
     let heard = messages_until(&socket, "READY=1");
     assert!(heard.last().unwrap().contains(&format!("grpc={}", server.grpc)), "{heard:?}");
     assert!(heard.iter().any(|text| text.contains("STATUS=opening the store")), "{heard:?}");
-    // Twice as often as it is asked for.
-    let begun = std::time::Instant::now();
     for _ in 0..5 {
         messages_until(&socket, "WATCHDOG=1");
     }
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(server.stop().await.success());
     messages_until(&socket, "STOPPING=1");
 }

@@ -81,6 +81,11 @@ impl Setup {
         self.env("MORTISE_QUARANTINE_FAULTS", 10_000)
     }
 
+    /// Lets calls under way last longer than a test waits for the end: a server that ends in time has not waited for them.
+    pub fn long_grace(self) -> Self {
+        self.env("MORTISE_SHUTDOWN_GRACE_MS", 20 * PATIENCE.as_millis())
+    }
+
     /// A further argument.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
@@ -585,6 +590,16 @@ pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
         Err(status) if status.code() == Code::NotFound => true,
         Err(status) => panic!("reading {}: {status}", id.name),
     }
+}
+
+/// Deletes an artist and waits until the reaper has taken its album: it has looked at all that was deleted before. Answers
+/// the artist's id.
+pub async fn reaped(server: &Server) -> pb::Id {
+    let owner = id_of(&server.write(artist("reaped-last")).await.unwrap());
+    let child = id_of(&server.write(album("reaped-last", Some(&owner))).await.unwrap());
+    server.delete(&owner, "").await.unwrap();
+    until_gone(server, &child).await;
+    owner
 }
 
 /// Waits until there is nothing of that id.
