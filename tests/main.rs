@@ -1,5 +1,6 @@
 //! Black-box tests: the binary, over the wire. One program, since each would hold the whole of the server's messages
 //! and its clients. A folder for each feature, a file for each subject of it; `support` has what they share.
+//! `cargo test -p mortise --test wire regions::` runs a folder.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,

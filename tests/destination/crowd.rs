@@ -189,6 +189,7 @@ async fn streams_of_which_nothing_is_taken_end_when_too_much_waits() {
         for _ in 0..2 {
             stalled.push(Api::Linkerd.get(channel.clone(), "web.default.svc").await.unwrap());
         }
+        // Until the state waits at each stream: otherwise the next would take its place.
         tokio::time::sleep(Duration::from_millis(200)).await;
         if change < 2 {
             assert_eq!(dropped(&server).await, 0, "{} states are within the limit", change + 1);

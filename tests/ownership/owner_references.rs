@@ -106,6 +106,7 @@ async fn an_owner_that_is_made_again_is_the_owner() {
     eventually("its owner has come", async || checks(&server).await == 0).await;
     // The owner is gone for less than the grace when a check comes to it.
     server.write(dependent("late", vec![owner("b")])).await.unwrap();
+    // A part of the grace.
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.write(node("b", &Node::default())).await.unwrap();
     eventually("it is looked at", async || checks(&server).await == 0).await;

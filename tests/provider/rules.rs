@@ -234,6 +234,7 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     assert!(summaries(&faults).contains("finalizers have been taken from it: cleaner"), "{faults:?}");
     assert_eq!(state, made.state, "it is still there");
     let freeing = async {
+        // While the deletion waits; before, it would find nothing to wait for.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let mut marked = server.read(&id_of("held")).await.unwrap();
         assert_eq!(marked.id.as_ref().unwrap().uid, stored.id.as_ref().unwrap().uid);

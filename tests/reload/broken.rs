@@ -181,7 +181,9 @@ async fn a_file_that_never_was_a_plugin_has_a_page_while_it_is_there() {
     let seen = server.plugin_until("my-junk", |p| p.reason == "NotAComponent").await;
     assert_eq!((seen.data.source.as_str(), seen.data.version.as_str()), ("My Junk.wasm", ""));
     let version = seen.resource.version.clone();
-    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    // Another one, for which the folder is looked at again.
+    fs::write(server.plugin_dir.join("Later Junk.wasm"), "junk").unwrap();
+    server.plugin_until("later-junk", |p| p.reason == "NotAComponent").await;
     assert_eq!(server.plugin("my-junk").await.unwrap().resource.version, version, "said once");
     fs::remove_file(&path).unwrap();
     eventually("the page goes with the file", async || server.plugin("my-junk").await.is_none()).await;

@@ -87,6 +87,7 @@ async fn a_file_that_appears_late_is_loaded_and_the_folder_may_too() {
     let server = Setup::new().plugin_dir(&folder).env("MORTISE_PLUGINS_RESCAN_MS", 100).start().await;
     fs::remove_dir(&folder).unwrap();
     assert!(server.is_unknown(TYPE).await);
+    // Some looks at a folder that is not there.
     tokio::time::sleep(Duration::from_millis(300)).await;
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();

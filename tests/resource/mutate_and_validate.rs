@@ -100,7 +100,7 @@ async fn nothing_is_stored_or_changed() {
     assert_eq!(watch.upsert().await, stored, "the write is the first event");
     server.mutate_and_validate(noted(stored.clone(), &[("new", "")])).await.unwrap();
     assert_eq!(server.read(&id(ARTIST, "korn")).await.unwrap(), stored);
-    assert!(watch.is_quiet().await);
+    watch.shows_next(&server, artist("last")).await;
 }
 
 #[tokio::test]

@@ -79,12 +79,12 @@ async fn the_snapshot_then_its_end_once_then_changes() {
     server.delete(&id_of(&one), "").await.unwrap();
     assert_eq!(watch.upsert().await, three);
     assert_eq!(watch.deleted().await, one, "a delete carries the whole last resource");
-    assert!(watch.is_quiet().await);
+    watch.shows_next(&server, artist("last")).await;
     for expected in [&one, &two, &three] {
         assert_eq!(&empty.upsert().await, expected);
     }
     assert_eq!(empty.deleted().await, one);
-    assert!(empty.is_quiet().await);
+    assert_eq!(id_of(&empty.upsert().await).name, "last");
 }
 
 /// Writes one resource in each place, and answers what a watch hears of it.
@@ -176,7 +176,7 @@ async fn a_prefix_filters_snapshot_and_events() {
     }
     assert_eq!(id_of(&watch.upsert().await).name, "foo");
     assert_eq!(id_of(&watch.deleted().await).name, "foo");
-    assert!(watch.is_quiet().await);
+    watch.shows_next(&server, concept("foo-last")).await;
 }
 
 #[tokio::test]
@@ -209,7 +209,8 @@ async fn every_commit_is_an_event() {
     assert_eq!(watch.deleted().await, noted_again, "with the last finalizer it goes, as it was stored last");
     assert!(server.delete(&id_of(&first), "9").await.is_ok());
     assert!(server.write(pb::Resource { version: "9".into(), ..artist("korn") }).await.is_err());
-    assert!(watch.is_quiet().await, "what failed or did nothing is no event");
+    // What failed or did nothing is no event.
+    watch.shows_next(&server, artist("last")).await;
 }
 
 #[tokio::test]
@@ -233,7 +234,8 @@ async fn other_group_versions_are_left_out() {
     assert_eq!(id_of(&of_v1.deleted().await).name, "old");
     assert_eq!(id_of(&of_v2.upsert().await).name, "new2");
     assert_eq!(id_of(&of_v2.deleted().await).name, "new");
-    assert!(of_v1.is_quiet().await && of_v2.is_quiet().await);
+    of_v1.shows_next(&server, v1("last")).await;
+    of_v2.shows_next(&server, artist("last2")).await;
 }
 
 #[tokio::test]
@@ -263,11 +265,12 @@ async fn what_the_caller_may_not_read_is_dropped() {
             server.delete(&id(&format!("deny.v1.{kind}"), name), "").await.unwrap();
         }
     }
+    write("last", "").await;
     for watch in &mut watches {
         assert_eq!(id_of(&watch.upsert().await).name, "need-e");
         assert_eq!(id_of(&watch.upsert().await).name, "c", "each event is judged by itself");
         assert_eq!(id_of(&watch.deleted().await).name, "need-e");
-        assert!(watch.is_quiet().await);
+        assert_eq!(id_of(&watch.upsert().await).name, "last");
     }
 }
 
@@ -309,5 +312,5 @@ async fn an_owners_end_is_heard_before_its_childrens() {
     server.delete(&id_of(&korn), "").await.unwrap();
     assert_eq!(watch.deleted().await, korn);
     assert_eq!(watch.deleted().await, child);
-    assert!(watch.is_quiet().await);
+    watch.shows_next(&server, artist("last")).await;
 }

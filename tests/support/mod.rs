@@ -325,7 +325,13 @@ impl Watch {
         }
     }
 
-    /// Whether nothing comes for a while.
+    /// Writes a resource that the watch shows, and expects it as the next event: what was written before made no other.
+    pub async fn shows_next(&mut self, server: &Server, mark: pb::Resource) {
+        let mark = server.write(mark).await.unwrap();
+        assert_eq!(self.upsert().await, mark, "something came before");
+    }
+
+    /// Whether nothing comes for a while. `shows_next` is certain.
     pub async fn is_quiet(&mut self) -> bool {
         timeout(Duration::from_millis(300), self.0.message()).await.is_err()
     }
