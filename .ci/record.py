@@ -53,7 +53,7 @@ def check(script, cast):
     with open(cast, encoding="utf-8") as file:
         events = [json.loads(line) for line in file][1:]
     if [text for _, kind, text in events if kind == "m"] != commands(script):
-        sys.exit(f"{cast} shows other commands than README.md has: record it anew with .ci/tour --record")
+        sys.exit(f"{cast} shows other commands than docs/tour.md has: record it again with .ci/tour --record")
 
 
 def record(script, cast):

@@ -1,8 +1,8 @@
 //! Packs the sources of the guest SDK, and all that it needs to compile outside of this repository, so that `mortise
-//! plugin new` works for somebody who has nothing but the binary.
+//! plugin new` works with nothing but the binary.
 //!
-//! What is packed is a cut of the repository with its folders where they are: the SDK's paths to `wit/` and `proto/`
-//! stay as they are. The top Cargo.toml is cut to what these crates inherit.
+//! The pack is a cut of the repository with its folders in place: the SDK's paths to `wit/` and `proto/` stay valid.
+//! The top Cargo.toml is cut to what these crates inherit.
 
 use std::{
     collections::BTreeSet,
@@ -15,10 +15,10 @@ use std::{
 
 use toml::{Table, Value};
 
-/// The crates that are packed: the SDK and what it depends on here.
+/// Packed crates: the SDK and its dependencies in this repository.
 const CRATES: [&str; 3] = ["host/query", "host/resource", "plugins/sdk"];
 
-/// What they read beside their own folders; folders are taken whole.
+/// Files that these crates read outside of their own folders; folders are packed whole.
 const DATA: [&str; 6] = [
     "LICENSE",
     "proto/goten",
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Adds a file, or every file below a folder. What is not there is left out: not every crate has every part.
+/// Adds a file, or every file below a folder. A missing path is left out: not every crate has every part.
 fn collect(root: &Path, part: &Path, into: &mut BTreeSet<String>) -> Result<(), Box<dyn Error>> {
     let path = root.join(part);
     if path.is_dir() {
@@ -67,7 +67,7 @@ fn collect(root: &Path, part: &Path, into: &mut BTreeSet<String>) -> Result<(), 
     Ok(())
 }
 
-/// The top Cargo.toml, cut to what the packed crates inherit.
+/// Cuts the top Cargo.toml to what the packed crates inherit.
 fn workspace(root: &Path) -> Result<String, Box<dyn Error>> {
     let mut names = BTreeSet::new();
     for one in CRATES {
@@ -83,10 +83,10 @@ fn workspace(root: &Path) -> Result<String, Box<dyn Error>> {
         dependencies.retain(|name, _| names.iter().any(|one| name == one.as_str()));
     }
     let cut = Table::from_iter([("workspace".to_owned(), Value::Table(whole))]);
-    Ok(format!("# A cut of Mortise's own Cargo.toml: what its SDK for plugins needs.\n{}", toml::to_string(&cut)?))
+    Ok(format!("# A cut of Mortise's own Cargo.toml, for its plugin SDK.\n{}", toml::to_string(&cut)?))
 }
 
-/// Dependencies that are inherited, wherever they stand.
+/// Collects inherited dependencies, at any depth of a manifest.
 fn inherited(table: &Table, names: &mut BTreeSet<String>) {
     for (key, value) in table {
         let Value::Table(inner) = value else { continue };

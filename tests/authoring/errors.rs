@@ -38,22 +38,22 @@ async fn what_cannot_be_begun_is_code_2() {
         ),
         (
             vec!["new", "shop", "--type", "shop.v1"],
-            "mortise: \"shop.v1\" is no type: it has three parts, GROUP.VERSION.Kind\n  hint: `mortise plugin new shop --type \
+            "mortise: \"shop.v1\" is not a type: a type has three parts, GROUP.VERSION.Kind\n  hint: `mortise plugin new shop --type \
              GROUP.VERSION.Kind`, such as shop.v1.Order\n",
         ),
         (
             vec!["build"],
-            "mortise: there is no Cargo.toml in .\n  hint: `mortise plugin new NAME` makes a plugin; `cd` into one, or say where \
-             it is with --path DIR\n",
+            "mortise: there is no Cargo.toml in .\n  hint: `mortise plugin new NAME` makes a plugin; `cd` into one, or give \
+             its folder with --path DIR\n",
         ),
         (
             vec!["test", noop],
-            "mortise: there is no folder of cases tests/cases\n  hint: write cases there, as docs/writing-plugins.md shows, or say \
-             where they are with --cases DIR\n",
+            "mortise: there is no folder of cases tests/cases\n  hint: write cases there, as docs/writing-plugins.md shows, or give \
+             their folder with --cases DIR\n",
         ),
         (
             vec!["inspect", "."],
-            "mortise: . is no file\n  hint: give the component, one .wasm file; `mortise plugin build` says where it put it\n",
+            "mortise: . is not a file\n  hint: give the component, one .wasm file; `mortise plugin build` prints its path\n",
         ),
     ] {
         let done = plugin(dir.path(), &args).await;
@@ -114,7 +114,7 @@ async fn a_type_in_a_group_of_the_host_is_not_taken() {
         fs::write(dir.path().join("mine.wasm"), hookless(&[ty.as_str()])).unwrap();
         let done = plugin(dir.path(), &["inspect", "mine.wasm"]).await;
         assert_eq!(done.code, Some(1), "{group}: {}{}", done.out, done.err);
-        assert!(done.out.contains(&ty) && !done.out.contains("takes it"), "{}", done.out);
+        assert!(done.out.contains(&ty) && !done.out.contains("accepts it"), "{}", done.out);
         let says = format!("mortise: mine.wasm: type {ty}: group {group:?} belongs to the host; choose another\n");
         assert!(done.err.starts_with(&says) && done.err.contains("  hint: "), "{}", done.err);
         let done = plugin(dir.path(), &["inspect", "mine.wasm", "-o", "json"]).await;
@@ -145,9 +145,9 @@ async fn a_broken_case_is_named_with_its_place_and_nothing_is_run() {
     let copy = "reconcile: {name: x}\nexpect: {outcome: done}\n";
     for (cases, says) in [
         ("case: a\nexpects: {}\n", "tests/cases/c.yaml:1: case \"a\": unknown field `expects`"),
-        ("case: a\nexpect: {}\n", "tests/cases/c.yaml:1: case \"a\": it has to call exactly one of mutate, "),
+        ("case: a\nexpect: {}\n", "tests/cases/c.yaml:1: case \"a\": it must call exactly one of mutate, "),
         ("case: [\n", ": not YAML: "),
-        ("case: a\nreconcile: {name: x}\nexpect: {}\n", "case \"a\": expect has to say how reconcile ends"),
+        ("case: a\nreconcile: {name: x}\nexpect: {}\n", "case \"a\": expect must contain the end of reconcile"),
         ("# nothing\n", "there is no case in tests/cases"),
     ] {
         let (done, _dir) = test("reconcile-copy", cases, &[]).await;
@@ -171,7 +171,7 @@ async fn what_a_case_gives_is_typed() {
             "store[0].data.txt: ",
         ),
         ("reconcile: {name: x}\nstore: [{type: no.v1.Such, name: x}]", "store[0]"),
-        ("reconcile: {name: x, controller: nobody}", "there is no controller \"nobody\"; there is copies"),
+        ("reconcile: {name: x, controller: nobody}", "there is no controller \"nobody\", only copies"),
         ("reconcile: {name: x}\nnow: yesterday", "now: "),
         ("mutate: {type: reconcile_copy.v1.Thing, name: x}", "reconcile_copy.v1.Thing has no mutate hook"),
     ] {
@@ -232,7 +232,7 @@ expect:
 
     fs::write(&file, recorded.replace("\"reason\": \"Written\"", "\"reason\": \"Wrote\"")).unwrap();
     let done = plugin(dir.path(), &again).await;
-    assert!(done.out.contains("is another than recorded:\n--- recorded\n+++ asked\n"), "{}", done.out);
+    assert!(done.out.contains("differs from the recorded one:\n--- recorded\n+++ asked\n"), "{}", done.out);
 
     fs::write(&file, &recorded).unwrap();
     let path = dir.path().join("tests/cases/c.yaml");
@@ -250,7 +250,7 @@ expect:
 async fn what_a_server_refuses_of_mutate_fails_the_case() {
     for (guest, name, says) in [
         ("mutate-deletion", "boom", "mutate changed metadata.deletionTimestamp; it may change data and metadata only"),
-        ("garbage-reply", "boom-data", "mutate answered data that is no mortise.test.v1.Thing: data: "),
+        ("garbage-reply", "boom-data", "mutate answered data that is not a mortise.test.v1.Thing: data: "),
         ("garbage-reply", "boom-url", "mutate made data a \"type.googleapis.com/mortise.test.v1.Inner\""),
     ] {
         let case = |name: &str| {

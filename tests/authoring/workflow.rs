@@ -130,8 +130,8 @@ async fn from_nothing_to_a_served_type() {
                     next: cd guest-book && mortise plugin build && mortise plugin test\n";
     assert_eq!((new.code, new.out.as_str()), (Some(0), expected), "{}", new.err);
     let again = plugin(&parent, &["new", "guest-book"]).await;
-    let expected = "mortise: guest-book is there already, and not empty; nothing was written\n  \
-                    hint: `mortise plugin new guest-book --path ANOTHER`, or move what is in guest-book away\n";
+    let expected = "mortise: guest-book exists and is not empty; nothing was written\n  \
+                    hint: `mortise plugin new guest-book --path ANOTHER`, or move the content of guest-book away\n";
     assert_eq!((again.code, again.err.as_str()), (Some(2), expected));
 
     let component = build(&dir).await;
@@ -179,7 +179,7 @@ async fn cases(dir: &Path) {
         assert!(tested.out.contains(part), "{part:?} is not in {}", tested.out);
     }
     assert!(tested.err.ends_with(
-        "mortise: 1 of 5 cases failed\n  hint: mend the plugin or the case; `mortise plugin test --filter \"title is required\"` \
+        "mortise: 1 of 5 cases failed\n  hint: fix the plugin or the case; `mortise plugin test --filter \"title is required\"` \
          runs the first alone\n"
     ), "{}", tested.err);
     edit(&dir.join("src/lib.rs"), "\"titel required\"", "\"title required\"");
@@ -194,10 +194,10 @@ async fn recordings(dir: &Path) {
     assert_eq!(plugin(dir, &["test"]).await.code, Some(0));
 
     fs::write(&file, text.replace("has priority 3.", "has priority 9.")).unwrap();
-    let differs = plugin(dir, &["test", "--filter", "what is new is accepted"]).await;
+    let differs = plugin(dir, &["test", "--filter", "a new resource is accepted"]).await;
     assert_eq!(differs.code, Some(1), "{}", differs.out);
     assert!(
-        differs.out.contains("host call 2 of 2 is another than recorded:\n--- recorded\n+++ asked\n"),
+        differs.out.contains("host call 2 of 2 differs from the recorded one:\n--- recorded\n+++ asked\n"),
         "{}",
         differs.out
     );
@@ -208,13 +208,13 @@ async fn looked_at(dir: &Path, component: &Path) {
     let component = component.to_str().unwrap();
     let inspected = plugin(dir, &["inspect", component]).await;
     assert_eq!(inspected.code, Some(0), "{}", inspected.err);
-    assert!(inspected.out.contains("verdict     this host (contract 0.1.0) takes it"), "{}", inspected.out);
+    assert!(inspected.out.contains("verdict     this host (contract 0.1.0) accepts it"), "{}", inspected.out);
 
     let schema = plugin(dir, &["schema", component]).await;
     assert_eq!(schema.code, Some(0), "{}", schema.err);
     let expected = "# guest_book.v1.GuestBook (namespace)\ntype: guest_book.v1.GuestBook\nname: sample\n";
     assert!(schema.out.starts_with(expected), "{}", schema.out);
-    for part in ["  title: ", "# Required; at most 100 characters.", "  priority: ", "# 1 to 10; 3 if not given."] {
+    for part in ["  title: ", "# Required; at most 100 characters.", "  priority: ", "# 1 to 10; by default 3."] {
         assert!(schema.out.contains(part), "{part:?} is not in {}", schema.out);
     }
     let schema = plugin(dir, &["schema", component, "-o", "json-schema"]).await;
@@ -241,7 +241,7 @@ async fn broken_builds(dir: &Path) {
     assert!(
         built.err.ends_with(
             "mortise: compiling `guest-book` for WebAssembly failed (exit status: 101)\n  \
-         hint: mend what cargo names above, and run `mortise plugin build` again\n"
+         hint: fix what cargo reports above, and run `mortise plugin build` again\n"
         ),
         "{}",
         built.err
@@ -274,7 +274,7 @@ async fn served(dir: &Path) {
 
     edit(&library, "resource.data.priority = 4;", "resource.data.priority = ;");
     dev.says("FAULT", "compiling `guest-book` for WebAssembly failed").await;
-    dev.says("       what served before serves on", "").await;
+    dev.says("       the installed version keeps serving", "").await;
     assert_eq!(write(&server, "three", "Three").await.unwrap().priority, 4, "the old one serves on");
     edit(&library, "resource.data.priority = ;", "resource.data.priority = 3;");
     dev.says("live", "guest-book 0.1.0 serves, ").await;

@@ -48,9 +48,9 @@ async fn a_plugin_s_life() {
     for expected in ["version       1.0.0", "rolled back   yes", "source        version-stamp.wasm", "TYPE"] {
         assert!(out.contains(expected), "{expected}: {out}");
     }
-    assert!(done(plugin(&server, &["disable", NAME]).await).contains("switched off"));
+    assert!(done(plugin(&server, &["disable", NAME]).await).contains("disabled"));
     assert!(done(plugin(&server, &["list"]).await).contains("Disabled"));
-    assert!(done(plugin(&server, &["enable", NAME]).await).contains("switched on, version"));
+    assert!(done(plugin(&server, &["enable", NAME]).await).contains("enabled, version"));
     server.write(thing("version_stamp", "thing", &Thing::default())).await.unwrap();
     assert!(done(plugin(&server, &["reset", NAME]).await).contains("out of quarantine"));
     assert!(done(plugin(&server, &["remove", NAME]).await).contains("can be read and deleted, not written"));

@@ -159,7 +159,7 @@ impl Watched {
         let ended = timeout(PATIENCE, self.child.wait_with_output()).await.unwrap().unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(130), "{said}");
-        said.trim().strip_prefix("to go on from here: --resume ").expect("a token").to_owned()
+        said.trim().strip_prefix("to continue from here: --resume ").expect("a token").to_owned()
     }
 }
 

@@ -97,7 +97,7 @@ async fn nothing_is_written_over_unasked_and_the_authority_never() {
     // Other hosts for a certificate that is there.
     let (code, _, err) = init(&["--host", "elsewhere.test"]).await;
     assert_eq!(code, Some(2));
-    assert!(err.contains("server.pem is there") && err.contains("--force issues it anew"), "{err}");
+    assert!(err.contains("server.pem exists") && err.contains("--force issues it again"), "{err}");
     // A pair of somebody else, which is in the same directory.
     let foreign = Authority::new("foreign").server();
     write(&dir, "nginx.pem", &foreign.cert);
@@ -124,7 +124,7 @@ async fn nothing_is_written_over_unasked_and_the_authority_never() {
     std::fs::remove_file(dir.path().join("tls/phone.key")).unwrap();
     let (code, _, err) = init(&["--client", "phone"]).await;
     assert_eq!(code, Some(2));
-    assert!(err.contains("phone.pem is there without") && err.contains("--force makes both anew"), "{err}");
+    assert!(err.contains("phone.pem exists without") && err.contains("--force makes both again"), "{err}");
     let ca_key = read(&dir, "ca.key");
     write(&dir, "ca.key", &read(&dir, "laptop.key"));
     let (code, _, err) = init(&["--force"]).await;
@@ -134,7 +134,7 @@ async fn nothing_is_written_over_unasked_and_the_authority_never() {
     std::fs::remove_file(dir.path().join("tls/ca.key")).unwrap();
     let (code, _, err) = init(&["--force"]).await;
     assert_eq!(code, Some(2));
-    assert!(err.contains("ca.pem is there without"), "{err}");
+    assert!(err.contains("ca.pem exists without"), "{err}");
     write(&dir, "ca.key", &ca_key);
     assert_eq!(init(&["--force"]).await.0, Some(0));
 }
@@ -201,7 +201,7 @@ async fn what_has_expired_is_shown_and_is_no_success() {
     }
     std::fs::create_dir(dir.path().join("tls/empty")).unwrap();
     let (code, _, err) = run(&dir, &["tls", "show", "DIR/empty"]).await;
-    assert!(code == Some(2) && err.contains("has no file *.pem"), "{err}");
+    assert!(code == Some(2) && err.contains("has no certificate in a file *.pem"), "{err}");
     // A server in the clear.
     let server = Setup::new().start().await;
     let (code, _, err) = run(&dir, &["tls", "show", "--server", &server.grpc.to_string()]).await;

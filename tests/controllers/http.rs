@@ -240,7 +240,7 @@ async fn what_is_no_host_is_a_fault_of_the_configuration() {
     std::fs::write(&config, "[plugin.x.grants]\nhttp = [\"https://example.org/path\"]\n").unwrap();
     let (code, _, said) = crate::support::mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
     assert_ne!(code, Some(0), "{said}");
-    assert!(said.contains("is no host for grants.http: it has a path"), "{said}");
+    assert!(said.contains("is not a host for grants.http: it has a path"), "{said}");
 }
 
 /// Ten thousand requests of one instance, each with every option: what the host keeps for one goes with it.

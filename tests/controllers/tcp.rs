@@ -97,10 +97,10 @@ async fn what_is_not_granted_is_denied_with_the_entry_to_add() {
         says(&denied, "Code7", &remedy);
     }
     for (name, host) in [("dot", "127.0.0.1."), ("number", "2130706433"), ("user", "me@127.0.0.1"), ("star", "*")] {
-        says(&connected(&server, name, asked(host, port, 500)).await, "Code3", "no DNS name and no address");
+        says(&connected(&server, name, asked(host, port, 500)).await, "Code3", "neither a DNS name nor an address");
     }
     says(&connected(&server, "zero", asked("127.0.0.1", 0, 500)).await, "Code3", "1 to 65535");
-    says(&connected(&server, "hasty", asked("127.0.0.1", port, 0)).await, "Code3", "1 ms at least");
+    says(&connected(&server, "hasty", asked("127.0.0.1", port, 0)).await, "Code3", "at least 1 ms");
     let (_, metrics) = server.get("/metrics").await;
     let line = "mortise_plugin_tcp_connects_total{plugin=\"reconcile-tcp\",outcome=\"denied\"} 11";
     assert!(metrics.contains(line), "{metrics}");
@@ -131,7 +131,7 @@ async fn what_does_not_answer_is_late() {
     let (_listener, _waiting, port) = deaf().await;
     let (server, _dir) = server(&["*"]).await;
     for (name, timeout, least, words) in [
-        ("soon", 200, Duration::from_millis(200), "did not answer in time, of 200 ms"),
+        ("soon", 200, Duration::from_millis(200), "in time (timeout 200 ms"),
         ("never", 60_000, Duration::from_millis(4_900), "(limit controllers.host_call_ms)"),
     ] {
         let begun = Instant::now();
@@ -151,7 +151,7 @@ async fn connects_wait_for_each_other() {
         server.write(thing("reconcile_tcp", name, &asked("127.0.0.1", port, 300))).await.unwrap();
     }
     for name in &names {
-        says(&condition(&server, name).await, "Code4", "of 300 ms in all");
+        says(&condition(&server, name).await, "Code4", "(timeout 300 ms)");
     }
     assert!(begun.elapsed() >= Duration::from_millis(4 * 300), "97 need four rounds: {:?}", begun.elapsed());
 }
@@ -173,7 +173,7 @@ async fn what_is_no_host_and_port_is_a_fault_of_the_configuration() {
     std::fs::write(&config, "[plugin.x.grants]\ntcp = [\"db.internal\"]\n").unwrap();
     let (code, _, said) = crate::support::mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
     assert_ne!(code, Some(0), "{said}");
-    assert!(said.contains("is no host for grants.tcp: a port is required"), "{said}");
+    assert!(said.contains("is not a host for grants.tcp: a port is required"), "{said}");
 }
 
 #[tokio::test]

@@ -97,8 +97,8 @@ async fn references_have_forms_and_tenancies() {
     assert_eq!(here.0, Code::FailedPrecondition, "names are those of the own tenancy");
     for (bad, says) in [
         ("a/b/c/d", "a reference is NAME, NAMESPACE/NAME or PARTITION/NAMESPACE/NAME"),
-        ("UPPER", "refers to something with a bad name"),
-        ("-/x", "refers to something with a bad namespace"),
+        ("UPPER", "refers to an invalid name"),
+        ("-/x", "refers to an invalid namespace"),
     ] {
         let refused = refusal(server.write(node("n", &Node { unset_by: list(&[bad]), ..Node::default() })).await);
         assert_eq!(refused.0, Code::InvalidArgument, "{bad}");

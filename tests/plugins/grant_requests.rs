@@ -45,8 +45,8 @@ async fn inspection_shows_what_is_asked_for_granted_and_missing() {
     fs::write(&file, asking(Some(wants.clone()))).unwrap();
     let (code, out, err) = mortise(&["plugin", "inspect", file.to_str().unwrap()], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
-    assert!(out.contains("asks for    read demo.v2.Artist: to sing\n"), "{out}");
-    assert!(out.contains("asks for    directories.out: to sing\n"), "{out}");
+    assert!(out.contains("requests    read demo.v2.Artist: to sing\n"), "{out}");
+    assert!(out.contains("requests    directories.out: to sing\n"), "{out}");
 
     let server = start(dir.path(), asking(Some(wants))).await;
     let addr = server.grpc.to_string();
@@ -57,7 +57,7 @@ async fn inspection_shows_what_is_asked_for_granted_and_missing() {
         "http api.example.net (granted): to sing\n",
         "directories.out (not granted): to sing\n",
         "http *.example.net\n",
-        "secrets.token (no effect: it does not ask for this)\n",
+        "secrets.token (no effect: it does not request this)\n",
     ] {
         assert!(out.contains(says), "{says:?} in {out}");
     }
@@ -76,7 +76,7 @@ async fn a_component_without_requests_has_whatever_is_granted() {
     let (code, out, err) = mortise(&["plugin", "inspect", "good", "--grpc-addr", &addr], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("secrets.token, http *.example.net, read demo.v2.Artist\n"), "{out}");
-    assert!(out.contains("it asks for nothing by name, so it has all of them"), "{out}");
+    assert!(out.contains("it requests nothing by name, so it has all of them"), "{out}");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_request_that_cannot_be_read_refuses_the_plugin() {
     let server = Setup::new().component("bad", asking(Some(vec![Wants::Http("ftp://x".into())]))).start().await;
     let line = server.refused_file("/bad.wasm");
     assert!(
-        line.contains("manifest: requests: \"ftp://x\" is no host for grants.http: the scheme is http or https"),
+        line.contains("manifest: requests: \"ftp://x\" is not a host for grants.http: the scheme is http or https"),
         "{line}"
     );
 }

@@ -12,7 +12,7 @@ use prost::Message as _;
 
 /// What the log says about each bad manifest: fault, and what is right instead.
 const SAYS: [(&str, &[&str]); 31] = [
-    ("not-protobuf", &["describe answered no mortise.plugin.v1.Manifest"]),
+    ("not-protobuf", &["describe did not return a mortise.plugin.v1.Manifest"]),
     ("no-manifest", &["name: a plugin's name must consist of lower case alphanumeric characters"]),
     ("empty-name", &["name: a plugin's name must consist of", "got: \"\""]),
     ("bad-name", &["name: a plugin's name must consist of", "got: \"Good Plugin\""]),
@@ -143,7 +143,7 @@ async fn precompiled_code_is_refused() {
     }
     let server = setup.start().await;
     let line = server.refused_file("/machine-0.wasm");
-    assert!(line.contains("precompiled machine code, which is never taken from users; give the .wasm file"), "{line}");
+    assert!(line.contains("precompiled machine code, which is never accepted; use the .wasm file"), "{line}");
     assert!(server.is_unknown("good.v1.Thing").await);
 }
 
@@ -251,7 +251,7 @@ async fn the_cache_is_used_and_a_damaged_entry_is_compiled_anew() {
         fs::write(path, bytes).unwrap();
     }
     let log = start().await;
-    assert_eq!(log.matches("compile cache entry is damaged or foreign; compiling anew").count(), 3, "{log}");
+    assert_eq!(log.matches("compile cache entry is damaged or foreign; compiling again").count(), 3, "{log}");
     let renewed = identity(&paths);
     assert!(renewed.iter().zip(&first).all(|(new, old)| new != old));
 

@@ -111,7 +111,7 @@ async fn a_plugin_that_takes_more_than_its_share_is_set_aside() {
     assert_eq!(server.read(stored.id.as_ref().unwrap()).await.unwrap(), stored);
     let calls = aside().await;
     assert_eq!(calls[r#"plugin="panic",hook="validate""#], 1.0, "{calls:?}");
-    assert!(server.log().contains("its hooks run at low priority until 60s have passed without cause; trapped"));
+    assert!(server.log().contains("its hooks run at low priority until 60s pass without another cause: trapped"));
 
     for _ in 0..20 {
         server.write(boom("log_flood", "boom", 9_000)).await.ok();

@@ -226,7 +226,7 @@ async fn a_listen_that_is_none_keeps_the_plugin_out() {
     let edge = Edge::configured(|toml| toml.replace("listen = \"", "listen = \"80; ")).await;
     assert!(edge.server.is_unknown("edge.v1.Route").await);
     assert!(
-        edge.server.log().contains("plugin.routes.settings.listen: is an IP address and a port"),
+        edge.server.log().contains("plugin.routes.settings.listen: must be an IP address and a port"),
         "{}",
         edge.server.log()
     );

@@ -104,7 +104,7 @@ async fn a_secret_that_cannot_be_decrypted_is_an_error_that_names_everything_but
     changed.replace_range(at..=at, other);
     let scrypt = format!("age-encryption.org/v1\n-> scrypt c2FsdA 30\n\n--- {}\ns3cret", "A".repeat(43));
     let cases: [(&str, Option<&str>, &str); 5] = [
-        (ENCRYPTED, None, "there are no plugins.age_identity_file"),
+        (ENCRYPTED, None, "plugins.age_identity_file is not set"),
         (ENCRYPTED, Some("stranger"), "encrypted for none of the identities"),
         (&changed, Some(IDENTITY), "cannot be decrypted"),
         ("age-encryption.org/v1\ns3cret", Some(IDENTITY), "it is no age file of version 1"),

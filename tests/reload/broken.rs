@@ -74,7 +74,7 @@ fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
         ("not wasm", b"#!/bin/sh\n".to_vec(), "NotAComponent", "does not begin as WebAssembly"),
         ("core module", b"\0asm\x01\0\0\0".to_vec(), "NotAComponent", "core module"),
         ("noise", [b"\0asm\x0d\0\x01\0".as_slice(), &[0xff; 64]].concat(), "NotAComponent", "not a WebAssembly"),
-        ("wrong world", b"\0asm\x0d\0\x01\0".to_vec(), "WrongContract", "no Mortise plugin"),
+        ("wrong world", b"\0asm\x0d\0\x01\0".to_vec(), "WrongContract", "not a Mortise plugin"),
         ("unknown import", guest("unknown-import"), "UnknownImport", "teleport"),
         ("missing hook", guest("missing-hook"), "BadManifest", "validating"),
         ("trap in describe", guest("describe-panic"), "DescribeFailed", "trapped"),
@@ -312,7 +312,7 @@ async fn a_panic_in_the_middle_of_a_transition_ends_the_process() {
     fs::write(server.plugin_dir.join("late.wasm"), guest("version-stamp-1")).unwrap();
     let exit = server.ended().await;
     assert_eq!(exit.code(), Some(1), "{}", server.log());
-    assert!(server.log().contains("what follows the plugins' files panicked ("), "{}", server.log());
+    assert!(server.log().contains("the watch of the plugins' files panicked ("), "{}", server.log());
 }
 
 /// Controllers that were not started, or that are left paused, would be missing from a server that looks alive.
@@ -323,6 +323,6 @@ async fn a_panic_beside_a_plugins_controllers_ends_the_process() {
         fs::write(server.plugin_dir.join("noop.wasm"), guest("reconcile-noop")).unwrap();
         let exit = server.ended().await;
         assert_eq!(exit.code(), Some(1), "{place}: {}", server.log());
-        assert!(server.log().contains("what starts and stops controllers panicked ("), "{place}: {}", server.log());
+        assert!(server.log().contains("the start and stop of controllers panicked ("), "{place}: {}", server.log());
     }
 }

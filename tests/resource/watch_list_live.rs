@@ -174,7 +174,7 @@ async fn a_reader_that_falls_behind_is_told_so() {
     };
     assert_eq!(status.code(), Code::Aborted, "{status}");
     assert!(heard > 0 && heard < COUNT, "{heard}");
-    assert!(status.message().contains("watch closed"), "{status}");
+    assert!(status.message().contains("watch was closed"), "{status}");
     // Others, and a new start, are not concerned.
     let mut again = server.watch(gvk(CONCEPT), None, "").await.unwrap();
     assert_eq!(again.snapshot().await[0].version, versions[COUNT - 1]);

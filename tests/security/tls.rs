@@ -520,7 +520,7 @@ async fn the_command_line_says_what_it_takes() {
     assert_eq!(types(&own).await, (Some(0), String::new()));
     for (args, says) in [
         (&["--tls"][..], "--ca-file FILE names the authority"),
-        (&["--ca-file", "ca.pem", "--tls-server-name", "away.test"], "--tls-server-name NAME says which name"),
+        (&["--ca-file", "ca.pem", "--tls-server-name", "away.test"], "--tls-server-name NAME gives the name"),
         (&["--ca-file", "ca.pem"], OWN),
         (&["--ca-file", "ca.pem", "--client-cert", "no.pem", "--client-key", "no.key"], OWN),
     ] {

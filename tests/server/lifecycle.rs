@@ -100,10 +100,10 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
 #[tokio::test]
 async fn a_task_that_panics_ends_the_process() {
     let tasks = [
-        "what follows the plugins' files",
-        "what starts and stops controllers",
+        "the watch of the plugins' files",
+        "the start and stop of controllers",
         "the clean-up of tenancies",
-        "what follows tokens and policies",
+        "the watch of tokens and policies",
         "the thread of the audit log",
     ];
     let of_the_ports = [
@@ -231,16 +231,16 @@ async fn a_newer_format_is_refused_and_left_alone() {
     let written = server.write(artist("korn")).await.unwrap();
     assert!(server.stop().await.success());
     let format = dir.path().join("store/store/format");
-    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 6\n");
-    std::fs::write(&format, "mortise-store 7\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 1\n");
+    std::fs::write(&format, "mortise-store 2\n").unwrap();
     let text = dir.path().to_str().unwrap();
     let (code, _, err) = mortise(&["serve", "--data-dir", text], &[]).await;
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains(text), "{err}");
-    assert!(err.contains("has store format 7, this release knows up to 6; use the release that wrote it"), "{err}");
-    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 7\n");
+    assert!(err.contains("has store format 2, this release knows up to 1; use the release that wrote it"), "{err}");
+    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 2\n");
 
-    std::fs::write(&format, "mortise-store 6\n").unwrap();
+    std::fs::write(&format, "mortise-store 1\n").unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     assert_eq!(server.read(written.id.as_ref().unwrap()).await.unwrap(), written);
 }

@@ -47,7 +47,7 @@ async fn without_a_watchdog_there_are_no_pings_and_a_dead_socket_is_no_matter() 
     drop(socket);
     assert!(server.stop().await.success());
     let server = Setup::new().env("NOTIFY_SOCKET", dir.path().join("nowhere").display()).start().await;
-    assert!(server.log().contains("systemd cannot be told"), "{}", server.log());
+    assert!(server.log().contains("cannot notify systemd"), "{}", server.log());
 }
 
 /// The unit says what the server does, and systemd, where it is, finds nothing wrong with it.

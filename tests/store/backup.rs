@@ -221,12 +221,12 @@ async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
         ("header", flipped(3), "it was altered"),
         ("middle", flipped(len / 2), "it was altered"),
         ("digest", flipped(len - 40), "it was altered"),
-        ("trailer", flipped(len - 2), "its end is not the end of a backup"),
-        ("cut", whole[..len / 2].to_vec(), "its end is not the end of a backup"),
-        ("one byte less", whole[..len - 1].to_vec(), "its end is not the end of a backup"),
-        ("one byte more", [&whole[..], b"\n"].concat(), "its end is not the end of a backup"),
+        ("trailer", flipped(len - 2), "its seal is missing"),
+        ("cut", whole[..len / 2].to_vec(), "its seal is missing"),
+        ("one byte less", whole[..len - 1].to_vec(), "its seal is missing"),
+        ("one byte more", [&whole[..], b"\n"].concat(), "its seal is missing"),
         ("empty", Vec::new(), "not a backup of mortise: it is empty"),
-        ("text", b"hello".to_vec(), "not a backup of mortise: it does not begin as one"),
+        ("text", b"hello".to_vec(), "not a backup of mortise: it does not start like one"),
     ];
     for (what, bytes, says) in cases {
         let bad = dir.path().join("bad");
@@ -239,7 +239,7 @@ async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
     }
     // From a pipe it is the same.
     let (code, err) = place.restore_from_pipe(&whole[..len - 1], &[]).await;
-    assert!(code == Some(1) && err.contains("standard input") && err.contains("not the end of a backup"), "{err}");
+    assert!(code == Some(1) && err.contains("standard input") && err.contains("its seal is missing"), "{err}");
     assert!(place.files().is_empty());
     let (code, _, err) = place.restore(Path::new("/nonexistent/file"), &[]).await;
     assert!(code == Some(2) && err.contains("cannot read /nonexistent/file"), "{err}");
@@ -269,7 +269,7 @@ async fn the_command_does_not_overwrite_and_leaves_nothing_half_done() {
     let file = dir.path().join("backup.tar.gz");
     fs::write(&file, "mine").unwrap();
     let (code, _, err) = backup(&server, &file, &[]).await;
-    assert!(code == Some(2) && err.contains("is there already") && err.contains("--force"), "{err}");
+    assert!(code == Some(2) && err.contains("exists already") && err.contains("--force"), "{err}");
     assert_eq!(fs::read(&file).unwrap(), b"mine");
     assert_eq!(backup(&server, &file, &["--force"]).await.0, Some(0));
     assert!(fs::read(&file).unwrap().starts_with(&[0x1f, 0x8b]));
@@ -343,7 +343,7 @@ async fn a_closed_store_is_checked() {
     assert!(code == Some(1) && err.contains("is in use by another process"), "{err}");
     assert!(server.stop().await.success());
     let (code, out, err) = check().await;
-    assert!(code == Some(0) && out.contains("everything agrees"), "{out}{err}");
+    assert!(code == Some(0) && out.contains("no problems found"), "{out}{err}");
     // A byte of the data, wherever it stands: one of the places is what counts now.
     let db = data.join("store/store/db");
     let mut bytes = fs::read(&db).unwrap();

@@ -1,8 +1,7 @@
 //! Reads rules as HCL: `area "name" { policy = "level" }` and `area = "level"`, with comments. Nothing else.
 //!
-//! By hand: rules come from strangers (a policy is validated before it is authorised), and hcl-edit, which reads HCL on
-//! the client's side, compares each entry with all others of its block (150 s for 60,000 of them). This grammar does not
-//! nest, and is read in one pass.
+//! The grammar does not nest, and is read in one pass, since rules come from strangers:
+//! docs/decisions/0026-rules-of-policies-are-parsed-here.md.
 
 use crate::policy::PolicyError;
 

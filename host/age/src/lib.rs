@@ -6,10 +6,8 @@
 //! authenticated, by the header's MAC and by each chunk's tag. Files for a passphrase (scrypt) are refused, since one
 //! could ask for any amount of work. Recipients of other kinds are passed over.
 //!
-//! Written by hand, about 200 lines, since the crate `age` decrypts nothing without 78 further crates (a framework for
-//! translations, five more kinds of recipients, a pre-release among them): a sixth more than the whole tree has. The
-//! cryptography is that of `ring` and `x25519-dalek`; here are the two formats and the order of the keys. The tests
-//! hold files that the program `age` wrote; CI lets it write others.
+//! The cryptography is that of `ring` and `x25519-dalek`; the crate `age` would bring 78 further crates:
+//! docs/decisions/0024-files-of-age-are-decrypted-here.md.
 //!
 //! # Cost and limits
 //! A file is in memory as a whole, twice. It has at most 64 recipients, and there are at most 16 identities; each pair

@@ -56,7 +56,7 @@ impl Port {
     }
 }
 
-/// Lets a log line through at once, and then none for [`SILENCE`]. Written by hand: it is one comparison.
+/// Lets a log line through at once, and then none for [`SILENCE`].
 #[derive(Default)]
 struct LogThrottle(Option<Instant>);
 

@@ -1,7 +1,6 @@
-//! The files: one that is written, `audit.jsonl`, and those that were put aside, `audit-<time>.jsonl`.
+//! The files: `audit.jsonl`, which is written, and closed ones, `audit-<time>.jsonl`.
 //!
-//! By hand, since the libraries for it lose lines without a word: one answers that a line is written when its file could
-//! not be opened, the other goes on in the old file when it cannot be put aside, and says so on stderr.
+//! Libraries for rotation lose lines: docs/decisions/0027-files-of-the-audit-log-are-rotated-here.md.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -13,10 +12,10 @@ use std::{
 use jiff::Timestamp;
 use mortise_durable_fs::{FsError, sync};
 
-/// The file that is written.
+/// Name of the file that is written.
 const CURRENT: &str = "audit.jsonl";
 
-/// Files of which one is written.
+/// The current file, with rotation.
 pub(crate) struct RotatingFile {
     dir: PathBuf,
     limit: u64,
@@ -27,12 +26,12 @@ pub(crate) struct RotatingFile {
 struct Open {
     file: File,
     bytes: u64,
-    /// Whether something of it is not on the disk yet.
+    /// Whether something in the file is not synced yet.
     dirty: bool,
 }
 
 impl RotatingFile {
-    /// Opens the file of a directory, which is made if it is missing.
+    /// Opens the current file in a directory; makes both if missing.
     pub(crate) fn open(dir: &Path, limit: u64, keep: usize) -> Result<Self, FsError> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(FsError::at(dir, "make the directory"))?;
         let mut files = Self { dir: dir.to_owned(), limit, keep: keep.max(1), open: None };
@@ -40,7 +39,7 @@ impl RotatingFile {
         Ok(files)
     }
 
-    /// Appends whole lines: all of them, or none as far as the file system lets.
+    /// Appends whole lines: all of them, or none as far as the file system allows.
     pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), FsError> {
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -58,14 +57,14 @@ impl RotatingFile {
                 Ok(())
             }
             Err(error) => {
-                // A half line that stays is ended when the file is opened again.
+                // If half a line stays, the next opening ends it with a line feed.
                 let _ = open.file.set_len(open.bytes);
                 Err(FsError::at(&self.current(), "write into")(error))
             }
         }
     }
 
-    /// Brings what was appended to the disk.
+    /// Syncs the appended lines to the disk.
     pub(crate) fn sync(&mut self) -> Result<(), FsError> {
         let path = self.current();
         match &mut self.open {
@@ -101,7 +100,7 @@ impl RotatingFile {
         open().map_err(FsError::at(&path, "open"))
     }
 
-    /// Gives the file the name of one that is done, and removes what is too old.
+    /// Renames the current file with its time, and removes the oldest files.
     fn put_aside(&self, open: &mut Open) -> Result<(), FsError> {
         let path = self.current();
         open.file.sync_data().map_err(FsError::at(&path, "sync"))?;
@@ -109,12 +108,12 @@ impl RotatingFile {
         while aside.exists() {
             aside = self.aside(Timestamp::now());
         }
-        fs::rename(&path, &aside).map_err(FsError::at(&path, "put aside"))?;
+        fs::rename(&path, &aside).map_err(FsError::at(&path, "rename"))?;
         self.remove_old()?;
         sync(&self.dir)
     }
 
-    /// Names in the order of time are in the order of letters.
+    /// Returns a name for a closed file; names sort by time.
     fn aside(&self, now: Timestamp) -> PathBuf {
         self.dir.join(format!("audit-{}.jsonl", now.strftime("%Y%m%dT%H%M%S.%6fZ")))
     }

@@ -1,21 +1,21 @@
-//! The record of who did what: one JSON object for each line, in files that rotate.
+//! The audit log: who did what, one JSON object for each line, in files that rotate.
 //!
 //! # Contract
-//! A call that is about to change something takes a [`Place`] first, and gives the record when the change is done: so no
-//! change begins that could not be recorded. With [`WhenFull::Wait`] a place is waited for, up to a limit, and the
-//! change is refused after it; with [`WhenFull::Drop`] the record is dropped, and how many were is itself a record. A
-//! place that is dropped leaves no record: what must not happen unseen gives one when it is dropped.
+//! A call that will change something first reserves a [`Place`], and gives the record after the change: so no change
+//! begins without room for its record. With [`WhenFull::Wait`] the call waits for a place, up to a limit, and is then
+//! refused; with [`WhenFull::Drop`] the record is dropped, and a later record has the number of dropped ones. A dropped
+//! place leaves no record: a caller that must record even a cancelled call gives the record in its own `Drop`.
 //!
 //! Records hold names, never data or secrets. They are in the file within moments and on the disk within
-//! [`Options::sync`]: a loss of power can take the last of them, a kill of the process the last few that waited.
+//! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited.
 //!
 //! # Limits
-//! A field has at most [`MAX_FIELD`] bytes, which bounds a line. No place is given while [`Options::queue`] records wait;
-//! calls that have one are recorded beyond that, so slow calls keep nobody waiting. Files are bounded in bytes and
-//! number. They belong to their owner alone (mode 0600, the directory 0700).
+//! A field has at most [`MAX_FIELD`] bytes, which bounds a line. No place is given while [`Options::queue`] records
+//! wait; calls that hold a place are recorded beyond that bound, so slow calls block no others. Files are bounded in
+//! bytes and number. Only their owner can read them (mode 0600, the directory 0700).
 //!
 //! # Cost
-//! About two microseconds for a record, and a system call for each 64 KiB or each time nothing more waits.
+//! About two microseconds for a record, and a system call for each 64 KiB, or when no more records wait.
 
 mod files;
 mod log;
@@ -30,45 +30,45 @@ use serde::{Deserialize, Serialize};
 pub use log::{AuditLog, OpenError, Place, QueueFull};
 pub use record::{Decision, MAX_FIELD, Record};
 
-/// What is recorded.
+/// Selection of recorded calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Events {
-    /// Nothing.
+    /// Records no calls.
     None,
-    /// What was to change something, done or not, and what was refused for want of a permission.
+    /// Calls that were to change something, successful or not, and calls refused for want of a permission.
     Changes,
-    /// Reads, lists and watches, too.
+    /// Also reads, lists and watches.
     All,
 }
 
-/// What happens when records come faster than they are written.
+/// Action when records come faster than they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
     /// Callers wait, and are refused after a limit.
     Wait,
-    /// Records are dropped, counted and said.
+    /// Records are dropped and counted.
     Drop,
 }
 
-/// How the log is kept.
+/// Settings of the log.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where its files are.
+    /// Directory of the files.
     pub dir: PathBuf,
-    /// What is recorded.
+    /// Recorded calls.
     pub events: Events,
-    /// Size at which a file is put aside, bytes.
+    /// Size at which a file is closed and a new one begun, bytes.
     pub file_bytes: u64,
-    /// Files that are kept, the one that is written included.
+    /// Number of files kept, the current one included.
     pub files: usize,
-    /// Records that may wait to be written.
+    /// Most records that may wait to be written.
     pub queue: usize,
-    /// What happens when so many wait.
+    /// Action when the queue is full.
     pub when_full: WhenFull,
-    /// The longest wait for a place.
+    /// Longest wait for a place.
     pub wait: Duration,
-    /// How long a record may be in the file before it is on the disk.
+    /// Longest time between writing and syncing a record.
     pub sync: Duration,
 }

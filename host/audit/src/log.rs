@@ -1,4 +1,4 @@
-//! The log as those see it who have something to record.
+//! The log's handle for code that records.
 
 use std::{
     fmt,
@@ -19,29 +19,29 @@ use tokio::{
 
 use crate::{Events, Options, WhenFull, files::RotatingFile, record::Record, waiting::Waiting, writer};
 
-/// Why there is no log.
+/// Reason why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Its file cannot be opened.
-    #[error("the audit log: {0}")]
+    /// A file cannot be opened.
+    #[error("the audit log cannot be opened: {0}")]
     File(#[from] FsError),
-    /// There is no thread for it.
-    #[error("the audit log: starting its thread: {0}")]
+    /// The writer thread cannot be started.
+    #[error("the thread of the audit log cannot be started: {0}")]
     Thread(#[source] std::io::Error),
 }
 
-/// No place came free in time.
+/// Refusal: no place became free in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the audit log takes no records: {}; nothing was changed (audit.when_full = \"wait\", audit.wait_ms)",
-    .fault.as_deref().unwrap_or("too many wait to be written")
+    "the audit log takes no records: {}; nothing was changed; retry later (audit.when_full = \"wait\", audit.wait_ms)",
+    .fault.as_deref().unwrap_or("too many records wait to be written")
 )]
 pub struct QueueFull {
-    /// The fault of its file, if that is why.
+    /// Fault of the file, if that is the reason.
     pub fault: Option<String>,
 }
 
-/// The log. Cheap to clone.
+/// Handle of the log. Cheap to clone.
 #[derive(Clone)]
 pub struct AuditLog(Arc<Shared>);
 
@@ -53,9 +53,9 @@ struct Shared {
     limit: usize,
     wait: Duration,
     fault: watch::Receiver<Option<String>>,
-    /// Tells the thread to end.
+    /// Ends the writer thread.
     close: Mutex<Option<oneshot::Sender<()>>>,
-    /// True when the thread has ended; its sender is dropped without that when it panicked.
+    /// True once the thread has ended; if it panicked, the sender is dropped without this.
     ended: watch::Receiver<bool>,
 }
 
@@ -69,10 +69,10 @@ impl fmt::Debug for AuditLog {
 pub struct Place(AuditLog);
 
 impl AuditLog {
-    /// Opens the files, and starts the thread that writes them.
+    /// Opens the files, and starts the writer thread.
     ///
     /// # Errors
-    /// The directory or the file cannot be made or opened.
+    /// A directory or file that cannot be made or opened; a thread that cannot be started.
     pub fn open(options: &Options) -> Result<Self, OpenError> {
         let files = RotatingFile::open(&options.dir, options.file_bytes, options.files)?;
         let (queue, records) = mpsc::unbounded_channel();
@@ -81,7 +81,7 @@ impl AuditLog {
         let (end, ended) = watch::channel(false);
         let waiting = Arc::<Waiting>::default();
         let (sync, counts) = (options.sync, waiting.clone());
-        // Its own, since what waits is written after the server's has ended.
+        // A runtime of its own: waiting records are written even after the server's runtime has ended.
         let clock = runtime::Builder::new_current_thread().enable_time().build().map_err(OpenError::Thread)?;
         let run = move || {
             let write = || clock.block_on(writer::write(records, files, sync, &counts, say, closing));
@@ -101,16 +101,16 @@ impl AuditLog {
         })))
     }
 
-    /// What is recorded.
+    /// Returns the selection of recorded calls.
     #[must_use]
     pub fn events(&self) -> Events {
         self.0.events
     }
 
-    /// Makes sure that a record will be taken; waits until it would be, as the options say.
+    /// Reserves a place for one record; waits for it if the options say so.
     ///
     /// # Errors
-    /// [`QueueFull`], with [`WhenFull::Wait`] only.
+    /// [`QueueFull`], only with [`WhenFull::Wait`].
     pub async fn reserve(&self) -> Result<Place, QueueFull> {
         let shared = &self.0;
         if shared.when_full == WhenFull::Drop || shared.waiting.has_room(shared.limit) {
@@ -119,7 +119,7 @@ impl AuditLog {
         let room = async {
             loop {
                 let mut told = pin!(shared.waiting.room());
-                // From here on nothing is missed.
+                // From here on no notification is missed.
                 told.as_mut().enable();
                 if shared.waiting.has_room(shared.limit) {
                     return;
@@ -133,35 +133,35 @@ impl AuditLog {
         })
     }
 
-    /// The fault of its files, for as long as there is one; with [`WhenFull::Wait`] nothing is changed meanwhile.
+    /// Reports the fault of the files while there is one; with [`WhenFull::Wait`] all changes are refused meanwhile.
     #[must_use]
     pub fn fault(&self) -> watch::Receiver<Option<String>> {
         self.0.fault.clone()
     }
 
-    /// Whether callers wait for room, and are refused without.
+    /// Whether callers wait for a place, and are refused without one.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.0.when_full == WhenFull::Wait
     }
 
-    /// Writes what waits, brings it to the disk, and ends the thread. What comes after it is refused or dropped.
+    /// Writes the waiting records, syncs, and ends the thread. Later records are refused or dropped.
     pub async fn close(&self) {
         let close = self.0.close.lock().take();
         if let Some(close) = close {
-            // Either fails only if the thread has ended.
+            // Both fail only if the thread has ended.
             let _ = close.send(());
             let _ = self.0.ended.clone().wait_for(|ended| *ended).await;
         }
     }
 
-    /// Resolves when the thread that writes has ended. For a task that is watched: it panics when the thread did.
+    /// Resolves when the writer thread has ended; panics if the thread did, for a task supervisor.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         panics_with(self.0.ended.clone())
     }
 }
 
-/// Writes until that ends. If it panics, nothing is taken any more, and the end is not said.
+/// Runs `write` to its end. If it panics, the log refuses further records and `end` is not set.
 fn to_its_end(write: impl FnOnce(), waiting: &Waiting, end: &watch::Sender<bool>) {
     let written = catch_unwind(AssertUnwindSafe(write));
     waiting.close();
@@ -172,7 +172,7 @@ fn to_its_end(write: impl FnOnce(), waiting: &Waiting, end: &watch::Sender<bool>
 
 async fn panics_with(mut ended: watch::Receiver<bool>) {
     if ended.wait_for(|ended| *ended).await.is_err() {
-        resume_unwind(Box::new("the thread that writes it did; the log says where"));
+        resume_unwind(Box::new("the writer thread of the audit log panicked; see the log"));
     }
 }
 
@@ -239,14 +239,14 @@ mod tests {
         for panics in [false, true] {
             let (waiting, (end, ended)) = (Waiting::default(), watch::channel(false));
             assert!(waiting.has_room(1));
-            to_its_end(|| assert!(!panics, "it was told to"), &waiting, &end);
+            to_its_end(|| assert!(!panics, "panics on purpose"), &waiting, &end);
             drop(end);
             assert!(!waiting.has_room(1));
             assert_eq!(tokio::spawn(panics_with(ended)).await.is_err(), panics);
         }
     }
 
-    /// A log whose file cannot be put aside, which the next record asks for: what comes now waits.
+    /// A log whose file cannot be rotated, which the next record needs: further records wait.
     async fn stuck(dir: &Path, when_full: WhenFull) -> AuditLog {
         let audit = dir.join("audit");
         let log = AuditLog::open(&Options { file_bytes: 10, ..options(&audit, when_full) }).unwrap();
@@ -268,7 +268,7 @@ mod tests {
         for _ in 0..10 {
             places.push(log.reserve().await.unwrap());
         }
-        // Calls that had begun are recorded, however many there are.
+        // All calls that hold a place are recorded.
         for place in places {
             place.record(&Record { name: "begun", ..Record::default() });
         }

@@ -1,61 +1,61 @@
-//! One line.
+//! Lines of the audit log.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-/// Longest field, bytes; a longer one is cut.
+/// Longest field, bytes; longer ones are cut.
 pub const MAX_FIELD: usize = 512;
 
-/// How a request was judged.
+/// Outcome of the permission check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// It was done.
+    /// The caller was allowed, and the request was carried out.
     Allow,
-    /// The caller may not do it, or is not known.
+    /// The caller lacks a permission, or is unknown.
     Deny,
 }
 
-/// What was asked, by which caller, and what came of it. Empty fields are left out of the line.
+/// A request, its caller and its outcome. The line omits empty fields.
 #[derive(Debug, Default)]
 pub struct Record<'a> {
-    /// Tells requests apart; the client's own number if it sent one.
+    /// Identifier of the request; the client's own number if it sent one.
     pub request: &'a str,
-    /// The way it came: `grpc`, `http`, `dns`, `controller`.
+    /// Surface of the request: `grpc`, `http`, `dns`, `controller`.
     pub surface: &'a str,
-    /// The address of the client, or its user on this machine.
+    /// Address of the client, or its user on this machine.
     pub peer: &'a str,
-    /// The caller, as refusals name it.
+    /// Caller, as refusals name it.
     pub caller: &'a str,
-    /// The token's accessor id.
+    /// Accessor id of the token.
     pub accessor: &'a str,
-    /// The method, such as `Write`, or `mortise.v1.PluginService/Install`.
+    /// Method, such as `Write`, or `mortise.v1.PluginService/Install`.
     pub method: &'a str,
-    /// The type, `group.version.kind`.
+    /// Type, `group.version.kind`.
     pub kind: &'a str,
-    /// The place, as it was asked for.
+    /// Partition, as requested.
     pub partition: &'a str,
-    /// The place, as it was asked for.
+    /// Namespace, as requested.
     pub namespace: &'a str,
-    /// The name.
+    /// Name, as requested.
     pub name: &'a str,
-    /// What the names of a list begin with.
+    /// Prefix of the names in a list request.
     pub name_prefix: &'a str,
-    /// The incarnation that was named.
+    /// Requested incarnation.
     pub uid: &'a str,
-    /// How it was judged; absent for what failed for another reason.
+    /// Outcome of the permission check; `None` if the request failed for another reason.
     pub decision: Option<Decision>,
-    /// The code of the answer, as gRPC names it.
+    /// Code of the answer, by gRPC's name.
     pub code: &'a str,
-    /// The generation before a change.
+    /// Generation before a change.
     pub old_generation: &'a str,
-    /// The generation after a change.
+    /// Generation after a change.
     pub new_generation: &'a str,
 }
 
-/// With the time, which comes first.
+/// A record with its time, which comes first.
 struct Line<'a> {
     time: Timestamp,
     record: &'a Record<'a>,
@@ -99,24 +99,24 @@ impl Serialize for Line<'_> {
 }
 
 impl Record<'_> {
-    /// The line, with its line feed.
+    /// Returns the line, with its line feed.
     pub(crate) fn line(&self) -> String {
-        // Strings and numbers have no way to fail.
+        // Serializing strings and numbers cannot fail.
         let mut line = serde_json::to_string(&Line { time: Timestamp::now(), record: self }).unwrap_or_default();
         line.push('\n');
         line
     }
 }
 
-/// The line that says how many records were dropped.
+/// Returns the line that reports dropped records.
 pub(crate) fn dropped(count: u64) -> String {
     let mut line = String::new();
-    // A string takes everything.
+    // Writing into a string cannot fail.
     let _ = writeln!(line, "{{\"time\":\"{}\",\"dropped\":{count}}}", Timestamp::now());
     line
 }
 
-/// A field, or as much of it as [`MAX_FIELD`] allows.
+/// Cuts a field to [`MAX_FIELD`] bytes.
 fn cut(field: &str) -> Cow<'_, str> {
     if field.len() <= MAX_FIELD {
         return field.into();

@@ -1,4 +1,4 @@
-//! How many records wait to be written, and how many were dropped.
+//! Counts of records that wait to be written, and of dropped records.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -14,38 +14,38 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// One more waits.
+    /// Counts a waiting record.
     pub(crate) fn add(&self) {
         self.records.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// So many were written, or given up.
+    /// Uncounts records that were written or lost, and wakes waiting callers.
     pub(crate) fn took(&self, count: usize) {
         self.records.fetch_sub(count, Ordering::AcqRel);
         self.room.notify_waiters();
     }
 
-    /// One is dropped.
+    /// Counts a dropped record.
     pub(crate) fn drop_one(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were dropped since this was asked last.
+    /// Returns the number of records dropped since the last call.
     pub(crate) fn take_dropped(&self) -> u64 {
         self.dropped.swap(0, Ordering::Relaxed)
     }
 
-    /// Nothing is taken any more.
+    /// Refuses all further records.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Whether fewer wait than `limit`.
+    /// Whether fewer than `limit` records wait, and the log is open.
     pub(crate) fn has_room(&self, limit: usize) -> bool {
         !self.closed.load(Ordering::Acquire) && self.records.load(Ordering::Acquire) < limit
     }
 
-    /// Resolves when some were written.
+    /// Resolves when records were written.
     pub(crate) fn room(&self) -> Notified<'_> {
         self.room.notified()
     }

@@ -1,7 +1,7 @@
-//! The thread that writes: what waits, together; and brings it to the disk from time to time.
+//! The writer thread: writes waiting records together, and syncs from time to time.
 //!
-//! A record waits for others that come soon after it ([`GATHER`]): waking a thread and writing costs far more than a line.
-//! What cannot be written is tried again, for as long as the log is open: it waits here, and with it whatever comes after.
+//! A record waits a moment for others ([`GATHER`]): waking a thread and writing cost far more than a line. A failed
+//! write is repeated as long as the log is open; all later records wait with it.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use tokio::{
 
 use crate::{files::RotatingFile, record, waiting::Waiting};
 
-/// Records that are written together, at least, before no more are waited for.
+/// Number of waiting records that are written at once, without waiting for more.
 const TOGETHER: usize = 128;
 
-/// How long a record waits for more.
+/// Time that a record waits for others.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Time between two attempts to write.
+/// Pause between two attempts to write.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Attempts once the log is being closed.
+/// Attempts while the log is being closed.
 const LAST_ATTEMPTS: usize = 3;
 
-/// Writes until the log is closed or nobody is left to record anything.
+/// Writes until the log is closed, or all its handles are dropped.
 pub(crate) async fn write(
     mut records: mpsc::UnboundedReceiver<String>,
     mut files: RotatingFile,
@@ -69,7 +69,7 @@ pub(crate) async fn write(
     note(&fault, files.sync());
 }
 
-/// Appends lines, as often as it takes; answers whether they are there.
+/// Appends lines, with as many attempts as it takes; returns whether they are written.
 async fn append(
     files: &mut RotatingFile,
     lines: &[u8],
@@ -96,7 +96,7 @@ async fn append(
     }
 }
 
-/// Says how it went, where that is news.
+/// Publishes and logs an outcome if it differs from the last one.
 fn note(fault: &watch::Sender<Option<String>>, outcome: Result<(), FsError>) {
     let now = outcome.err().map(|error| error.to_string());
     let news = fault.send_if_modified(|known| {
@@ -106,7 +106,7 @@ fn note(fault: &watch::Sender<Option<String>>, outcome: Result<(), FsError>) {
     });
     match (news, now) {
         (true, Some(error)) => tracing::error!("the audit log cannot be written: {error}"),
-        (true, None) => tracing::info!("the audit log is written again"),
+        (true, None) => tracing::info!("the audit log can be written again"),
         (false, _) => {}
     }
 }

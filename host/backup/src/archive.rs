@@ -1,7 +1,7 @@
 //! Reading a backup's file.
 //!
-//! Three things hold before anything of it is used: its seal, over all of its bytes; the sum of each entry; and that
-//! each record is one that the snapshot can have, and all are there.
+//! Three checks come before any use: the seal over all bytes; the checksum of each entry; and that each record fits the
+//! snapshot, and none is missing.
 
 use std::{
     collections::BTreeMap,
@@ -21,45 +21,45 @@ use crate::{
     seal::{SEAL_BYTES, SealChecker, is_seal},
 };
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
 
-/// A backup that was read from beginning to end and found good.
+/// A backup that was read from beginning to end and checked.
 #[derive(Debug)]
 pub struct Archive {
     path: PathBuf,
     file: File,
-    /// Length without the seal.
+    /// Length without the seal, bytes.
     body: u64,
     manifest: Manifest,
-    /// Files of the plugin folder, with their digests.
+    /// Names of the plugin folder's files, with their SHA-256.
     folder: BTreeMap<String, String>,
 }
 
-/// Who takes what is in a backup.
+/// Receiver of a backup's content.
 pub trait Contents {
-    /// A record.
+    /// Receives a record.
     ///
     /// # Errors
-    /// Whatever ends the reading.
+    /// Any error ends the reading.
     fn record(&mut self, record: Record) -> Result<(), BackupError>;
 
-    /// A component that the server kept, of a plugin.
+    /// Receives a component that the server keeps for a plugin.
     ///
     /// # Errors
-    /// Whatever ends the reading.
+    /// Any error ends the reading.
     fn kept(&mut self, plugin: &str, file: &str, content: &mut dyn Read) -> Result<(), BackupError>;
 
-    /// A file of the plugin folder.
+    /// Receives a file of the plugin folder.
     ///
     /// # Errors
-    /// Whatever ends the reading.
+    /// Any error ends the reading.
     fn folder(&mut self, file: &str, content: &mut dyn Read) -> Result<(), BackupError>;
 
-    /// The configuration.
+    /// Receives the configuration.
     ///
     /// # Errors
-    /// Whatever ends the reading.
+    /// Any error ends the reading.
     fn config(&mut self, content: &mut dyn Read) -> Result<(), BackupError>;
 }
 
@@ -74,7 +74,7 @@ impl Archive {
         Self::of(path.to_owned(), file)
     }
 
-    /// Reads all of a file that is open; `path` is what errors call it.
+    /// Reads all of an open file; `path` is its name in errors.
     ///
     /// # Errors
     /// As [`Archive::open`].
@@ -92,22 +92,22 @@ impl Archive {
         Ok(archive)
     }
 
-    /// What it says of itself.
+    /// Returns the manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The files of the plugin folder, with their SHA-256.
+    /// Returns the names of the plugin folder's files, with their SHA-256.
     #[must_use]
     pub fn folder(&self) -> &BTreeMap<String, String> {
         &self.folder
     }
 
-    /// Reads everything, compares it once more, and hands it over.
+    /// Reads and checks everything again, and hands it to `taker`.
     ///
     /// # Errors
-    /// As [`Archive::open`], and what the taker says.
+    /// Those of [`Archive::open`], and those of `taker`.
     pub fn read(&mut self, taker: &mut dyn Contents) -> Result<(), BackupError> {
         let Self { path, file, body, .. } = self;
         file.seek(SeekFrom::Start(0)).map_err(io_fault(path, "read"))?;
@@ -122,7 +122,7 @@ impl Archive {
         let gzip = GzDecoder::new(BufReader::with_capacity(READ_BYTES, (&*file).take(*body)));
         let mut archive = tar::Archive::new(gzip);
         let (mut ended, mut long_name) = (false, None);
-        // Raw, since names that stand in entries of their own are read here with a bound.
+        // Raw, to read long names, which are entries of their own, with a bound.
         for entry in archive.entries().map_err(|e| reading.malformed("the archive", e))?.raw(true) {
             let mut entry = entry.map_err(|e| reading.malformed("the archive", e))?;
             if ended {
@@ -137,7 +137,7 @@ impl Archive {
             let name = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
             ended = reading.entry(&String::from_utf8_lossy(&name), entry)?;
         }
-        // To its end, where gzip has a sum of its own; and behind it is nothing.
+        // Read on to gzip's own checksum at the end; nothing may follow it.
         let mut gzip = archive.into_inner();
         io::copy(&mut gzip, &mut io::sink()).map_err(|e| reading.malformed("the archive", e))?;
         let mut rest = gzip.into_inner();
@@ -163,7 +163,7 @@ impl Archive {
     }
 }
 
-/// The seal against every byte before it. Answers the length without it.
+/// Checks the seal against every byte before it. Returns the length without it.
 fn check_seal(path: &Path, file: &mut File) -> Result<u64, BackupError> {
     let fault = || io_fault(path, "read");
     let not_one = |what: &str| BackupError::NotABackup { path: path.to_owned(), what: what.to_owned() };
@@ -195,19 +195,19 @@ fn check_seal(path: &Path, file: &mut File) -> Result<u64, BackupError> {
         return Ok(bytes - SEAL_BYTES as u64);
     }
     if start != [0x1f, 0x8b] {
-        return Err(not_one("it does not begin as one; or its beginning was altered"));
+        return Err(not_one("it does not start like one, or its start was altered"));
     }
     let path = path.to_owned();
     Err(if is_seal(&tail) { BackupError::Altered { path } } else { BackupError::Unsealed { path } })
 }
 
-/// Reads once, from beginning to end.
+/// A pass over the archive, from beginning to end.
 struct Reading<'t> {
     path: PathBuf,
     taker: &'t mut dyn Contents,
     manifest: Option<Manifest>,
     comparison: Comparison,
-    /// Of every entry so far.
+    /// SHA-256 of every entry so far, by name.
     sums: BTreeMap<String, String>,
     next_records: u64,
 }
@@ -217,10 +217,10 @@ impl Reading<'_> {
         BackupError::Malformed { path: self.path.clone(), entry: entry.to_owned(), what: what.to_string() }
     }
 
-    /// Deals with one entry. True for the last one.
+    /// Reads an entry. Returns whether it is the last one.
     fn entry(&mut self, name: &str, from: tar::Entry<'_, impl Read>) -> Result<bool, BackupError> {
         let entry = Entry::parse(name).filter(|_| from.header().entry_type() == tar::EntryType::Regular);
-        let entry = entry.ok_or_else(|| self.malformed(name, "no backup has such an entry"))?;
+        let entry = entry.ok_or_else(|| self.malformed(name, "backups have no such entry"))?;
         if (self.manifest.is_none()) != (entry == Entry::Manifest) {
             return Err(match entry {
                 Entry::Manifest => self.malformed(name, "it comes twice"),
@@ -261,7 +261,7 @@ impl Reading<'_> {
             Entry::Folder { file } => self.taker.folder(file, &mut content)?,
             Entry::Config => self.taker.config(&mut content)?,
         }
-        // What a taker left.
+        // Hash the rest that the taker did not read.
         io::copy(&mut content, &mut io::sink()).map_err(|e| self.malformed(name, e))?;
         let hex = format!("{:x}", content.hasher.finalize());
         self.sums.insert(name.to_owned(), hex);
@@ -284,7 +284,7 @@ impl Reading<'_> {
 
     fn begin(&mut self, name: &str, text: &[u8]) -> Result<(), BackupError> {
         let not_one = |what: String| BackupError::NotABackup { path: self.path.clone(), what };
-        // A newer one may look otherwise, but says that it is newer.
+        // A newer manifest may have another form, but it has its format version.
         let any: serde_json::Value =
             serde_json::from_slice(text).map_err(|e| not_one(format!("{name} is not JSON: {e}")))?;
         let found = any.get("format_version").and_then(serde_json::Value::as_u64).unwrap_or(0);
@@ -295,7 +295,7 @@ impl Reading<'_> {
         }
         let manifest: Manifest = serde_json::from_value(any).map_err(|e| not_one(format!("{name}: {e}")))?;
         if !manifest.is_one() || found == 0 {
-            return Err(not_one(format!("{name} says that it is something else")));
+            return Err(not_one(format!("{name} describes something else")));
         }
         if manifest.store_format > mortise_store::FORMAT {
             let (found, known) = (manifest.store_format, mortise_store::FORMAT);
@@ -318,16 +318,16 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The sums against what was read, both ways; and everything against the manifest.
+    /// Compares the list of checksums with the entries read, both ways; then everything with the manifest.
     fn compare(&self, name: &str, text: &[u8]) -> Result<(), BackupError> {
         let text = std::str::from_utf8(text).map_err(|e| self.malformed(name, e))?;
         let mut listed = BTreeMap::new();
         for line in text.lines() {
-            let (digest, entry) = line.split_once("  ").ok_or_else(|| self.malformed(name, "a line is not one"))?;
+            let (digest, entry) = line.split_once("  ").ok_or_else(|| self.malformed(name, "a line is malformed"))?;
             listed.insert(entry.to_owned(), digest.to_owned());
         }
         if let Some((entry, _)) = self.sums.iter().find(|(entry, digest)| listed.get(*entry) != Some(*digest)) {
-            return Err(self.malformed(entry, "its sum is another"));
+            return Err(self.malformed(entry, "its checksum does not match"));
         }
         if let Some(entry) = listed.keys().find(|entry| !self.sums.contains_key(*entry)) {
             return Err(self.malformed(entry, "it is missing"));
@@ -336,7 +336,7 @@ impl Reading<'_> {
     }
 }
 
-/// A reader that takes the sum of what it reads.
+/// A reader that hashes what it reads.
 struct Summing<R> {
     content: R,
     hasher: Sha256,
@@ -350,7 +350,7 @@ impl<R: Read> Read for Summing<R> {
     }
 }
 
-/// Takes everything and keeps nothing.
+/// A receiver that drops everything.
 struct Nobody;
 
 impl Contents for Nobody {

@@ -1,38 +1,39 @@
-//! The entries of a backup: their names, and how records stand in them.
+//! The entries of a backup: their names, and the encoding of records in them.
 
 use mortise_store::{Record, RecordKind};
 use prost::Message;
 use sha2::{Digest as _, Sha256};
 
-/// The first entry.
+/// Name of the first entry.
 pub(crate) const MANIFEST: &str = "manifest.json";
-/// The configuration's file.
+/// Name of the configuration's entry.
 pub(crate) const CONFIG: &str = "config.toml";
-/// The last entry: a SHA-256 for each of the others, as `sha256sum` writes and checks them.
+/// Name of the last entry: a SHA-256 of each other entry, in the format of `sha256sum`.
 pub(crate) const SUMS: &str = "SHA256SUMS";
-/// An entry of records is cut at this many bytes.
+/// Size at which an entry of records ends, bytes.
 pub(crate) const RECORDS_BYTES: usize = 1 << 20;
-/// Largest entry that is held in memory when it is read: one record may be as large as the largest resource.
+/// Largest entry of records, bytes, which is held in memory when read: one record may be as large as the largest
+/// resource.
 pub(crate) const MAX_RECORDS_BYTES: u64 = (1 << 30) + (2 << 20);
-/// Largest list of sums: some 100 bytes for each MiB of records.
+/// Largest list of checksums, bytes: some 100 bytes for each MiB of records.
 pub(crate) const MAX_SUMS_BYTES: u64 = 256 << 20;
-/// Largest manifest: some 100 bytes for each type. As JSON it takes many times as much memory.
+/// Largest manifest, bytes: some 100 bytes for each type. As JSON it takes many times as much memory.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 4 << 20;
-/// Largest configuration.
+/// Largest configuration, bytes.
 pub(crate) const MAX_CONFIG_BYTES: u64 = 16 << 20;
-/// Largest component.
+/// Largest component, bytes.
 pub(crate) const MAX_COMPONENT_BYTES: u64 = 1 << 30;
-/// Largest signature of a component: as large as one is read.
+/// Largest signature of a component, bytes: the same limit as for loading it.
 pub(crate) const MAX_SIGNATURE_BYTES: u64 = 16 << 10;
-/// Longest name of an entry.
+/// Longest name of an entry, bytes.
 pub(crate) const MAX_NAME_BYTES: u64 = 4 << 10;
 
-/// What an entry is, by its name.
+/// Meaning of an entry, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     Manifest,
     Config,
-    /// A component that the server kept, of a plugin, or its signature.
+    /// A component that the server keeps for a plugin, or its signature.
     Kept {
         plugin: String,
         file: String,
@@ -41,13 +42,13 @@ pub(crate) enum Entry {
     Folder {
         file: String,
     },
-    /// Records; the number starts at 1.
+    /// Records; numbers start at 1.
     Records(u64),
     Sums,
 }
 
 impl Entry {
-    /// The name.
+    /// Returns the name.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Manifest => MANIFEST.to_owned(),
@@ -59,7 +60,7 @@ impl Entry {
         }
     }
 
-    /// The most that it may hold, uncompressed. A seal says that nobody altered a backup, not who made it.
+    /// Returns the largest uncompressed size, bytes. The bound matters since a seal does not tell who made the backup.
     pub(crate) fn most_bytes(&self) -> u64 {
         match self {
             Self::Manifest => MAX_MANIFEST_BYTES,
@@ -71,7 +72,7 @@ impl Entry {
         }
     }
 
-    /// From the name; none for one that no backup has. No part of a path can lead anywhere else.
+    /// Parses a name; `None` for a name that backups do not use. No part of a path leads outside its directory.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let parts: Vec<_> = name.split('/').collect();
         let entry = match parts.as_slice() {
@@ -89,22 +90,22 @@ impl Entry {
     }
 }
 
-/// Whether it can be the name of a file, here and within a list of sums.
+/// Whether the name can be that of a file, on disk and in a list of checksums.
 pub(crate) fn is_file(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(|c: char| c == '/' || c == '\\' || c.is_control())
 }
 
-/// Whether it can be the name of a component's file, or of its signature's.
+/// Whether the name can be that of a component's file, or of its signature.
 pub(crate) fn is_plugin_file(name: &str) -> bool {
     is_file(name) && (name.ends_with(".wasm") || is_signature(name))
 }
 
-/// Whether it is the name of a signature's file.
+/// Whether the name is that of a signature's file.
 pub(crate) fn is_signature(name: &str) -> bool {
     name.ends_with(".wasm.minisig")
 }
 
-/// `mortise.backup.v1.Record`, with the resource as the bytes that are stored.
+/// Wire form of `mortise.backup.v1.Record`, with the resource as its stored bytes.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct WireRecord {
     #[prost(int32, tag = "1")]
@@ -129,7 +130,7 @@ impl WireRecord {
     }
 }
 
-/// A record, with its length before it.
+/// Appends a record with its length before it.
 pub(crate) fn encode(record: Record, into: &mut Vec<u8>) {
     let kind = match record.kind {
         RecordKind::Resource => 1,
@@ -141,28 +142,28 @@ pub(crate) fn encode(record: Record, into: &mut Vec<u8>) {
     into.extend_from_slice(&wire.encode_length_delimited_to_vec());
 }
 
-/// Bytes that are no record.
+/// Reason why bytes are not a valid record.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
     #[error("a record does not decode: {0}")]
     Undecodable(#[from] prost::DecodeError),
     #[error("a record is of the unknown kind {0}")]
     UnknownKind(i32),
-    #[error("the record of commit {0} is not what its checksum was made of")]
+    #[error("the record of commit {0} does not match its checksum")]
     Altered(u64),
 }
 
-/// A record, as it stands in an entry.
+/// A decoded record.
 pub(crate) struct Decoded {
     pub(crate) record: Record,
-    /// Whether it has a checksum, which is right then.
+    /// Whether the record has a checksum; a wrong one is an error.
     pub(crate) is_proven: bool,
 }
 
 /// Takes the first record off `bytes`.
 ///
 /// # Errors
-/// [`RecordError`]. After `Altered` and `UnknownKind` the next record comes first in `bytes`.
+/// [`RecordError`]. After `Altered` and `UnknownKind` `bytes` starts with the next record.
 pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Decoded, RecordError> {
     let wire = WireRecord::decode_length_delimited(bytes)?;
     if wire.checksum.is_some_and(|checksum| checksum != wire.sum()) {

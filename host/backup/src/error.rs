@@ -1,4 +1,4 @@
-//! What can go wrong with a backup.
+//! Errors of backups.
 
 use std::{
     io,
@@ -8,89 +8,89 @@ use std::{
 use mortise_durable_fs::FsError;
 use mortise_store::StoreError;
 
-/// Why there is no backup, or nothing was restored.
+/// Failure of a backup or a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The file is not a backup at all.
+    /// The file is not a backup.
     #[error("{}: not a backup of mortise: {what}", path.display())]
     NotABackup {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// Fault of the file.
         what: String,
     },
     /// The file ends early, or something follows its end.
-    #[error("{}: its end is not the end of a backup: it was cut off, or something was added; nothing was touched, copy it again, whole", path.display())]
+    #[error("{}: its seal is missing: the file was cut off, or something was appended; nothing was changed; copy it again", path.display())]
     Unsealed {
         /// The file.
         path: PathBuf,
     },
-    /// The file is not what was written.
-    #[error("{}: it was altered: its content does not match its seal; nothing was touched, use another copy", path.display())]
+    /// The file is not as it was written.
+    #[error("{}: it was altered: its content does not match its seal; nothing was changed; use another copy", path.display())]
     Altered {
         /// The file.
         path: PathBuf,
     },
-    /// The file is whole and says something that cannot be.
-    #[error("{}: {entry}: {what}; nothing was touched, use another backup", path.display())]
+    /// The file matches its seal, but its content is invalid.
+    #[error("{}: {entry}: {what}; nothing was changed; use another backup", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Entry with the fault.
         entry: String,
-        /// What is wrong.
+        /// Fault of the entry.
         what: String,
     },
-    /// Written by a newer release.
+    /// The backup was written by a newer release.
     #[error("{}: backup format {found} of mortise {by}; this release knows up to {known}: restore with that release, or a newer one", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Format of the backup.
         found: u32,
-        /// The release that wrote it.
+        /// Release that wrote it.
         by: String,
-        /// The newest format that is known.
+        /// Newest format that this release reads.
         known: u32,
     },
-    /// There is something where the backup would go.
+    /// The target is not empty.
     #[error("{}: {what}; choose an empty directory, or replace it with --force", path.display())]
     Occupied {
-        /// What is in the way.
+        /// File or directory in the way.
         path: PathBuf,
-        /// What it is.
+        /// Description of the obstacle.
         what: String,
     },
-    /// The plugin folder stands within what a restore replaces.
-    #[error("{}: it stands within {within} of the data directory, which a restore replaces; choose another plugin_dir", plugin_dir.display())]
+    /// The plugin folder is inside a directory that a restore replaces.
+    #[error("{}: it is inside {within} of the data directory, which a restore replaces; choose another plugin_dir", plugin_dir.display())]
     Nested {
         /// The plugin folder.
         plugin_dir: PathBuf,
-        /// A directory of the data directory.
+        /// Name of the directory in the data directory.
         within: &'static str,
     },
-    /// The store refused.
+    /// The store failed.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The file system refused.
+    /// The file system reported an error.
     #[error("{}: {action}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// Attempted action, as a verb.
         action: &'static str,
-        /// Why it failed.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// Nobody reads the backup any more.
-    #[error("the reader of the backup is gone")]
+    /// The reader of the backup closed its channel.
+    #[error("the reader of the backup disconnected; take the backup again")]
     ReaderGone,
     /// The process is ending.
-    #[error("the server is stopping")]
+    #[error("the server is stopping; take the backup again once it runs")]
     Stopping,
 }
 
-/// Names a refusal of the file system.
+/// Adds path and action to an I/O error, for `map_err`.
 pub(crate) fn io_fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> BackupError + use<> {
     let path = path.to_owned();
     move |source| BackupError::Io { path, action, source }

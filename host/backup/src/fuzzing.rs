@@ -1,4 +1,4 @@
-//! What `fuzz/` calls: entries as a backup has them.
+//! Entry points for `fuzz/`: decoders of a backup's entries.
 
 use crate::{entry, manifest::Manifest};
 

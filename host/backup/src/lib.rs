@@ -1,16 +1,16 @@
-//! Backups: a running server as one file, and a data directory made of it. docs/backup-format.md draws the file.
+//! Backups: a running server as one file, and a data directory restored from it. docs/backup-format.md describes the
+//! file.
 //!
-//! - [`stream`]: everything of a server as of one commit, as a stream of bytes, while it serves.
-//! - [`Archive`]: a backup's file. It is sealed: one that ends early, goes on too long or was changed anywhere is
-//!   refused before anything in it is believed.
-//! - [`restore`]: a data directory and a plugin folder made of a backup, in one step, with nothing touched before the
-//!   whole archive was read and found good.
-//!
-//! - [`salvage`]: a data directory made of what can be read of a damaged backup, or of a damaged store.
+//! - [`stream`]: writes the state of a serving server as of one commit, as a stream of bytes.
+//! - [`Archive`]: reads a backup's file. The file is sealed: a file that is cut off, continued or changed anywhere is
+//!   rejected before its content is used.
+//! - [`restore`]: makes a data directory and a plugin folder of a backup, in one step, after the whole archive was read
+//!   and checked.
+//! - [`salvage`]: makes a data directory of the readable part of a damaged backup or store.
 //!
 //! # Cost
-//! Both ways hold a few MiB in memory, whatever the size. Reading and writing go at the speed of compression, some 100
-//! MB of resources a second on one core.
+//! Backup and restore hold a few MiB in memory, whatever the size. Both go at the speed of compression, some 100 MB of
+//! resources a second on one core.
 
 mod archive;
 mod entry;

@@ -1,65 +1,65 @@
-//! The manifest: the first entry of a backup, which says what follows. JSON, so that anybody can read it.
+//! The manifest: the first entry of a backup, in JSON, describes the others.
 
 use std::collections::BTreeMap;
 
 use mortise_store::{SnapshotHead, TypeKey};
 use serde::{Deserialize, Serialize};
 
-/// The format that this release writes, and the newest that it reads. Raised by whatever an older release would
-/// misread; further keys of the manifest are no such thing.
+/// Format that this release writes, and the newest that it reads. Raised by changes that an older release would
+/// misread; new keys in the manifest do not count.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What `format` says.
+/// Value of the key `format`.
 const FORMAT: &str = "mortise-backup";
 
-/// What is in a backup.
+/// Description of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// `mortise-backup`.
+    /// Always `mortise-backup`.
     format: String,
-    /// The format of the archive.
+    /// Format of the archive.
     pub format_version: u32,
-    /// The release that wrote it.
+    /// Release that wrote it.
     pub mortise_version: String,
-    /// The format of the store that it was taken of.
+    /// Format of the store that was backed up.
     pub store_format: u32,
-    /// When it was taken, RFC 3339.
+    /// Time of the backup, RFC 3339.
     pub taken_at: String,
-    /// The commit that it is the state of. Versions go on from here.
+    /// Commit of the backed-up state. Versions continue from here.
     pub commit: u64,
-    /// The oldest event of the history; `commit + 1` when there is none.
+    /// Sequence of the oldest event of the history; `commit + 1` without events.
     pub first_event: u64,
-    /// Events of the history.
+    /// Number of events in the history.
     pub events: u64,
-    /// Their lengths together, bytes.
+    /// Bytes of all events together.
     pub event_bytes: u64,
-    /// The hash of the set of the resources' keys and versions, 32 hexadecimal digits; backups of earlier releases have
-    /// none.
+    /// Hash of the set of the resources' keys and versions, 32 hexadecimal digits; missing in backups of earlier
+    /// releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources_hash: Option<String>,
-    /// Resources, by group and kind.
+    /// Number of resources by group and kind.
     pub resources: Vec<TypeCount>,
-    /// Components of plugins that the server kept: those that serve, and those before them.
+    /// Number of plugin components that the server keeps: those in use, and their predecessors.
     pub kept_components: u64,
-    /// Files of the plugin folder.
+    /// Number of files of the plugin folder.
     pub folder_files: u64,
-    /// Whether the configuration's file is in it.
+    /// Whether the backup contains the configuration file.
     pub config: bool,
 }
 
-/// How many resources there are of a type.
+/// Number of resources of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeCount {
     /// The type's group.
     pub group: String,
     /// The type's kind.
     pub kind: String,
-    /// How many.
+    /// Number of resources.
     pub count: u64,
 }
 
 impl Manifest {
-    /// Of a snapshot. What stands beside it is filled in by the caller.
+    /// Describes a snapshot. The caller fills in the counts of files.
     pub(crate) fn new(head: &SnapshotHead, taken_at: String) -> Self {
         let count = |(key, count): (&TypeKey, &u64)| TypeCount {
             group: key.group.clone(),
@@ -84,12 +84,12 @@ impl Manifest {
         }
     }
 
-    /// Whether it says that it is one.
+    /// Whether `format` has the value of a backup.
     pub(crate) fn is_one(&self) -> bool {
         self.format == FORMAT
     }
 
-    /// The snapshot that the records are.
+    /// Returns the totals of the snapshot that the records come from.
     #[must_use]
     pub fn head(&self) -> SnapshotHead {
         let key = |count: &TypeCount| TypeKey { group: count.group.clone(), kind: count.kind.clone() };
@@ -104,7 +104,7 @@ impl Manifest {
         }
     }
 
-    /// What is wrong with its numbers.
+    /// Returns the fault of contradictory numbers, if any.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         if self.commit == u64::MAX || self.first_event == 0 || self.first_event > self.commit.saturating_add(1) {
             return Some("the events are not those before the commit");
@@ -112,7 +112,7 @@ impl Manifest {
         let sum = self.resources.iter().try_fold(0_u64, |sum, count| sum.checked_add(count.count));
         let head = self.head();
         if self.resources_hash.is_some() && head.resources_hash.is_none() {
-            return Some("its hash of the resources is not one");
+            return Some("resources_hash is not 32 hexadecimal digits");
         }
         if sum.is_none() || head.resources.len() != self.resources.len() || head.events() != self.events {
             return Some("its counts do not agree");

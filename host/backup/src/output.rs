@@ -1,7 +1,7 @@
-//! Taking a backup: snapshot and files in, bytes of the archive out.
+//! Taking a backup: reads a snapshot and files, writes the bytes of the archive.
 //!
-//! Compression happens on blocking threads, a page at a time, and waits there while the reader has not taken the pieces
-//! before; so memory is bounded however slowly it reads.
+//! Compression runs on blocking threads, a page at a time, and waits until the reader has taken the earlier pieces. So
+//! memory is bounded even with a slow reader.
 
 use std::io::{self, Read, Write};
 
@@ -18,33 +18,33 @@ use crate::{
     sources::{Source, Sources},
 };
 
-/// Bytes of the archive that are sent at a time.
+/// Bytes of the archive in one piece.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What a backup will hold, for whoever shows its progress.
+/// Totals of a backup, for a display of progress.
 #[derive(Debug, Clone)]
 pub struct Head {
     /// The manifest.
     pub manifest: Manifest,
-    /// Bytes of the files of plugins and of the configuration.
+    /// Bytes of the plugins' and configuration files.
     pub file_bytes: u64,
 }
 
 /// A piece of the archive.
 #[derive(Debug, Clone)]
 pub struct Piece {
-    /// Its bytes.
+    /// Bytes of the piece.
     pub bytes: Vec<u8>,
-    /// Records in what was sent so far, this piece included.
+    /// Number of records sent so far, this piece included.
     pub records: u64,
 }
 
-/// Writes a backup of a snapshot and the files beside it into a channel. `begun` is called with what it will hold,
-/// before the first piece.
+/// Writes a backup of a snapshot and of the files beside it into a channel. Calls `begun` with the totals before the
+/// first piece.
 ///
 /// # Errors
-/// Faults of the store and of the files; [`BackupError::ReaderGone`] when the channel is closed. What was sent until
-/// then is no backup: its seal is missing.
+/// Faults of the store and of the files; [`BackupError::ReaderGone`] when the channel is closed. The pieces sent until
+/// then are no backup: the seal is missing.
 pub async fn stream(
     mut snapshot: Box<dyn Snapshot>,
     sources: Sources,
@@ -75,7 +75,7 @@ pub async fn stream(
         Ok(output)
     })
     .await?;
-    // What a restore would refuse is no backup.
+    // Checks every record as a restore does, so that no backup is made that a restore would reject.
     let mut comparison = Comparison::new(snapshot.head().clone());
     let (mut number, mut waiting) = (0, Vec::new());
     loop {
@@ -108,7 +108,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Names what could not be read. The only fault of writing is that nobody reads.
+/// Names the source that could not be read. A write fails only when the reader is gone.
 fn fault(what: &str) -> impl Fn(io::Error) -> BackupError {
     move |source| match source.kind() {
         io::ErrorKind::BrokenPipe => BackupError::ReaderGone,
@@ -116,18 +116,18 @@ fn fault(what: &str) -> impl Fn(io::Error) -> BackupError {
     }
 }
 
-/// The archive so far: tar in gzip, and the sum of each entry.
+/// The unfinished archive: tar in gzip, and the checksum of each entry.
 struct Output {
     archive: tar::Builder<GzEncoder<Pipe>>,
     sums: String,
-    /// When the entries were written, as tar says it.
+    /// Modification time of the entries, Unix seconds.
     seconds: u64,
 }
 
 impl Output {
     fn new(pieces: mpsc::Sender<Piece>, seconds: u64) -> Self {
         let pipe = Pipe { buffer: Vec::new(), hasher: Sha256::new(), sent: 0, records: 0, pieces };
-        // No time and no system: the header is the same for all.
+        // Neither time nor system: all backups have the same header.
         let gzip = GzBuilder::new().mtime(0).operating_system(255).write(pipe, Compression::fast());
         Self { archive: tar::Builder::new(gzip), sums: String::new(), seconds }
     }
@@ -140,7 +140,7 @@ impl Output {
         self.append(&entry.name(), content, content.len() as u64)
     }
 
-    /// A file that shrank since it was opened is an error, as its length is written already; one that grew is cut.
+    /// Appends a file. Fails if it shrank since it was opened, since its length is written already; cuts it if it grew.
     fn file(&mut self, source: Source) -> Result<(), BackupError> {
         self.append(&source.entry.name(), source.file, source.bytes)
     }
@@ -158,7 +158,7 @@ impl Output {
         Ok(())
     }
 
-    /// Sums, the end of the archive, the end of the compression, the seal.
+    /// Writes the checksums, the ends of archive and compression, and the seal.
     fn finish(mut self) -> Result<(), BackupError> {
         let sums = std::mem::take(&mut self.sums);
         self.entry(&Entry::Sums, sums.as_bytes())?;
@@ -170,7 +170,7 @@ impl Output {
     }
 }
 
-/// A reader of a known length, of which it takes the sum.
+/// A reader of a known length that hashes what it reads.
 struct Exactly<R> {
     content: R,
     left: u64,
@@ -191,7 +191,7 @@ impl<R: Read> Read for Exactly<R> {
     }
 }
 
-/// Where the archive's bytes go.
+/// Buffer in front of the channel to the reader.
 struct Pipe {
     buffer: Vec<u8>,
     hasher: Sha256,
@@ -201,7 +201,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// Sends what there is, and waits for room.
+    /// Sends the buffered bytes, and waits until the channel has space.
     fn send(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());

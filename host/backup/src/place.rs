@@ -6,9 +6,9 @@
 //! <data_dir>/replaced/        what was there before, until the new is in its place
 //! ```
 //!
-//! `restore.ready` is put into place by moves, each of which finds out for itself whether it was made already, and by
-//! copies into the plugin folder, which may be made again. So it can be interrupted anywhere: whoever comes next, a
-//! server that starts or another restore, goes on ([`finish_interrupted`]).
+//! Moves put `restore.ready` into place; each checks whether it was made already. Copies into the plugin folder may be
+//! repeated. So the work can be interrupted anywhere: the next start of a server, or the next restore, completes it
+//! ([`finish_interrupted`]).
 
 use std::{
     ffi::OsStr,
@@ -23,32 +23,31 @@ use mortise_store::Lock;
 
 use crate::error::{BackupError, io_fault};
 
-/// Where the store stands in a data directory.
+/// Directory of the store in a data directory.
 pub(crate) const STORE: &str = "store";
-/// Where the kept components stand.
+/// Directory of the kept components.
 pub(crate) const PLUGINS: &str = "plugins";
-/// What is for people: manifest and configuration of the backup.
+/// Directory with the backup's manifest and configuration, for people to read.
 pub(crate) const RESTORED: &str = "restored";
-/// Being made.
+/// Directory of an unfinished restore.
 pub(crate) const NEW: &str = "restore.new";
-/// To be put into place.
+/// Directory of a complete restore that is to be put into place.
 pub(crate) const READY: &str = "restore.ready";
-/// What was there before.
+/// Directory of the former content, until the restored content is in its place.
 pub(crate) const REPLACED: &str = "replaced";
-/// Files for the plugin folder, in `restore.new` and `restore.ready`.
+/// Directory of files for the plugin folder, in `restore.new` and `restore.ready`.
 pub(crate) const FOLDER: &str = "folder";
-/// Which folder that is.
+/// File with the path of the plugin folder.
 pub(crate) const FOLDER_PATH: &str = "folder.path";
 
-/// What is moved: from `restore.ready` to the data directory. The store's own directory has the lock in it, which
+/// Paths that move from `restore.ready` to the data directory. The store's own directory has the lock in it, which
 /// stays.
 const MOVES: [&str; 3] = ["store/store", PLUGINS, RESTORED];
 
-/// Completes a restore that was interrupted after it was decided. Nothing happens when there is none. Before the store
-/// of the directory is opened.
+/// Completes a restore that was interrupted after its decision. Returns false if there is no such restore. To be called
+/// before the store is opened.
 ///
-/// # Errors
-/// [`BackupError::Store`] when a process has the store; faults of the file system.
+/// [`BackupError::Store`] when a process has the store open; faults of the file system.
 pub fn finish_interrupted(data_dir: &Path) -> Result<bool, BackupError> {
     if !data_dir.join(READY).is_dir() {
         return Ok(false);
@@ -59,7 +58,7 @@ pub fn finish_interrupted(data_dir: &Path) -> Result<bool, BackupError> {
     Ok(finished)
 }
 
-/// The same by somebody who has the store locked.
+/// [`finish_interrupted`] for a caller that holds the store's lock.
 pub(crate) fn finish(data_dir: &Path) -> Result<bool, BackupError> {
     let decided = data_dir.join(READY).is_dir();
     if decided {
@@ -68,20 +67,20 @@ pub(crate) fn finish(data_dir: &Path) -> Result<bool, BackupError> {
     Ok(decided)
 }
 
-/// Decides a restore: `restore.new`, which is complete, is what the data directory will be.
+/// Decides a restore: the complete `restore.new` will replace the data directory's content.
 pub(crate) fn decide(data_dir: &Path) -> Result<(), BackupError> {
     sync_tree(&data_dir.join(NEW))?;
     rename(&data_dir.join(NEW), &data_dir.join(READY))?;
     Ok(sync(data_dir)?)
 }
 
-/// Moves what is ready into its place, and what was there out of the way. The store is locked.
+/// Moves the restored content into place, and the former content aside. The store must be locked.
 pub(crate) fn put(data_dir: &Path) -> Result<(), BackupError> {
     let (ready, replaced) = (data_dir.join(READY), data_dir.join(REPLACED));
     for name in MOVES {
         let (from, to, aside) = (ready.join(name), data_dir.join(name), replaced.join(name));
         if !from.exists() {
-            // It was moved already.
+            // Moved already, before an interruption.
             continue;
         }
         if to.exists() {
@@ -97,15 +96,15 @@ pub(crate) fn put(data_dir: &Path) -> Result<(), BackupError> {
     }
     sync(data_dir)?;
     put_folder(&ready)?;
-    // In this order: for as long as something is left of either, somebody comes and removes it.
+    // `ready` goes last: as long as it exists, the next start comes here again and removes both.
     remove(&replaced)?;
     sync(data_dir)?;
     remove(&ready)?;
     Ok(sync(data_dir)?)
 }
 
-/// Puts the files of the plugin folder into place, each whole or not at all. They are copied, since the folder may be
-/// on another disk; a second time does no harm.
+/// Copies the files of the plugin folder into place, each whole or not at all. Copies, not moves, since the folder may
+/// be on another disk; repeating them does no harm.
 fn put_folder(ready: &Path) -> Result<(), BackupError> {
     let (from, path) = (ready.join(FOLDER), ready.join(FOLDER_PATH));
     if !path.exists() {
@@ -123,7 +122,7 @@ fn put_folder(ready: &Path) -> Result<(), BackupError> {
         part.sync()?;
         part.replace()?;
     }
-    // Once for all of them.
+    // One sync for all files.
     Ok(sync(plugin_dir)?)
 }
 
@@ -159,7 +158,7 @@ mod tests {
         found
     }
 
-    /// A data directory with something in it, and a restore that is ready.
+    /// A data directory with content, and a restore that is ready.
     fn ready() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (root, text) in [("", "old"), (READY, "new")] {
@@ -174,7 +173,7 @@ mod tests {
         dir
     }
 
-    /// After any number of its moves, whoever comes next completes it.
+    /// The next start completes a restore after any number of its moves.
     #[test]
     fn it_can_be_interrupted_anywhere() {
         let whole = ["mine=mine", "plugins/demo/x.wasm=new", "restored/manifest.json=new", "store/store/db=new"];

@@ -1,9 +1,9 @@
-//! Restoring: a data directory and a plugin folder made of a backup.
+//! Restoring: makes a data directory and a plugin folder of a backup.
 //!
-//! In this order: the whole archive is read and found good; what is in the way is looked for; the store is locked;
-//! everything is made beside what is there, compared and made durable; and then the new takes the place of the old, the
-//! files of the plugin folder with it, in a step that is completed also when it is interrupted
-//! ([`place`](crate::place)). Whatever fails before that leaves everything as it was.
+//! The steps: read and check the whole archive; look for obstacles; lock the store; make everything beside the present
+//! content, compare it and make it durable; then replace the present content, and the plugin folder's files, in a step
+//! that is completed even after an interruption ([`place`](crate::place)). An error before the last step changes
+//! nothing.
 
 use std::{
     fs::{self, File},
@@ -24,45 +24,44 @@ use crate::{
     place::{self, FOLDER, FOLDER_PATH, NEW, PLUGINS, READY, REPLACED, RESTORED, STORE},
 };
 
-/// What may be in a directory that counts as empty: what a server or a restore left that has nothing to lose.
+/// Names that an empty data directory may contain: leftovers of servers and restores without anything to lose.
 const NOTHING: [&str; 6] = ["cache", "lost+found", RESTORED, NEW, READY, REPLACED];
 
-/// Where a backup goes.
+/// Destination of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The data directory.
     pub data_dir: PathBuf,
     /// The plugin folder.
     pub plugin_dir: PathBuf,
-    /// Whether what is there may be replaced.
+    /// Whether present content may be replaced.
     pub force: bool,
 }
 
-/// How far it is.
+/// Progress of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Records that were read.
+    /// Number of records read so far.
     pub records: u64,
 }
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// What the backup says of itself.
+    /// Manifest of the backup.
     pub manifest: Manifest,
-    /// Where its configuration is now, if it had one. It is not in use there.
+    /// Path of the backup's configuration, if it had one. No server reads it there.
     pub config: Option<PathBuf>,
-    /// Files of the plugin folder that were written.
+    /// Names of the plugin folder's files that were written.
     pub folder: Vec<String>,
-    /// Whether something was replaced.
+    /// Whether former content was replaced.
     pub replaced: bool,
 }
 
 /// Restores an archive. Blocks.
 ///
-/// # Errors
-/// [`BackupError::Occupied`]; [`BackupError::Store`], such as when a server has the directory; faults of the file
-/// system.
+/// [`BackupError::Occupied`]; [`BackupError::Store`], for example when a server has the directory open; faults of the
+/// file system.
 pub fn restore(
     mut archive: Archive,
     target: &Target,
@@ -70,7 +69,7 @@ pub fn restore(
 ) -> Result<Restored, BackupError> {
     let Target { data_dir, .. } = target;
     apart(target)?;
-    // Before anything is made, so that a refusal leaves no trace. What was decided before is judged when it is done.
+    // First, so that a refusal leaves no trace. An interrupted restore is completed below, and checked then.
     if !data_dir.join(READY).is_dir() {
         in_the_way(&archive, target)?;
     }
@@ -81,12 +80,12 @@ pub fn restore(
     if place::finish(data_dir)? && is_restored(&archive, data_dir) {
         return Ok(Restored { manifest: archive.manifest().clone(), config: config(), folder, replaced: false });
     }
-    // Somebody else may have had the lock meanwhile.
+    // Again: another process may have had the lock since the first check.
     let replaced = in_the_way(&archive, target)?;
     let new = data_dir.join(NEW);
     let made = make(&mut archive, &new, target, progress).and_then(|()| place::decide(data_dir));
     if let Err(error) = made {
-        // It is worth nothing; if it cannot be removed, the next restore will.
+        // An unfinished restore has no value; if this fails, the next restore removes it.
         remove(&new).ok();
         return Err(error);
     }
@@ -95,7 +94,7 @@ pub fn restore(
     Ok(Restored { manifest: archive.manifest().clone(), config: config(), folder, replaced })
 }
 
-/// The plugin folder must not be what a restore replaces: its files would go with what was there.
+/// Rejects a plugin folder inside a directory that a restore replaces: its files would be moved aside with the rest.
 fn apart(target: &Target) -> Result<(), BackupError> {
     let Target { data_dir, plugin_dir, .. } = target;
     let (data, folder) = (whole(data_dir)?, whole(plugin_dir)?);
@@ -106,7 +105,7 @@ fn apart(target: &Target) -> Result<(), BackupError> {
     }
 }
 
-/// The path without links, as far as it is there.
+/// Returns the absolute path without links, as far as it exists.
 fn whole(path: &Path) -> Result<PathBuf, BackupError> {
     let path = std::path::absolute(path).map_err(io_fault(path, "find"))?;
     let found = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
@@ -116,13 +115,13 @@ fn whole(path: &Path) -> Result<PathBuf, BackupError> {
     })
 }
 
-/// Whether what was just completed came of this very backup.
+/// Whether the interrupted restore that was just completed was of this backup.
 fn is_restored(archive: &Archive, data_dir: &Path) -> bool {
     let text = fs::read(data_dir.join(RESTORED).join(entry::MANIFEST)).unwrap_or_default();
     serde_json::from_slice::<Manifest>(&text).is_ok_and(|found| found == *archive.manifest())
 }
 
-/// Refuses what would be replaced, unless that is wanted; answers whether something will be.
+/// Refuses to replace content without `force`; returns whether the restore will replace anything.
 fn in_the_way(archive: &Archive, target: &Target) -> Result<bool, BackupError> {
     let Target { data_dir, plugin_dir, force } = target;
     let occupied = occupied(data_dir, plugin_dir)?;
@@ -132,14 +131,14 @@ fn in_the_way(archive: &Archive, target: &Target) -> Result<bool, BackupError> {
             return Err(occupied);
         }
         if let Some(file) = differing.first() {
-            let what = "the plugin folder has another file of that name".to_owned();
+            let what = "the plugin folder has a different file of that name".to_owned();
             return Err(BackupError::Occupied { path: plugin_dir.join(file), what });
         }
     }
     Ok(occupied.is_some() || !differing.is_empty())
 }
 
-/// What stands in the way of a restore, if something does.
+/// Returns the obstacle for a restore, if there is one.
 pub(crate) fn occupied(data_dir: &Path, plugin_dir: &Path) -> Result<Option<BackupError>, BackupError> {
     let in_the_way = |path: &Path, what: &str| BackupError::Occupied { path: path.to_owned(), what: what.to_owned() };
     let entries = match fs::read_dir(data_dir) {
@@ -174,7 +173,7 @@ fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Files that the plugin folder has with other content than the backup has.
+/// Returns the names of files that differ between plugin folder and backup.
 fn differing(archive: &Archive, plugin_dir: &Path) -> Result<Vec<String>, BackupError> {
     let mut found = Vec::new();
     for (name, digest) in archive.folder() {
@@ -202,7 +201,7 @@ fn differing(archive: &Archive, plugin_dir: &Path) -> Result<Vec<String>, Backup
     Ok(found)
 }
 
-/// Makes everything in `new`.
+/// Makes the complete restore in `new`.
 fn make(
     archive: &mut Archive,
     new: &Path,
@@ -216,7 +215,7 @@ fn make(
     }
     if !archive.folder().is_empty() {
         let plugin_dir = std::path::absolute(&target.plugin_dir).map_err(io_fault(&target.plugin_dir, "find"))?;
-        // One that cannot be written into is found out now, and not when all is decided.
+        // Finds out now, not after the decision, whether the folder accepts files.
         make_dir(&plugin_dir)?;
         drop(AtomicFile::beside(&plugin_dir.join("plugin.wasm"))?);
         write(&new.join(FOLDER_PATH), &mut plugin_dir.as_os_str().as_bytes())?;
@@ -264,7 +263,7 @@ impl Contents for Maker<'_> {
     }
 }
 
-/// Writes a file.
+/// Writes a file. Not durable.
 pub(crate) fn write(path: &Path, content: &mut dyn Read) -> Result<(), BackupError> {
     let mut file = File::create(path).map_err(io_fault(path, "write"))?;
     io::copy(content, &mut file).and_then(|_| file.flush()).map_err(io_fault(path, "write"))

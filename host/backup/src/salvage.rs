@@ -1,15 +1,15 @@
-//! Salvage: a data directory made of what can be read of a damaged backup, or of the data directory of a damaged store.
+//! Salvage: makes a data directory of the readable part of a damaged backup, or of a damaged store's data directory.
 //!
-//! A restore takes everything or nothing. This takes what is proven: a resource whose record decodes and agrees with
-//! itself, out of an entry whose sum is right, or out of a store where its checksum is; of two with one name the newer
-//! one. It lists what is left out. The history is left out always: it would have gaps that nobody could tell from what
-//! did not happen. Versions go on behind the highest one that may have been given.
+//! A restore takes everything or nothing. Salvage takes what is proven: a resource whose record decodes and agrees with
+//! itself, from an entry with the right checksum, or from a store where the record's own checksum is right. Of two
+//! resources with one name it takes the newer. It lists what it leaves out. It always leaves out the history: gaps
+//! would look like changes that never happened. Versions continue after the highest one that may have been given.
 //!
-//! The sums of a backup come last. Where they cannot be read, each record is proven by its own checksum, and each component
-//! by its name; one that has no checksum among others that do was altered. A backup of an earlier release has none at all:
-//! what is in front of the damage is taken as it reads then, and the list says that nothing proves it.
+//! The checksums of a backup come last. If they cannot be read, each record is proven by its own checksum, and each
+//! component by its name; a record without a checksum among others with one was altered. Backups of earlier releases
+//! have no checksums for records: salvage takes everything before the damage, and the list says that nothing proves it.
 //!
-//! The directory must be empty: what is damaged is not replaced by what was saved of it.
+//! The target directory must be empty: salvage does not replace the damaged original.
 //!
 //! # Cost
 //! Resources pass through a file in the new directory, as large as they are. Their ids are held in memory, some 200
@@ -35,27 +35,27 @@ use crate::{
     restore::{occupied, write},
 };
 
-/// Where resources wait until it is known which of them are taken.
+/// File in which resources wait until salvage knows which of them to take.
 const SPOOL: &str = "records";
 
-/// What was saved.
+/// Result of a salvage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
-    /// How many resources of each type.
+    /// Number of resources of each type.
     pub resources: BTreeMap<TypeKey, u64>,
-    /// The highest version that may have been given.
+    /// Highest version that may have been given.
     pub commit: u64,
-    /// Components of plugins that the server had kept.
+    /// Number of plugin components that the server had kept.
     pub kept_components: u64,
-    /// What is left out, and why.
+    /// Things left out, and the reasons.
     pub left_out: Vec<Problem>,
 }
 
-/// Makes the data directory `data_dir`, which must be empty, of what can be read of `source`: a backup's file, or a
+/// Makes the data directory `data_dir`, which must be empty, of the readable part of `source`: a backup's file, or a
 /// data directory. Blocks.
 ///
 /// # Errors
-/// [`BackupError::Occupied`]; [`BackupError::NotABackup`] when nothing of `source` can be read; faults of the file
+/// [`BackupError::Occupied`]; [`BackupError::NotABackup`] when nothing in `source` can be read; faults of the file
 /// system.
 pub fn salvage(source: &Path, data_dir: &Path) -> Result<Salvaged, BackupError> {
     if let Some(occupied) = occupied(data_dir, Path::new(""))? {
@@ -74,7 +74,7 @@ pub fn salvage(source: &Path, data_dir: &Path) -> Result<Salvaged, BackupError> 
         Ok(salvaged)
     });
     let salvaged = made.inspect_err(|_| {
-        // It is worth nothing; if it cannot be removed, the next restore will.
+        // An unfinished salvage has no value; if this fails, the next restore removes it.
         remove(&new).ok();
     })?;
     place::put(data_dir)?;
@@ -92,13 +92,13 @@ fn collect(source: &Path, new: &Path) -> Result<Salvaged, BackupError> {
     collected.load()
 }
 
-/// What was found so far.
+/// An unfinished salvage.
 struct Collected<'n> {
     new: &'n Path,
     spool: BufWriter<File>,
-    /// Judges records by themselves.
+    /// Checks each record by itself.
     judge: Comparison,
-    /// The highest version of each resource that is taken, by id.
+    /// Highest version of each taken resource, by id.
     newest: HashMap<Vec<u8>, u64>,
     commit: u64,
     kept_components: u64,
@@ -109,7 +109,7 @@ impl<'n> Collected<'n> {
     fn new(new: &'n Path) -> Result<Self, BackupError> {
         let path = new.join(SPOOL);
         let spool = BufWriter::new(File::create(&path).map_err(io_fault(&path, "write"))?);
-        // Of any commit, and without a history.
+        // Accepts records of any commit, and no events.
         let any = SnapshotHead { sequence: u64::MAX - 1, first_event: u64::MAX, ..SnapshotHead::default() };
         Ok(Self {
             new,
@@ -126,7 +126,7 @@ impl<'n> Collected<'n> {
         self.left_out.push(Problem { thing: thing.into(), fault: fault.to_string() });
     }
 
-    /// Takes a resource that is one.
+    /// Takes a resource if it is valid; ignores events.
     fn take(&mut self, record: Record) -> Result<(), BackupError> {
         if record.kind != RecordKind::Resource {
             return Ok(());
@@ -146,7 +146,7 @@ impl<'n> Collected<'n> {
         self.spool.write_all(&bytes).map_err(io_fault(&path, "write"))
     }
 
-    /// What a store has.
+    /// Takes the readable part of a store.
     fn store(&mut self, data_dir: &Path) -> Result<(), BackupError> {
         let work = self.new;
         let mut taken = Ok(());
@@ -170,7 +170,7 @@ impl<'n> Collected<'n> {
         Ok(())
     }
 
-    /// A component is what its name says, or it is none. A signature proves itself when it is used.
+    /// Takes a component if its name is the hash of its content. A signature is checked when it is used.
     fn component(&mut self, plugin: &str, file: &str, content: &[u8]) -> Result<(), BackupError> {
         if entry::is_signature(file) {
             let dir = self.new.join(PLUGINS).join(plugin);
@@ -178,7 +178,7 @@ impl<'n> Collected<'n> {
             return write(&dir.join(file), &mut &*content);
         }
         if format!("{:x}.wasm", Sha256::digest(content)) != file {
-            self.leave_out(format!("component {file} of plugin {plugin}"), "its content is not what its name says");
+            self.leave_out(format!("component {file} of plugin {plugin}"), "its content does not match its name");
             return Ok(());
         }
         let dir = self.new.join(PLUGINS).join(plugin);
@@ -187,9 +187,9 @@ impl<'n> Collected<'n> {
         write(&dir.join(file), &mut &*content)
     }
 
-    /// What a backup's file has, up to where it cannot be read.
+    /// Takes the content of a backup's file, up to where it cannot be read.
     fn archive(&mut self, path: &Path) -> Result<(), BackupError> {
-        // Sums come last, so it is read twice.
+        // Checksums come last, so the file is read twice.
         let (mut sums, mut listed, mut manifest) = (BTreeMap::new(), None, None);
         let (mut last, mut empty, mut checksums) = ("the beginning".to_owned(), true, false);
         let ended = entries(path, &mut |name, entry, content| {
@@ -204,7 +204,7 @@ impl<'n> Collected<'n> {
             Ok(())
         })?;
         if empty {
-            let what = format!("nothing of it can be read: {}", ended.as_deref().unwrap_or("it is empty"));
+            let what = format!("nothing in it can be read: {}", ended.as_deref().unwrap_or("it is empty"));
             return Err(BackupError::NotABackup { path: path.to_owned(), what });
         }
         if let Some(why) = ended {
@@ -217,13 +217,13 @@ impl<'n> Collected<'n> {
                     true => {
                         "it cannot be read: each resource is proven by its own checksum, the configuration by nothing"
                     }
-                    false => "it cannot be read: what was taken is proven by nothing but the compression's own checks",
+                    false => "it cannot be read: only the compression's own checks prove what was taken",
                 },
             );
         }
         entries(path, &mut |name, entry, content| {
             if *entry != Entry::Sums && listed.as_ref().is_some_and(|listed| listed.get(name) != sums.get(name)) {
-                self.leave_out(name, "its sum is another: nothing in it is believed");
+                self.leave_out(name, "its checksum does not match: nothing in it is taken");
                 return Ok(());
             }
             match entry {
@@ -233,7 +233,7 @@ impl<'n> Collected<'n> {
                         match entry::decode(&mut rest) {
                             Ok(Decoded { record, is_proven }) if checksums && !is_proven => {
                                 let thing = format!("the record of commit {} in {name}", record.sequence);
-                                self.leave_out(thing, "it has no checksum, and others have");
+                                self.leave_out(thing, "it has no checksum, though others have one");
                             }
                             Ok(Decoded { record, .. }) => self.take(record)?,
                             Err(error @ (RecordError::Altered(_) | RecordError::UnknownKind(_))) => {
@@ -263,7 +263,7 @@ impl<'n> Collected<'n> {
         Ok(())
     }
 
-    /// Says how much is missing.
+    /// Reports how many resources of each type are missing.
     fn compare(&mut self, manifest: Option<&Manifest>) {
         let Some(manifest) = manifest else { return self.leave_out(entry::MANIFEST, "it cannot be read") };
         let found = self.counts();
@@ -303,7 +303,7 @@ impl<'n> Collected<'n> {
             let mut bytes = vec![0; usize::try_from(u64::from_be_bytes(length)).unwrap_or(0)];
             spool.read_exact(&mut bytes).map_err(io_fault(&path, "read"))?;
             let Ok(Decoded { record, .. }) = entry::decode(&mut bytes.as_slice()) else { continue };
-            // Of two with one name the newer one, once.
+            // Of two resources with one name the newer one, once.
             let newest = id(&record).and_then(|id| self.newest.remove_entry(&id));
             match newest {
                 Some((_, version)) if version == record.sequence => loader.add(&record)?,
@@ -317,7 +317,7 @@ impl<'n> Collected<'n> {
     }
 }
 
-/// Group, kind, partition, namespace and name of a resource, apart by zeros.
+/// Returns group, kind, partition, namespace and name of a resource, separated by zero bytes.
 fn id(record: &Record) -> Option<Vec<u8>> {
     let resource: mortise_resource::pb::Resource = prost::Message::decode(record.payload.as_slice()).ok()?;
     let id = resource.id?;
@@ -325,7 +325,7 @@ fn id(record: &Record) -> Option<Vec<u8>> {
     Some([kind.group, kind.kind, tenancy.partition, tenancy.namespace, id.name].join("\0").into_bytes())
 }
 
-/// Whether a record in it has a checksum.
+/// Whether any of the records has a checksum.
 fn has_checksums(mut records: &[u8]) -> bool {
     while !records.is_empty() {
         match entry::decode(&mut records) {
@@ -346,16 +346,16 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The list of sums, by entry.
+/// Parses the list of checksums, by entry.
 fn lines(text: &[u8]) -> BTreeMap<String, String> {
     let text = String::from_utf8_lossy(text);
     text.lines().filter_map(|line| line.split_once("  ")).map(|(sum, name)| (name.to_owned(), sum.to_owned())).collect()
 }
 
-/// Takes an entry: its name, what it is, its content.
+/// Receives an entry: name, meaning, content.
 type Visit<'v> = dyn FnMut(&str, &Entry, &[u8]) -> Result<(), BackupError> + 'v;
 
-/// Hands over each entry of a backup's file, up to where it cannot be read. Answers why not further.
+/// Hands over each entry of a backup's file, up to where it cannot be read. Returns the reason why not further.
 fn entries(path: &Path, visit: &mut Visit<'_>) -> Result<Option<String>, BackupError> {
     let file = File::open(path).map_err(io_fault(path, "open"))?;
     let mut archive = tar::Archive::new(GzDecoder::new(BufReader::new(file)));
@@ -370,7 +370,7 @@ fn entries(path: &Path, visit: &mut Visit<'_>) -> Result<Option<String>, BackupE
             Some(Err(error)) => return Ok(Some(error.to_string())),
         };
         let name = String::from_utf8_lossy(&tar_entry.path_bytes()).into_owned();
-        let Some(entry) = Entry::parse(&name) else { return Ok(Some(format!("{name:?} is in no backup"))) };
+        let Some(entry) = Entry::parse(&name) else { return Ok(Some(format!("backups have no entry {name:?}"))) };
         let mut content = Vec::new();
         let most = entry.most_bytes();
         match (&mut tar_entry).take(most + 1).read_to_end(&mut content) {

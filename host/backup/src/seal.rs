@@ -1,36 +1,37 @@
-//! The seal: the last bytes of a backup, which say what all bytes before them are.
+//! The seal: the last bytes of a backup, with a checksum of all bytes before them.
 //!
-//! A backup is a gzip stream of two members. The second holds nothing; in its extra field (RFC 1952, subfield `MT`)
-//! stand the SHA-256 and the number of all bytes before it. Every bit of the seal is given by these two, so a backup
-//! that is cut off, goes on, or differs in any bit is noticed, while gzip and tar take no notice of it. It is no
-//! signature: who can change the file can seal it anew.
+//! A backup is a gzip stream of two members. The second is empty; its extra field (RFC 1952, subfield `MT`) has the
+//! SHA-256 and the number of all bytes before it. These two determine every bit of the seal, so any cut, addition or
+//! changed bit is noticed, while gzip and tar ignore the seal. The seal is not a signature: anyone who can change the
+//! file can compute a new seal.
 
 use sha2::{Digest as _, Sha256};
 
-/// Length of the seal.
+/// Length of the seal, bytes.
 pub const SEAL_BYTES: usize = 66;
 
-/// gzip, deflate, with an extra field; no time, no system; 44 bytes of extra field; `MT` with 40 bytes.
+/// Header of the second member: gzip, deflate, with an extra field; no time, no system; 44 bytes of extra field; `MT`
+/// with 40 bytes.
 const START: [u8; 16] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 255, 44, 0, b'M', b'T', 40, 0];
-/// An empty block that is the last, the CRC-32 and the length of nothing.
+/// Empty last block, CRC-32 and length of no data.
 const END: [u8; 10] = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The seal of `bytes` bytes with a digest.
+/// Makes the seal of `bytes` bytes with this digest.
 pub(crate) fn seal(digest: &[u8; 32], bytes: u64) -> Vec<u8> {
     [&START[..], digest, &bytes.to_le_bytes(), &END].concat()
 }
 
-/// Whether these are the bytes of a seal, whatever they seal.
+/// Whether the bytes have the form of a seal, whatever they seal.
 pub(crate) fn is_seal(bytes: &[u8]) -> bool {
     bytes.len() == SEAL_BYTES && bytes.starts_with(&START) && bytes.ends_with(&END)
 }
 
-/// Checks the seal of a backup that comes in pieces, such as over the wire, and keeps nothing but its end.
+/// Checks the seal of a backup that arrives in pieces, for example over the network; holds only its last bytes.
 #[derive(Default)]
 pub struct SealChecker {
     hasher: Sha256,
     bytes: u64,
-    /// The last bytes, which may be the seal.
+    /// Last bytes so far, which may be the seal.
     tail: Vec<u8>,
 }
 
@@ -44,7 +45,7 @@ impl SealChecker {
         self.tail.drain(..body);
     }
 
-    /// Whether what came is a whole backup.
+    /// Whether the pieces are a whole backup.
     #[must_use]
     pub fn is_whole(self) -> bool {
         self.tail == seal(&self.hasher.finalize().into(), self.bytes)

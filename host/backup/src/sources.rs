@@ -1,4 +1,4 @@
-//! The files that belong to a server beside its store: components of plugins, and the configuration.
+//! The files of a server beside its store: components of plugins, and the configuration.
 
 use std::{
     fs::{self, File},
@@ -11,10 +11,10 @@ use crate::{
     error::{BackupError, io_fault},
 };
 
-/// Most files of one kind: the components that the manager of plugins looks at, and a signature for each.
+/// Most files of one kind: as many components as the plugin manager loads, and a signature for each.
 const MAX_FILES: usize = 2048;
 
-/// An open file. What was opened stays what it is: files of plugins are replaced by renaming others into their places.
+/// An open file. Its content cannot change: new plugin files come by rename.
 #[derive(Debug)]
 pub struct Source {
     pub(crate) entry: Entry,
@@ -22,18 +22,18 @@ pub struct Source {
     pub(crate) bytes: u64,
 }
 
-/// The files, open.
+/// The open files.
 #[derive(Debug, Default)]
 pub struct Sources {
     pub(crate) files: Vec<Source>,
 }
 
 impl Sources {
-    /// Opens everything: the kept components (`<dir>/<plugin>/<sha256>.wasm`), the plugin folder's `*.wasm`, their
-    /// signatures (`*.wasm.minisig`), and the configuration's file, if there is one. Blocks for as long as that takes.
+    /// Opens all files: the kept components (`<dir>/<plugin>/<sha256>.wasm`), the plugin folder's `*.wasm`, their
+    /// signatures (`*.wasm.minisig`), and the configuration's file, if given. Blocks.
     ///
     /// # Errors
-    /// [`BackupError::Io`] for what is there and cannot be read: a backup without it would not be one.
+    /// [`BackupError::Io`] for a file that exists and cannot be read: a backup without it would be incomplete.
     pub fn open(kept: &Path, folder: &Path, config: Option<&Path>) -> Result<Self, BackupError> {
         let mut sources = Self::default();
         if let Some(config) = config {
@@ -57,15 +57,15 @@ impl Sources {
     fn add(&mut self, path: &Path, entry: Entry) -> Result<(), BackupError> {
         let file = match File::open(path) {
             Ok(file) => file,
-            // A link that leads nowhere, or a file that went just now: nobody could have loaded it either.
+            // A dangling link, or a file just removed: a server could not load it either.
             Err(e) if e.kind() == io::ErrorKind::NotFound && entry != Entry::Config => {
                 tracing::warn!(path = %path.display(), "not in the backup: {e}");
                 return Ok(());
             }
             Err(e) => return Err(io_fault(path, "open for the backup")(e)),
         };
-        let metadata = file.metadata().map_err(io_fault(path, "look at for the backup"))?;
-        // What is larger than any signature is none, and a restore would refuse it.
+        let metadata = file.metadata().map_err(io_fault(path, "read metadata for the backup"))?;
+        // A file larger than any signature is not one, and a restore would reject it.
         let is_one = !matches!(&entry, Entry::Kept { file, .. } | Entry::Folder { file } if entry::is_signature(file))
             || metadata.len() <= entry.most_bytes();
         if metadata.is_file() && is_one {
@@ -75,7 +75,7 @@ impl Sources {
     }
 }
 
-/// Names in a directory that fit, in order. A directory that does not exist is empty.
+/// Returns the matching names in a directory, in order. A missing directory counts as empty.
 fn names(dir: &Path, fits: fn(&str) -> bool) -> Result<Vec<String>, BackupError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! Backups that are taken, altered, and restored.
+//! Tests of backups: taken, altered, and restored.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ fn resource(name: &str, bytes: usize) -> pb::Resource {
     }
 }
 
-/// A data directory, a plugin folder and a configuration, with something in each.
+/// A data directory, a plugin folder and a configuration, all with content.
 struct House {
     dir: tempfile::TempDir,
 }
@@ -56,7 +56,7 @@ impl House {
         for _ in 0..200 {
             match SledBackend::open(Options::new(self.data().join("store"))) {
                 Ok(store) => return store,
-                // Sled lets go of its files a moment after a store is dropped.
+                // Sled closes its files a moment after a store is dropped.
                 Err(_) => std::thread::park_timeout(std::time::Duration::from_millis(10)),
             }
         }
@@ -84,7 +84,7 @@ impl House {
         backup_of(&store, self).await
     }
 
-    /// Every file, but for what a store rewrites when it is opened.
+    /// Returns every file, except those that a store rewrites at each opening.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut dirs = vec![self.dir.path().to_owned()];
@@ -158,7 +158,7 @@ async fn what_was_backed_up_comes_back() {
     for gone in ["restore.new", "restore.ready", "replaced"] {
         assert!(!other.data().join(gone).exists());
     }
-    // Versions go on, and a backup of what was restored is the same but for its time.
+    // Versions continue, and a backup of the restored store is the same except for its time.
     let again = other.backup().await;
     let third = House::empty();
     restored(&again, &third, false).unwrap();
@@ -176,7 +176,7 @@ async fn an_empty_server_can_be_backed_up() {
     assert_eq!(other.contents().await, (0, vec![]));
 }
 
-/// What is in the way is named and stays, down to the byte; `--force` replaces it, as often as one likes.
+/// A restore names an obstacle and leaves it as it is, to the byte; `--force` replaces it, any number of times.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_overwritten_without_force() {
     let bytes = House::furnished(20).await.backup().await;
@@ -199,7 +199,7 @@ async fn nothing_is_overwritten_without_force() {
     fs::create_dir_all(folder.folder()).unwrap();
     fs::write(folder.folder().join("demo.wasm"), "another").unwrap();
     let error = restored(&bytes, &folder, false).unwrap_err().to_string();
-    assert!(error.contains("demo.wasm: the plugin folder has another file of that name"), "{error}");
+    assert!(error.contains("demo.wasm: the plugin folder has a different file of that name"), "{error}");
     assert!(!folder.data().exists());
 
     let open = busy.store();
@@ -215,7 +215,7 @@ async fn nothing_is_overwritten_without_force() {
     assert_eq!(fs::read(strange.data().join("thesis.tex")).unwrap(), b"mine");
 }
 
-/// Every cut and every flipped bit is noticed, wherever it is, before anything is touched.
+/// A restore notices every cut and every flipped bit, anywhere, before it changes anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_altered_is_refused_and_nothing_is_touched() {
     let bytes = House::furnished(30).await.backup().await;
@@ -264,7 +264,7 @@ fn unpacked(backup: &[u8]) -> Entries {
     entries
 }
 
-/// A file of these entries, sealed.
+/// Makes a sealed file of these entries.
 fn packed(entries: Entries) -> Vec<u8> {
     use sha2::Digest as _;
     let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -272,7 +272,7 @@ fn packed(entries: Entries) -> Vec<u8> {
     for (name, content) in entries {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
-        // Not by the setter, which refuses some names.
+        // Not by the setter, which rejects some names.
         header.as_gnu_mut().unwrap().name[..name.len().min(100)]
             .copy_from_slice(&name.as_bytes()[..name.len().min(100)]);
         header.set_cksum();
@@ -284,7 +284,7 @@ fn packed(entries: Entries) -> Vec<u8> {
     bytes
 }
 
-/// Archives that are sealed well and say what cannot be.
+/// Archives with a valid seal and invalid content are refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn sealed_nonsense_is_refused() {
     let mut entries = unpacked(&House::furnished(30).await.backup().await);
@@ -316,13 +316,13 @@ async fn sealed_nonsense_is_refused() {
     type Change = Arc<dyn Fn(&mut Entries)>;
     let cases: Vec<(&str, bool, Change)> = vec![
         ("backup format 2", true, Arc::new(manifest("\"format_version\": 1", "\"format_version\": 2"))),
-        ("says that it is something else", true, Arc::new(manifest("mortise-backup", "other"))),
+        ("describes something else", true, Arc::new(manifest("mortise-backup", "other"))),
         ("store format 9", true, Arc::new(manifest("\"store_format\": 6", "\"store_format\": 9"))),
         ("its counts do not agree", true, Arc::new(manifest("\"events\": 30", "\"events\": 31"))),
         ("it says 29 events", true, Arc::new(manifest("\"events\": 30", "\"events\": 29"))),
-        ("30 are there, and 29 should be", true, Arc::new(manifest("\"count\": 30", "\"count\": 29"))),
+        ("30 found, 29 expected", true, Arc::new(manifest("\"count\": 30", "\"count\": 29"))),
         (
-            "it is outside of",
+            "its sequence is outside",
             true,
             Arc::new(move |entries| {
                 manifest("\"commit\": 30", "\"commit\": 29")(entries);
@@ -330,7 +330,7 @@ async fn sealed_nonsense_is_refused() {
             }),
         ),
         (
-            "these in these versions",
+            "some resources or versions differ",
             true,
             Arc::new(|entries| {
                 let mut manifest: serde_json::Value = serde_json::from_slice(&entries[0].1).unwrap();
@@ -339,8 +339,8 @@ async fn sealed_nonsense_is_refused() {
             }),
         ),
         (
-            // As one of a release that made no such comparison, of a store that had lost a resource.
-            "is no deletion, and it is not there",
+            // Like a backup by a release without this check, of a store that had lost a resource.
+            "is not a deletion, but the resource is missing",
             true,
             Arc::new(|entries| {
                 let mut manifest: serde_json::Value = serde_json::from_slice(&entries[0].1).unwrap();
@@ -360,7 +360,7 @@ async fn sealed_nonsense_is_refused() {
             }),
         ),
         (
-            "is not what its checksum was made of",
+            "does not match its checksum",
             true,
             Arc::new(|entries| {
                 let name = entries[3].1.windows(3).position(|at| at == b"r-7").unwrap();
@@ -371,11 +371,11 @@ async fn sealed_nonsense_is_refused() {
         ("instead of manifest.json", true, Arc::new(|entries| drop(entries.remove(0)))),
         ("it comes twice", true, Arc::new(|entries| entries.insert(1, entries[0].clone()))),
         ("it comes twice", true, Arc::new(|entries| entries.insert(2, entries[1].clone()))),
-        ("no backup has such an entry", true, Arc::new(|entries| entries[1].0 = "../../etc/passwd".into())),
-        ("no backup has such an entry", true, Arc::new(|entries| entries[1].0 = "plugins/folder/x\ty.wasm".into())),
+        ("backups have no such entry", true, Arc::new(|entries| entries[1].0 = "../../etc/passwd".into())),
+        ("backups have no such entry", true, Arc::new(|entries| entries[1].0 = "plugins/folder/x\ty.wasm".into())),
         ("number 1 is missing", true, Arc::new(|entries| entries[3].0 = "records/00000002".into())),
         ("does not decode", true, Arc::new(|entries| entries[3].1.truncate(100))),
-        ("its sum is another", false, Arc::new(|entries| entries[2].1.push(b'x'))),
+        ("its checksum does not match", false, Arc::new(|entries| entries[2].1.push(b'x'))),
         ("it is missing", false, Arc::new(|entries| drop(entries.remove(2)))),
         ("SHA256SUMS: it is missing", true, Arc::new(|entries| drop(entries.pop()))),
         ("something follows it", false, Arc::new(|entries| entries.push(("records/00000002".into(), vec![])))),
@@ -400,7 +400,7 @@ async fn sealed_nonsense_is_refused() {
     }
 }
 
-/// Names that take more room than a header has stand in entries of their own, of which there is a bound, too.
+/// Names longer than a tar header have entries of their own, which are bounded, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn long_names_come_back_and_endless_ones_do_not() {
     use sha2::Digest as _;
@@ -429,7 +429,7 @@ async fn long_names_come_back_and_endless_ones_do_not() {
     assert!(error.contains("a name: it takes 67108864 bytes, more than 4096"), "{error}");
 }
 
-/// The plugin folder may not be what a restore replaces.
+/// A plugin folder inside a directory that a restore replaces is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_folder_within_what_is_replaced_is_refused() {
     let house = House::furnished(3).await;
@@ -452,13 +452,13 @@ async fn a_plugin_folder_within_what_is_replaced_is_refused() {
     assert!(target.plugin_dir.join("demo.wasm").exists());
 }
 
-/// Whoever is interrupted after the decision, and does the same again, gets what was wanted; the folder's files too.
+/// A restore that was interrupted after its decision succeeds when repeated, with the plugin folder's files.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_again_after_an_interruption_is_no_fault() {
     let bytes = House::furnished(30).await.backup().await;
     let target = House::empty();
     restored(&bytes, &target, false).unwrap();
-    // As if nothing of it had been put into its place yet.
+    // As if the interruption came before the first move.
     let ready = target.data().join("restore.ready");
     fs::create_dir_all(ready.join("store")).unwrap();
     for name in ["store/store", "plugins", "restored"] {
@@ -471,12 +471,12 @@ async fn the_same_again_after_an_interruption_is_no_fault() {
     assert!(done.config.unwrap().exists() && target.folder().join("demo.wasm").exists());
     assert!(!ready.exists() && !target.data().join("replaced").exists());
     assert_eq!(target.contents().await.1.len(), 30);
-    // Another one is not that one.
+    // A different backup is restored from the start.
     let other = House::furnished(7).await.backup().await;
     assert!(matches!(restored(&other, &target, false), Err(BackupError::Occupied { .. })));
 }
 
-/// Only a moment of the store is in a backup, however long it takes, and nobody waits for it.
+/// A backup is the state of one moment, however long the reading takes, and blocks no writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writers_go_on() {
     let house = House::furnished(2_000).await;
@@ -487,7 +487,7 @@ async fn writers_go_on() {
     let sources = Sources::open(&house.data().join("plugins"), &house.folder(), None).unwrap();
     let writing = tokio::spawn(crate::stream(snapshot, sources, |_| {}, pieces));
     let mut bytes = received.recv().await.unwrap().bytes;
-    // Nobody reads on, and everything is replaced.
+    // The backup's reader pauses while every resource is replaced.
     for n in 0..2_000 {
         let id = resource(&format!("r-{n}"), 0).id.unwrap();
         let stored = store.read(mortise_store::Consistency::Eventual, &id).await.unwrap();
@@ -502,13 +502,13 @@ async fn writers_go_on() {
     assert_eq!(other.contents().await.1.len(), 2_000);
 }
 
-/// A snapshot as a damaged store would give it: under the right head, with some records altered or missing.
+/// A snapshot of a damaged store: a correct head, with some records altered or missing.
 struct Altered {
     snapshot: Box<dyn Snapshot>,
     alter: Alter,
 }
 
-/// What becomes of a record.
+/// Change of a record.
 type Alter = fn(Record) -> Option<Record>;
 
 #[async_trait::async_trait]
@@ -523,10 +523,10 @@ impl Snapshot for Altered {
     }
 }
 
-/// What a restore would refuse is not made: no seal ends it, and the fault names what is wrong.
+/// A snapshot that a restore would reject makes no backup: the archive gets no seal, and the error names the fault.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_does_not_agree_with_itself_is_not_backed_up() {
-    /// The resource of that commit, as the one before it was.
+    /// Replaces the resource of a commit by its former version.
     fn older(record: &mut Record) {
         let mut resource = <pb::Resource as prost::Message>::decode(record.payload.as_slice()).unwrap();
         record.sequence -= 1;
@@ -540,7 +540,7 @@ async fn a_store_that_does_not_agree_with_itself_is_not_backed_up() {
         (
             "a resource is missing",
             |record| (record.kind != RecordKind::Resource || record.sequence != 7).then_some(record),
-            "19 are there, and 20 should be",
+            "19 found, 20 expected",
         ),
         (
             "a resource is old",
@@ -550,7 +550,7 @@ async fn a_store_that_does_not_agree_with_itself_is_not_backed_up() {
                 }
                 Some(record)
             },
-            "its version is 6, the newest event about it is 7",
+            "its version is 6, but its newest event is 7",
         ),
         (
             "an event is missing",
@@ -584,14 +584,14 @@ async fn a_store_that_does_not_agree_with_itself_is_not_backed_up() {
     }
 }
 
-/// What is in front of the damage is saved, and what is behind it is said to be missing.
+/// Salvage saves the content before the damage, and reports the rest as missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_can_be_read_of_a_damaged_backup_is_saved() {
     let bytes = House::furnished(2_000).await.backup().await;
     let dir = tempfile::tempdir().unwrap();
     let all = salvaged(&saved(dir.path(), &bytes), 2_000).await;
     assert_eq!((all.commit, all.kept_components), (2_000, 0), "{all:?}");
-    // The name of the kept component was never its sum, and the folder's is somebody else's.
+    // The kept component's name is not its hash; salvage leaves out the plugin folder.
     assert_eq!(all.left_out.len(), 2, "{:?}", all.left_out);
     let mut saved_some = 0;
     for (cut, flip) in
@@ -610,7 +610,7 @@ async fn what_can_be_read_of_a_damaged_backup_is_saved() {
             "cut at {cut}, flipped {flip:?}: {count} of 2000; {:?}",
             some.left_out.iter().map(ToString::to_string).collect::<Vec<_>>()
         );
-        // A bit of the compression may change without changing what comes of it.
+        // Some bits of compressed data do not change the decompressed data.
         assert!(some.left_out.len() > 2 || (flip.is_some() && count == 2_000));
         let (commit, resources) = target.contents().await;
         assert_eq!((commit, resources.len() as u64), (2_000, count));
@@ -640,10 +640,10 @@ struct Earlier {
     resource: Vec<u8>,
 }
 
-/// What reads well and is not what its sum, its checksum or its own version says is left out and said.
+/// Salvage leaves out, and reports, records that decode but contradict their checksum or version.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_contradicts_itself_is_not_saved() {
-    /// Writes the records anew, the resource of the seventh commit by another hand.
+    /// Rewrites the records; `by` encodes that of the seventh commit.
     fn rewrite(entries: &mut Entries, by: fn(Record, &mut Vec<u8>)) {
         let records = entries.iter_mut().find(|(name, _)| name == "records/00000001").unwrap();
         let (mut rest, mut bytes, mut rewritten) = (records.1.as_slice(), Vec::new(), 0);
@@ -685,9 +685,9 @@ async fn what_contradicts_itself_is_not_saved() {
             |entries| entries.iter_mut().find(|(name, _)| name == "config.toml").unwrap().1.push(b'#'),
             40,
             false,
-            "config.toml: its sum is another: nothing in it is believed",
+            "config.toml: its checksum does not match: nothing in it is taken",
         ),
-        ("another resource", |entries| rewrite(entries, renamed), 0, true, "records/00000001: its sum is another"),
+        ("another resource", |entries| rewrite(entries, renamed), 0, true, "records/00000001: its checksum"),
         (
             "a resource without a checksum",
             |entries| {
@@ -696,7 +696,7 @@ async fn what_contradicts_itself_is_not_saved() {
             },
             39,
             true,
-            "the record of commit 7 in records/00000001: it has no checksum, and others have",
+            "the record of commit 7 in records/00000001: it has no checksum, though others have one",
         ),
         (
             "a resource of another commit",
@@ -724,8 +724,9 @@ async fn what_contradicts_itself_is_not_saved() {
     }
 }
 
-/// Without the sums each record is proven by itself: any bit of the records that is another costs records, and makes none.
-/// A backup of an earlier release, whose records have no checksums, is taken as it reads, and that is said.
+/// Without the list of checksums each record is proven by its own: a flipped bit in the records loses records, and
+/// makes no false ones. Records of earlier releases have no checksums; salvage takes them as they read, and reports
+/// that.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_saved_of_an_altered_backup_without_its_sums_is_proven() {
     const RECORDS: &str = "records/00000001";
@@ -769,10 +770,10 @@ async fn what_is_saved_of_an_altered_backup_without_its_sums_is_proven() {
     entries[1].1 = earlier;
     let some = crate::salvage(&saved(dir.path(), &packed(entries)), &House::empty().data()).unwrap();
     assert_eq!(some.resources.values().sum::<u64>(), 40);
-    assert!(said(&some).contains("is proven by nothing but the compression"), "{}", said(&some));
+    assert!(said(&some).contains("only the compression's own checks prove"), "{}", said(&some));
 }
 
-/// A store that is damaged beyond opening gives what it has.
+/// Salvage reads a store that is too damaged to open.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_can_be_read_of_a_damaged_store_is_saved() {
     let house = House::furnished(300).await;
@@ -789,7 +790,7 @@ async fn what_can_be_read_of_a_damaged_store_is_saved() {
     assert_eq!(house.files(), files, "the damaged store stays as it is");
 }
 
-/// Into a new house, where so many resources are.
+/// Salvages into a new directory, and checks the number of resources.
 async fn salvaged(source: &Path, count: usize) -> crate::Salvaged {
     let target = House::empty();
     let salvaged = crate::salvage(source, &target.data()).unwrap();

@@ -1,24 +1,24 @@
-//! Values on the command line that several commands take.
+//! Command-line values that several commands share.
 
 use std::time::Duration;
 
 use crate::error::CliError;
 
-/// Why a text is no duration.
+/// Fault in a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It is not a number and a unit.
-    #[error("{0:?} is no duration; use 500ms, 30s, 5m or 1h")]
+    /// The text is not a number with a unit.
+    #[error("{0:?} is not a duration; use 500ms, 30s, 5m or 1h")]
     Malformed(String),
-    /// It is zero, or longer than a year.
-    #[error("{0:?} is out of range; from 1ms to a year")]
+    /// The duration is zero, or longer than a year.
+    #[error("{0:?} is out of range; use 1ms to a year")]
     OutOfRange(String),
 }
 
-/// A duration: a number with ms, s, m or h behind it; without a unit, seconds. Above zero, at most a year.
+/// Parses a duration: a number followed by ms, s, m or h; without a unit, seconds. Above zero, at most a year.
 ///
 /// # Errors
-/// The text is none, or out of range.
+/// The text is malformed or out of range.
 pub fn duration(text: &str) -> Result<Duration, DurationError> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -37,7 +37,7 @@ pub fn duration(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_secs_f64(total))
 }
 
-/// True or false, from the environment.
+/// Parses true or false from an environment variable.
 pub(crate) fn boolean(name: &str, text: &str) -> Result<bool, CliError> {
     match text {
         "true" | "1" => Ok(true),

@@ -1,4 +1,4 @@
-//! How a command fails, and what the shell hears of it.
+//! Failures of commands, and their exit codes.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -7,25 +7,25 @@ use mortise_resource::pb;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// How a command ended, as an exit code. docs/cli.md and every `--help` list them.
+/// Result of a command, as an exit code. docs/cli.md and every `--help` list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// What was wanted is done.
+    /// The command did what it should.
     Done = 0,
-    /// The server refused, it failed, or what was asked for is not there.
+    /// The server refused, the command failed, or a requested resource does not exist.
     Failed = 1,
-    /// The command line, the configuration or a file given is wrong; nothing was changed by it.
+    /// The command line, the configuration or an input file is wrong; nothing was changed because of it.
     Usage = 2,
     /// The server cannot be reached.
     Unreachable = 3,
     /// `diff` or `plan` found differences.
     Different = 4,
-    /// What was waited for did not come in time, be it a condition or an answer.
+    /// A condition or an answer did not come in time.
     TimedOut = 5,
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted = 130,
-    /// Whoever read the output closed it, as `head` does.
+    /// The reader of the output closed it, as `head` does.
     Closed = 141,
 }
 
@@ -33,28 +33,28 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, failed or not found, 2 wrong usage or input, \
                               3 server not reached, 4 differences (diff, plan), 5 timed out, 130 interrupted";
 
-/// Why a command did not do what it was asked: one sentence, lines below it, and what to do.
+/// Failure of a command: one sentence, lines of detail below it, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CliError {
-    /// What the shell hears.
+    /// Exit code.
     pub exit: Exit,
-    /// `<thing>: <fault>`; without "mortise: ", which is put before it when it is shown.
+    /// `<thing>: <fault>`; without "mortise: ", which is added when the error is shown.
     pub message: String,
     /// Faults in detail, a line for each, such as `artists.yaml:7: data.name: artist.name required`.
     pub details: Vec<String>,
-    /// What to do about it.
+    /// Remedy for the user.
     pub remedy: Option<String>,
-    /// The server's status code, when it was the server that refused.
+    /// The server's status code, if the server refused.
     pub code: Option<Code>,
-    /// Set when the same call may well succeed after this long: the server, or a plugin of it, has too much to do.
+    /// Wait after which the same call may well succeed: the server, or a plugin of it, is overloaded.
     pub retry_in: Option<Duration>,
     /// The one of many resources that the server could not read, without its type.
     pub(crate) resource: Option<Box<pb::Id>>,
-    /// The error behind it, whose text is part of the message.
+    /// Underlying error; its text is part of the message.
     pub(crate) cause: Option<Cause>,
 }
 
-/// An error that caused a [`CliError`]. Two are equal when they read alike.
+/// Error that caused a [`CliError`]. Two are equal when their texts are.
 #[derive(Debug, Clone)]
 pub(crate) struct Cause(Arc<dyn std::error::Error + Send + Sync>);
 
@@ -67,7 +67,7 @@ impl PartialEq for Cause {
 impl Eq for Cause {}
 
 impl CliError {
-    /// A failure with nothing but a sentence.
+    /// Makes a failure of one sentence.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -81,24 +81,24 @@ impl CliError {
         }
     }
 
-    /// The command line, the configuration or a file is wrong.
+    /// Makes a failure of the command line, the configuration or a file.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// It was tried, and failed.
+    /// Makes a failure of the command's work.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, message)
     }
 
-    /// Says what to do about it.
+    /// Sets the remedy.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// Puts the text of an error behind the message, and keeps the error.
+    /// Appends the text of an error to the message, and keeps the error.
     #[must_use]
     pub fn caused_by(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.message = format!("{}: {cause}", self.message);
@@ -106,24 +106,24 @@ impl CliError {
         self
     }
 
-    /// Adds a line.
+    /// Adds a line of detail.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.details.push(detail.into());
         self
     }
 
-    /// A file or a directory could not be used; `doing` is such as `cannot read`.
+    /// Makes a failure of a file or directory; `doing` is such as `cannot read`.
     pub fn file(doing: &str, path: &std::path::Path, error: io::Error) -> Self {
         Self::usage(format!("{doing} {}", path.display())).caused_by(error)
     }
 
-    /// A file that cannot be made where it is wanted.
+    /// Makes a failure of writing a file.
     pub(crate) fn fs(FsError { path, action, source }: FsError) -> Self {
         Self::file(&format!("cannot {action}"), &path, source)
     }
 
-    /// What the server answered when it was asked about `thing`.
+    /// Makes a failure of the server's answer to a call about `thing`.
     pub fn rpc(thing: impl fmt::Display, status: &Status) -> Self {
         let exit = match status.code() {
             _ if is_transport(status) => Exit::Unreachable,
@@ -137,7 +137,7 @@ impl CliError {
         };
         let mut error = Self { code: Some(status.code()), ..Self::new(exit, message) };
         if let Some(bad) = status.get_details_bad_request() {
-            // One that says the message over again tells nothing.
+            // A violation that repeats the message adds nothing.
             let news = |v: &&tonic_types::FieldViolation| !status.message().contains(&violation(v));
             error.details = bad.field_violations.iter().filter(news).map(violation).collect();
         }
@@ -162,12 +162,12 @@ fn violation(violation: &tonic_types::FieldViolation) -> String {
     }
 }
 
-/// Whether the connection failed, not a server that answered.
+/// Whether the connection failed, and not the server's work.
 fn is_transport(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
 }
 
-/// An error's innermost words: the outer ones of transports say nothing ("transport error").
+/// Text of the innermost error: the outer texts of transports are empty words ("transport error").
 pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -176,7 +176,7 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     last.to_string()
 }
 
-/// When to try again, if that is of use.
+/// Returns the wait before another attempt, if one is of use.
 fn retry_in(status: &Status) -> Option<Duration> {
     if let Some(wait) = status.get_details_retry_info().and_then(|info| info.retry_delay) {
         return Some(wait);
@@ -199,18 +199,18 @@ fn remedy(status: &Status) -> Option<String> {
             let fault = std::error::Error::source(status).map(innermost).unwrap_or_default();
             Some(tls_remedy(&fault).unwrap_or(UNREACHABLE).into())
         }
-        Code::Aborted => Some("somebody else changed it meanwhile; read it again and retry".into()),
+        Code::Aborted => Some("it was changed meanwhile; read it again and retry".into()),
         _ => None,
     }
 }
 
-/// The remedy for what rustls says is wrong, by its words.
+/// Remedy for a TLS fault, by rustls's words.
 pub(crate) fn tls_remedy(fault: &str) -> Option<&'static str> {
     const OWN: &str = "the server wants a certificate of this client that it trusts: --client-cert and --client-key";
     let remedies = [
-        ("InvalidContentType", "what listens there does not speak TLS: leave out --tls, https:// and certificates"),
+        ("InvalidContentType", "the server there does not speak TLS: leave out --tls, https:// and certificates"),
         ("UnknownIssuer", "--ca-file FILE names the authority (PEM) that issued the server's certificate"),
-        ("not valid for name", "--tls-server-name NAME says which name the server's certificate is for"),
+        ("not valid for name", "--tls-server-name NAME gives the name that the server's certificate has"),
         ("CertificateRequired", OWN),
         ("UnknownCA", OWN),
         ("BadCertificate", OWN),
@@ -224,12 +224,12 @@ pub(crate) fn tls_remedy(fault: &str) -> Option<&'static str> {
     remedies.into_iter().find(|(word, _)| fault.contains(word)).map(|(_, remedy)| remedy)
 }
 
-/// The remedy when no server answers.
+/// Remedy when no server answers.
 pub(crate) const UNREACHABLE: &str = "is `mortise dev` or `mortise serve` running there? \
-                                      Say where with --grpc-addr, MORTISE_GRPC_ADDR or --context";
+                                      Give its address with --grpc-addr, MORTISE_GRPC_ADDR or --context";
 
 impl fmt::Display for CliError {
-    /// All of it, over several lines if need be, without a line end.
+    /// Writes everything, over several lines if need be, without a line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         for detail in &self.details {
@@ -248,7 +248,7 @@ impl std::error::Error for CliError {
     }
 }
 
-/// Output that cannot be written ends the command; silently when its reader closed it.
+/// Ends the command when its output cannot be written; silently when the reader closed it.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -258,7 +258,7 @@ impl From<io::Error> for CliError {
     }
 }
 
-/// The id of what a server names as partition/namespace/name.
+/// Parses the server's notation partition/namespace/name.
 fn id_of(place: &str) -> Option<pb::Id> {
     let mut parts = place.splitn(3, '/').map(str::to_owned);
     let tenancy = pb::Tenancy { partition: parts.next()?, namespace: parts.next()? };

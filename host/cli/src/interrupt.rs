@@ -1,16 +1,16 @@
-//! Ctrl-C ends a command; but not while another program has the terminal, which gets the signal, too.
+//! Ctrl-C ends a command, but not while another program has the terminal, which gets the signal, too.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many parts of the program want to be left alone.
+/// Number of living shields.
 static SHIELDS: AtomicUsize = AtomicUsize::new(0);
 
-/// While one lives, Ctrl-C is left to the program that has the terminal, such as an editor.
+/// Guard: while one lives, Ctrl-C is left to the program that has the terminal, such as an editor.
 #[derive(Debug)]
 pub struct Shield(());
 
 impl Shield {
-    /// From now until it is dropped.
+    /// Raises a shield; it holds until it is dropped.
     #[must_use]
     pub fn raise() -> Self {
         SHIELDS.fetch_add(1, Ordering::SeqCst);
@@ -24,7 +24,7 @@ impl Drop for Shield {
     }
 }
 
-/// Resolves at a Ctrl-C that is meant for this program; never when signals cannot be listened to.
+/// Resolves at a Ctrl-C that is meant for this program; never if signals cannot be received.
 pub(crate) async fn interrupted() {
     loop {
         if tokio::signal::ctrl_c().await.is_err() {

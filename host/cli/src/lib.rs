@@ -1,10 +1,10 @@
-//! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share how the server is
-//! reached (`connect`: [`Connect`], [`Session`]), how resources are named, shown and waited for (`resources`), how
-//! files of them are read, ordered and compared with what is stored (`apply`), how output looks (`output`: [`Ui`],
-//! [`Table`], [`Progress`]), and how a command fails ([`CliError`], [`Exit`]).
+//! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share the connection to
+//! the server (`connect`: [`Connect`], [`Session`]), names, views and waits of resources (`resources`), reading,
+//! ordering and comparing of files (`apply`), output (`output`: [`Ui`], [`Table`], [`Progress`]), and failures
+//! ([`CliError`], [`Exit`]).
 //!
-//! It speaks gRPC and knows nothing of how a server works inside, so that it is quick to build and could be a program
-//! of its own.
+//! The crate speaks gRPC and knows nothing of the inside of a server, so that it is quick to build and could be a
+//! program of its own.
 
 mod apply;
 pub mod args;
@@ -33,18 +33,18 @@ pub use output::{
 };
 pub use resources::{catalog, tenancy::Tenancy};
 
-/// A command that runs.
+/// A running command.
 ///
-/// Boxed, because the compiler makes the code of an `async fn` in each crate that awaits it, and there once for each of
-/// its codegen units: unboxed, all commands would be compiled over again in the binary, several times.
+/// Boxed, because the compiler makes the code of an `async fn` in each crate that awaits it, and there once for each
+/// codegen unit: unboxed, all commands would be compiled again in the binary, several times.
 pub type CommandFuture = Pin<Box<dyn Future<Output = Result<Exit, CliError>>>>;
 
-/// Runs a command on a runtime of its own until it ends or the user presses Ctrl-C, says on standard error what went
-/// wrong, and answers the exit code.
+/// Runs a command on its own runtime until it ends or the user presses Ctrl-C, prints a failure on standard error, and
+/// returns the exit code.
 pub fn block_on(command: CommandFuture) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => return report(Err(CliError::failed("starting threads").caused_by(e))),
+        Err(e) => return report(Err(CliError::failed("cannot start threads").caused_by(e))),
     };
     let ended: CommandFuture = Box::pin(async {
         tokio::select! {
@@ -53,12 +53,12 @@ pub fn block_on(command: CommandFuture) -> ExitCode {
         }
     });
     let ended = runtime.block_on(ended);
-    // Whatever still runs, a read of standard input for one, is not waited for.
+    // Tasks that still run, such as a read of standard input, are not awaited.
     runtime.shutdown_background();
     report(ended)
 }
 
-/// Says on standard error what went wrong, and answers the exit code.
+/// Prints a failure on standard error, and returns the exit code.
 #[must_use]
 pub fn report(ended: Result<Exit, CliError>) -> ExitCode {
     let exit = match ended {

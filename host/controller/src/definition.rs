@@ -2,10 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use mortise_resource::{pb, types};
+use mortise_resource::{backoff::Backoff, pb, types};
 
 use crate::{
-    backoff::Backoff,
     cache::{ID, Index},
     key::GroupKind,
     lease::Placement,
@@ -72,7 +71,7 @@ impl Definition {
             reconciler,
             watched: Vec::new(),
             placement: Placement::default(),
-            backoff: Backoff::default(),
+            backoff: Backoff::new(Duration::from_millis(5), Duration::from_secs(1000)),
             set_aside: Backoff::new(Duration::from_secs(1), Duration::from_secs(60)),
             resync: Some(Duration::from_secs(8 * 3600)),
             parallel: 1,

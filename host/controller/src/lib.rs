@@ -24,7 +24,6 @@
 //! of resources: each has a place in the queue once, a timer once, and a place in the cache of each controller that
 //! watches its type.
 
-mod backoff;
 mod cache;
 mod controller;
 mod controllers;
@@ -36,6 +35,7 @@ mod mapper;
 mod queue;
 mod reconciler;
 mod request;
+mod restart_backoff;
 mod run;
 mod source;
 mod status;
@@ -43,9 +43,9 @@ mod status;
 mod tests;
 
 pub use async_trait::async_trait;
+pub use mortise_resource::backoff::Backoff;
 
 pub use crate::{
-    backoff::Backoff,
     cache::{By, Cache, CacheError, ID, Index, IndexKey, Keys, References},
     controllers::{Controllers, ControllersError},
     definition::{Definition, DefinitionError},

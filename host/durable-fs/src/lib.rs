@@ -1,21 +1,21 @@
-//! Files and directories that are there whole or not at all, also after a loss of power.
+//! Files and directories that exist whole or not at all, even after a loss of power.
 //!
 //! # Contract
 //! - *Atomic*: at any moment a path shows the old content or the new one. A rename on one file system gives that.
 //! - *Durable*: when a function returns, its effect survives a loss of power. A sync of the file before the rename and
 //!   a sync of the directory after it give that.
 //!
-//! Each function says which of them it gives. Links are followed, except that a rename replaces a link at its target
-//! and a removal removes the link itself. A granted directory of a plugin, in which no link may be followed, is
-//! therefore no case for this crate: the plugin host opens relative to the directory there.
+//! Each function names its guarantees. Links are followed, except that a rename replaces a link at its target and a
+//! removal removes the link itself. This crate is therefore not for a plugin's granted directory, in which no link may
+//! be followed: the plugin host opens paths relative to that directory.
 //!
 //! # Cost and limits
 //! A durable operation waits for the disk, once for the file and once for each directory that it changes: milliseconds
-//! on most. Everything blocks. A process that is killed may leave a file `.mortise-….part` in the directory that it
+//! on most disks. All functions block. A killed process may leave a file `.mortise-….part` in the directory that it
 //! wrote into.
 //!
-//! `tempfile` makes the unfinished file and renames it. It syncs nothing and makes no directories, which is what is
-//! written here.
+//! The crate `tempfile` makes and renames the unfinished file. It does not sync and makes no directories; this crate
+//! does.
 
 use std::{
     fs::{self, File},
@@ -25,27 +25,27 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// A refusal of the file system.
+/// An error of the file system.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {action}: {source}", path.display())]
 pub struct FsError {
     /// The file or directory.
     pub path: PathBuf,
-    /// What was tried, as a verb: `sync`, `write into`.
+    /// Attempted action, as a verb: `sync`, `write into`.
     pub action: &'static str,
-    /// Why it failed.
+    /// Error of the file system.
     pub source: io::Error,
 }
 
 impl FsError {
-    /// Names the path and the action of an I/O error, for `map_err`.
+    /// Adds path and action to an I/O error, for `map_err`.
     pub fn at(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self { path, action, source }
     }
 }
 
-/// The directory of a path: its parent, or the current directory for a bare name.
+/// Returns the directory of a path: its parent, or the current directory for a bare name.
 #[must_use]
 pub fn dir_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -59,7 +59,7 @@ pub fn sync(path: &Path) -> Result<(), FsError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(FsError::at(path, "sync"))
 }
 
-/// Makes a directory durable with everything in it. Each directory comes after its entries.
+/// Makes a directory and everything in it durable. Syncs each directory after its entries.
 ///
 /// # Errors
 /// Faults of the file system.
@@ -71,7 +71,7 @@ pub fn sync_tree(dir: &Path) -> Result<(), FsError> {
     sync(dir)
 }
 
-/// Makes a directory and its parents, durably. One that exists is fine, also when another process makes it meanwhile.
+/// Makes a directory and its parents, durably. Succeeds if it exists, also when another process makes it meanwhile.
 ///
 /// # Errors
 /// Faults of the file system.
@@ -88,7 +88,7 @@ pub fn make_dir(path: &Path) -> Result<(), FsError> {
     sync(parent)
 }
 
-/// Removes a file, or a directory with everything in it. A path that does not exist is fine. Not durable by itself.
+/// Removes a file, or a directory with everything in it. Succeeds if the path does not exist. Not durable by itself.
 ///
 /// # Errors
 /// Faults of the file system.
@@ -104,7 +104,7 @@ pub fn remove(path: &Path) -> Result<(), FsError> {
 /// unfinished file that a crash left under that name. The file has the mode that the process gives to new files.
 ///
 /// # Errors
-/// Faults of the file system; then the old content may be there, or the new one.
+/// Faults of the file system; the path may then have the old content or the new one.
 pub fn replace_through(unfinished: &Path, path: &Path, content: &[u8]) -> Result<(), FsError> {
     let write = || {
         let mut file = File::create(unfinished)?;
@@ -116,7 +116,7 @@ pub fn replace_through(unfinished: &Path, path: &Path, content: &[u8]) -> Result
     sync(dir_of(path))
 }
 
-/// A file in the making beside the path that it is for, readable by this user only (mode 0600). Dropping it removes it.
+/// An unfinished file beside its target path, readable by this user only (mode 0600). Dropping it removes it.
 #[derive(Debug)]
 pub struct AtomicFile {
     part: NamedTempFile,
@@ -124,27 +124,27 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Makes an empty file for `path`, in the same directory, under a name that is nobody else's.
+    /// Makes an empty file for `path`, in the same directory, under a unique name.
     ///
     /// # Errors
-    /// The directory does not exist or refuses new files: the error names the directory, and the action `write into`.
+    /// The directory does not exist or accepts no files: the error names the directory, and the action `write into`.
     pub fn beside(path: &Path) -> Result<Self, FsError> {
         let dir = dir_of(path);
         let made = tempfile::Builder::new().prefix(".mortise-").suffix(".part").tempfile_in(dir);
         let part = made.map_err(|error| {
-            // The error of tempfile shows the name that it made up; that of reading the directory says more.
+            // tempfile's error shows the random name; the error of reading the directory says more.
             let source = fs::read_dir(dir).err().unwrap_or_else(|| error.kind().into());
             FsError::at(dir, "write into")(source)
         })?;
         Ok(Self { part, path: path.to_owned() })
     }
 
-    /// The file, to write to it.
+    /// Returns the file, for writing.
     pub fn file(&mut self) -> &mut File {
         self.part.as_file_mut()
     }
 
-    /// Puts the file in its place and replaces what is there: atomic, not durable.
+    /// Puts the file in its place and replaces a present file: atomic, not durable.
     ///
     /// # Errors
     /// Faults of the file system.
@@ -153,7 +153,7 @@ impl AtomicFile {
         placed.map(drop).map_err(|error| FsError::at(&self.path, "write")(error.error))
     }
 
-    /// Puts the file in its place unless something is there: atomic, not durable.
+    /// Puts the file in its place unless the path exists: atomic, not durable.
     ///
     /// # Errors
     /// Faults of the file system, [`io::ErrorKind::AlreadyExists`] among them.
@@ -162,8 +162,8 @@ impl AtomicFile {
         placed.map(drop).map_err(|error| FsError::at(&self.path, "write")(error.error))
     }
 
-    /// Makes the content durable, to be called before the file is put in its place. Its name becomes durable with a
-    /// [`sync`] of the directory, which may serve several files.
+    /// Makes the content durable; to be called before the file is put in its place. A later [`sync`] of the directory
+    /// makes the name durable, and may serve several files.
     ///
     /// # Errors
     /// Faults of the file system.
@@ -174,7 +174,7 @@ impl AtomicFile {
     /// [`AtomicFile::replace`], durably.
     ///
     /// # Errors
-    /// Faults of the file system; then the old content may be there, or the new one.
+    /// Faults of the file system; the path may then have the old content or the new one.
     pub fn replace_durably(self) -> Result<(), FsError> {
         self.sync()?;
         let path = self.path.clone();

@@ -1,4 +1,4 @@
-//! The builder: what to compile and where to put it.
+//! The builder of guests: source, target and destination of a build.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// A build to be run.
+/// A build to run.
 #[derive(Debug, Clone)]
 pub struct Build {
     which: PackageSelector,
@@ -29,44 +29,44 @@ pub struct Build {
     stop: Option<StopHandle>,
 }
 
-/// Where components are put.
+/// Destination of components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OutDir {
-    /// Below the directory of the build's artifacts, in one that is swept.
+    /// A directory below that of the build's artifacts; stale components in it are removed.
     Default,
-    /// There.
+    /// The given directory.
     Explicit(PathBuf),
-    /// In this folder of the workspace's target directory.
+    /// A folder of the workspace's target directory.
     InTarget(String),
 }
 
-/// The components of one build, and the files that went into them.
+/// Components of one build, and the files that went into them.
 #[derive(Debug, Clone)]
 pub struct BuildOutput {
-    /// Where the components are.
+    /// Directory of the components.
     pub dir: PathBuf,
-    /// By name, in order.
+    /// Components, in the order of their names.
     pub components: Vec<Component>,
-    /// Every local file and directory that went in.
+    /// Local files and directories that went into them.
     pub inputs: Vec<PathBuf>,
 }
 
-/// One component.
+/// A component.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Component {
-    /// The package's name, or the example's.
+    /// Name of the package, or of the example.
     pub name: String,
     /// `<dir>/<name>.wasm`
     pub path: PathBuf,
 }
 
 impl Build {
-    /// A package of the workspace that the calling package (`CARGO_MANIFEST_DIR`, else the current directory) is in.
+    /// Builds a package of the workspace of the calling package (`CARGO_MANIFEST_DIR`, else the current directory).
     pub fn package(name: impl Into<String>) -> Self {
         Self::new(PackageSelector::Named(name.into()))
     }
 
-    /// The package whose Cargo.toml is in `dir`, in whatever workspace that is.
+    /// Builds the package whose Cargo.toml is in `dir`, in any workspace.
     pub fn manifest_dir(dir: impl Into<PathBuf>) -> Self {
         Self::new(PackageSelector::At(dir.into()))
     }
@@ -86,69 +86,69 @@ impl Build {
         }
     }
 
-    /// Also the package's examples that are cdylibs, all by one call of cargo.
+    /// Also builds the package's examples that are cdylibs, in the same call of cargo.
     #[must_use]
     pub fn examples(mut self) -> Self {
         self.examples = Examples::All;
         self
     }
 
-    /// Also this one of the package's examples. Give an [`out_dir`](Self::out_dir) with it: the default one is swept of
-    /// all the others.
+    /// Also builds this example of the package. Set an [`out_dir`](Self::out_dir) with it: all other components are
+    /// removed from the default one.
     #[must_use]
     pub fn example(mut self, name: impl Into<String>) -> Self {
         self.examples = Examples::One(name.into());
         self
     }
 
-    /// What to compile for.
+    /// Sets the target.
     #[must_use]
     pub fn target(mut self, target: Target) -> Self {
         self.target = target;
         self
     }
 
-    /// Keeps files and line numbers (DWARF), so that backtraces have them. The component is about ten times as large.
+    /// Keeps files and line numbers (DWARF) for backtraces. The component is about ten times as large.
     #[must_use]
     pub fn lines(mut self) -> Self {
         self.lines = true;
         self
     }
 
-    /// Features of the package.
+    /// Enables features of the package.
     #[must_use]
     pub fn features<T: Into<String>>(mut self, features: impl IntoIterator<Item = T>) -> Self {
         self.features.extend(features.into_iter().map(Into::into));
         self
     }
 
-    /// Where cargo puts its artifacts; `<target directory of the workspace>/guest` if not given, so that every build
-    /// script and test of a workspace shares one. Never the outer cargo's own.
+    /// Sets the directory of cargo's artifacts. The default is `<target directory of the workspace>/guest`, so that
+    /// every build script and test of a workspace shares one. It must never be that of the outer cargo.
     #[must_use]
     pub fn target_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.target_dir = Some(dir.into());
         self
     }
 
-    /// Where components are put; `<target dir>/components/<package>` if not given
-    /// (`components-wasip2` for that target). That default directory is swept of
-    /// components that no longer come out, a given one is not.
+    /// Sets the directory of the components. The default is `<target dir>/components/<package>` (`components-wasip2`
+    /// for that target). Components that are no longer built are removed from the default directory, and stay in a
+    /// given one.
     #[must_use]
     pub fn out_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.out_dir = OutDir::Explicit(dir.into());
         self
     }
 
-    /// Puts components into this folder of the workspace's target directory, which is not swept, and compiles in that
-    /// directory, too: for commands, which `OUT_DIR` does not concern if it happens to be set.
+    /// Puts components into this folder of the workspace's target directory, keeps stale ones, and compiles in that
+    /// directory, too: for commands, which must ignore `OUT_DIR` if it happens to be set.
     #[must_use]
     pub fn out_in_target(mut self, folder: impl Into<String>) -> Self {
         self.out_dir = OutDir::InTarget(folder.into());
         self
     }
 
-    /// Lets cargo talk to the user while it works: its progress and the compiler's words go to standard error as they
-    /// come, and are not repeated in the error.
+    /// Shows cargo's progress and the compiler's messages on standard error while it works; the error does not repeat
+    /// them.
     #[must_use]
     pub fn live(mut self) -> Self {
         self.live = true;
@@ -162,17 +162,17 @@ impl Build {
         self
     }
 
-    /// Lets cargo bring Cargo.lock up to date, as after a dependency was added.
+    /// Lets cargo update Cargo.lock, as after a dependency was added.
     #[must_use]
     pub fn unlocked(mut self) -> Self {
         self.locked = false;
         self
     }
 
-    /// Compiles and componentises.
+    /// Compiles the modules and makes components of them.
     ///
     /// # Errors
-    /// Whatever cargo, rustup, wit-component or the file system refuse; see [`Error`].
+    /// Faults of cargo, rustup, wit-component or the file system; see [`Error`].
     pub fn run(&self) -> Result<BuildOutput, Error> {
         let dir = self.dir()?;
         let package = Package::find(&dir, &self.which)?;
@@ -230,16 +230,17 @@ impl Build {
         Ok(BuildOutput { dir: out_dir, components, inputs: inputs.into_iter().collect() })
     }
 
-    /// For build scripts: compiles the package's library, copies the component into `OUT_DIR`, and sets `variable` for
-    /// the crate, so that `include_bytes!(env!("…"))` is the component. Tells cargo when to do it again.
+    /// Compiles the package's library in a build script, copies the component into `OUT_DIR`, and sets `variable` for
+    /// the crate, so that `include_bytes!(env!("…"))` is the component. Names the inputs for cargo to rebuild on
+    /// change.
     ///
     /// # Errors
-    /// As [`Build::run`].
+    /// Those of [`Build::run`].
     pub fn embed(&self, variable: &str) -> Result<(), Error> {
         let built = self.run()?;
         let component = built.components.first().ok_or_else(|| Error::NoLibrary { package: variable.to_owned() })?;
         let bytes = fs::read(&component.path).map_err(Error::file("read", &component.path))?;
-        // The shared copy may be replaced by another build while the compiler reads it; this one is ours.
+        // Another build may replace the shared copy while the compiler reads it; this copy is private.
         let out = env::var_os("OUT_DIR").map_or_else(|| built.dir.clone(), PathBuf::from);
         let path = out.join(&component.name).with_added_extension("wasm");
         component::write(&path, &bytes)?;
@@ -247,7 +248,7 @@ impl Build {
         built.emit_rerun_if_changed()
     }
 
-    /// Where cargo is asked about the workspace.
+    /// Directory in which cargo is asked about the workspace.
     fn dir(&self) -> Result<PathBuf, Error> {
         match &self.which {
             PackageSelector::At(dir) => Ok(dir.clone()),
@@ -260,16 +261,16 @@ impl Build {
 }
 
 impl BuildOutput {
-    /// The component of that name.
+    /// Path of the component of that name.
     #[must_use]
     pub fn component(&self, name: &str) -> Option<&Path> {
         self.components.iter().find(|one| one.name == name).map(|one| one.path.as_path())
     }
 
-    /// Prints a `cargo::rerun-if-changed` line for everything that went in.
+    /// Prints a `cargo::rerun-if-changed` line for every input.
     ///
     /// # Errors
-    /// [`Error::NotUnicode`]: cargo cannot be told.
+    /// [`Error::NotUnicode`]: cargo cannot take the path.
     pub fn emit_rerun_if_changed(&self) -> Result<(), Error> {
         for input in &self.inputs {
             tell_cargo("rerun-if-changed", unicode(input)?);
@@ -279,9 +280,8 @@ impl BuildOutput {
 }
 
 impl OutDir {
-    /// The target directory in which guests have theirs. In build scripts and tests it is read off `OUT_DIR`, which
-    /// also knows of `--target-dir`: it is the nearest directory above that cargo tagged. Elsewhere it is the one that
-    /// cargo names.
+    /// The target directory that holds the guests'. In build scripts and tests it comes from `OUT_DIR`, which follows
+    /// `--target-dir`: it is the nearest directory above that cargo tagged. Elsewhere it is the one that cargo names.
     fn base(&self, package: &Package) -> PathBuf {
         let out = env::var_os("OUT_DIR").map(PathBuf::from).filter(|_| !matches!(self, Self::InTarget(_)));
         let tagged = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()));
@@ -289,8 +289,8 @@ impl OutDir {
     }
 }
 
-/// The files that went into a module, with the manifests of the packages they belong to. What was generated on the way
-/// is left out: it follows from the rest.
+/// Files that went into a module, with the manifests of their packages. Generated files are left out: they follow from
+/// the rest.
 fn inputs_of(module: &Path, target_dir: &Path) -> BTreeSet<PathBuf> {
     let text = fs::read_to_string(module.with_extension("d")).unwrap_or_default();
     let mut inputs = BTreeSet::new();
@@ -302,8 +302,8 @@ fn inputs_of(module: &Path, target_dir: &Path) -> BTreeSet<PathBuf> {
     inputs
 }
 
-/// Build scripts talk to cargo on their standard output.
-#[allow(clippy::print_stdout, reason = "it is the protocol")]
+/// Prints an instruction for cargo, which reads the standard output of build scripts.
+#[allow(clippy::print_stdout, reason = "cargo reads the standard output")]
 fn tell_cargo(key: &str, value: &str) {
     println!("cargo::{key}={value}");
 }

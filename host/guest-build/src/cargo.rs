@@ -1,4 +1,4 @@
-//! The inner cargo: how it is called, and what it says it made.
+//! Call of the inner cargo, and the modules that it reports.
 
 use std::{
     env,
@@ -10,21 +10,22 @@ use serde::Deserialize;
 
 use crate::{Error, StopHandle, Target, environment, error::tail, metadata::Package, toolchain::Toolchain};
 
-/// Guards against a guest whose build script builds guests in the directory that we hold locked.
+/// Environment variable that marks a running build, against a guest whose build script builds guests in the directory
+/// that is locked here.
 pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
 
-/// The shadow stack of a guest. Rust's default of 1 MiB makes a fresh instance three times dearer: the host clears it
+/// Shadow stack of a guest. Rust's default of 1 MiB makes a fresh instance three times dearer, since the host clears it
 /// for every call.
 const STACK: &str = "link-arg=-zstack-size=32768";
 
-/// A core module that cargo made.
+/// A core module that cargo built.
 pub(crate) struct Module {
-    /// The component's name: the example's, or for the library the package's.
+    /// Name of the component: that of the example, or for the library that of the package.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
 }
 
-/// Which of a package's examples are compiled, too.
+/// Examples of a package to compile, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Examples {
     None,
@@ -32,20 +33,20 @@ pub(crate) enum Examples {
     All,
 }
 
-/// What to compile.
+/// Parameters of a compilation.
 pub(crate) struct Request<'a> {
     pub(crate) package: &'a Package,
     pub(crate) target_dir: &'a Path,
     pub(crate) target: Target,
     pub(crate) examples: &'a Examples,
-    /// Whether files and line numbers stay in.
+    /// Whether files and line numbers are kept.
     pub(crate) lines: bool,
     pub(crate) features: &'a [String],
-    /// Whether cargo talks to the user.
+    /// Whether cargo's messages go to the user.
     pub(crate) live: bool,
-    /// Whether Cargo.lock stays as it is.
+    /// Whether Cargo.lock must not change.
     pub(crate) locked: bool,
-    /// Who may end it.
+    /// Handle that may end the build.
     pub(crate) stop: Option<&'a StopHandle>,
 }
 
@@ -93,7 +94,7 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
         command.arg("--locked");
     }
     if let Some(jobs) = env::var_os("NUM_JOBS") {
-        // Set in build scripts only: what the user gave the outer cargo as `--jobs`.
+        // Set in build scripts only, from `--jobs` of the outer cargo.
         command.arg("--jobs").arg(jobs);
     }
     if !package.has_guest_profile() {
@@ -117,8 +118,8 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
     Ok(modules(&String::from_utf8_lossy(&output.stdout), package))
 }
 
-/// Crates outside our workspace need not know our profile: this is `[profile.guest]` of our Cargo.toml, as far as it
-/// matters to what comes out.
+/// Passes the profile to cargo, for workspaces that do not define it: `[profile.guest]` of this repository's
+/// Cargo.toml, as far as it affects the output.
 fn bring_profile(command: &mut Command) {
     for setting in
         ["inherits='release'", "opt-level=3", "lto='fat'", "codegen-units=1", "panic='abort'", "strip='debuginfo'"]
@@ -127,7 +128,7 @@ fn bring_profile(command: &mut Command) {
     }
 }
 
-/// Flags in cargo's encoding, which allows spaces in paths. Later mappings win.
+/// Flags in cargo's encoding, which allows spaces in paths. The last matching mapping wins.
 fn rustflags(request: &Request<'_>, toolchain: &Toolchain) -> Result<String, Error> {
     let Request { package, target_dir, .. } = *request;
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
@@ -137,7 +138,7 @@ fn rustflags(request: &Request<'_>, toolchain: &Toolchain) -> Result<String, Err
 
     let mut flags = match request.target {
         Target::Bare => vec!["-C".to_owned(), STACK.to_owned()],
-        // The standard library's files and sockets want more; and the stack is not at the bottom there.
+        // The standard library's files and sockets need more; and the stack is not at the bottom there.
         Target::WasiP2 => Vec::new(),
     };
     for (from, to) in maps {
@@ -147,7 +148,7 @@ fn rustflags(request: &Request<'_>, toolchain: &Toolchain) -> Result<String, Err
     Ok(flags.join("\u{1f}"))
 }
 
-/// One line of `--message-format json`: of the reason `compiler-artifact`, as far as it is used.
+/// A line of `--message-format json` of the reason `compiler-artifact`, as far as it is used.
 #[derive(Deserialize)]
 struct Artifact {
     reason: String,
@@ -163,8 +164,7 @@ struct ArtifactTarget {
     crate_types: Vec<String>,
 }
 
-/// Picks the package's own cdylibs from cargo's messages. Lines of other reasons have other fields, and are passed
-/// over.
+/// Picks the package's own cdylibs from cargo's messages. Lines of other reasons have other fields, and are skipped.
 fn modules(messages: &str, package: &Package) -> Vec<Module> {
     messages
         .lines()

@@ -1,4 +1,4 @@
-//! From a core module to a component on disk.
+//! Makes a component on disk of a core module.
 
 use std::{
     fs, io,
@@ -10,10 +10,10 @@ use wit_component::ComponentEncoder;
 
 use crate::Error;
 
-/// Wraps a core module; what it imports and exports is described in its `component-type` sections. What the linker of
-/// WASI's targets made is a component already.
+/// Makes a component of a core module; its `component-type` sections describe its imports and exports. The linker of
+/// WASI's targets already produces components, which are returned as they are.
 pub(crate) fn encode(name: &str, module: &[u8]) -> Result<Vec<u8>, Error> {
-    /// Where a header says that this is a component, and no core module.
+    /// Bytes of the header that distinguish a component from a core module.
     const LAYER: std::ops::Range<usize> = 4..8;
     if module.get(LAYER) == Some(&[0x0d, 0, 1, 0]) {
         return Ok(module.to_vec());
@@ -25,8 +25,8 @@ pub(crate) fn encode(name: &str, module: &[u8]) -> Result<Vec<u8>, Error> {
         .map_err(|source| Error::Component { name: name.to_owned(), source: source.into() })
 }
 
-/// Writes a file by renaming a finished one over it. A file that already has this content is left alone, so that its
-/// time does not make cargo or a watcher believe that it changed.
+/// Writes a file by renaming a finished one over it. A file with the same content is not touched, so that cargo and
+/// watchers do not take it for changed.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     if fs::read(path).is_ok_and(|present| present == bytes) {
@@ -38,7 +38,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::rename(&unfinished, path).map_err(Error::file("write", path))
 }
 
-/// Removes components that no longer come out of the package, such as a renamed example.
+/// Removes components that the package no longer builds, such as those of a renamed example.
 pub(crate) fn sweep(dir: &Path, keep: &[impl AsRef<Path>]) -> Result<(), Error> {
     for entry in fs::read_dir(dir).map_err(Error::file("read", dir))?.flatten() {
         let path = entry.path();

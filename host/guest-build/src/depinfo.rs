@@ -1,9 +1,9 @@
-//! Reads the `.d` files that cargo writes next to an artifact: every local file that went into it, those of path
-//! dependencies and of their build scripts included.
+//! Reader of the `.d` files that cargo writes next to an artifact: every local file that went into it, including those
+//! of path dependencies and of their build scripts.
 
 use std::path::PathBuf;
 
-/// The files behind the colon of each rule. Spaces in names are escaped by a backslash.
+/// Files behind the colon of each rule. Spaces in names are escaped by a backslash.
 pub(crate) fn parse(text: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in text.lines() {

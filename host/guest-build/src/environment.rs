@@ -1,21 +1,21 @@
-//! Which environment variables a guest's compilation sees.
+//! Environment variables of a guest's compilation.
 //!
-//! Under an outer cargo the environment is full of that cargo's business: flags for the host, the clippy driver as a
-//! wrapper, the target directory whose lock it holds, its jobserver. A guest compiled with any of these would differ
-//! from one compiled by hand, be linted instead of compiled, or wait for ever. What says *where things are* (toolchain,
-//! registries, proxies) stays.
+//! An outer cargo sets many variables for its own build: flags for the host, the clippy driver as a wrapper, the target
+//! directory whose lock it holds, its jobserver. With any of them a guest would differ from one compiled by hand, be
+//! linted instead of compiled, or wait for ever. Variables that say *where things are* (toolchain, registries, proxies)
+//! stay.
 
 use std::{env, ffi::OsString, process::Command};
 
-/// Names that stay although their family goes.
+/// Names that stay although their prefix is dropped.
 const KEPT: [&str; 2] = ["CARGO_HOME", "RUSTC"];
 
-/// Families that stay: where crates come from.
+/// Prefixes that stay: sources of crates.
 const KEPT_FAMILIES: [&str; 6] =
     ["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_SOURCE_", "CARGO_CREDENTIAL_"];
 
-/// Names that go: what a build script or a test is told about the outer build, and the outer jobserver. Waiting for
-/// that one's tokens while it waits for us is a deadlock, so the inner cargo makes its own.
+/// Names that are dropped: facts about the outer build for build scripts and tests, and the outer jobserver. Waiting
+/// for its tokens while it waits for this build would be a deadlock, so the inner cargo makes its own.
 const DROPPED: [&str; 11] = [
     "CARGO",
     "DEBUG",
@@ -30,10 +30,10 @@ const DROPPED: [&str; 11] = [
     "TARGET",
 ];
 
-/// Families that go: everything that changes what comes out.
+/// Prefixes that are dropped: everything that changes the output.
 const DROPPED_FAMILIES: [&str; 7] = ["CARGO_", "CLIPPY_", "DEP_", "RUSTC_", "RUSTDOC", "RUSTFLAGS", "__CARGO_"];
 
-/// Whether a variable is kept from the guest's compilation.
+/// Whether a variable is removed from the guest's compilation.
 fn is_dropped(name: &str) -> bool {
     // A linker for the host: build scripts and procedural macros of the guest's dependencies need it.
     let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
@@ -42,7 +42,7 @@ fn is_dropped(name: &str) -> bool {
     dropped && !kept
 }
 
-/// Removes what would leak into the guest.
+/// Removes the variables that would affect the guest.
 pub(crate) fn scrub(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(is_dropped) {

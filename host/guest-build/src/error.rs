@@ -1,43 +1,43 @@
-//! What can go wrong, each with what to do about it.
+//! Errors of a build, each with the next step.
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
 /// An error of another crate, or a text.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why rustup added no target.
+/// rustup could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("rustup cannot be run: {0}")]
 pub(crate) struct RustupMissing(#[source] pub(crate) io::Error);
 
-/// Why no component came out.
+/// Reason that no component was built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A program could not be started.
     #[error("cannot run `{program}`: {source}")]
     Run {
-        /// As it was called.
+        /// Command line.
         program: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A program that only answers questions failed.
+    /// A query of a program failed.
     #[error("`{program}` failed ({status}):\n{stderr}")]
     Ask {
-        /// As it was called.
+        /// Command line.
         program: String,
-        /// How it ended.
+        /// Exit status.
         status: ExitStatus,
-        /// The end of what it said.
+        /// End of its standard error.
         stderr: String,
     },
-    /// A program answered something else than it should.
-    #[error("`{program}` gave an answer that cannot be understood: {source}")]
+    /// A program gave an unexpected answer.
+    #[error("cannot read the answer of `{program}`: {source}")]
     Answer {
-        /// As it was called.
+        /// Command line.
         program: String,
-        /// What is wrong with the answer.
+        /// Fault of the answer.
         source: BoxError,
     },
     /// The wasm target is missing and could not be added.
@@ -47,20 +47,20 @@ pub enum Error {
          package of that target's standard library."
     )]
     Target {
-        /// Its name.
+        /// Name of the target.
         target: &'static str,
-        /// The end of rustup's words, or why it could not be started.
+        /// End of rustup's standard error, or the reason that it could not be started.
         source: BoxError,
     },
     /// The workspace has no such package.
     #[error("there is no package `{package}` in the workspace at {}", root.display())]
     NoPackage {
-        /// What was asked for.
+        /// Requested package.
         package: String,
-        /// Where it was looked for.
+        /// Root of the workspace.
         root: PathBuf,
     },
-    /// The package has nothing that becomes a component.
+    /// The package has no library that becomes a component.
     #[error(
         "package `{package}` builds no cdylib; a plugin's Cargo.toml needs `[lib]` with `crate-type = [\"cdylib\"]`"
     )]
@@ -73,37 +73,37 @@ pub enum Error {
     Compile {
         /// The package.
         package: String,
-        /// How cargo ended.
+        /// Exit status of cargo.
         status: ExitStatus,
-        /// The end of what it said; empty when it said so to the user.
+        /// End of its standard error; empty if that went to the user.
         stderr: String,
     },
     /// The module cannot become a component.
-    #[error("`{name}` compiled, but is no component: {source:#}")]
+    #[error("`{name}` compiled, but cannot become a component: {source:#}")]
     Component {
         /// The component.
         name: String,
-        /// What wit-component found.
+        /// Fault that wit-component found.
         source: BoxError,
     },
     /// A file could not be read or written.
     #[error("cannot {verb} {}: {source}", path.display())]
     File {
-        /// What was being done, such as `write`.
+        /// Failed action, such as `write`.
         verb: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// The build script of a guest asked for guests.
-    #[error("a guest's build script cannot build guests in the same target directory, {}", target_dir.display())]
+    /// The build script of a guest tried to build guests.
+    #[error("a guest's build script must use another target directory than {}", target_dir.display())]
     Nested {
         /// The directory that is in use.
         target_dir: PathBuf,
     },
-    /// A path that has to go into a build script's output or a compiler flag is not Unicode.
-    #[error("the path {} is not Unicode", path.display())]
+    /// A path for a build script's output or a compiler flag is not Unicode.
+    #[error("the path {} is not Unicode; use another directory", path.display())]
     NotUnicode {
         /// The path.
         path: PathBuf,
@@ -111,14 +111,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` on file operations.
+    /// Makes the error for a file operation, for `map_err`.
     pub(crate) fn file(verb: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { verb, path, source }
     }
 }
 
-/// The last lines of a program's standard error: what it failed on, without everything that went well before.
+/// Last lines of a program's standard error, which hold the failure.
 pub(crate) fn tail(stderr: &[u8]) -> String {
     const LINES: usize = 60;
     let text = String::from_utf8_lossy(stderr);

@@ -1,7 +1,6 @@
-//! What cargo knows about the workspace: its root, its target directory, its packages.
+//! Cargo's metadata of the workspace: its root, its target directory, its packages.
 //!
-//! Four fields of `cargo metadata` are read. The crate `cargo_metadata` reads all of them, and would bring its own
-//! crates for paths, platforms and versions before everything that embeds a plugin.
+//! Four fields of `cargo metadata`: docs/decisions/0034-four-fields-of-cargo-metadata-are-read-here.md.
 
 use std::{
     fs,
@@ -16,12 +15,12 @@ use crate::{
     toolchain::{ask, display},
 };
 
-/// Which package is meant.
+/// Choice of a package.
 #[derive(Debug, Clone)]
 pub(crate) enum PackageSelector {
-    /// By name, in the workspace of the current package.
+    /// The package of this name, in the workspace of the current package.
     Named(String),
-    /// The one whose manifest is in this directory.
+    /// The package whose manifest is in this directory.
     At(PathBuf),
 }
 
@@ -30,11 +29,11 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) manifest: PathBuf,
     pub(crate) root: PathBuf,
-    /// Where cargo builds for this workspace unless told otherwise.
+    /// Default target directory of the workspace.
     pub(crate) target_directory: PathBuf,
 }
 
-/// `cargo metadata`, format version 1, as far as it is used.
+/// Output of `cargo metadata`, format version 1, as far as it is used.
 #[derive(Deserialize)]
 struct Metadata {
     workspace_root: PathBuf,
@@ -49,14 +48,14 @@ struct ListedPackage {
 }
 
 impl Package {
-    /// Asks cargo; needs no network, and none of the dependencies.
+    /// Asks cargo for a package; needs no network and no dependencies.
     pub(crate) fn find(dir: &Path, selector: &PackageSelector) -> Result<Self, Error> {
         let mut command = Command::new(environment::program("CARGO", "cargo"));
         command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(dir);
         let target_dir = std::env::var_os("CARGO_TARGET_DIR");
         environment::scrub(&mut command);
         if let Some(target_dir) = target_dir {
-            // Here, and here only, the outer setting is wanted: it says where the workspace's artifacts go.
+            // Here alone the outer setting is wanted: it says where the workspace's artifacts go.
             command.env("CARGO_TARGET_DIR", target_dir);
         }
         let answer = ask(&mut command)?;
@@ -78,7 +77,7 @@ impl Package {
         Ok(Self { name, manifest, root, target_directory })
     }
 
-    /// Whether the workspace says itself what the profile `guest` is.
+    /// Whether the workspace defines the profile `guest` itself.
     pub(crate) fn has_guest_profile(&self) -> bool {
         fs::read_to_string(self.root.join("Cargo.toml"))
             .is_ok_and(|text| text.lines().any(|line| line.trim() == "[profile.guest]"))

@@ -1,4 +1,4 @@
-//! Ends a build that is under way: for who watches sources and is told to go.
+//! Ends a running build: for a watcher of sources that is interrupted.
 
 use std::{
     io,
@@ -9,25 +9,25 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Ends a build, cargo with all that it started. Clones are one handle.
+/// Handle that ends a build: cargo with all processes that it started. Clones share one handle.
 #[derive(Debug, Clone, Default)]
 pub struct StopHandle(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     stopped: bool,
-    /// The process group that runs.
+    /// Process group of the running build.
     group: Option<Pid>,
 }
 
 impl StopHandle {
-    /// Of no build yet.
+    /// Makes a handle that is not attached to a build yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends what runs, and lets nothing begin any more.
+    /// Ends the running build, and prevents later ones.
     pub fn stop(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = true;
@@ -37,12 +37,13 @@ impl StopHandle {
         }
     }
 
-    /// As [`Command::output`], in a process group of its own, whose number stays taken until it has been waited for.
+    /// Runs a command like [`Command::output`], in a process group of its own, whose number stays reserved until the
+    /// process has been waited for.
     pub(crate) fn output(&self, command: &mut Command) -> io::Result<Output> {
         let child = {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if state.stopped {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "it was stopped before it began"));
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "the build was stopped before it began"));
             }
             let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
             state.group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

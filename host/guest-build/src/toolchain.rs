@@ -1,4 +1,4 @@
-//! The compiler: where it lives, and whether it can compile for WebAssembly.
+//! The compiler: its location, and its support for WebAssembly.
 
 use std::{
     fs,
@@ -11,16 +11,16 @@ use crate::{
     error::{RustupMissing, tail},
 };
 
-/// What is asked of the compiler once for each run.
+/// Facts about the compiler, asked once for each run.
 pub(crate) struct Toolchain {
-    /// Where its own sources are, when the component `rust-src` is installed.
+    /// Path of the standard library's sources, if the component `rust-src` is installed.
     pub(crate) sources: PathBuf,
-    /// What those sources are called in a toolchain without them.
+    /// Path of these sources in a toolchain without them.
     pub(crate) virtual_sources: String,
 }
 
 impl Toolchain {
-    /// Asks the compiler, and adds the wasm target when it is missing.
+    /// Asks the compiler, and adds the wasm target if it is missing.
     pub(crate) fn find(dir: &Path, target: Target) -> Result<Self, Error> {
         let paths = rustc(dir, &["--print", "sysroot", "--print", "target-libdir", "--target", target.name()])?;
         let mut lines = paths.lines().map(PathBuf::from);
@@ -36,19 +36,19 @@ impl Toolchain {
     }
 }
 
-/// Whether the standard library's lowest crate is there.
+/// Whether the standard library's lowest crate is installed.
 fn has_core(libraries: &Path) -> bool {
     fs::read_dir(libraries)
         .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libcore-")))
 }
 
-/// `rustup target add`, for the toolchain that is in use: rustup takes it from `RUSTUP_TOOLCHAIN`, which its proxies
-/// set for everything below them, or from the directory.
+/// Runs `rustup target add` for the toolchain in use: rustup takes it from `RUSTUP_TOOLCHAIN`, which its proxies set
+/// for every process below them, or from the directory.
 fn add_target(dir: &Path, target: Target) -> Result<(), Error> {
     let output = Command::new("rustup")
         .args(["target", "add", target.name()])
         .current_dir(dir)
-        // Of interest to rustup's authors only.
+        // Backtraces of rustup are of interest to its authors only.
         .env_remove("RUST_BACKTRACE")
         .output()
         .map_err(|error| Error::Target { target: target.name(), source: RustupMissing(error).into() })?;
@@ -65,7 +65,7 @@ fn rustc(dir: &Path, arguments: &[&str]) -> Result<String, Error> {
     ask(command.args(arguments).current_dir(dir))
 }
 
-/// Runs a program that answers a question on its standard output.
+/// Runs a program that answers a query on its standard output.
 pub(crate) fn ask(command: &mut Command) -> Result<String, Error> {
     let program = display(command);
     let output = match command.output() {
@@ -78,7 +78,7 @@ pub(crate) fn ask(command: &mut Command) -> Result<String, Error> {
     String::from_utf8(output.stdout).map_err(|error| Error::Answer { program, source: error.into() })
 }
 
-/// A command as one would type it, for messages.
+/// Command line as one would type it, for messages.
 pub(crate) fn display(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

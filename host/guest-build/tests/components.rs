@@ -1,4 +1,4 @@
-//! Real builds: of a package of this workspace, and of a crate that knows nothing of it.
+//! Real builds: of a package of this workspace, and of a crate outside of it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
 
@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use mortise_guest_build::{Build, Error};
 use wasmparser::{ComponentExternalKind, Parser, Payload};
 
-/// The instances that a component exports, and those that it imports.
+/// Exported and imported instances of a component.
 fn surface(component: &[u8]) -> (Vec<String>, Vec<String>) {
     let (mut exports, mut imports, mut depth) = (Vec::new(), Vec::new(), 0);
     for payload in Parser::new(0).parse_all(component) {

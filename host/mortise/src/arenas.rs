@@ -1,18 +1,18 @@
-//! Has the C library allocate from one arena where address space is scarce.
+//! Limits the C library to one memory arena where address space is scarce.
 //!
 //! The allocator of glibc reserves 64 MiB of address space for each of a dozen threads. Under a limit (`ulimit -v`) of
 //! 512 MiB nothing would be left for anything else.
 
 use std::env;
 
-/// Address space below which arenas are counted, bytes.
+/// Address space in bytes below which arenas are limited.
 const SCARCE: u64 = 4 << 30;
 
-/// The variable that glibc reads at the start of a program. A user who sets it has decided.
+/// Variable that glibc reads at the start of a program. A user who sets it has decided.
 const VARIABLE: &str = "MALLOC_ARENA_MAX";
 
-/// Leaves the allocator as it is where there is space enough or [`VARIABLE`] is set. Comes before the first thread,
-/// since an arena that a thread has is never taken back.
+/// Limits the arenas, unless there is enough space or [`VARIABLE`] is set. Must run before the first thread, since the
+/// arena of a thread is never taken back.
 pub(crate) fn limit() {
     let scarce = mortise_plugin_host::address_space().is_some_and(|free| free < SCARCE);
     if scarce && env::var_os(VARIABLE).is_none() {

@@ -1,9 +1,8 @@
-//! The token that a server without any begins with: it may do everything, and its secret is in a file of the data
-//! directory that only the server's user reads.
+//! The first token of a server: it may do everything, and its secret is in a file of the data directory that only the
+//! server's user can read.
 //!
-//! The file is written before the token, so that a start that was cut off is made good by the next one. A file that is
-//! there is used again, and never overwritten. Once there is a token of whatever kind, nothing is made: delete the file
-//! when there are others.
+//! The file is written before the token, so that the next start completes one that was cut off. An existing file is
+//! used again, and never overwritten. Once any token exists, none is made: delete the file when there are others.
 
 use std::{
     io::Write as _,
@@ -16,29 +15,29 @@ use mortise_resource::{Error, data, pb, types};
 use mortise_service::{Caller, Consistency, ResourceService};
 use prost::Message as _;
 
-/// The file in the data directory.
+/// Name of the file in the data directory.
 const FILE: &str = "bootstrap-token";
 
-/// The accessor id of the token.
+/// Accessor id of the token.
 const NAME: &str = "bootstrap";
 
-/// Why there is no token to begin with.
+/// Reason why the first token could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BootstrapError {
-    #[error("the bootstrap token: {0}")]
+    #[error("cannot make the bootstrap token: {0}")]
     File(#[from] FsError),
     #[error("{} holds no secret; delete it, and the next start makes one", .0.display())]
     Empty(PathBuf),
     #[error("no random numbers for the bootstrap token: {0}")]
     Random(#[from] getrandom::Error),
-    #[error("the bootstrap token: {0}")]
+    #[error("cannot make the bootstrap token: {0}")]
     Service(#[from] Error),
 }
 
 /// Makes the token, unless there is one.
 ///
 /// # Errors
-/// The file cannot be read or written, or the store is at fault.
+/// The file cannot be read or written, or the store fails.
 pub(crate) async fn ensure_token(service: &ResourceService, data_dir: &Path) -> Result<(), BootstrapError> {
     let host = Caller::host(Consistency::Consistent);
     let tenancy = Some(pb::Tenancy::default());
@@ -69,12 +68,12 @@ pub(crate) async fn ensure_token(service: &ResourceService, data_dir: &Path) -> 
     Ok(())
 }
 
-/// Writes a new secret into the file, which only its owner may read.
+/// Writes a new secret into the file, which only its owner can read.
 fn make(path: &Path) -> Result<String, BootstrapError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
     let secret = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    // What is not in its place yet is the owner's alone as well.
+    // The temporary file is readable by its owner alone, too.
     let mut file = AtomicFile::beside(path)?;
     file.write_all(format!("{secret}\n").as_bytes()).map_err(FsError::at(path, "write"))?;
     file.replace_durably()?;

@@ -19,28 +19,28 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// Commands of the binary.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve from a data directory, as a service does.
+    /// Serves from a data directory, as a service does.
     #[command(after_help = "Example:\n  mortise serve --config /etc/mortise/config.toml")]
     Serve(Common),
-    /// Serve for development: demo types on, readable logs, and a temporary data directory unless one is given.
+    /// Serves for development: demo types on, readable logs, and a temporary data directory unless one is given.
     #[command(after_help = "Example:\n  mortise dev --plugin-dir ./my-plugins")]
     Dev(Common),
-    /// Plugins: what operators do with a server's, and what authors do with their own.
+    /// Plugins: commands for operators of a server, and for authors of plugins.
     #[command(after_help = "Example:\n  mortise plugin --help")]
     Plugin(Plugin),
-    /// Make a data directory and a plugin folder of a backup, while no server has them.
+    /// Restores a data directory and a plugin folder from a backup, while no server uses them.
     #[command(after_help = after(
         "mortise restore mortise.tar.gz --data-dir /var/lib/mortise --plugin-dir /var/lib/mortise/plugin-folder\n\
          mortise restore mortise.tar.gz --dry-run"
     ))]
     Restore(Restore),
-    /// Verify a store while no server has it, and name what is wrong.
+    /// Verifies a store while no server uses it, and lists its problems.
     #[command(after_help = after("mortise check --data-dir /var/lib/mortise"))]
     Check(Check),
-    /// Everything that a client does.
+    /// Commands of the client.
     #[command(flatten)]
     Client(mortise_cli::Command),
 }
@@ -52,16 +52,16 @@ pub(crate) struct Plugin {
     pub(crate) command: PluginCommand,
 }
 
-/// What is done with plugins. Each crate brings its own.
+/// Commands for plugins. Each crate brings its own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// With those of a server.
+    /// Commands for the plugins of a server.
     #[command(flatten)]
     Operator(mortise_cli::commands::plugin::PluginCommand),
-    /// With one's own.
+    /// Commands for authors of plugins.
     #[command(flatten)]
     Author(mortise_plugin_dev::Command),
-    /// Show everything about a plugin of the server, or about a component's file and whether this host takes it
+    /// Shows everything about a plugin of the server, or about a component's file and whether this host accepts it
     #[command(after_help = after(
         "mortise plugin inspect demo\n\
          mortise plugin inspect target/plugins/guest-book.wasm -o json"
@@ -72,10 +72,11 @@ pub(crate) enum PluginCommand {
 /// Arguments of `plugin inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// A plugin of the server, or a file: what ends in .wasm, has a slash in it or a dot before it, or is there
+    /// A plugin of the server, or a file: an argument that ends in .wasm, has a slash in it or a dot before it, or is
+    /// an existing file
     #[arg(value_name = "NAME|FILE.wasm")]
     subject: String,
-    /// How it is shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: mortise_plugin_dev::Format,
     #[command(flatten)]
@@ -83,7 +84,7 @@ pub(crate) struct Inspect {
 }
 
 impl Inspect {
-    /// Asks the server, or looks at the file.
+    /// Asks the server, or reads the file.
     pub(crate) fn run(self) -> mortise_cli::CommandFuture {
         let Self { subject, output, connect } = self;
         if mortise_plugin_dev::is_file(&subject) {
@@ -94,23 +95,23 @@ impl Inspect {
     }
 }
 
-/// What both ways of serving take. A flag beats the environment, which beats the file.
+/// Options of `serve` and `dev`. A flag beats the environment, which beats the file.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Configuration file; config.toml in the source tree lists every setting.
     #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
     config: Option<PathBuf>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("grpc_addr", "Where gRPC listens; port 0 picks a free one", ""))]
+    #[arg(long, value_name = "IP:PORT", help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
     grpc_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("http_addr", "Where HTTP listens: health and metrics", ""))]
+    #[arg(long, value_name = "IP:PORT", help = flag_help("http_addr", "Address for HTTP: health and metrics", ""))]
     http_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Where resources are stored", "; dev: temporary"))]
+    #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Directory of stored resources", "; dev: temporary"))]
     data_dir: Option<PathBuf>,
-    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Every *.wasm in it is loaded as a plugin", "; dev: in the data directory"))]
+    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Directory of plugins; every *.wasm in it is loaded", "; dev: in the data directory"))]
     plugin_dir: Option<PathBuf>,
 }
 
-/// How to serve.
+/// Mode of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Serve,
@@ -118,7 +119,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// As the command is called.
+    /// Name of the command.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Serve => "serve",

@@ -1,4 +1,4 @@
-//! Logs: one line an event, on stderr, coloured on a terminal only.
+//! Logs: one line for each event, on stderr, coloured on a terminal only.
 
 use std::io::IsTerminal as _;
 
@@ -6,7 +6,7 @@ use tracing_subscriber::fmt::{self, format::FmtSpan};
 
 use crate::settings::{Log, SettingError};
 
-/// Starts logging. Spans are off unless `log.spans` asks for them; each place that makes one asks once, when it is
+/// Starts logging. Spans are off unless `log.spans` enables them; each place that makes a span asks once, when it is
 /// first reached, and then costs one load.
 pub(crate) fn start(log: &Log) -> Result<(), SettingError> {
     let filter = log.filter()?;

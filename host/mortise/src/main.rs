@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use cli::{Command, Mode, PluginCommand};
 
-/// The configuration is wrong; nothing was started.
+/// Exit code of a wrong configuration; nothing was started.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -60,10 +60,10 @@ fn serve(mode: Mode, common: cli::Common) -> ExitCode {
     }
 }
 
-/// Ends with one line that says what is wrong.
+/// Prints an error on one line, and returns the exit code.
 fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
     use std::io::Write as _;
-    // With stderr gone there is nobody left to tell.
+    // With stderr closed the message has no reader.
     let _ = writeln!(std::io::stderr(), "mortise: {error}");
     ExitCode::from(code)
 }

@@ -1,4 +1,4 @@
-//! What is done with a data directory while no server has it: `restore` and `check`.
+//! Work on a data directory while no server uses it: `restore` and `check`.
 
 use std::{
     fs::File,
@@ -19,10 +19,10 @@ use mortise_store::{
 
 use crate::settings::{Overrides, Settings, flag_help};
 
-/// Problems that are listed, at most.
+/// Most problems listed.
 const MAX_PROBLEMS: usize = 100;
 
-/// Which directories. A flag beats the environment, which beats the file.
+/// Directories to work on. A flag beats the environment, which beats the file.
 #[derive(Debug, Args)]
 pub(crate) struct Directories {
     /// Configuration file that names the directories, where flags do not
@@ -42,13 +42,13 @@ pub(crate) struct Restore {
     directories: Directories,
     #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "The plugin folder", ""))]
     plugin_dir: Option<PathBuf>,
-    /// Replace what is there: the store, its plugins, and files of the plugin folder that have the same names
+    /// Replaces the existing store, its plugins, and files of the plugin folder that have the same names
     #[arg(long)]
     force: bool,
-    /// Read all of the backup and say what is in it, and nothing more
+    /// Reads all of the backup and shows its content; restores nothing
     #[arg(long, conflicts_with = "force")]
     dry_run: bool,
-    /// Take what can be read of a damaged backup or store, into an empty directory, and list what cannot
+    /// Saves what can be read of a damaged backup or store into an empty directory, and lists what cannot
     #[arg(long, conflicts_with_all = ["force", "dry_run"])]
     salvage: bool,
 }
@@ -58,13 +58,13 @@ pub(crate) struct Restore {
 pub(crate) struct Check {
     #[command(flatten)]
     directories: Directories,
-    /// Where the copy is made that is looked at, for a store on a medium that cannot be written [default: in the store]
+    /// Directory for the copy to check, for a store on a read-only medium [default: in the store]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
 }
 
 impl Directories {
-    /// Data directory and plugin folder.
+    /// Returns the data directory and the plugin folder.
     fn resolve(self, plugin_dir: Option<PathBuf>) -> Result<(PathBuf, PathBuf), CliError> {
         let overrides = Overrides { data_dir: self.data_dir, plugin_dir, ..Overrides::default() };
         let env = |name: &str| std::env::var(name).ok();
@@ -75,7 +75,7 @@ impl Directories {
 }
 
 impl Restore {
-    /// Blocks until it is done.
+    /// Blocks until the restore is done.
     pub(crate) fn run(self) -> Result<Exit, CliError> {
         let (data_dir, plugin_dir) = self.directories.resolve(self.plugin_dir)?;
         if self.salvage {
@@ -99,7 +99,7 @@ impl Restore {
         let progress = Progress::begin("restoring", Some(manifest.head().resources() + manifest.events), Unit::Items);
         let mut before = 0;
         let done = restore(archive, &target, &mut |now| {
-            // Not for each of a million.
+            // Progress is shown once in a thousand records.
             if now.records - before >= 1000 {
                 progress.advance(now.records - before);
                 before = now.records;
@@ -108,7 +108,7 @@ impl Restore {
         drop(progress);
         let done = done.map_err(failure)?;
         print(describe(&manifest))?;
-        let replaced = if done.replaced { ", in place of what was there" } else { "" };
+        let replaced = if done.replaced { ", replacing what was there" } else { "" };
         line(format!("restored into {}{replaced}", data_dir.display()))?;
         if !done.folder.is_empty() {
             line(format!("plugin folder {}: {}", plugin_dir.display(), done.folder.join(", ")))?;
@@ -121,7 +121,7 @@ impl Restore {
 }
 
 impl Check {
-    /// Blocks until it is done.
+    /// Blocks until the check is done.
     pub(crate) fn run(self) -> Result<Exit, CliError> {
         let (data_dir, _) = self.directories.resolve(None)?;
         let store = data_dir.join("store");
@@ -131,7 +131,7 @@ impl Check {
         let mb = bytes.div_ceil(1 << 20);
         line(format!("{}: format {format}, commit {sequence}, {events} events, {mb} MiB", store.display()))?;
         if problems.is_empty() {
-            line("everything agrees")?;
+            line("no problems found")?;
             return Ok(Exit::Done);
         }
         let error = CliError::failed(format!("{} is damaged; problems: {}", store.display(), problems.len()));
@@ -139,7 +139,7 @@ impl Check {
     }
 }
 
-/// With the problems, or the first of them.
+/// Adds the problems to an error, or the first of them.
 fn listed(mut error: CliError, problems: &[Problem]) -> CliError {
     for problem in problems.iter().take(MAX_PROBLEMS) {
         error = error.detail(problem.to_string());
@@ -150,7 +150,7 @@ fn listed(mut error: CliError, problems: &[Problem]) -> CliError {
     }
 }
 
-/// Done when everything was there; else a failure that lists what is left out.
+/// Saves what can be read. Fails if anything is left out, and lists it.
 fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
     let Salvaged { resources, commit, kept_components, left_out } = salvage(source, data_dir).map_err(unsalvaged)?;
     for (type_key, count) in &resources {
@@ -158,7 +158,7 @@ fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
     }
     let count = resources.values().sum::<u64>();
     let into = data_dir.display();
-    line(format!("saved into {into}: {count} resources, {kept_components} components; versions go on after {commit}"))?;
+    line(format!("saved into {into}: {count} resources, {kept_components} components; new versions follow {commit}"))?;
     if left_out.is_empty() {
         return Ok(Exit::Done);
     }
@@ -167,19 +167,20 @@ fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
     Err(listed(error, &left_out))
 }
 
-/// A backup from a pipe. It is believed when its end was seen and no sooner, so it is kept in a file without a name.
+/// Reads a backup from standard input. A backup counts only once its end was seen, so it is kept in a file without a
+/// name.
 fn from_stdin() -> Result<Archive, CliError> {
     let dir = std::env::temp_dir();
     let failed = |e: io::Error| {
-        CliError::failed(format!("keeping standard input in {}: {e}", dir.display()))
-            .remedy("TMPDIR names a directory with room for it; or save it as a file first")
+        CliError::failed(format!("cannot keep standard input in {}: {e}", dir.display()))
+            .remedy("set TMPDIR to a directory with room for it; or save it as a file first")
     };
     let mut file = tempfile::tempfile_in(&dir).map_err(failed)?;
     io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;
     Archive::of("standard input".into(), file).map_err(failure)
 }
 
-/// What to do about a store that is damaged.
+/// Remedy for a damaged store.
 fn remedy(data_dir: &Path) -> String {
     format!(
         "mortise restore FILE --data-dir {0} --force puts a backup in its place; without one, mortise restore --salvage {0} \
@@ -206,7 +207,8 @@ fn describe(manifest: &Manifest) -> String {
     text
 }
 
-/// As [`failure`]; what is in the way stays there, since it may be what is damaged.
+/// Converts an error as [`failure`] does, but does not advise to replace what is in the way, since that may be the
+/// damaged store.
 fn unsalvaged(error: BackupError) -> CliError {
     match error {
         BackupError::Occupied { path, what } => {
@@ -216,7 +218,8 @@ fn unsalvaged(error: BackupError) -> CliError {
     }
 }
 
-/// Wrong usage, where something is in the way or is no backup; a failure, where something broke.
+/// Converts an error: to wrong usage, where something is in the way or is not a backup; to a failure, where something
+/// broke.
 fn failure(error: BackupError) -> CliError {
     let text = error.to_string();
     match error {

@@ -1,5 +1,4 @@
-//! What the manager of plugins is started with: folders, patience, bundled plugins, and settings that can be read
-//! again.
+//! Options of the plugin manager: folders, times, bundled plugins, and settings that can be read again.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +15,7 @@ use crate::{
     settings::{Config, ConfigError, Reload, SettingError, plugin},
 };
 
-/// The options of the manager.
+/// Builds the options of the manager.
 pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, ConfigError> {
     let ms = Duration::from_millis;
     Ok(Options {
@@ -33,7 +32,7 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, Config
     })
 }
 
-/// Which components are loaded.
+/// Rules about which components are loaded.
 fn trust(config: &Config) -> Result<TrustRules, SettingError> {
     let plugins = &config.plugins;
     let key = |text: &String| {
@@ -48,13 +47,13 @@ fn trust(config: &Config) -> Result<TrustRules, SettingError> {
     })
 }
 
-/// The identities that decrypt granted secrets, if there are some.
+/// Reads the identities that decrypt granted secrets, if the settings name a file of them.
 pub(crate) fn age_identities(config: &Config) -> Result<Option<Arc<Identities>>, ConfigError> {
     let path = &config.plugins.age_identity_file;
     if path.as_os_str().is_empty() {
         return Ok(None);
     }
-    // Without links, as far as it is there.
+    // Resolves links, as far as the path exists.
     let whole = |path: &Path| path.ancestors().find_map(|above| std::fs::canonicalize(above).ok());
     let data_dir = std::path::absolute(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone());
     if data_dir.exists() && whole(path).zip(whole(&data_dir)).is_some_and(|(file, data)| file.starts_with(data)) {
@@ -66,7 +65,7 @@ pub(crate) fn age_identities(config: &Config) -> Result<Option<Arc<Identities>>,
 
 fn bundled_plugins(names: &[String]) -> Vec<Bundled> {
     let mut chosen: Vec<Bundled> = Vec::new();
-    // A name that is none was refused with the configuration.
+    // An unknown name was rejected with the configuration.
     for found in names.iter().filter_map(|name| bundled::find(name)) {
         if !chosen.contains(&found) {
             chosen.push(found);
@@ -75,7 +74,8 @@ fn bundled_plugins(names: &[String]) -> Vec<Bundled> {
     chosen
 }
 
-/// Settings of plugins take effect while the server runs; of anything else that changed it is said that it does not.
+/// Builds the source of plugin settings, which take effect while the server runs; a change of any other setting is only
+/// logged.
 fn source(config: &Config, reload: Reload) -> Result<ConfigSource, ConfigError> {
     let path: Option<PathBuf> = reload.file().map(Into::into);
     let running = reload.read().map(|config| config.without_settings());

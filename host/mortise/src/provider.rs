@@ -1,5 +1,5 @@
-//! The socket to which Terraform and OpenTofu attach. Behind it is a client of this server like any other, which comes in
-//! by the server's own unix socket.
+//! The socket to which Terraform and OpenTofu attach. Behind it is an ordinary client of this server, which connects by
+//! the server's own unix socket.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,10 +12,10 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{settings::Config, tasks::TaskWatch};
 
-/// What resources are called: `mortise_demo_artist`.
+/// Prefix of resource names: `mortise_demo_artist`.
 const PREFIX: &str = "mortise";
 
-/// The socket, served.
+/// A served socket.
 pub(crate) struct ProviderSocket {
     pub(crate) path: PathBuf,
     stop: oneshot::Sender<()>,
@@ -23,7 +23,7 @@ pub(crate) struct ProviderSocket {
 }
 
 impl ProviderSocket {
-    /// Opens the socket that the settings name, and serves it. `server` is the server's own.
+    /// Opens the socket of the settings, and serves it. `server` is the server's own socket.
     pub(crate) fn open(config: &Config, server: &Path, tasks: &TaskWatch) -> Option<Self> {
         if config.provider_socket.as_os_str().is_empty() {
             return None;
@@ -48,9 +48,9 @@ impl ProviderSocket {
         Some(Self { path, stop, serving })
     }
 
-    /// Ends what is under way, after a moment.
+    /// Stops serving; calls in flight get a moment.
     pub(crate) async fn close(self) {
-        // An error means that it ended by itself.
+        // An error means that serving ended by itself.
         let _ = self.stop.send(());
         let _ = self.serving.await;
     }

@@ -29,7 +29,7 @@ use crate::{
     tasks::{TaskPanic, TaskWatch},
 };
 
-/// Why the server did not run, or stopped.
+/// Reason why the server did not run, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     #[error("{0}")]
@@ -52,7 +52,7 @@ pub(crate) enum RunError {
     Bootstrap(#[from] bootstrap::BootstrapError),
     #[error("{0}")]
     Audit(#[from] mortise_audit::OpenError),
-    #[error("reading tokens and policies: {0}")]
+    #[error("cannot read tokens and policies: {0}")]
     Access(#[source] mortise_resource::Error),
     #[error("{0}")]
     Task(#[from] TaskPanic),
@@ -72,28 +72,28 @@ pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
         .enable_all()
         .thread_name("mortise-worker")
         .build()
-        .map_err(system("starting threads"))?
+        .map_err(system("cannot start threads"))?
         .block_on(serve)
 }
 
 async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let (begun, started_at) = (Instant::now(), SystemTime::now());
-    // Heard from here on: who has no patience with a long start sends a second one.
+    // Signals count from here on: a second one ends a long start at once.
     let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
     let Settings { mut config, given, reload } = settings;
 
-    // Lives until the end of this function, and takes the directory with it.
+    // Lives until the end of this function, and removes the directory then.
     let mut temporary = None;
     if mode == Mode::Dev {
         if !given.data_dir {
             let dir = tempfile::Builder::new().prefix("mortise-dev-").tempdir();
-            let dir = dir.map_err(system("making a temporary data directory"))?;
+            let dir = dir.map_err(system("cannot make a temporary data directory"))?;
             config.data_dir = dir.path().to_owned();
             temporary = Some(dir);
         }
-        // What is installed for a try is not left in the folder of whoever tries.
+        // Plugins installed in dev mode do not stay in the user's folder.
         if !given.plugin_dir {
             config.plugin_dir = config.data_dir.join("plugin-files");
         }
@@ -103,7 +103,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             }
         }
     }
-    // Two servers for development have one port for DNS.
+    // Two servers for development would compete for one DNS port, so this one may do without.
     let dns_optional = mode == Mode::Dev && !given.dns;
     config.dns.enabled |= dns_optional;
     config.acl.enabled &= mode == Mode::Serve || given.acl;
@@ -111,10 +111,10 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         config.audit.events = Events::None;
     }
     config.plugins.trust_folder |= mode == Mode::Dev && !given.trust;
-    let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
+    let metrics = install_metrics().map_err(|e| system("cannot set up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
-    let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
-    let dns = bound.dns_addr().map_err(system("asking where the ports are"))?;
+    let (grpc, http) = bound.addrs().map_err(system("cannot read the ports' addresses"))?;
+    let dns = bound.dns_addr().map_err(system("cannot read the ports' addresses"))?;
 
     let cache_dir = parts::cache_dir(&config, temporary.is_some());
     let (store_options, data_dir) = (parts::store(&config), config.data_dir.clone());
@@ -127,9 +127,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let sandbox_options = SandboxOptions { identities: plugins::age_identities(&config)?, ..parts::sandbox(&config) };
     let sandbox = Sandbox::with_options(&config.sandbox, sandbox_options, cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
-    let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
+    let store = opening.await.map_err(|e| system("cannot open the store")(std::io::Error::other(e)))??;
 
-    // Whoever has the store may take the place of a socket that was left behind.
+    // The owner of the store may replace a socket that was left behind.
     let mut socket = None;
     if !config.socket.as_os_str().is_empty() {
         let path = config.data_dir.join(&config.socket);
@@ -149,7 +149,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let service = ResourceService::new(backend.clone(), registry.clone(), options);
     let background = tasks.spawn("the clean-up of tenancies", service.background());
     let following = service.follow_access().await.map_err(RunError::Access)?;
-    let access = tasks.spawn("what follows tokens and policies", following);
+    let access = tasks.spawn("the watch of tokens and policies", following);
     if config.acl.enabled {
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
@@ -163,13 +163,13 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         &controller_manager,
     )
     .await?;
-    tasks.over("what follows the plugins' files", following);
+    tasks.over("the watch of the plugins' files", following);
     let following = controller_manager.start()?;
     let follows = following.abort_handle();
-    let following = tasks.over("what starts and stops controllers", following);
+    let following = tasks.over("the start and stop of controllers", following);
 
     let regions = Regions::new(service.clone(), settings::region::peers(&config));
-    let pulling = tasks.spawn("what pulls copies of other regions", regions.clone().run());
+    let pulling = tasks.spawn("the copying from other regions", regions.clone().run());
 
     let provider = socket.and_then(|socket| ProviderSocket::open(&config, &socket, &tasks));
     announce(mode, &config, (grpc, http, dns), temporary.is_some(), begun.elapsed())?;
@@ -195,7 +195,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let panicked = tasks.clone();
     let stopped = Box::pin(async move {
         tokio::select! {
-            // It does not panic, and nobody aborts it.
+            // This task does not panic, and is not aborted.
             _ = stop => {}
             () = panicked.panicked() => {}
         }
@@ -206,7 +206,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     }
     service.stop();
     let _ = pulling.await;
-    // Whatever it is about is one atomic step away from done or not begun.
+    // The manager's current work is one atomic step away from done or not begun.
     manager.stop().await;
     drop(manager);
     follows.abort();
@@ -220,7 +220,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         audit.close().await;
     }
     let closing = tokio::task::spawn_blocking(move || backend.close());
-    closing.await.map_err(|e| system("closing the store")(std::io::Error::other(e)))?;
+    closing.await.map_err(|e| system("cannot close the store")(std::io::Error::other(e)))?;
     if let Some(watchdog) = watchdog {
         watchdog.abort();
     }
@@ -231,7 +231,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
 
 /// Resolves at the first SIGTERM or SIGINT; a second one ends the process at once.
 fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> {
-    let listen = |kind| signal(kind).map_err(system("listening for signals"));
+    let listen = |kind| signal(kind).map_err(system("cannot listen for signals"));
     let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
         let name = tokio::select! {
@@ -251,7 +251,7 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> 
     })
 }
 
-/// Says where everything is. The line on stdout is for scripts: it comes once the server answers.
+/// Announces the addresses. The line on stdout is for scripts: it comes once the server answers.
 fn announce(
     mode: Mode,
     config: &Config,
@@ -273,10 +273,10 @@ fn announce(
     }
     let dns = dns.map(|dns| format!(" dns={dns}")).unwrap_or_default();
     text.push_str(&format!("mortise ready: grpc={grpc} http={http}{dns}\n"));
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("writing to stdout"))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("cannot write to stdout"))
 }
 
-/// What a server for development does without, for people.
+/// Describes the protection that a server for development lacks, for people.
 fn left_open(config: &Config) -> &'static str {
     match (config.acl.enabled, config.tls.cert_file.as_os_str().is_empty()) {
         (false, true) => "LEFT OPEN: no tokens and no TLS. Everyone who reaches the ports may do everything.\n",

@@ -1,12 +1,12 @@
-//! The tasks that run as long as the server. One that panics ends the process, with an error: a server without it would
-//! look alive, and whatever started it starts it again.
+//! Tasks that run as long as the server. A task that panics ends the process with an error: a server without it would
+//! only look alive, and its supervisor starts it again.
 
 use tokio::{
     sync::watch,
     task::{JoinError, JoinHandle},
 };
 
-/// A task that panicked.
+/// Panic of a task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{task} panicked ({panic}), so the server stops, to be started again; please report it with the log")]
 pub(crate) struct TaskPanic {
@@ -14,12 +14,12 @@ pub(crate) struct TaskPanic {
     panic: String,
 }
 
-/// The first panic of the tasks that are watched. Cheap to clone.
+/// The first panic of the watched tasks. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct TaskWatch(watch::Sender<Option<TaskPanic>>);
 
 impl TaskWatch {
-    /// No task, and no panic.
+    /// Makes a watch without tasks.
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(None))
     }
@@ -29,7 +29,7 @@ impl TaskWatch {
         self.over(task, tokio::spawn(work))
     }
 
-    /// Watches a task that was started until it ends. That it was aborted is no fault.
+    /// Watches a started task until it ends. An abort is not a fault.
     pub(crate) fn over<T: Send + 'static>(&self, task: &'static str, ending: JoinHandle<T>) -> JoinHandle<()> {
         let first = self.0.clone();
         tokio::spawn(async move {
@@ -53,18 +53,18 @@ impl TaskWatch {
         let _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// The first panic so far.
+    /// Returns the first panic so far.
     pub(crate) fn panic(&self) -> Option<TaskPanic> {
         self.0.borrow().clone()
     }
 }
 
-/// The variable that makes a task panic a moment after the start, by its name; in builds for tests only.
+/// Variable that names a task to panic a moment after the start; in builds for tests only.
 #[cfg(debug_assertions)]
 const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
 
-/// A task in place of another, for tests; it never ends but where it is told to panic.
-#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
+/// Stand-in for a task, for tests; it never ends, unless `FAILPOINT` names the task: then it panics.
+#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "tests ask for it"))]
 async fn failpoint(task: &str) -> Result<(), JoinError> {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {

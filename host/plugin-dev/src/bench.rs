@@ -1,7 +1,7 @@
-//! `mortise plugin bench`: what a plugin's hooks and reconcilers cost, one call after the other.
+//! `mortise plugin bench`: cost of a plugin's hooks and reconcilers, called one after the other.
 //!
-//! Each hook is called as a request calls it, in a fresh instance; the row `(empty)` is the instance alone, which
-//! nothing can be quicker than. Reconcilers run in a warm instance, as on a server, with a store in memory.
+//! Each hook is called as by a request, in a fresh instance; the row `(empty)` is the instance alone, the least that a
+//! call can cost. Reconcilers run in a warm instance, as on a server, with a store in memory.
 
 use std::{
     fs,
@@ -24,13 +24,13 @@ pub(crate) const EXAMPLES: &str = "\
 mortise plugin bench
 mortise plugin bench target/plugins/guest-book.wasm --resource one.yaml --iterations 10000 -o json";
 
-/// Bounds of the number of calls.
+/// Most calls of a hook.
 const MOST: u64 = 1_000_000;
 
 /// Calls before those that are measured.
 const WARM_UP: u64 = 20;
 
-/// Longest that one row is measured.
+/// Longest measurement of one row.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Arguments of `plugin bench`.
@@ -38,13 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Bench {
     #[command(flatten)]
     source: Source,
-    /// A resource to call the hooks with, YAML or JSON; otherwise one with something in every field
+    /// A resource to call the hooks with, YAML or JSON [default: one with a value in every field]
     #[arg(long, value_name = "FILE")]
     resource: Option<PathBuf>,
-    /// Calls of each hook, at most, within 20 seconds
+    /// Most calls of each hook, within 20 seconds
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     iterations: u64,
-    /// How results are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
 }
@@ -53,11 +53,11 @@ pub struct Bench {
 enum Format {
     /// A table
     Table,
-    /// One JSON document
+    /// A JSON document
     Json,
 }
 
-/// What one hook cost.
+/// Measurements of one hook.
 struct Row {
     of: String,
     hook: String,
@@ -71,9 +71,9 @@ impl Bench {
         let offline = Offline::new(&path)?;
         let manifest = offline.describe().await.map_err(|e| fault::load(&path, &e))?;
         let settings = test::granted(&manifest)
-            .map_err(|e| fault::failed(e.to_string(), "`mortise plugin inspect` says what it needs"))?;
+            .map_err(|e| fault::failed(e.to_string(), "`mortise plugin inspect` shows what it needs"))?;
         let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, &e))?;
-        // Hooks that search find nothing.
+        // Searches of hooks find nothing.
         let lookups: Arc<dyn LookupHost> = test::StoredResources::of(&manifest);
         offline.sandbox.answer_lookups(&lookups);
         let given = self.given(&plugin)?;
@@ -91,7 +91,7 @@ impl Bench {
         Ok(Exit::Done)
     }
 
-    /// The resource that was given, and its type.
+    /// Reads the given resource, and returns it with its type.
     fn given(&self, plugin: &Plugin) -> Result<Option<(mortise_resource::types::Gvk, pb::Resource)>, CliError> {
         let Some(path) = &self.resource else { return Ok(None) };
         let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
@@ -113,7 +113,7 @@ impl Bench {
         Ok(Some((of, resource)))
     }
 
-    /// What every request to the plugin pays.
+    /// Measures the part that every request to the plugin costs.
     async fn empty(&self, plugin: &Arc<Plugin>) -> Result<Row, CliError> {
         let call = || async {
             let mut call = Call::new(plugin.clone(), Arc::new(AllowAll));
@@ -140,7 +140,7 @@ impl Bench {
                 match hook {
                     "mutate" => call.mutate(bytes.clone()).await.map(drop),
                     "validate" => call.validate(bytes.clone(), None).await.map(drop),
-                    // Such answers are remembered where they can be; this one is asked about another version each time.
+                    // Such answers are cached where they can be, so each call asks about another resource.
                     "authorize-read" => call.authorize_read(&fresh(&id), None).await.map(drop),
                     "authorize-write" => call.authorize_write(bytes.clone()).await.map(drop),
                     _ => {
@@ -172,7 +172,7 @@ impl Bench {
         Ok(rows)
     }
 
-    /// Calls, again and again.
+    /// Calls a hook again and again, and measures it.
     async fn row<F>(&self, of: &str, hook: &str, mut call: impl FnMut() -> F) -> Result<Row, CliError>
     where
         F: Future<Output = Result<Usage, HookError>>,
@@ -239,19 +239,19 @@ impl Bench {
     }
 }
 
-/// What to do about a hook that breaks while it is measured.
+/// Remedy for a hook that fails while it is measured.
 const NEXT: &str =
     "give a resource that the plugin can work with, by --resource FILE; `mortise plugin test` shows the plugin's log";
 
 impl Row {
-    /// A percentile of the times, which are sorted.
+    /// Returns a percentile of the times, which are sorted.
     fn at(&self, percent: usize) -> Duration {
         let place = (self.times.len() * percent / 100).min(self.times.len().saturating_sub(1));
         self.times.get(place).copied().unwrap_or_default()
     }
 }
 
-/// The id with a name of its own, so that nothing is remembered about it.
+/// Copies the id with a new name, so that no cached answer matches.
 fn fresh(id: &pb::Id) -> pb::Id {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NUMBER: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! `mortise plugin build`: from the crate in the current folder to a component.
+//! `mortise plugin build`: makes a component of the crate in the current folder.
 
 use clap::Args;
 use mortise_cli::{CliError, Exit, ui};
@@ -17,7 +17,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// Builds, and says what came out.
+    /// Builds, and prints a report of the component.
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
         let path = self.of.build().await?;
         let offline = Offline::new(&path)?;

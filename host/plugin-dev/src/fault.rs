@@ -1,44 +1,44 @@
-//! What goes wrong in the author's loop: what is wrong, and what to type next. There is no error here without that.
+//! Errors of the author's commands. Each one names the fault and the next step.
 
 use std::{io, path::Path};
 
 use mortise_cli::CliError;
 use mortise_plugin_host::LoadError;
 
-/// Something that the command line or a file of the user's says cannot be. `next` is what to type or do about it.
+/// Makes an error about the command line or a file of the user. `next` is the step to take.
 pub(crate) fn usage(what: impl Into<String>, next: impl Into<String>) -> CliError {
     CliError::usage(what).remedy(next)
 }
 
-/// Something was tried, and failed. `next` is what to type or do about it.
+/// Makes an error about a failed attempt. `next` is the step to take.
 pub(crate) fn failed(what: impl Into<String>, next: impl Into<String>) -> CliError {
     CliError::failed(what).remedy(next)
 }
 
-/// A file that cannot be read or written; `verb` is what was tried.
+/// Makes an error about a file that cannot be read or written; `verb` names the attempt.
 pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CliError {
     let path = path.display().to_string();
     move |fault| {
         let next = match fault.kind() {
             io::ErrorKind::NotFound => format!("see with `ls` whether {path} is spelled right"),
             io::ErrorKind::PermissionDenied => format!("see with `ls -ld` who may {verb} {path}"),
-            io::ErrorKind::StorageFull => "make room on the disk; `df -h` says where".into(),
+            io::ErrorKind::StorageFull => "make room on the disk; `df -h` shows where".into(),
             _ => format!("look at {path} with `ls -ld`"),
         };
         failed(format!("cannot {verb} {path}: {fault}"), next)
     }
 }
 
-/// A component that is no plugin of this host.
+/// Makes an error about a component that this host cannot load.
 pub(crate) fn load(path: &Path, fault: &LoadError) -> CliError {
     failed(format!("{}: {fault}", path.display()), remedy(path, fault))
 }
 
-/// What to type about it. The fault itself says what is wrong, and often what to change.
+/// Returns the step to take. The error itself names the fault, and often the change.
 fn remedy(path: &Path, fault: &LoadError) -> String {
     let path = path.display();
     match fault {
-        LoadError::Unreadable { .. } => format!("see with `ls -l {path}` whether it is there and may be read"),
+        LoadError::Unreadable { .. } => format!("see with `ls -l {path}` whether it exists and can be read"),
         LoadError::TooLarge { .. } => {
             "build it by `mortise plugin build`, without --lines; or raise sandbox.component_bytes in the server's \
              config.toml"
@@ -56,7 +56,7 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
             format!("let it need less at the start, or raise {setting} in config.toml")
         }
         LoadError::Describe(_) => {
-            "mend what the plugin does in `describe` (its static table) or in its check of settings, and run `mortise \
+            "fix what the plugin does in `describe` (its static table) or in its check of settings, and run `mortise \
              plugin build` again"
                 .into()
         }

@@ -1,7 +1,7 @@
-//! `mortise plugin inspect FILE`: what a component is, and whether this host takes it.
+//! `mortise plugin inspect FILE`: the content of a component, and whether this host accepts it.
 //!
-//! The operator's `plugin inspect NAME` is about what a server has; a file is told from a name by being one: it ends in
-//! `.wasm`, has a slash in it or a dot before it, or is there.
+//! The operator's `plugin inspect NAME` is about a plugin of a server. An argument is a file if it ends in `.wasm`, has
+//! a slash in it or a dot before it, or is an existing file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,22 +12,22 @@ use mortise_service::registry::builtin::RESERVED_GROUPS;
 
 use crate::{fault, offline::Offline, report::ComponentReport};
 
-/// A component's file.
+/// Arguments of `plugin inspect`, for a component's file.
 #[derive(Debug)]
 pub struct Inspect {
     /// The component.
     pub file: PathBuf,
-    /// How it is shown.
+    /// Output format.
     pub output: Format,
 }
 
-/// How it is shown.
+/// Output format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text, for people
     #[default]
     Text,
-    /// For programs
+    /// JSON, for programs
     Json,
 }
 
@@ -35,15 +35,15 @@ pub enum Format {
 #[must_use]
 pub fn is_file(argument: &str) -> bool {
     let path = argument.ends_with(".wasm") || argument.contains('/') || argument.starts_with('.');
-    // A folder may well have the name of the plugin that is made in it.
+    // A folder may have the name of the plugin that is made in it.
     path || Path::new(argument).is_file()
 }
 
 impl Inspect {
-    /// Says what it is; fails if this host would refuse it.
+    /// Prints a report; fails if this host would reject the component.
     ///
     /// # Errors
-    /// The file cannot be read; the loader's fault with its remedy; a type in a group of the host.
+    /// The file cannot be read; the loader's error with its remedy; a type in a group of the host.
     pub fn run(self) -> CommandFuture {
         Box::pin(async move {
             let offline = Offline::new(&self.file)?;
@@ -73,7 +73,7 @@ impl Inspect {
             match about.fault() {
                 None if self.output == Format::Text => {
                     ui::line(format!(
-                        "  verdict     this host (contract {}) takes it",
+                        "  verdict     this host (contract {}) accepts it",
                         mortise_plugin_host::CONTRACT_VERSION
                     ))?;
                     if let Some(manifest) = about.manifest() {
@@ -92,7 +92,7 @@ impl Inspect {
     }
 }
 
-/// What a server has against types that only its registry refuses.
+/// Returns the fault of a type in a group of the host, which only a server's registry would reject.
 fn reserved(manifest: &Manifest) -> Option<String> {
     let gvk = manifest.types.iter().map(|one| &one.gvk).find(|gvk| RESERVED_GROUPS.contains(&gvk.group.as_str()))?;
     Some(format!("type {gvk}: group {:?} belongs to the host; choose another", gvk.group))

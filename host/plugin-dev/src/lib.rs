@@ -1,17 +1,17 @@
-//! The plugin author's loop, from nothing to a served type: `mortise plugin new`, `build`, `test`, `bench`, `dev`,
-//! `inspect` and `schema`.
+//! The commands for plugin authors, from nothing to a served type: `mortise plugin new`, `build`, `test`, `bench`,
+//! `dev`, `inspect` and `schema`.
 //!
-//! One command in each file. They are about a component, not about a server: what they find out, they find out in the
-//! sandbox that serves it ([`mortise_plugin_host`]), with the loader's own checks and words. Only `dev` talks to a
-//! server.
+//! Each command is a file. They work on a component, not on a server, in the sandbox that serves it
+//! ([`mortise_plugin_host`]), with the loader's own checks and errors. Only `dev`, and `schema` for a type of a server,
+//! talk to a server.
 //!
 //! # Contract
-//! Every error says what to type next. Exit codes are those of all commands ([`mortise_cli::Exit`]). What cargo says
+//! Every error names the next step. Exit codes are those of all commands ([`mortise_cli::Exit`]). The output of cargo
 //! goes to standard error as it comes; results go to standard output.
 //!
 //! # Cost
-//! The binary carries the SDK's sources and the template, about 0.6 MB. A build of a new plugin takes what its 73
-//! dependencies take, once (under a minute on two cores); after that a second or two for each change.
+//! The binary carries the SDK's sources and the template, about 0.6 MB. The first build of a new plugin compiles its 73
+//! dependencies (under a minute on two cores); later ones take a second or two.
 
 mod bench;
 mod build;
@@ -35,35 +35,35 @@ use mortise_cli::{CommandFuture, commands::after};
 
 pub use inspect::{Format, Inspect, is_file};
 
-/// What authors do with their own plugins. `inspect` is apart ([`Inspect`]): operators have one of that name, too,
-/// about plugins of a server, and what was given decides ([`is_file`]).
+/// Commands for authors of plugins. `inspect` is apart ([`Inspect`]): operators have a command of the same name for
+/// plugins of a server, and the argument decides ([`is_file`]).
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a plugin: a crate that builds and passes its own tests
+    /// Makes a plugin: a crate that builds and passes its own tests
     #[command(after_help = after(new::EXAMPLES))]
     New(new::New),
-    /// Compile a plugin to a component
+    /// Compiles a plugin to a component
     #[command(after_help = after(build::EXAMPLES))]
     Build(build::Build),
-    /// Run a plugin's hooks and reconcilers against cases, offline
+    /// Runs a plugin's hooks and reconcilers against cases, offline
     #[command(after_help = after(test::EXAMPLES))]
     Test(test::Test),
-    /// Measure a plugin's hooks: time, fuel, memory
+    /// Measures a plugin's hooks: time, fuel, memory
     #[command(after_help = after(bench::EXAMPLES))]
     Bench(bench::Bench),
-    /// Build, install and watch a plugin, each time that its sources change
+    /// Builds, installs and watches a plugin, each time that its sources change
     #[command(after_help = after(dev::EXAMPLES))]
     Dev(dev::Dev),
-    /// What a type's data is: JSON Schema, and a commented sample
+    /// Shows the data of a type: JSON Schema, or a commented sample
     #[command(after_help = after(schema::EXAMPLES))]
     Schema(schema::Schema),
 }
 
 impl Command {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// What went wrong, and what to type next; to be shown after "mortise: ".
+    /// The failure with the next step; to be shown after "mortise: ".
     pub fn run(self) -> CommandFuture {
         Box::pin(async move {
             match self {

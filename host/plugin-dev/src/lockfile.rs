@@ -1,10 +1,10 @@
-//! The lock file of a new plugin, so that its first build takes the versions that this binary was tested with.
+//! The lock file of a new plugin, so that its first build uses the versions that this binary was tested with.
 
 /// Packages that a plugin depends on, in the order of their names, in cargo's format; the plugin's own crate is left
 /// out.
 const LOCK: &str = include_str!("../template/Cargo.lock.in");
 
-/// The lock file of a new crate of that name: the template's, with the crate at its place in the order of the names.
+/// Builds the lock file of a new crate: the template's, with the crate at its place in the order of the names.
 pub(crate) fn of(name: &str) -> String {
     let own =
         format!("\nname = \"{name}\"\nversion = \"0.1.0\"\ndependencies = [\n \"mortise-plugin\",\n \"prost\",\n]\n");

@@ -1,14 +1,14 @@
-//! Which names a new plugin may have, and what its files, modules and messages are called after them.
+//! Rules for the name of a new plugin, and the names of its files, modules and messages.
 //!
-//! A name becomes that of a plugin, a crate, and, unless a type is given, a protobuf package and a message; so each
-//! rule of those holds, and is said in their words.
+//! A name becomes that of a plugin, a crate, and, unless a type is given, a protobuf package and a message; so the
+//! rules of all these apply, and errors name them.
 
 use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 use mortise_cli::CliError;
 
 use crate::{fault, lockfile};
 
-/// Words that cannot be names of Rust modules.
+/// Words that cannot name a Rust module.
 const KEYWORDS: [&str; 52] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
@@ -49,10 +49,10 @@ const TAKEN: [&str; 26] = [
 /// Crates that come with the compiler, and names that cargo keeps for itself.
 const RESERVED: [&str; 9] = ["alloc", "build", "core", "deps", "examples", "proc-macro", "std", "test", "incremental"];
 
-/// What a new plugin and everything in it is called.
+/// Names of a new plugin and its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// Of the plugin and of its crate.
+    /// Name of the plugin and of its crate.
     pub(crate) plugin: String,
     pub(crate) group: String,
     pub(crate) version: String,
@@ -60,10 +60,10 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Checks a plugin's name, and a type's if one is given; otherwise the type is called after the plugin.
+    /// Checks a plugin's name, and a type's if one is given; otherwise the type is named after the plugin.
     ///
     /// # Errors
-    /// What is wrong with a name, and what to type instead.
+    /// The fault of a name, with a better one.
     pub(crate) fn new(plugin: &str, of: Option<&str>) -> Result<Self, CliError> {
         check_plugin(plugin)?;
         let (group, version, kind) = match of {
@@ -97,14 +97,14 @@ impl Names {
             .strip_prefix('v')
             .is_some_and(|rest| rest.ends_with(|c: char| c.is_ascii_digit()) && rest.chars().all(middle));
         if !numbered {
-            return refuse(format!("the version {version:?} must be as v1 or v2beta1"));
+            return refuse(format!("the version {version:?} must be like v1 or v2beta1"));
         }
         let letters = |c: char| c.is_ascii_alphanumeric();
         if kind.len() < 2 || !kind.starts_with(|c: char| c.is_ascii_uppercase()) || !kind.chars().all(letters) {
             return refuse(format!("the kind {kind:?} must be two or more letters and digits, a capital first"));
         }
         if TAKEN.contains(&self.message().as_str()) {
-            return refuse(format!("the kind {kind:?} has the name of something that the generated code uses itself"));
+            return refuse(format!("the kind {kind:?} is a name that the generated code uses itself"));
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Names {
         format!("{}.{}.{}", self.group, self.version, self.kind)
     }
 
-    /// The message as generated code calls it.
+    /// Name of the message in generated code.
     pub(crate) fn message(&self) -> String {
         self.kind.to_upper_camel_case()
     }
@@ -124,7 +124,7 @@ impl Names {
         format!("{}/{}/{}.proto", self.group, self.version, self.kind.to_snake_case())
     }
 
-    /// What the controller is called: after its type, as a controller's name may be.
+    /// Name of the controller: that of its type, by the rules for controllers.
     pub(crate) fn controller(&self) -> String {
         self.kind.to_snake_case().replace('_', "-")
     }
@@ -145,7 +145,7 @@ fn check_plugin(name: &str) -> Result<(), CliError> {
         return refuse(what, retry);
     }
     if KEYWORDS.contains(&name) || RESERVED.contains(&name) {
-        let what = format!("{name:?} cannot be a crate's name: Rust or cargo keep it for themselves");
+        let what = format!("{name:?} cannot be a crate's name: Rust or cargo reserves it");
         return refuse(what, format!("`mortise plugin new my-{name}`"));
     }
     if lockfile::is_dependency(name) {
@@ -155,7 +155,7 @@ fn check_plugin(name: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A legal name that looks like the one that was given.
+/// Suggests a valid name that looks like the given one.
 fn suggest(name: &str) -> String {
     let plain = name.to_snake_case().replace('_', "-");
     let kept: String = plain.chars().filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-').collect();
@@ -168,7 +168,7 @@ fn split_type(plugin: &str, text: &str) -> Result<(String, String, String), CliE
     match text.split('.').collect::<Vec<_>>().as_slice() {
         [group, version, kind] => Ok(((*group).to_owned(), (*version).to_owned(), (*kind).to_owned())),
         _ => Err(fault::usage(
-            format!("{text:?} is no type: it has three parts, GROUP.VERSION.Kind"),
+            format!("{text:?} is not a type: a type has three parts, GROUP.VERSION.Kind"),
             format!("`mortise plugin new {plugin} --type GROUP.VERSION.Kind`, such as shop.v1.Order"),
         )),
     }

@@ -14,7 +14,7 @@ pub(crate) const EXAMPLES: &str = "\
 mortise plugin new guest-book
 mortise plugin new shop --type shop.v1.Order --with-reconciler";
 
-/// Where the SDK is put in a new plugin.
+/// Folder of the SDK in a new plugin.
 const VENDOR: &str = "vendor/mortise";
 
 /// Arguments of `plugin new`.
@@ -22,16 +22,16 @@ const VENDOR: &str = "vendor/mortise";
 pub struct New {
     /// The plugin's name: lower-case letters, digits and dashes.
     name: String,
-    /// The type that it brings [default: one called after the plugin, in v1]
+    /// The plugin's type [default: one named after the plugin, in v1]
     #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
     of: Option<String>,
-    /// Also a reconciler, with its test.
+    /// Adds a reconciler, with its test.
     #[arg(long)]
     with_reconciler: bool,
-    /// Where the crate is put; the folder must be empty, or not there yet [default: NAME]
+    /// The folder of the crate, which must be empty or new [default: NAME]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Use the crate mortise-plugin of a checkout, instead of the one in this binary.
+    /// Uses the crate mortise-plugin of a checkout, instead of the one in this binary.
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -40,13 +40,13 @@ impl New {
     /// Writes the crate.
     ///
     /// # Errors
-    /// An illegal name, a folder that has something in it, and those of the file system.
+    /// An invalid name, a folder that is not empty, and those of the file system.
     pub fn run(self) -> Result<Exit, CliError> {
         ui::print(self.write()?)?;
         Ok(Exit::Done)
     }
 
-    /// Writes the crate, and answers what to say about it.
+    /// Writes the crate, and returns the text for the user.
     fn write(&self) -> Result<String, CliError> {
         let names = Names::new(&self.name, self.of.as_deref())?;
         let dir = self.path.clone().unwrap_or_else(|| PathBuf::from(&self.name));
@@ -55,8 +55,8 @@ impl New {
             Some(given) => checkout(given)?,
         };
         refuse_to_overwrite(&dir, &self.name)?;
-        // Nothing is left half done: the last step puts all of it where it belongs. A folder that is there stays the
-        // same one: it may be somebody's current one.
+        // Nothing is left half done: the last step moves everything into place. An existing folder is not replaced,
+        // since it may be a shell's current one.
         let is_there = dir.is_dir();
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let parent = if is_there { dir.as_path() } else { parent };
@@ -84,7 +84,7 @@ impl New {
     }
 }
 
-/// Moves what is in one folder into another, the Cargo.toml last: with it, it is a crate.
+/// Moves the content of one folder into another, Cargo.toml last, since it makes the folder a crate.
 fn move_in(made: &Path, dir: &Path) -> Result<(), CliError> {
     let entries = fs::read_dir(made).map_err(fault::file("read", made))?;
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -107,7 +107,7 @@ fn said(names: &Names, dir: &Path) -> String {
     )
 }
 
-/// The path of the crate in a checkout of Mortise, or of the crate itself, as a Cargo.toml may name it from anywhere.
+/// Returns the path of the SDK's crate in a checkout of Mortise, or of the crate itself, in a form for any Cargo.toml.
 fn checkout(given: &Path) -> Result<String, CliError> {
     let candidates = [given.join(sdk::CRATE), given.to_owned()];
     let is_sdk = |dir: &&PathBuf| {
@@ -115,7 +115,7 @@ fn checkout(given: &Path) -> Result<String, CliError> {
     };
     let found = candidates.iter().find(is_sdk).ok_or_else(|| {
         fault::usage(
-            format!("{} is no checkout of Mortise: there is no crate mortise-plugin in it", given.display()),
+            format!("{} is not a checkout of Mortise: it has no crate mortise-plugin", given.display()),
             "give the folder that has plugins/sdk in it, or leave --sdk out: this binary has the SDK's sources",
         )
     })?;
@@ -123,23 +123,23 @@ fn checkout(given: &Path) -> Result<String, CliError> {
     let text = found.to_str().map(str::to_owned);
     text.filter(|text| !text.contains(['"', '\\'])).ok_or_else(|| {
         fault::usage(
-            format!("{} cannot stand in a Cargo.toml", found.display()),
+            format!("{} cannot be written into a Cargo.toml", found.display()),
             "move the checkout to a path of plain letters",
         )
     })
 }
 
-/// What is there stays as it is; an empty folder may be taken.
+/// Rejects a folder with content; an empty one may be used.
 fn refuse_to_overwrite(dir: &Path, name: &str) -> Result<(), CliError> {
-    let next = || format!("`mortise plugin new {name} --path ANOTHER`, or move what is in {} away", dir.display());
+    let next = || format!("`mortise plugin new {name} --path ANOTHER`, or move the content of {} away", dir.display());
     match fs::read_dir(dir).map(|mut entries| entries.next().is_some()) {
         Ok(true) => {
-            Err(fault::usage(format!("{} is there already, and not empty; nothing was written", dir.display()), next()))
+            Err(fault::usage(format!("{} exists and is not empty; nothing was written", dir.display()), next()))
         }
         Ok(false) => Ok(()),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(fault) if fault.kind() == io::ErrorKind::NotADirectory => {
-            Err(fault::usage(format!("{} is there already, and no folder; nothing was written", dir.display()), next()))
+            Err(fault::usage(format!("{} exists and is not a folder; nothing was written", dir.display()), next()))
         }
         Err(fault) => Err(fault::file("read", dir)(fault)),
     }
@@ -211,6 +211,6 @@ mod tests {
         assert!(!dir.path().join("vendor").exists() && !dir.path().join("src/controller.rs").exists());
         let refused =
             New { sdk: Some(dir.path().to_owned()), ..new(&dir.path().join("x"), false) }.write().unwrap_err();
-        assert!(refused.message.contains("is no checkout of Mortise"), "{refused}");
+        assert!(refused.message.contains("is not a checkout of Mortise"), "{refused}");
     }
 }

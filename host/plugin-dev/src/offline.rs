@@ -11,11 +11,11 @@ use mortise_plugin_host::{Limits, LoadError, Plugin, PluginSettings, Quarantine,
 
 use crate::fault;
 
-/// Instances at once: one is called at a time, and few reserve less address space.
+/// Instances at once: calls come one at a time, and few instances reserve less address space.
 const INSTANCES: u32 = 4;
 
-/// Wall clock of one request. On a server it is shorter; but how far a hook gets in a time is a matter of the machine,
-/// and what it costs is told by its fuel, which is the same everywhere.
+/// Time limit of one request in milliseconds. A server's limit is shorter; but time depends on the machine, and the
+/// cost of a hook shows in its fuel, which is the same everywhere.
 const DEADLINE_MS: u64 = 10_000;
 
 /// A component's file, read once, and a sandbox for it.
@@ -26,8 +26,8 @@ pub(crate) struct Offline {
 }
 
 impl Offline {
-    /// With the limits that a server has unless its config.toml says otherwise, but for quarantine (each call is its
-    /// own) and for time.
+    /// Reads a component, and makes a sandbox with the default limits of a server, except for quarantine (each call
+    /// counts alone) and time.
     ///
     /// # Errors
     /// A file that cannot be read; a machine without room for a sandbox.
@@ -47,37 +47,37 @@ impl Offline {
         let bytes = match fs::metadata(path) {
             Ok(found) if found.is_file() => fs::read(path).map_err(fault::file("read", path))?,
             Ok(_) => {
-                let next = "give the component, one .wasm file; `mortise plugin build` says where it put it";
-                return Err(fault::usage(format!("{} is no file", path.display()), next));
+                let next = "give the component, one .wasm file; `mortise plugin build` prints its path";
+                return Err(fault::usage(format!("{} is not a file", path.display()), next));
             }
             Err(e) => return Err(fault::file("read", path)(e)),
         };
         Ok(Self { sandbox, path: path.to_owned(), bytes })
     }
 
-    /// What the file is called in faults.
+    /// Name of the file in errors.
     fn called(&self) -> String {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// What the plugin says about itself.
+    /// Returns the plugin's description of itself.
     ///
     /// # Errors
-    /// The loader's.
+    /// Those of the loader.
     pub(crate) async fn describe(&self) -> Result<mortise_plugin_host::Manifest, LoadError> {
         Plugin::describe(&self.sandbox, &self.called(), &self.bytes).await
     }
 
-    /// The plugin, with settings and grants.
+    /// Loads the plugin, with settings and grants.
     ///
     /// # Errors
-    /// The loader's.
+    /// Those of the loader.
     pub(crate) async fn load(&self, settings: &PluginSettings) -> Result<Arc<Plugin>, LoadError> {
         Plugin::load(&self.sandbox, &self.called(), &self.bytes, settings).await
     }
 }
 
-/// Where compiled code is kept: where `mortise dev` keeps it, or else among temporary files.
+/// Directory of compiled code: that of `mortise dev`, or else one among temporary files.
 fn cache_dir() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|v| Path::new(v).is_absolute()).map(PathBuf::from);
     variable("MORTISE_CACHE_DIR")

@@ -1,4 +1,4 @@
-//! What a component is: for `build`, which says it in short, and `inspect`, which says all.
+//! Report of a component: in short for `build`, in full for `inspect`.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{fault, offline::Offline};
 
-/// A component, as far as it can be read, and what the loader has against it.
+/// A component, as far as it can be read, and the loader's verdict.
 pub(crate) struct ComponentReport {
     size: usize,
     digest: String,
@@ -18,10 +18,10 @@ pub(crate) struct ComponentReport {
 }
 
 impl ComponentReport {
-    /// Reads it.
+    /// Reads a component.
     ///
     /// # Errors
-    /// It is no component at all.
+    /// The file is not a component at all.
     pub(crate) async fn read(offline: &Offline) -> Result<Self, CliError> {
         let surface = Interfaces::read(&offline.sandbox, &offline.bytes).await;
         let surface = surface.map_err(|e| fault::load(&offline.path, &e))?;
@@ -29,7 +29,7 @@ impl ComponentReport {
         Ok(Self { size: offline.bytes.len(), digest, surface, manifest: offline.describe().await })
     }
 
-    /// What keeps it from being loaded, if anything does.
+    /// Returns the reason why it cannot be loaded, if there is one.
     pub(crate) fn fault(&self) -> Option<&LoadError> {
         self.manifest.as_ref().err()
     }
@@ -38,7 +38,7 @@ impl ComponentReport {
         self.manifest.as_ref().ok()
     }
 
-    /// Lines of a name and what it is.
+    /// Renders lines of a name and a value.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, what: &str| {
@@ -62,9 +62,9 @@ impl ComponentReport {
             }
             match &manifest.requests {
                 Some(requests) => {
-                    requests.iter().for_each(|one| line("asks for", &format!("{}: {}", one.grant, one.reason)));
+                    requests.iter().for_each(|one| line("requests", &format!("{}: {}", one.grant, one.reason)));
                 }
-                None => line("asks for", "nothing by name; it would have whatever is granted"),
+                None => line("requests", "nothing by name, so it would have all grants"),
             }
         }
         line("imports", &short(&self.surface.imports));
@@ -72,7 +72,7 @@ impl ComponentReport {
         text
     }
 
-    /// Each import and export that this host does not know, with what to do.
+    /// Lists each import and export that this host does not know, with its remedy.
     pub(crate) fn unknown_interfaces(&self) -> Vec<(&'static str, &Interface)> {
         let of = |what: &'static str, ports: &'_ [Interface]| -> Vec<(&'static str, usize)> {
             ports.iter().enumerate().filter(|(_, port)| port.remedy.is_some()).map(|(at, _)| (what, at)).collect()
@@ -85,7 +85,7 @@ impl ComponentReport {
         imports.into_iter().chain(of("export", &self.surface.exports)).filter_map(pick).collect()
     }
 
-    /// All that a program may want to know.
+    /// Renders the report for programs.
     pub(crate) fn json(&self) -> serde_json::Value {
         let ports = |ports: &[Interface]| {
             let one = |port: &Interface| serde_json::json!({"name": port.name, "known": port.remedy.is_none(), "remedy": port.remedy});
@@ -130,7 +130,7 @@ impl ComponentReport {
     }
 }
 
-/// Grants that it does not load without, and those that its imports hint at; by their names in config.toml.
+/// Lists the grants that it needs to load, and those that its imports suggest; by their names in config.toml.
 fn grants(manifest: &Manifest, surface: &Interfaces) -> Vec<(&'static str, String)> {
     let own = |of: &mortise_resource::types::Gvk| manifest.types.iter().any(|one| one.gvk == *of);
     let mut foreign: Vec<String> = Vec::new();
@@ -185,7 +185,7 @@ fn of_controller(one: &ControllerDecl) -> String {
     format!("{} manages {}{}", one.name, one.manages, one.watches.iter().map(watch).collect::<String>())
 }
 
-/// The hooks of a type, by their names.
+/// Lists the hooks of a type, by their names.
 pub(crate) fn hooks(one: &TypeDecl) -> Vec<&'static str> {
     let all = [
         (one.hooks.mutate, "mutate"),
@@ -206,7 +206,7 @@ pub(crate) fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// Interfaces without what they have in common.
+/// Lists interfaces without the common parts of their names.
 fn short(ports: &[Interface]) -> String {
     let mut names: Vec<_> = ports
         .iter()
@@ -220,7 +220,7 @@ fn short(ports: &[Interface]) -> String {
     if names.is_empty() { "nothing".into() } else { names.join(", ") }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes, for people.
 pub(crate) fn size(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

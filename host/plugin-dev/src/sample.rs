@@ -1,4 +1,4 @@
-//! A resource of a type with something in every field, for measurements without a given one.
+//! A resource of a type with a value in every field, for measurements without a given one.
 
 use mortise_plugin_host::TypeDecl;
 use mortise_resource::pb;
@@ -8,7 +8,7 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 /// Deepest nesting of messages.
 const DEPTH: usize = 3;
 
-/// The resource, named `sample`.
+/// Builds the resource, named `sample`.
 pub(crate) fn resource(of: &TypeDecl) -> pb::Resource {
     let mut tenancy = pb::Tenancy::default();
     of.scope.fill(&mut tenancy);
@@ -32,7 +32,7 @@ pub(crate) fn resource(of: &TypeDecl) -> pb::Resource {
 fn message(of: &MessageDescriptor, depth: usize) -> DynamicMessage {
     let mut made = DynamicMessage::new(of.clone());
     for field in of.fields() {
-        // Of a oneof, the first.
+        // A oneof gets its first field.
         let taken = field.containing_oneof().is_some_and(|one| one.fields().any(|other| made.has_field(&other)));
         if taken {
             continue;
@@ -57,7 +57,7 @@ fn message(of: &MessageDescriptor, depth: usize) -> DynamicMessage {
     made
 }
 
-/// One value of a field's kind; none for messages that nest too deep.
+/// Makes one value of a field's kind; `None` for messages that nest too deep.
 fn scalar(field: &FieldDescriptor, depth: usize) -> Option<Value> {
     Some(match field.kind() {
         Kind::Double => Value::F64(1.0),

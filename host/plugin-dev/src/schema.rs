@@ -1,6 +1,6 @@
-//! `mortise plugin schema`: what the data of a type is, as a commented sample in YAML or as JSON Schema.
+//! `mortise plugin schema`: the data of a type, as a commented sample in YAML or as JSON Schema.
 //!
-//! Of a component's types, or of one that a server has. Comments are those of the `.proto` file.
+//! The type is a component's, or a server's. Comments are those of the `.proto` file.
 
 use std::path::PathBuf;
 
@@ -20,13 +20,13 @@ mortise plugin schema demo.v2.Artist --grpc-addr 127.0.0.1:8502";
 /// Arguments of `plugin schema`.
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// A component, or a type that a server has; without one, the crate in --path is built first
+    /// A component, or a type of a server; without it, the crate in --path is built first
     #[arg(value_name = "FILE.wasm|TYPE")]
     of: Option<String>,
-    /// Of a component's types, this one
+    /// The type to show, of several in a component [default: all]
     #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
     kind: Option<String>,
-    /// How it is shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
     #[command(flatten)]
@@ -84,7 +84,7 @@ impl Schema {
         Ok(Exit::Done)
     }
 
-    /// A type that a server has.
+    /// Fetches a type from a server.
     async fn asked(&self, name: &str) -> Result<TypeInfo, CliError> {
         let session = self.connect.session().await?;
         let types = Catalog::fetch(&session).await?;
@@ -94,7 +94,7 @@ impl Schema {
         let request = data::GetTypeRequest { r#type: Some(of.clone()) };
         let answer = session.call(format!("type {name}"), client.get_type(request)).await?;
         let unusable = |what: String| {
-            fault::failed(format!("type {name}: {what}"), "`mortise types` says which plugin brought it")
+            fault::failed(format!("type {name}: {what}"), "`mortise types` shows the plugin that brings it")
         };
         let mut pool = DescriptorPool::global();
         let files = answer.descriptors.unwrap_or_default().encode_to_vec();
@@ -118,7 +118,7 @@ async fn of_component(path: PathBuf) -> Result<Vec<TypeInfo>, CliError> {
     Ok(manifest.types.into_iter().map(one).collect())
 }
 
-/// A whole resource, to be edited and applied.
+/// Renders a whole resource, to be edited and applied.
 fn yaml(one: &TypeInfo) -> String {
     let mut text = format!("# {} ({})\ntype: {}\nname: sample\n", one.gvk, report::scope(one.scope), one.gvk);
     match one.scope {

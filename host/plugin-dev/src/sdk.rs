@@ -1,15 +1,14 @@
-//! The sources of the guest SDK, which this binary carries: a plugin can be written with nothing but rustup and
-//! `mortise`.
+//! The sources of the guest SDK, which this binary carries: rustup and `mortise` are enough to write a plugin.
 
 use std::{fs, io, path::Path};
 
-/// Paths and contents. A cut of the repository, with its folders where they are.
+/// Paths and contents: a cut of the repository, with its folders in place.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// The folder of the crate `mortise-plugin` in it.
+/// Folder of the crate `mortise-plugin` in the pack.
 pub(crate) const CRATE: &str = "plugins/sdk";
 
-/// Writes all of it below a folder, which is made.
+/// Writes all files below a folder, and creates it.
 ///
 /// # Errors
 /// Those of the file system.

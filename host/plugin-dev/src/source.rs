@@ -1,4 +1,4 @@
-//! Which component a command is about: a file, or what comes out of the crate in the current folder.
+//! The component that a command works on: a file, or the result of building the crate in the current folder.
 
 use std::path::{Path, PathBuf};
 
@@ -8,31 +8,31 @@ use mortise_guest_build::{self as guest_build, Error, StopHandle};
 
 use crate::fault;
 
-/// Where components are put, below cargo's target directory.
+/// Folder of components, below cargo's target directory.
 const FOLDER: &str = "plugins";
 
-/// How a plugin's crate is built.
+/// Options for building a plugin's crate.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Build")]
 pub(crate) struct Crate {
     /// The plugin's folder, with its Cargo.toml [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
-    /// What it is compiled for
+    /// The target to compile for
     #[arg(long, value_name = "TARGET", default_value = "bare")]
     target: Target,
     /// Features of the crate, separated by commas
     #[arg(long, value_name = "FEATURES", value_delimiter = ',')]
     features: Vec<String>,
-    /// Keep files and line numbers for backtraces; the component is about ten times as large
+    /// Keeps files and line numbers for backtraces; the component is about ten times as large
     #[arg(long)]
     lines: bool,
-    /// Fail if Cargo.lock would have to change
+    /// Fails if Cargo.lock would have to change
     #[arg(long)]
     locked: bool,
 }
 
-/// What plugins are compiled for.
+/// Target to compile for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Target {
     /// wasm32-unknown-unknown: no WASI; the smallest and quickest
@@ -53,7 +53,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The component's path; what is built is built now, and cargo's words go to standard error.
+    /// Returns the component's path, after a build if no file is given. The output of cargo goes to standard error.
     ///
     /// # Errors
     /// Those of [`Crate::build`].
@@ -71,22 +71,22 @@ impl Crate {
         self.path.as_deref().unwrap_or(Path::new("."))
     }
 
-    /// A path within it.
+    /// Returns a path within the plugin's folder.
     pub(crate) fn within(&self, part: &str) -> PathBuf {
         self.path.as_ref().map_or_else(|| part.into(), |dir| dir.join(part))
     }
 
-    /// Compiles it, and answers where the component is. cargo's words go to standard error as they come. Dropping the
-    /// future ends cargo.
+    /// Compiles the crate, and returns the component's path. The output of cargo goes to standard error as it comes.
+    /// Dropping the future ends cargo.
     ///
     /// # Errors
-    /// What cargo or rustup refuse, and what to type about it.
+    /// A refusal of cargo or rustup, with the next step.
     pub(crate) async fn build(&self) -> Result<PathBuf, CliError> {
         let dir = self.dir();
         if !dir.join("Cargo.toml").is_file() {
             return Err(fault::usage(
                 format!("there is no Cargo.toml in {}", dir.display()),
-                "`mortise plugin new NAME` makes a plugin; `cd` into one, or say where it is with --path DIR",
+                "`mortise plugin new NAME` makes a plugin; `cd` into one, or give its folder with --path DIR",
             ));
         }
         let target = match self.target {
@@ -111,7 +111,7 @@ impl Crate {
     }
 }
 
-/// Ends a build whose result is not needed any more.
+/// Ends a build when its result is no longer needed.
 struct StopOnDrop(StopHandle);
 
 impl Drop for StopOnDrop {
@@ -128,9 +128,9 @@ fn failed(error: &Error) -> CliError {
             "add `[lib]` with `crate-type = [\"cdylib\", \"rlib\"]` to Cargo.toml, and run `mortise plugin build` again"
                 .to_owned()
         }
-        Error::NoPackage { .. } => "say which crate with --path DIR: a folder whose Cargo.toml has [package]".to_owned(),
-        Error::Compile { .. } => "mend what cargo names above, and run `mortise plugin build` again".to_owned(),
-        Error::Ask { .. } | Error::Answer { .. } => "mend what cargo names, and run `mortise plugin build` again".to_owned(),
+        Error::NoPackage { .. } => "give the crate with --path DIR: a folder whose Cargo.toml has [package]".to_owned(),
+        Error::Compile { .. } => "fix what cargo reports above, and run `mortise plugin build` again".to_owned(),
+        Error::Ask { .. } | Error::Answer { .. } => "fix what cargo reports, and run `mortise plugin build` again".to_owned(),
         Error::Component { .. } => {
             "use the mortise-plugin crate for all that crosses to the host; `mortise plugin new` makes a crate that does"
                 .to_owned()

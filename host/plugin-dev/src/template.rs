@@ -1,16 +1,16 @@
-//! The files of a new plugin, which this binary carries, with places for its names.
+//! The files of a new plugin, which this binary carries, with placeholders for its names.
 //!
-//! A place is a name in double braces, and is replaced wherever it is: no file has a condition or a loop, so a template
-//! engine would bring nothing but an escape for the braces of Rust's own formats.
+//! A placeholder is a name in double braces, and is replaced everywhere. No file has a condition or a loop, so a
+//! template engine would add nothing but an escape for the braces of Rust's own formats.
 
 use crate::{lockfile, names::Names};
 
 const HOOKS: &str = include_str!("../template/hooks.rs");
 
-/// A file: its path, which has places too, and its content.
+/// Path and content of a file; the path has placeholders, too.
 type TemplateFile = (&'static str, &'static str);
 
-/// What every plugin has.
+/// Files of every plugin.
 const COMMON: [TemplateFile; 6] = [
     ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
     (".gitignore", include_str!("../template/gitignore")),
@@ -20,13 +20,13 @@ const COMMON: [TemplateFile; 6] = [
     ("tests/cases/hooks.yaml", include_str!("../template/cases/hooks.yaml")),
 ];
 
-/// What one with a reconciler has besides.
+/// Further files of a plugin with a reconciler.
 const RECONCILER: [TemplateFile; 2] = [
     ("src/controller.rs", include_str!("../template/reconciler/controller.rs")),
     ("tests/cases/reconciler.yaml", include_str!("../template/cases/reconciler.yaml")),
 ];
 
-/// Paths and contents of the files of a new plugin. `sdk` is the path of the crate `mortise-plugin`.
+/// Builds the paths and contents of a new plugin's files. `sdk` is the path of the crate `mortise-plugin`.
 pub(crate) fn files(names: &Names, with_reconciler: bool, sdk: &str) -> Vec<(String, String)> {
     let library = if with_reconciler {
         include_str!("../template/reconciler/lib.rs")
@@ -44,7 +44,7 @@ pub(crate) fn files(names: &Names, with_reconciler: bool, sdk: &str) -> Vec<(Str
     files
 }
 
-/// Puts names in their places.
+/// Replaces the placeholders.
 fn fill(text: &str, names: &Names, sdk: &str) -> String {
     let places = [
         ("{{name}}", names.plugin.clone()),

@@ -1,4 +1,4 @@
-/// Fills in what the caller left out. Asked again about its own answer, it changes nothing.
+/// Fills in defaults. A second call, on its own answer, changes nothing.
 fn fill_in(resource: &mut Typed<{{message}}>) -> Result<(), Diagnostics> {
     if resource.data.priority == 0 {
         resource.data.priority = 3;
@@ -6,7 +6,7 @@ fn fill_in(resource: &mut Typed<{{message}}>) -> Result<(), Diagnostics> {
     Ok(())
 }
 
-/// Judges what came out of `fill_in`. The second argument is what is stored now.
+/// Checks the answer of `fill_in`. The second argument is the stored resource.
 fn judge(resource: &Typed<{{message}}>, _stored: Option<&Typed<{{message}}>>, diagnostics: &mut Diagnostics) {
     let title = &resource.data.title;
     if title.is_empty() {

@@ -1,6 +1,6 @@
-//! The Rust side of `wit/v0.1.0`, generated: one world for each optional interface, so that a component's exports can
+//! Rust bindings generated from `wit/v0.1.0`: one world for each optional interface, so that a component's exports can
 //! be looked up one by one. The types are generated once and shared.
-#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; the documentation stands in the .wit files")]
+#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; the documentation is in the .wit files")]
 
 /// Imports. Those that may have to wait are async.
 pub mod imports {
@@ -22,170 +22,74 @@ pub mod imports {
     });
 }
 
-/// `describe`.
-pub mod described {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "described",
-        with: {
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
+/// Generates a module for a world with one exported interface. `bindgen!` refuses a mapping that the world does not use, so each
+/// world lists the imports whose types it shares.
+macro_rules! export_world {
+    ($(#[$doc:meta])* $module:ident, $world:literal, { $($interface:literal => $shared:path),* }) => {
+        $(#[$doc])*
+        pub mod $module {
+            wasmtime::component::bindgen!({
+                path: "../../wit/v0.1.0",
+                world: $world,
+                with: { $($interface: $shared),* },
+                exports: { default: async },
+            });
+        }
+    };
 }
 
-/// `mutate`.
-pub mod mutates {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "mutates",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `validate`.
-pub mod validates {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "validates",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `read`, `write` and `list`.
-pub mod authorizes {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "authorizes",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-            "mortise:plugin/authorizer": crate::bindings::imports::mortise::plugin::authorizer,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `upgrade`.
-pub mod upgrades {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "upgrades",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `check`.
-pub mod configures {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "configures",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-            "mortise:plugin/config": crate::bindings::imports::mortise::plugin::config,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `reconcile`.
-pub mod controls {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "controls",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `map`.
-pub mod maps {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "maps",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `initialize`.
-pub mod initializes {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "initializes",
-        with: {
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `plan`.
-pub mod plans {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "plans",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `move`.
-pub mod moves {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "moves",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// `import`.
-pub mod brings {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "brings",
-        with: {
-            "mortise:plugin/types": crate::bindings::types,
-            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
-        },
-        exports: { default: async },
-    });
-}
-
-/// Functions.
-pub mod computes {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1.0",
-        world: "computes",
-        exports: { default: async },
-    });
-}
+export_world!(
+    /// `describe`.
+    described, "described", { "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `mutate`.
+    mutates, "mutates", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `validate`.
+    validates, "validates", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `read`, `write` and `list`.
+    authorizes, "authorizes", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log, "mortise:plugin/authorizer" => crate::bindings::imports::mortise::plugin::authorizer }
+);
+export_world!(
+    /// `upgrade`.
+    upgrades, "upgrades", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `check`.
+    configures, "configures", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log, "mortise:plugin/config" => crate::bindings::imports::mortise::plugin::config }
+);
+export_world!(
+    /// `reconcile`.
+    controls, "controls", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `map`.
+    maps, "maps", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `initialize`.
+    initializes, "initializes", { "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `plan`.
+    plans, "plans", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `move`.
+    moves, "moves", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// `import`.
+    brings, "brings", { "mortise:plugin/types" => crate::bindings::types, "mortise:plugin/log" => crate::bindings::imports::mortise::plugin::log }
+);
+export_world!(
+    /// Functions.
+    computes, "computes", {  }
+);
 
 /// Records and variants of the contract.
 pub mod types {

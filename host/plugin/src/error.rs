@@ -6,7 +6,7 @@ use mortise_resource::{Code, Error, error::PluginFault};
 
 use crate::{limits::Limits, load::grants_check::NotGranted, manifest::error::ManifestError};
 
-/// Why a component does not become a plugin.
+/// Reason that a component cannot be loaded as a plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.
@@ -14,7 +14,7 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The file is over the limit.
@@ -28,7 +28,7 @@ pub enum LoadError {
     /// The bytes are not a WebAssembly component.
     #[error("not a WebAssembly component: {what}")]
     NotAComponent {
-        /// What they are, and what to do.
+        /// The kind of the bytes, and the next step.
         what: String,
     },
     /// An import that this host does not offer.
@@ -36,21 +36,21 @@ pub enum LoadError {
     UnknownImport {
         /// Its name.
         import: String,
-        /// What to do.
+        /// The next step.
         remedy: String,
     },
-    /// A required export is missing, or one does not have the contract's type.
+    /// A required export is missing, or has another type than the contract's.
     #[error("does not fit the plugin contract {version}: {what}")]
     Contract {
         /// The contract's version.
         version: &'static str,
-        /// What does not fit, and what to do.
+        /// The mismatch, and the next step.
         what: String,
     },
-    /// More memory or tables at the start than the sandbox has.
+    /// The component starts with more memory or tables than the sandbox allows.
     #[error("needs {what} to start, more than the limit of {limit} ({setting})")]
     ExceedsLimit {
-        /// What and how much.
+        /// The need and its amount, such as `3 memories`.
         what: String,
         /// The limit.
         limit: usize,
@@ -60,12 +60,12 @@ pub enum LoadError {
     /// `describe` failed, or the plugin's check of its settings did.
     #[error("{0}")]
     Describe(HookError),
-    /// The plugin does not take its settings, or they are too large.
+    /// The plugin refuses its settings, or they are too large.
     #[error("settings {key}: {what}")]
     Settings {
         /// The key in config.toml, such as `plugin.demo.settings.colour`.
         key: String,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// The manifest has a fault.
@@ -77,52 +77,52 @@ pub enum LoadError {
     /// The host could not set up its own machinery.
     #[error("{what}: {source}")]
     Host {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
-        /// Why it failed.
+        /// Cause.
         source: wasmtime::Error,
     },
 }
 
-/// A hook that gave no usable answer.
+/// Failure of a hook to give a usable answer.
 #[derive(Debug, Clone)]
 pub struct HookError {
-    /// The plugin's name; its file's name while the manifest is not known.
+    /// The plugin's name; its file's name until the manifest is known.
     pub plugin: String,
     /// The plugin's version.
     pub version: String,
     /// The export, such as `mutate`.
     pub hook: &'static str,
-    /// What happened.
+    /// The fault.
     pub fault: HookFault,
-    /// Whether it counts against the plugin: not what the host did, nor a call that got its turn too late to be done.
+    /// Whether the fault counts against the plugin: not if the host caused it, or if the call got its turn too late.
     pub counts: bool,
 }
 
-/// What ended a hook.
+/// Fault that ended a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookFault {
-    /// The guest trapped, which is what a panic does too.
+    /// The guest trapped; a panic traps too.
     Trap(String),
     /// Out of fuel.
     Fuel {
         /// The limit, units.
         limit: u64,
-        /// Whose limit it is: the setting in config.toml, or the field of the plugin's manifest.
+        /// Source of the limit: the setting in config.toml, or the field of the plugin's manifest.
         setting: &'static str,
     },
     /// Past the deadline.
     Deadline {
         /// The limit, milliseconds.
         limit_ms: u64,
-        /// Whose limit it is: the setting in config.toml, or the field of the plugin's manifest.
+        /// Source of the limit: the setting in config.toml, or the field of the plugin's manifest.
         setting: &'static str,
     },
     /// Asked for more linear memory than allowed.
     Memory {
         /// The limit, bytes.
         limit: usize,
-        /// Whose limit it is: the setting in config.toml, or the field of the plugin's manifest.
+        /// Source of the limit: the setting in config.toml, or the field of the plugin's manifest.
         setting: &'static str,
     },
     /// Asked for a larger table than allowed.
@@ -132,7 +132,7 @@ pub enum HookFault {
     },
     /// Recursed too deep.
     Stack,
-    /// Handed over more bytes than allowed.
+    /// Passed more bytes to the host than allowed.
     Reply {
         /// The limit, bytes.
         limit: usize,
@@ -149,34 +149,34 @@ pub enum HookFault {
         /// The limit.
         limit: usize,
     },
-    /// Called `exit`, which ends a process, and there is none.
+    /// Called `exit`, which ends a process; a plugin has no process.
     Exit {
-        /// The status it gave.
+        /// Status that it passed.
         status: u8,
     },
-    /// The answer makes no sense, or breaks a rule of the contract.
+    /// The answer is malformed, or breaks a rule of the contract.
     Answer(String),
-    /// No instance was free in time.
+    /// Every slot stayed taken until the deadline.
     Busy {
-        /// How many may run at once.
+        /// Calls that may run at once.
         limit: usize,
         /// The setting in config.toml.
         setting: &'static str,
     },
-    /// What it searched for could not be looked up, for want of room or time.
+    /// A search failed, for lack of room or time.
     Search {
         /// The code of the search.
         code: Code,
-        /// Why, and what to do about it.
+        /// Cause, and the next step.
         what: String,
     },
     /// The host could not start it, for a reason of its own.
     Host(String),
-    /// It was not called: it failed too often lately.
+    /// The hook was not called because it failed too often recently.
     Quarantined {
-        /// When it may be worth asking again, from now.
+        /// Time until a retry may succeed.
         retry_in: Duration,
-        /// What was wrong the last time.
+        /// The most recent fault.
         last: String,
     },
 }
@@ -187,7 +187,7 @@ impl HookFault {
         Self::Deadline { limit_ms: limits.deadline_ms, setting: limits.deadline_setting() }
     }
 
-    /// A word for metrics and machines.
+    /// Name of the kind of fault, for metrics and machines.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -209,13 +209,13 @@ impl HookFault {
         }
     }
 
-    /// Whether it is the plugin's doing: what is not never leads to quarantine.
+    /// Whether the plugin caused the fault; other faults never lead to quarantine.
     #[must_use]
     pub fn is_of_the_plugin(&self) -> bool {
         !matches!(self, Self::Busy { .. } | Self::Search { .. } | Self::Host(_) | Self::Quarantined { .. })
     }
 
-    /// The code that a caller sees. Never one that blames the caller.
+    /// The code for callers; it never blames the caller.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -259,7 +259,7 @@ impl fmt::Display for HookFault {
                 write!(f, "held more than {limit} handles to host resources (limit sandbox.handles)")
             }
             Self::Exit { status } => {
-                write!(f, "called exit with status {status}; a hook must answer, its instance ends by itself")
+                write!(f, "called exit with status {status}; a hook must return an answer, and not end itself")
             }
             Self::Answer(what) => write!(f, "gave an unusable answer: {what}"),
             Self::Busy { limit, setting } => {

@@ -1,13 +1,13 @@
 //! Calls of a plugin's functions.
 //!
 //! # Contract
-//! A function runs in a fresh instance, in a store of its own, whose imports all end the call: the contract's, and
-//! WASI. So its result depends on its arguments and its code alone. Arguments are checked before, the result after: one
-//! of another type is the plugin's fault.
+//! A function runs in a fresh instance, in a store of its own, where every import ends the call: the contract's, and
+//! WASI. So its result depends on its arguments and its code alone. Arguments are checked before the call, the result
+//! after it: a result of another type is the plugin's fault.
 //!
 //! # Cost and limits
-//! As one hook's of a request: the same fuel, memory and time, the same places (`sandbox`). Arguments and result have
-//! at most `sandbox.reply_bytes` each.
+//! Those of one hook of a request: the same fuel, memory, time and slots (`sandbox`). Arguments and result have at most
+//! `sandbox.reply_bytes` each.
 
 use mortise_resource::{Code, Error, manifest::FunctionValue};
 use prost::Message as _;
@@ -20,10 +20,10 @@ use crate::{
     request::Call,
 };
 
-/// Why a function was not called, or gave no answer.
+/// Reason that a function was not called, or gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum FunctionError {
-    /// The plugin has none of that name.
+    /// The plugin has no function of that name.
     #[error("plugin {plugin} has no function {name:?}")]
     Unknown {
         /// The plugin.
@@ -31,7 +31,7 @@ pub enum FunctionError {
         /// The name.
         name: String,
     },
-    /// The arguments do not fit.
+    /// The arguments do not fit the declaration.
     #[error(transparent)]
     Arguments(#[from] FunctionCallError),
     /// The plugin's fault.
@@ -50,10 +50,10 @@ impl From<FunctionError> for Error {
 }
 
 impl Call {
-    /// Calls a function.
+    /// Calls a function. Complaints of the function about its arguments are an answer, not an error.
     ///
     /// # Errors
-    /// [`FunctionError`]. What the function itself says of its arguments is an answer.
+    /// [`FunctionError`].
     pub async fn function(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl Call {
         let limit = plugin.limits().reply_bytes;
         let size: usize = arguments.iter().map(FunctionValue::encoded_len).sum();
         if size > limit {
-            let what = format!("arguments of {size} bytes; at most {limit} (sandbox.reply_bytes)");
+            let what = format!("the arguments take {size} bytes; the limit is {limit} (sandbox.reply_bytes)");
             return Err(FunctionCallError { argument: None, what }.into());
         }
         let arguments = arguments.iter().map(FunctionValue::encode_to_vec).collect();
@@ -77,8 +77,8 @@ impl Call {
         let by = self.caller_number();
         let wrong = |what: String| FunctionError::Fault(plugin.unusable(Hook::Function.name(), by, what));
         let result = FunctionValue::decode(result.as_slice())
-            .map_err(|e| wrong(format!("{name} answered what is no mortise.plugin.v1.FunctionValue: {e}")))?;
-        decl.check_result(&result).map_err(|fault| wrong(format!("{name} answered a value that {fault}")))?;
+            .map_err(|e| wrong(format!("the answer of {name} is not a mortise.plugin.v1.FunctionValue: {e}")))?;
+        decl.check_result(&result).map_err(|fault| wrong(format!("{name} answered a wrong value: {fault}")))?;
         Ok(Ok(result))
     }
 }

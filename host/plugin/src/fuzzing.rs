@@ -1,11 +1,11 @@
-//! What `fuzz/` calls: what a component says of itself.
+//! Entry points for `fuzz/`: readers of a component's own metadata.
 
 use crate::{
     load::contract,
     manifest::{document::Manifest, exports::Exports},
 };
 
-/// Reads a manifest, of a component with every hook.
+/// Reads a manifest as that of a component with every hook.
 pub fn manifest(bytes: &[u8]) {
     let exports = Exports {
         mutating: true,
@@ -24,7 +24,7 @@ pub fn manifest(bytes: &[u8]) {
     let _ = Manifest::read(bytes, exports);
 }
 
-/// Judges the name of an import and of an export.
+/// Checks the name of an import and of an export.
 pub fn interface(name: &str) {
     let _ = contract::import_fault(name);
     let _ = contract::export_fault(name);

@@ -1,5 +1,5 @@
-//! The exports that are called again and again, by name and by number: hooks that a request may meet, functions, and the calls
-//! of controllers, which are counted and quarantined in the same way.
+//! Exports that are called repeatedly, by name and by number: hooks of requests, functions, and calls of controllers,
+//! which are counted and quarantined in the same way.
 
 use crate::manifest::{controllers::Mapper, document::Manifest};
 
@@ -39,7 +39,7 @@ impl Hook {
         Self::Function,
     ];
 
-    /// Its name in errors, logs and metrics.
+    /// Name in errors, logs and metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Mutate => "mutate",
@@ -58,22 +58,23 @@ impl Hook {
         }
     }
 
-    /// The hook of that name; none for what is no hook of requests, such as `describe`.
+    /// Hook of that name; `None` for other exports, such as `describe`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hook| hook.name() == name)
     }
 
-    /// Whether it runs in the engine for controllers: what they call, and what looks at the outside as they do.
+    /// Whether the call runs in the engine for controllers: calls of controllers, and imports, which reach outside as
+    /// they do.
     pub(crate) const fn is_of_controllers(self) -> bool {
         matches!(self, Self::Reconcile | Self::Map | Self::Initialize | Self::Import)
     }
 
-    /// Whether it may search: what it answers is remembered nowhere, and is about one write.
+    /// Whether the hook may search: its answer is never cached, and concerns one write.
     pub(crate) const fn may_search(self) -> bool {
         matches!(self, Self::Mutate | Self::Validate | Self::Plan)
     }
 
-    /// Whether any type or controller of the plugin asks for it.
+    /// Whether any type, controller or function of the plugin uses the hook.
     pub(crate) fn is_used(self, manifest: &Manifest) -> bool {
         let (mut types, mut controllers) = (manifest.types.iter(), manifest.controllers.iter());
         match self {
@@ -94,7 +95,7 @@ impl Hook {
     }
 }
 
-/// One value for each hook.
+/// A value for each hook.
 pub(crate) struct PerHook<T>([T; Hook::ALL.len()]);
 
 impl<T> PerHook<T> {

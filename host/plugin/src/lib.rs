@@ -1,13 +1,12 @@
-//! Loads, limits, pools and calls WebAssembly components.
+//! Loading, limits, pooling and calls of WebAssembly components.
 //!
 //! A [`Sandbox`] is an engine with its ticker, its pool of instances and its compile cache. It turns a component's
 //! bytes into a [`Plugin`]: imports checked, manifest read and checked, code compiled. A [`Call`] has one fresh
 //! instance of a plugin for one request; its hooks are called one after the other and it is dropped. A [`Reconciler`]
-//! calls a plugin's controllers, in warm instances of a second engine; their caller answers their questions
-//! ([`ReconcilerHost`]).
+//! calls a plugin's controllers, in warm instances of a second engine; a [`ReconcilerHost`] answers their host calls.
 //!
-//! This crate knows the contract (`wit/`) and the manifest. It knows neither storage nor gRPC: which hook is called
-//! when, and what its answer means to a caller, is the service's business.
+//! This crate knows the contract (`wit/`) and the manifest. It knows neither storage nor gRPC: the service decides when
+//! a hook is called, and what its answer means to a caller.
 
 mod bindings;
 mod call;

@@ -1,4 +1,4 @@
-//! What a plugin may use. Every limit is finite by default; the effective one is the smaller of the host's and the
+//! Resource limits of plugins. Every limit is finite by default; the effective one is the smaller of the host's and the
 //! plugin's own.
 
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use mortise_resource::manifest;
 use serde::{Deserialize, Serialize};
 
-/// The limits of one request to a plugin, of the plugin as a whole, and of all of them together. Part of config.toml as
-/// `[sandbox]`.
+/// Limits of one request to a plugin, of the plugin as a whole, and of all plugins together: `[sandbox]` in
+/// config.toml.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Instances of all plugins at once; 0 asks the machine: 128, or 32 with less than 1 GiB of memory.
+    /// Instances of all plugins at once; 0 chooses by the machine: 128, or 32 with less than 1 GiB of memory.
     pub instances: u32,
     /// Work of all hooks of one request, in wasmtime's fuel units: about one for each instruction.
     pub fuel: u64,
@@ -31,7 +31,7 @@ pub struct Limits {
     pub memories: usize,
     /// Live handles to host resources.
     pub handles: usize,
-    /// What a guest may hand to the host in one reply or in one host call, bytes.
+    /// Most bytes of one reply, or of the arguments of one host call.
     pub reply_bytes: usize,
     /// Host calls of one request.
     pub host_calls: u32,
@@ -39,20 +39,20 @@ pub struct Limits {
     pub log_bytes: usize,
     /// Requests of one plugin that run at once; the others wait, within their deadline.
     pub concurrency: usize,
-    /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a millisecond
-    /// or two of processor time, milliseconds; 0 leaves them among the others.
+    /// Time for which a plugin's calls run on threads of low priority after a call that faulted or took more than a
+    /// millisecond or two of processor time, milliseconds; 0 never lowers the priority.
     pub low_priority_ms: u64,
     /// Size of a component's file, bytes.
     pub component_bytes: usize,
     /// Settings of one plugin, bytes of JSON.
     pub settings_bytes: usize,
-    /// Decisions of authorize hooks that are remembered for one plugin; 0 asks the plugin each time.
+    /// Cached decisions of authorize hooks of one plugin; 0 asks the plugin each time.
     pub remembered_decisions: usize,
-    /// Cores that compile a plugin at once; 0 asks the machine: half of them, at least one.
+    /// Cores that compile a plugin at once; 0 chooses half of the machine's, at least one.
     pub compile_threads: usize,
-    /// Compiled code that is kept in `cache_dir`, bytes; what was used least lately goes first, and 0 keeps nothing.
+    /// Compiled code kept in `cache_dir`, bytes; the least recently used goes first, and 0 keeps none.
     pub code_cache_bytes: u64,
-    /// Which of these are the plugin's own, lower ones. Not a setting.
+    /// The limits that the plugin lowered for itself. Not a setting.
     #[serde(skip)]
     pub own: LoweredLimits,
 }
@@ -63,7 +63,7 @@ pub struct LoweredLimits {
     fuel: bool,
     deadline: bool,
     memory: bool,
-    /// Whether the rest are those of controllers, which have a section of their own.
+    /// Whether the other limits are those of controllers, which have a section of their own.
     controllers: bool,
 }
 
@@ -96,7 +96,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These limits, lowered to what the plugin itself asks for. A plugin cannot raise one.
+    /// These limits, lowered to those in the plugin's manifest. A plugin cannot raise one.
     #[must_use]
     pub fn lowered_to(&self, asked: &manifest::Limits) -> Self {
         let lower = |host: u64, plugin: u64| if plugin == 0 { host } else { host.min(plugin) };
@@ -116,14 +116,14 @@ impl Limits {
         lowered
     }
 
-    /// The same, called by the names that they have for controllers.
+    /// These limits, with the names of the settings for controllers.
     #[must_use]
     pub(crate) fn of_controllers(mut self) -> Self {
         self.own.controllers = true;
         self
     }
 
-    /// The setting or field of the manifest that set the limit of fuel, for errors: raising another one would not help.
+    /// Setting or field of the manifest that set the limit of fuel, for errors: raising another one would not help.
     pub(crate) fn fuel_setting(&self) -> &'static str {
         match self.own {
             LoweredLimits { fuel: true, .. } => "limits.fuel of the plugin's own manifest",
@@ -132,7 +132,7 @@ impl Limits {
         }
     }
 
-    /// The setting or field that set the limit of time.
+    /// Setting or field that set the limit of time.
     pub(crate) fn deadline_setting(&self) -> &'static str {
         match self.own {
             LoweredLimits { deadline: true, .. } => "limits.deadline_ms of the plugin's own manifest",
@@ -141,7 +141,7 @@ impl Limits {
         }
     }
 
-    /// The setting or field that set the limit of memory.
+    /// Setting or field that set the limit of memory.
     pub(crate) fn memory_setting(&self) -> &'static str {
         match self.own {
             LoweredLimits { memory: true, .. } => "limits.memory_bytes of the plugin's own manifest",
@@ -150,18 +150,18 @@ impl Limits {
         }
     }
 
-    /// The setting or field that set the limit on host calls.
+    /// Setting or field that set the limit on host calls.
     pub(crate) fn host_calls_setting(&self) -> &'static str {
         if self.own.controllers { "controllers.host_calls" } else { "sandbox.host_calls" }
     }
 
-    /// The wall clock of one request.
+    /// Wall clock of one request.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
     }
 
-    /// The wall clock of `describe`.
+    /// Wall clock of `describe`.
     #[must_use]
     pub fn describe_deadline(&self) -> Duration {
         Duration::from_millis(self.describe_deadline_ms)

@@ -1,7 +1,7 @@
 //! A loaded plugin: compiled, its manifest checked, ready to be instantiated.
 //!
-//! Loading prepares the component (`prepare`), sets it to its settings and lets it judge them, and makes its
-//! controllers ready, if it has some. Nothing of it touches plugins that serve already.
+//! Loading prepares the component (`prepare`), gives it its settings and lets it check them, and makes its controllers
+//! ready, if it has some. Plugins that serve already are not touched.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -49,12 +49,12 @@ pub struct Plugin {
     size: usize,
     pub(crate) sandbox: Shared<Inner>,
     pub(crate) hooks: Shared<HookComponent>,
-    /// The same component without imports, for its functions; none when it has no functions.
+    /// The same component without imports, for its functions; `None` if it has no functions.
     functions: Option<Shared<HookComponent>>,
     pub(crate) decision_cache: DecisionCache,
-    /// The grants that it was loaded with.
+    /// Grants that the plugin was loaded with.
     grants: Grants,
-    /// Its controllers and its `import`, in an engine of their own; none when it has neither.
+    /// Controllers and `import` of the plugin, in an engine of their own; `None` if it has neither.
     pub(crate) controllers: Option<(Shared<ControllerEngine>, Shared<ControllerComponent>)>,
 }
 
@@ -62,7 +62,7 @@ impl Plugin {
     /// Reads and loads a component from a file.
     ///
     /// # Errors
-    /// Whatever [`Plugin::load`] finds, and a file that cannot be read.
+    /// Those of [`Plugin::load`], and a file that cannot be read.
     pub async fn load_file(sandbox: &Sandbox, path: &Path, settings: &PluginSettings) -> Result<Arc<Self>, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
         let limit = sandbox.inner().limits.component_bytes;
@@ -80,14 +80,14 @@ impl Plugin {
         Self::load(sandbox, &called, &bytes, settings).await
     }
 
-    /// Loads a component. `called` names it in errors until its manifest is known. Of `settings` it gets those of its
-    /// name; when it has a check for them, that runs now, under limits, in an instance of its own.
+    /// Loads a component. `called` names it in errors until its manifest is known. The plugin gets its own part of
+    /// `settings`, by its name; its check of them, if any, runs now, under limits, in an instance of its own.
     ///
     /// Compiling takes tens of milliseconds and happens off the calling thread; a component in the cache takes about
     /// one.
     ///
     /// # Errors
-    /// What is wrong with the component, and what to do about it.
+    /// The fault of the component, and the next step.
     pub async fn load(
         sandbox: &Sandbox,
         called: &str,
@@ -156,7 +156,7 @@ impl Plugin {
         }))
     }
 
-    /// What a component says about itself, after the checks that come before its grants and settings matter.
+    /// Reads the manifest of a component, after the checks that do not depend on grants and settings.
     ///
     /// # Errors
     /// Those of [`Plugin::load`] up to there.
@@ -164,25 +164,25 @@ impl Plugin {
         Ok(prepare(sandbox.inner(), called, bytes).await?.manifest)
     }
 
-    /// Its manifest.
+    /// Manifest of the plugin.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Its name.
+    /// Name of the plugin.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.manifest.name
     }
 
-    /// Its version.
+    /// Version of the plugin.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.manifest.version
     }
 
-    /// Whether it can bring data of older schema versions to its own.
+    /// Whether the plugin can upgrade data of older schema versions.
     #[must_use]
     pub fn upgrades(&self) -> bool {
         self.hooks.exports.upgrading.is_some()
@@ -200,38 +200,38 @@ impl Plugin {
         self.size
     }
 
-    /// Whether these are the settings and the grants that it was loaded with.
+    /// Whether the plugin was loaded with these settings and grants.
     #[must_use]
     pub fn is_set_to(&self, settings: &PluginSettings) -> bool {
         let now = settings.of(self.name()).to_string();
         *self.hooks.settings == *now && self.grants == *settings.grants_of(self.name())
     }
 
-    /// Its controllers that are to run with the settings that it was loaded with.
+    /// Controllers that run with the plugin's settings.
     pub fn controllers(&self) -> impl Iterator<Item = &ControllerDecl> {
         running(&self.manifest, &self.hooks.settings)
     }
 
-    /// What it is granted beyond its own types.
+    /// Grants of the plugin beyond its own types.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// The limits that hold for it.
+    /// Effective limits of the plugin.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.hooks.limits
     }
 
-    /// How its hooks are doing, and which of them are quarantined.
+    /// Health of its hooks, and their quarantines.
     #[must_use]
     pub fn health(&self) -> &Health {
         &self.hooks.reporter.health
     }
 
-    /// Tells the metrics that this component serves from now on: called by the manager of plugins, since one that is
-    /// only looked at must not show. `replaced` says that another one of its name did until now.
+    /// Shows in the metrics that this component serves from now on. Called by the manager of plugins, since a component
+    /// that is only inspected must not show. `replaced`: whether another one of its name served until now.
     pub fn now_serves(&self, replaced: bool) {
         count_load(&self.hooks.reporter.metrics.label(), if replaced { "replaced" } else { "new" });
         for hook in self.health().report().hooks {
@@ -241,31 +241,31 @@ impl Plugin {
         }
     }
 
-    /// Tells the metrics that nothing of its name serves any more.
+    /// Shows in the metrics that no plugin of this name serves any more.
     pub fn no_longer_serves(&self) {
         Hook::ALL.into_iter().for_each(|hook| self.hooks.reporter.metrics.hook(hook).is(HealthState::Healthy));
     }
 
-    /// Whether a type (`demo.v2.Artist`) is written without its `mutate` while that is broken, as the setting
-    /// `quarantine.skip_mutate` says.
+    /// Whether a type (`demo.v2.Artist`) is written without its `mutate` while that hook is quarantined, by the setting
+    /// `quarantine.skip_mutate`.
     #[must_use]
     pub fn skips_broken_mutate(&self, gvk: &Gvk) -> bool {
         let skipped = &self.sandbox.quarantine.skip_mutate;
         !skipped.is_empty() && skipped.contains(&gvk.to_string())
     }
 
-    /// Whether its hooks, or its controllers, run at low priority now, since a call took more than its share or
+    /// Whether its hooks, or its controllers, run at low priority now, because a call took more than its share or
     /// faulted.
     #[must_use]
     pub fn has_low_priority(&self) -> bool {
         [Hook::Mutate, Hook::Reconcile].into_iter().any(|hook| self.hooks.reporter.has_low_priority(hook))
     }
 
-    /// A fresh instance for a hook and those after it; it searches if the component imports that. Functions have no
+    /// Makes an instance for a hook and those after it; it can search if the component imports that. Functions have no
     /// imports.
     ///
     /// # Errors
-    /// None was free in time, or at once if it does not wait; faults of the plugin's start.
+    /// No instance was free in time, or at once if `waits` is false; faults of the plugin's start.
     pub(crate) async fn hook_instance(&self, hook: Hook, waits: bool) -> Result<Owned<HookInstance>, HookError> {
         let component = match (hook, &self.functions) {
             (Hook::Function, Some(functions)) => functions,
@@ -277,12 +277,12 @@ impl Plugin {
         HookInstance::open(component, hook.name(), lookup, waits).await.map(own)
     }
 
-    /// The threads that calls of this hook belong on while they have low priority; none while they do not.
+    /// Threads for calls of this hook while they have low priority; `None` while they do not.
     pub(crate) fn low_priority_threads(&self, hook: Hook) -> Option<&LowPriorityThreads> {
         self.hooks.reporter.has_low_priority(hook).then_some(&self.sandbox.low_priority)
     }
 
-    /// Blames this plugin for an answer to `caller` that breaks a rule of the contract, which only who asked can see.
+    /// Blames this plugin for an answer to `caller` that breaks the contract in a way only the asker can see.
     #[must_use]
     pub fn unusable(&self, hook: &'static str, caller: CallerNumber, what: String) -> HookError {
         self.hooks.reporter.unusable(hook, caller, what)
@@ -295,7 +295,8 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-/// The plugin's controllers and its `import` in their own engine, if it has any and they have what they need.
+/// Makes the plugin's controllers and its `import` ready in their own engine, if it has any and their types are
+/// granted.
 async fn fit(
     sandbox: &Inner,
     file: (&str, &[u8], &Component, &[u8]),

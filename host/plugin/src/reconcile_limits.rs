@@ -1,20 +1,19 @@
-//! What one reconcile may use. Every limit is finite; those that are not here are the hooks' ([`Limits`]).
+//! Resource limits of one reconcile. Every limit is finite; those not listed here are the hooks' ([`Limits`]).
 
 use mortise_resource::manifest;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
 
-/// The limits of one call of a controller: a reconcile, a mapping, an initialisation. Part of config.toml as
-/// `[controllers]`.
+/// Limits of one call of a controller: a reconcile, a mapping, an initialisation: `[controllers]` in config.toml.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReconcileLimits {
-    /// Instances of all controllers at once, warm ones included; 0 asks the machine.
+    /// Instances of all controllers at once, warm ones included; 0 chooses by the machine.
     pub instances: u32,
     /// Work of one call, in wasmtime's fuel units.
     pub fuel: u64,
-    /// Wall clock of one call, the host calls in it included, milliseconds.
+    /// Wall clock of one call, its host calls included, milliseconds.
     pub deadline_ms: u64,
     /// Linear memory of one instance, bytes.
     pub memory_bytes: usize,
@@ -22,9 +21,9 @@ pub struct ReconcileLimits {
     pub host_calls: u32,
     /// Wall clock of one host call, milliseconds.
     pub host_call_ms: u64,
-    /// Bytes that the files of a granted directory may have together, where its grant has no number of its own.
+    /// Most bytes of the files of a granted directory together, if its grant sets no number of its own.
     pub directory_bytes: u64,
-    /// Files that a granted directory may have.
+    /// Most files of a granted directory.
     pub directory_files: u64,
 }
 
@@ -44,8 +43,8 @@ impl Default for ReconcileLimits {
 }
 
 impl ReconcileLimits {
-    /// All that holds for a reconcile of a plugin that asks for `asked`: these limits, and the hooks' where there is
-    /// none here. A manifest lowers the memory alone; its fuel and its time are those of requests.
+    /// All limits of a reconcile of a plugin with the limits `asked` in its manifest: these, and the hooks' for the
+    /// rest. A manifest lowers the memory alone; its fuel and its time are those of requests.
     pub(crate) fn over(&self, hooks: &Limits, asked: &manifest::Limits) -> Limits {
         let base = Limits {
             fuel: self.fuel,

@@ -2,16 +2,16 @@
 //!
 //! # Contract
 //! Each call has an instance to itself, and the limits of `[controllers]`. Faults count towards the plugin's health
-//! under `reconcile`, `map` and `initialize`; what the guest itself calls an error does not. Who calls sees to it that
-//! a resource is not reconciled twice at once. Dropping a future ends the call, and its instance.
+//! under `reconcile`, `map` and `initialize`; errors that the guest answers do not. The caller ensures that a resource
+//! is not reconciled twice at once. Dropping a future ends the call, and its instance.
 //!
 //! # Cost
 //! A call in a warm instance takes a microsecond or two beyond its work, a fresh one some tens more.
 //!
 //! # Limits
-//! At most as many calls at once as the controllers that run ask for together, and as there are instances
+//! Concurrent calls are bounded by the sum of `parallel` of the running controllers, and by the instances
 //! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor
-//! time has them run at low priority (`sandbox.low_priority_ms`); that does not concern its hooks.
+//! time runs them at low priority (`sandbox.low_priority_ms`); its hooks are not affected.
 
 use std::{
     sync::Arc,
@@ -49,54 +49,54 @@ use crate::{
     plugin::Plugin,
 };
 
-/// Longest text of a guest's error or reason that is kept, characters.
+/// Longest error or reason of a guest that is kept, characters.
 const MAX_TEXT: usize = 2_000;
 
-/// Calls the controllers of one loaded plugin, and its `import`. Its warm instances go with it.
+/// Caller of one loaded plugin's controllers and of its `import`. Its warm instances are dropped with it.
 pub struct Reconciler {
     plugin: Arc<Plugin>,
     engine: Shared<ControllerEngine>,
     component: Shared<ControllerComponent>,
-    /// What its instances are kept under.
+    /// Key under which its instances are kept.
     key: u64,
     turns: Arc<Semaphore>,
     turn_count: usize,
     used: Mutex<Usage>,
-    /// Whose calls these are.
+    /// Caller that the calls count for.
     by: CallerNumber,
 }
 
-/// How a reconcile ended that did not fail.
+/// Outcome of a successful reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is as it should be.
+    /// The resource is as it should be.
     Done,
-    /// Once more, behind those that are waiting.
+    /// Reconcile again, behind those that are waiting.
     RequeueNow,
-    /// Once more after a while, or earlier if something changes.
+    /// Reconcile again after this time, or earlier if something changes.
     RequeueAfter(Duration),
-    /// The same, for a reason that operators are shown.
+    /// Reconcile again later, for a reason that operators are shown.
     Deferred {
-        /// The while.
+        /// Delay.
         after: Duration,
-        /// The reason.
+        /// Reason.
         reason: String,
     },
 }
 
-/// Why a call of a controller is tried again.
+/// Reason that a call of a controller is retried.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReconcileError {
-    /// It gave no usable answer: a trap, a limit, quarantine.
+    /// The plugin gave no usable answer: a trap, a limit, quarantine.
     #[error("{0}")]
     Fault(#[from] HookError),
-    /// In the plugin's own words.
+    /// Error of the plugin, in its own words.
     #[error("{0}")]
     Guest(String),
 }
 
 impl Reconciler {
-    /// For a plugin's controllers and its `import`; none when it has neither.
+    /// Makes a reconciler for a plugin's controllers and its `import`; `None` if it has neither.
     #[must_use]
     pub fn new(plugin: &Arc<Plugin>) -> Option<Self> {
         let (engine, component) = plugin.controllers.clone()?;
@@ -118,7 +118,7 @@ impl Reconciler {
         })
     }
 
-    /// Makes its calls those of this caller, not of the host.
+    /// Counts its calls for this caller instead of the host.
     #[must_use]
     pub fn by(mut self, caller: CallerNumber) -> Self {
         self.by = caller;
@@ -131,7 +131,7 @@ impl Reconciler {
         &self.plugin
     }
 
-    /// What the call that ended last used.
+    /// Fuel and memory of the call that ended last.
     #[must_use]
     pub fn used(&self) -> Usage {
         *self.used.lock()
@@ -156,7 +156,7 @@ impl Reconciler {
         answer.map(|said| outcome(said, &secrets)).map_err(|text| ReconcileError::Guest(short(&text, &secrets)))
     }
 
-    /// Calls `map` for a resource that changed: the ids of resources of the managed type that it concerns.
+    /// Calls `map` for a changed resource. Answers ids of the managed type to reconcile.
     ///
     /// # Errors
     /// The plugin's fault, or the error that it answered.
@@ -175,12 +175,12 @@ impl Reconciler {
         let ids = answer.map_err(|text| ReconcileError::Guest(short(&text, &secrets.lock())))?;
         let read = |id: Vec<u8>| pb::Id::decode(id.as_slice());
         ids.into_iter().map(read).collect::<Result<_, _>>().map_err(|e| {
-            let what = format!("it answered what is no hashicorp.consul.resource.ID: {e}");
+            let what = format!("it answered a malformed hashicorp.consul.resource.ID: {e}");
             self.plugin.unusable(Hook::Map.name(), self.by, what).into()
         })
     }
 
-    /// Calls `import` for something outside, as `within` names a place.
+    /// Calls `import` for an external object, into the tenancy `within`.
     ///
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
@@ -217,7 +217,7 @@ impl Reconciler {
         answer.map_err(|text| ReconcileError::Guest(short(&text, &secrets.lock())))
     }
 
-    /// Calls the guest once, in an instance of its own, on the threads where the plugin's controllers belong now.
+    /// Calls the guest once, in an instance of its own, on the threads that the plugin's priority selects.
     async fn call<E: HookExport<Guest = ControllerGuest>>(
         &self,
         export: E,
@@ -288,10 +288,10 @@ impl Reconciler {
         }
     }
 
-    /// Keeps an instance for the next call, unless it is worn or others need its slot.
+    /// Keeps an instance for the next call, unless it must retire or others need its slot.
     fn put_back(&self, hook: Hook, warm: WarmInstance) {
         let gone = if warm.must_retire() { Some(warm) } else { self.engine.keep(self.key, warm) };
-        // Clearing away what a guest wrote takes the system as long as the guest took to write it.
+        // Releasing a guest's memory takes the system as long as the guest took to write it.
         if let (Some(warm), Some(threads)) = (gone, self.plugin.low_priority_threads(hook)) {
             threads.clear_away(warm);
         }
@@ -315,7 +315,7 @@ fn outcome(wit: bindings::Outcome, secrets: &Secrets) -> Outcome {
     }
 }
 
-/// A guest's text for people: without what is redacted, or moves a cursor, or begins a line, and cut.
+/// Text of a guest for people: without secrets, cursor movements and line breaks, and cut.
 fn short(text: &str, secrets: &Secrets) -> String {
     let text = plain(&secrets.hide(text));
     match text.char_indices().nth(MAX_TEXT) {

@@ -1,4 +1,4 @@
-//! The hooks of one request. An instance is made when the first hook is called, and not at all when none is.
+//! Hooks of one request. An instance is made when the first hook is called, and not at all without one.
 use std::{pin::Pin, sync::Arc};
 
 use mortise_redaction::Secrets;
@@ -23,34 +23,34 @@ use crate::{
     plugin::Plugin,
 };
 
-/// One request's dealings with a plugin, on behalf of one caller.
+/// Hook calls of one request to a plugin, on behalf of one caller.
 pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
-    /// Whose calls these are.
+    /// Caller that the calls count for.
     by: CallerNumber,
     instance: Option<Owned<HookInstance>>,
-    /// Whether it waits for a place, should none be free.
+    /// Whether it waits for a slot if none is free.
     waits: bool,
-    /// What the plugin's texts are not to hold: of the resources that its instance was handed in this request.
+    /// Secrets to remove from the plugin's texts: of the resources that its instance got in this request.
     secrets: Arc<Mutex<Secrets>>,
 }
 
 impl Call {
-    /// Costs nothing until a hook is called.
+    /// Makes a call. Costs nothing until a hook is called.
     #[must_use]
     pub fn new(plugin: Arc<Plugin>, caller: Arc<dyn Authorizer>) -> Self {
         Self { plugin, caller, by: CallerNumber::HOST, instance: None, waits: true, secrets: Arc::default() }
     }
 
-    /// Makes them the calls of this caller, not of the host.
+    /// Counts the calls for this caller instead of the host.
     #[must_use]
     pub fn by(mut self, caller: CallerNumber) -> Self {
         self.by = caller;
         self
     }
 
-    /// Has it fail at once where no instance is free: whoever waits for it holds one already.
+    /// Makes it fail at once if no instance is free: for a caller that already holds one.
     #[must_use]
     pub fn without_waiting(mut self) -> Self {
         self.waits = false;
@@ -65,12 +65,12 @@ impl Call {
         &self.plugin
     }
 
-    /// Calls a hook in this request's instance, on the threads where the plugin's calls belong now.
+    /// Calls a hook in this request's instance, on the threads that the plugin's priority selects.
     pub(crate) fn call<E: HookExport<Guest = HookGuest>>(
         &mut self,
         export: E,
     ) -> Pin<Box<dyn Future<Output = Result<E::Reply, HookError>> + Send + '_>> {
-        // In a box, as what is opaque: an instance is in this future.
+        // Boxed for the reason given in `opaque`: this future holds an instance.
         Box::pin(self.call_here(export))
     }
 
@@ -99,7 +99,8 @@ impl Call {
         running.end(outcome, self.spent())
     }
 
-    /// Makes the instance, if there is none yet, and calls no hook: what is measured then is what every request pays.
+    /// Makes the instance, if it does not exist yet, without calling a hook: for measuring the cost that every request
+    /// pays.
     ///
     /// # Errors
     /// The plugin's fault.
@@ -110,7 +111,7 @@ impl Call {
         Ok(())
     }
 
-    /// What the last hook used; nothing when there is no instance.
+    /// Fuel and memory of the last hook; 0 without an instance.
     #[must_use]
     pub fn used(&self) -> Usage {
         let memory = self.instance.as_ref().map_or(0, |instance| instance.memory());
@@ -129,7 +130,7 @@ impl Call {
         })
     }
 
-    /// Calls `validate` with an encoded resource and what is stored now.
+    /// Calls `validate` with an encoded resource and the stored one.
     ///
     /// # Errors
     /// The plugin's fault. Diagnostics are an answer.
@@ -139,7 +140,7 @@ impl Call {
         Ok(self.hidden(said))
     }
 
-    /// Calls `upgrade` with the data of a resource of this type, which is of schema version `since`.
+    /// Calls `upgrade` with data of this type, of schema version `since`.
     ///
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
@@ -151,7 +152,7 @@ impl Call {
         })
     }
 
-    /// Calls `plan` with an encoded, mutated resource, what is stored now, and what is kept for that.
+    /// Calls `plan` with an encoded, mutated resource, the stored one, and its private bytes.
     ///
     /// # Errors
     /// The plugin's fault. Diagnostics are an answer.
@@ -166,7 +167,7 @@ impl Call {
         Ok(PlanReply { diagnostics: self.hidden(said.diagnostics), ..said })
     }
 
-    /// Calls `move` with an encoded resource of whatever type, whose data is of schema version `since`.
+    /// Calls `move` with an encoded resource of any type, whose data is of schema version `since`.
     ///
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
@@ -232,19 +233,19 @@ impl Call {
         Ok(decision)
     }
 
-    /// Gives the next hook the fuel and the time of a request of its own: between the items of a list.
+    /// Gives the next hook the fuel and the time of a whole request: between the items of a list.
     pub fn next_item(&mut self) {
         if self.instance.as_ref().is_some_and(|instance| instance.must_retire()) {
             self.release();
         }
         match &mut self.instance {
             Some(instance) => instance.renew(),
-            // Who knew them has gone.
+            // The instance that knew them is gone.
             None => self.secrets = Arc::default(),
         }
     }
 
-    /// Adds what encoded resources hold that is redacted.
+    /// Records the redacted fields of encoded resources.
     fn note(&self, resources: &[&[u8]]) {
         let manifest = self.plugin.manifest();
         if manifest.redaction.is_none() {
@@ -257,7 +258,7 @@ impl Call {
         }
     }
 
-    /// Diagnostics without what is redacted.
+    /// Removes secrets from diagnostics.
     fn hidden(&self, mut said: Vec<Diagnostic>) -> Vec<Diagnostic> {
         let secrets = self.secrets.lock();
         if !secrets.is_empty() {
@@ -270,7 +271,7 @@ impl Call {
         said
     }
 
-    /// The same of a decision.
+    /// Removes secrets from a decision.
     fn decided(&self, decision: Decision) -> Decision {
         match decision {
             Decision::Deny(reason) => Decision::Deny(self.secrets.lock().hide(&reason).into()),
@@ -278,16 +279,16 @@ impl Call {
         }
     }
 
-    /// Gives the instance back. The next hook, if any, gets a fresh one.
+    /// Releases the instance. The next hook, if any, gets a fresh one.
     pub fn release(&mut self) {
         let Some(instance) = self.instance.take() else { return };
-        // Clearing away what a guest wrote takes the system as long as the guest took to write it.
+        // Releasing a guest's memory takes the system as long as the guest took to write it.
         if let Some(threads) = self.plugin.low_priority_threads(Hook::Mutate) {
             threads.clear_away(instance);
         }
     }
 
-    /// Fuel of the last call; nothing when there was no instance for it.
+    /// Fuel of the last call, units; 0 without an instance.
     fn spent(&self) -> u64 {
         self.instance.as_ref().map_or(0, |instance| instance.spent())
     }
@@ -296,8 +297,8 @@ impl Call {
         Key::new(hook, self.caller.fingerprint(), parts)
     }
 
-    /// A decision that was made before. A quarantined hook decides nothing, or else it would depend on chance what can
-    /// still be read.
+    /// A cached decision. A quarantined hook uses none, or else the contents of the cache would decide what can still
+    /// be read.
     fn remembered(&self, hook: Hook, key: &Key) -> Option<Decision> {
         if self.plugin.health().is_quarantined(hook) { None } else { self.plugin.decision_cache.get(key) }
     }

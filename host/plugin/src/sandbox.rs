@@ -1,12 +1,12 @@
 //! The engine, its ticker, its pool and its cache, made together: none can exist without the others.
 //!
-//! Every call has fuel and a deadline. Fuel bounds work, deterministically. The deadline is held by epochs: a thread
-//! advances the engine's epoch once a millisecond while any call runs, and at each tick a running guest comes back to
-//! the host, which ends it if its time is over and otherwise lets other tasks of the thread go first. That also holds
-//! for a guest that burns little fuel in big steps. The thread sleeps while nothing runs.
+//! Every call has fuel and a deadline. Fuel bounds work, deterministically. Epochs enforce the deadline: a thread
+//! advances the engine's epoch once a millisecond while any call runs, and at each tick a running guest yields to the
+//! host, which ends it past its deadline and otherwise lets other tasks of the thread go first. This also bounds a
+//! guest that burns little fuel in big steps. The thread sleeps while no call runs.
 //!
 //! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/architecture.md). The pool
-//! reserves address space, not memory; its size is found by [`crate::pool`].
+//! reserves address space, not memory; [`crate::pool`] finds its size.
 
 use std::{
     collections::BTreeMap,
@@ -41,22 +41,22 @@ use crate::{
     reconcile_limits::ReconcileLimits,
 };
 
-/// How plugins are watched, and what is beyond the limits of hooks.
+/// Options of a sandbox besides the limits of hooks.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxOptions {
-    /// When a hook is left alone.
+    /// Rules of quarantine.
     pub quarantine: Quarantine,
-    /// How much plugins may log.
+    /// Limits of plugins' logs.
     pub logs: LogSettings,
-    /// Log levels of plugins that do not log from info on, by name; see [`crate::health::logs::level`].
+    /// Log levels by plugin name; the default is info. See [`crate::health::logs::level`].
     pub log_levels: BTreeMap<String, u8>,
-    /// What controllers may use.
+    /// Limits of controllers.
     pub controllers: ReconcileLimits,
-    /// What decrypts the files of granted secrets.
+    /// Keys that decrypt the files of granted secrets.
     pub identities: Option<Arc<Identities>>,
 }
 
-/// Everything that runs guests. Cheap to clone.
+/// Engine, pool, cache and threads that run guests. Cheap to clone.
 #[derive(Clone)]
 pub struct Sandbox {
     inner: Shared<Inner>,
@@ -68,19 +68,19 @@ pub(crate) struct Inner {
     pub(crate) limits: Arc<Limits>,
     pub(crate) quarantine: Arc<Quarantine>,
     pub(crate) logs: Arc<Logs>,
-    /// What plugins are called in metrics.
+    /// Names of plugins in metrics.
     pub(crate) names: PluginLabels,
     pub(crate) cache: Cache,
-    /// One permit for each slot of the pool.
+    /// Permits, one for each slot of the pool.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) slot_count: usize,
-    /// How the hooks' memories are laid out.
+    /// Layout of the hooks' memories.
     pub(crate) pool: PoolSize,
     controllers: ReconcileLimits,
     pub(crate) identities: Option<Arc<Identities>>,
-    /// The engine for controllers, once there are some.
+    /// Engine for controllers, once there are some.
     controller_engine: Mutex<Option<Shared<ControllerEngine>>>,
-    /// What answers the searches of hooks, once there is something.
+    /// Host that answers the searches of hooks, once there is one.
     lookup: Mutex<Option<Weak<dyn LookupHost>>>,
     /// Threads for the calls of plugins at low priority.
     pub(crate) low_priority: LowPriorityThreads,
@@ -89,18 +89,18 @@ pub(crate) struct Inner {
 }
 
 impl Sandbox {
-    /// An engine with everything that belongs to it. `cache_dir` holds compiled code; it is created when missing.
+    /// Makes a sandbox. `cache_dir` holds compiled code; it is created if missing.
     ///
     /// Takes a few milliseconds. Starts one thread, which ends when the last clone of the sandbox is gone.
     ///
     /// # Errors
-    /// [`LoadError::Host`] when the address space is too small for the pool, or `cache_dir` is no directory. One that
-    /// cannot be used is said in the log, and does without.
+    /// [`LoadError::Host`] if the address space is too small for the pool, or `cache_dir` is not a directory. If it
+    /// cannot be used, the sandbox logs that and works without a cache.
     pub fn new(limits: &Limits, cache_dir: PathBuf) -> Result<Self, LoadError> {
         Self::with_options(limits, SandboxOptions::default(), cache_dir)
     }
 
-    /// As [`Sandbox::new`], with a say in how plugins are watched.
+    /// Makes a sandbox like [`Sandbox::new`], with these options.
     ///
     /// # Errors
     /// Those of [`Sandbox::new`].
@@ -144,19 +144,19 @@ impl Sandbox {
         &self.inner.limits
     }
 
-    /// What plugins log.
+    /// Logs of the plugins.
     #[must_use]
     pub fn logs(&self) -> &Arc<Logs> {
         &self.inner.logs
     }
 
-    /// Counts a plugin that was refused. One that never served is counted among the
-    /// others, so that names of files cannot fill the memory.
+    /// Counts a refused plugin. If it never served it is counted under `(others)`, so that names of files cannot fill
+    /// the memory.
     pub fn count_refused(&self, called: &str) {
         count_load(&self.inner.names.known(called), "refused");
     }
 
-    /// Has the searches of hooks answered from now on, as long as `host` lives; until then they fail.
+    /// Answers the searches of hooks from now on, as long as `host` lives; without a host they fail.
     pub fn answer_lookups(&self, host: &Arc<dyn LookupHost>) {
         *self.inner.lookup.lock() = Some(Arc::downgrade(host));
     }
@@ -167,7 +167,7 @@ impl Sandbox {
 }
 
 impl Inner {
-    /// The engine for controllers, made now if there is none yet.
+    /// Engine for controllers, made now if it does not exist yet.
     pub(crate) fn controller_engine(&self) -> Result<Shared<ControllerEngine>, LoadError> {
         let mut controller_engine = self.controller_engine.lock();
         if let Some(controller_engine) = &*controller_engine {
@@ -184,12 +184,12 @@ impl Inner {
         self.controller_engine.lock().is_some()
     }
 
-    /// The limits of a plugin's controllers.
+    /// Limits of a plugin's controllers.
     pub(crate) fn controller_limits(&self, asked: &manifest::Limits) -> Limits {
         self.controllers.over(&self.limits, asked)
     }
 
-    /// What answers the searches of hooks.
+    /// Host that answers the searches of hooks.
     pub(crate) fn lookup_host(&self) -> Option<Arc<dyn LookupHost>> {
         self.lookup.lock().as_ref()?.upgrade()
     }

@@ -2,8 +2,15 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use mortise_controller::Backoff;
-use mortise_resource::{Scope, data::WatchResourcesRequest, goten::WatchType, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_resource::{
+    Scope,
+    backoff::{Backoff, Waits},
+    data::WatchResourcesRequest,
+    goten::WatchType,
+    pb,
+    tenancy::WILDCARD,
+    types::Gvk,
+};
 use mortise_service::ResourceService;
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -34,27 +41,28 @@ pub(crate) struct Follower {
 impl Follower {
     /// Runs until it is dropped.
     pub(crate) async fn run(self) {
-        let backoff = Backoff::new(FIRST_WAIT.min(self.max_backoff), self.max_backoff);
-        let (mut failures, mut asked) = (0_u32, 0_usize);
+        // Half of each wait is left to chance, so that all types, and all servers, do not come back as one.
+        let rule = |first: Duration| Backoff::new(first.min(self.max_backoff), self.max_backoff).with_jitter(0.5);
+        let mut waits = Waits::new(rule(FIRST_WAIT));
+        let mut asked = 0_usize;
         loop {
             let version = self.versions.iter().rev().nth(asked).unwrap_or(&self.shown);
             let mut was_current = false;
             let Err(error) = self.follow(version, &mut was_current).await;
             if was_current {
-                failures = 0;
+                waits.reset();
             }
             let is_unknown = error.is_unknown_type();
             tracing::debug!(peer = self.report.name(), kind = %version, "pulling copies: {error}");
             self.report.failed(&self.shown, error.to_string(), is_unknown);
             asked = if is_unknown { (asked + 1) % self.versions.len().max(1) } else { asked };
-            let wait = match is_unknown {
+            let failure_wait = waits.next_wait();
+            sleep(match is_unknown {
                 true if asked > 0 => Duration::ZERO,
-                true => UNKNOWN_WAIT.min(self.max_backoff),
-                false => backoff.delay(failures),
-            };
-            failures = failures.saturating_add(1);
-            // Half of it is left to chance, so that all types, and all servers, do not come back as one.
-            sleep(wait.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
+                true => rule(UNKNOWN_WAIT).delay(0),
+                false => failure_wait,
+            })
+            .await;
         }
     }
 

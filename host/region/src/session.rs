@@ -3,6 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use mortise_resource::{
+    backoff::{Backoff, Waits},
     data::{BatchGetRequest, BatchGetResponse, ResourceChange, WatchResourcesResponse, resource_change::ChangeType},
     pb,
 };
@@ -16,7 +17,7 @@ use crate::{
     link::Connection,
 };
 
-/// Waits before what is held back is tried again: they double from the first to the second.
+/// The first and the longest wait before what is held back is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Resources that the peer is asked for at once, whole.
 const WHOLE: usize = 10;
@@ -47,15 +48,17 @@ pub(crate) struct Session<'a> {
     /// The uids of a snapshot that is coming.
     snapshot: Option<HashSet<u128>>,
     begun: Instant,
-    retry: (Instant, Duration),
+    retry_at: Instant,
+    waits: Waits,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(follower: &'a Follower, connection: Connection, of: pb::Type, progress: CopyProgress) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
-        let retry = (begun + RETRY.0, RETRY.0);
-        Self { follower, connection, of, progress, changes: Changeset::default(), snapshot, begun, retry }
+        let mut waits = Waits::new(Backoff::new(RETRY.0, RETRY.1));
+        let retry_at = begun + waits.next_wait();
+        Self { follower, connection, of, progress, changes: Changeset::default(), snapshot, begun, retry_at, waits }
     }
 
     /// Takes a message. Returns whether what is here is current then.
@@ -162,7 +165,8 @@ impl<'a> Session<'a> {
         }
         report.applied(shown, copied.written + copied.removed, self.progress.held_back());
         if self.progress.held_back_len() > held {
-            self.retry = (Instant::now() + RETRY.0, RETRY.0);
+            self.waits.reset();
+            self.retry_at = Instant::now() + self.waits.next_wait();
         }
         Ok(())
     }
@@ -223,7 +227,7 @@ impl<'a> Session<'a> {
 
     /// When what is held back is tried again.
     pub(crate) fn retry_at(&self) -> Instant {
-        self.retry.0
+        self.retry_at
     }
 
     /// Whether there is something to try again, and nothing else in between.
@@ -256,8 +260,7 @@ impl<'a> Session<'a> {
             self.commit(&[]).await?;
             return Err(FollowError::TooMuchHeldBack);
         }
-        let wait = (self.retry.1 * 2).min(RETRY.1);
-        self.retry = (Instant::now() + wait, wait);
+        self.retry_at = Instant::now() + self.waits.next_wait();
         Ok(())
     }
 }

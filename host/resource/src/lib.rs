@@ -5,6 +5,7 @@
 //! The rules and their wording come from Consul's resource service (see docs/architecture.md, "Compatibility").
 
 pub mod authorizer;
+pub mod backoff;
 pub mod descriptors;
 pub mod encoded;
 pub mod error;

@@ -1,7 +1,6 @@
 //! The shape of ULIDs, which uids and generations have. The service makes them.
 //!
-//! Checked by hand: the crate `ulid` accepts 26 digits of more than 128 bits, which Consul refuses, and without its
-//! random source it still brings `web-time` and JavaScript bindings into plugins, for which this crate is compiled too.
+//! The crate `ulid` accepts more than Consul does: docs/decisions/0031-the-shape-of-ulids-is-checked-here.md.
 
 /// Whether `text` is a ULID in the strict sense: 26 characters of Crockford's base 32, upper or lower case, of at most
 /// 128 bits.

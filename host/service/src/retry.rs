@@ -1,8 +1,8 @@
 //! Retries: blanket writes and deletes hide conflicts by trying again; conditional ones do not.
 //!
 //! There are at most five attempts. The wait after failed attempt n, the last included, is 75, 150, 300, 600, 1,000 ms,
-//! each plus up to half; so a hopeless write fails after about 2 to 3 seconds. The numbers are Consul's. Written by
-//! hand, since `backon` neither waits after the last attempt nor has a jitter of half the wait.
+//! each plus up to half; so a hopeless write fails after about 2 to 3 seconds. The numbers are Consul's:
+//! docs/decisions/0022-waits-after-failures-are-computed-here.md.
 
 use std::time::Duration;
 

@@ -6,9 +6,8 @@
 //! have to be right ([`verify`]). Keys are files of two lines, or the second of them alone. The program `minisign`
 //! reads what is written here, and the other way round.
 //!
-//! Two crates of one author do the work. `minisign` makes keys and signatures; it would panic at a second signature
-//! that is too short, so that `minisign-verify`, which takes apart only what has the right length, judges what others
-//! wrote.
+//! The crate `minisign` makes keys and signatures, and `minisign-verify` verifies:
+//! docs/decisions/0025-two-crates-for-minisigns-format.md.
 //!
 //! # Cost and limits
 //! A signature's file has at most [`MAX_BYTES`], a key's too. Verifying reads the content once, and blocks for that

@@ -1,9 +1,9 @@
 //! Measures the store on this machine: `cargo run --release -p mortise-store --example figures -- DIR [RESOURCES]`.
 //!
-//! DIR should be on the disk that matters. When it does not exist, it is filled with RESOURCES (default 100,000); it
-//! stays behind, and a second run measures a store that is opened cold.
+//! DIR should be on the disk to measure. If it does not exist, the example fills it with RESOURCES (default 100,000)
+//! and keeps it; a second run measures a store that is opened cold.
 
-#![allow(clippy::print_stdout, clippy::expect_used, reason = "a tool for developers; printing is what it is for")]
+#![allow(clippy::print_stdout, clippy::expect_used, reason = "a tool for developers that prints its results")]
 
 use std::{
     path::Path,
@@ -14,7 +14,7 @@ use std::{
 use mortise_resource::pb;
 use mortise_store::{Backend, Batch, Consistency, Mutation, Options, Query, SledBackend, StoreError, TypeKey};
 
-/// A resource of about 600 bytes.
+/// Makes a resource of about 600 bytes.
 fn resource(partition: &str, name: &str) -> pb::Resource {
     let mut resource = pb::Resource {
         id: Some(pb::Id {
@@ -38,7 +38,7 @@ fn query(partition: &str, prefix: &str) -> Query {
     }
 }
 
-/// A line of /proc/self/status, in MiB.
+/// Reads a line of /proc/self/status, in MiB.
 fn memory(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status.lines().find(|line| line.starts_with(what)).and_then(|line| line.split_whitespace().nth(1));

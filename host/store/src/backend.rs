@@ -1,23 +1,26 @@
 //! The storage contract.
 //!
-//! A backend keeps whole resources and changes them by compare-and-swap only; blanket writes, defaults, tenancy and
-//! hooks are its caller's business. Everything here may be answered by another process one day: nothing hands out
-//! references into a store, and nothing assumes that the caller's view is the newest.
+//! A backend keeps whole resources and changes them by compare-and-swap only; unconditional writes, defaults, tenancy
+//! and hooks are the caller's task. Another process may serve this contract one day: so no call returns a reference
+//! into a store or assumes that the caller's view is the newest.
+//!
+//! An *incarnation* of a resource is its life from creation to deletion, identified by its uid. A *unit* is a partition
+//! or a namespace.
 //!
 //! # Guarantees
 //! - **Durable before acknowledged.** When [`Backend::commit`] returns, the batch survives loss of power.
 //! - **All or nothing.** A batch is applied whole, over every index, or not at all.
-//! - **Published only.** Reads, lists and watches see committed, durable state and nothing else.
+//! - **Published only.** Reads, lists and watches see only committed, durable state.
 //! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
 //! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
 //! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
-//! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long they
-//!   are read and whatever is written meanwhile.
+//! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long the
+//!   reading takes and whatever is written meanwhile.
 //!
 //! # Cost
 //! Read is a point lookup; List, ListByOwner and wildcards are range scans over what they return, never over the store.
-//! A list holds its result in memory, a scan and the snapshot of a watch a page of it. A snapshot holds a page in
-//! memory, and makes no writer wait.
+//! A list holds its whole result in memory; a scan, a snapshot and the initial content of a watch hold one page. A
+//! snapshot makes no writer wait.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -36,17 +39,17 @@ use crate::{
     terms::Term,
 };
 
-/// How fresh a read must be.
+/// Freshness of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Consistency {
-    /// Monotonic on this backend.
+    /// Monotonic on this backend: never older than an earlier read or event.
     #[default]
     Eventual,
-    /// Linearizable.
+    /// Linearizable: shows every write acknowledged before the call.
     Consistent,
 }
 
-/// What identifies a type in the store: v1 and v2 of a kind share one slot.
+/// Identity of a type in the store: v1 and v2 of a kind share one slot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeKey {
     /// The type's group.
@@ -67,23 +70,23 @@ impl fmt::Display for TypeKey {
     }
 }
 
-/// Which resources a list or a watch is about, of any GroupVersion.
+/// Selection of resources for a list or a watch, of any GroupVersion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Query {
     /// The type.
     pub type_key: TypeKey,
-    /// Where; `*` in a unit means all of them, empty means resources that have the unit empty.
+    /// Tenancy; `*` in a unit means all values, an empty unit means resources that have it empty.
     pub tenancy: pb::Tenancy,
-    /// What names begin with; empty for all.
+    /// Prefix of the names; empty for all.
     pub name_prefix: String,
 }
 
-/// Which resources of a query a scan gives.
+/// Part of a query that a scan returns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScanPart {
-    /// Those with this label and its value; `None` for all.
+    /// Label that the resources must have, with its value; `None` for all.
     pub label: Option<(String, String)>,
-    /// Those behind this place in the order of the scan; `None` from the beginning.
+    /// Place behind which the scan starts, in its order; `None` for the beginning.
     pub after: Option<Place>,
 }
 
@@ -98,52 +101,54 @@ pub struct Place {
     pub name: String,
 }
 
-/// One change within a batch.
+/// A change within a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mutation {
     /// Creates (empty `version`) or replaces (the stored `version`) a whole resource.
     ///
-    /// The id must be complete: type, tenancy, name, uid. The store sets the version, in `meta`, too, if there is one. Fails with [`StoreError::WrongUid`] when another incarnation
-    /// is stored, which is judged first, and with [`StoreError::CasFailure`] when the version is not the stored one:
-    /// a version for an absent resource and no version for a present one included. The GroupVersion is never judged.
+    /// The id must be complete: type, tenancy, name, uid. The store sets the version, also in `meta` if there is one.
+    /// Fails with [`StoreError::WrongUid`] when another incarnation is stored, which is checked first, and with
+    /// [`StoreError::CasFailure`] when the version is not the stored one: also for a version with an absent resource
+    /// and for no version with a present one. The GroupVersion is never checked.
     Put(Box<pb::Resource>),
-    /// Deletes a resource. Absent, or stored under another uid (an empty one counts as another): no effect, no error.
-    /// A version that is not the stored one (an empty one included): [`StoreError::CasFailure`].
+    /// Deletes a resource. Does nothing, without an error, when the resource is absent or stored under another uid (an
+    /// empty uid counts as another). Fails with [`StoreError::CasFailure`] when the version is not the stored one, or
+    /// empty.
     Delete {
-        /// Which incarnation.
+        /// Incarnation to delete.
         id: pb::Id,
-        /// The version it must have.
+        /// Version that it must have.
         version: String,
     },
-    /// Stores the same resource in another form, such as data of a newer schema: replaces what is stored under exactly
-    /// this uid and version. The version stays, and there is no event: nothing happened that a client could tell.
-    /// Absent, or stored under another uid or version: no effect, no error.
+    /// Replaces the stored form of the resource with exactly this uid and version, for example by data of a newer
+    /// schema. Version and history stay as they are, since clients see no change. Does nothing, without an error, when
+    /// the resource is absent or stored under another uid or version.
     Rewrite(Box<pb::Resource>),
 }
 
-/// What must hold for a batch to be applied, about resources that the batch does not change.
+/// Condition of a batch on a resource that the batch does not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expectation {
     /// A resource that must exist; with a non-empty uid, in this incarnation.
     pub id: ExpectedId,
-    /// The generation that it must have, if that matters. Status writes do not change it.
+    /// Required generation; `None` for any. Status writes do not change it.
     pub generation: Option<String>,
-    /// Whether it must not be marked for deletion.
+    /// Whether the resource must have no deletion mark.
     pub is_unmarked: bool,
 }
 
-/// The id of an expectation, in the parts that a store looks up.
+/// Id of an expectation, in the parts that a store looks up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedId {
     /// The type.
     pub type_key: TypeKey,
-    /// The tenancy, complete.
+    /// Partition; no wildcard.
     pub partition: String,
-    /// The tenancy, complete.
+    /// Namespace; no wildcard.
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// Empty for any incarnation.
+    /// Required incarnation; empty for any.
     pub uid: String,
 }
 
@@ -165,47 +170,47 @@ impl From<&pb::Id> for ExpectedId {
     }
 }
 
-/// Changes that are applied together or not at all.
+/// Changes that the store applies together or not at all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// Checked first; the first that does not hold fails the batch with [`StoreError::Unexpected`].
+    /// Conditions, checked first; the first that does not hold fails the batch with [`StoreError::Unexpected`].
     pub expect: Vec<Expectation>,
-    /// Checked then: one that does not hold fails the batch with [`StoreError::ReferrersChanged`].
+    /// Expected references, checked second; a difference fails the batch with [`StoreError::ReferrersChanged`].
     pub referrers: Vec<ExpectedReferrers>,
-    /// Applied in order; each sees the ones before it. Each put and delete that changes something becomes one event
-    /// with a version of its own.
+    /// Mutations, applied in order; each sees the earlier ones. Each put and delete with an effect becomes one event
+    /// with its own version.
     pub mutations: Vec<Mutation>,
-    /// Whether it belongs to a deletion: then it is taken on a full disk, too, with what else it puts. A batch that deletes
-    /// something does in any case.
+    /// Whether the batch is part of a deletion; such a batch is accepted even on a full disk, with everything else that
+    /// it puts. A batch with a delete always is.
     pub belongs_to_deletion: bool,
-    /// Whether the [quotas](crate::quota) hold for it, by what its mutations come to together. Not for what the host
-    /// writes itself, nor for deletions and their marks.
+    /// Whether [quotas](crate::quota) apply, to the net effect of all mutations. Not set for the host's own writes, nor
+    /// for deletions and their marks.
     pub limited: bool,
-    /// A type whose resources do not count for the quotas here.
+    /// Type whose resources do not count for the quotas of this batch.
     pub unlimited: Option<TypeKey>,
 }
 
 impl Batch {
-    /// A batch of one change, no expectations, and no quotas.
+    /// Makes a batch of one change, without expectations and quotas.
     #[must_use]
     pub fn of(mutation: Mutation) -> Self {
         Self::of_all(vec![mutation])
     }
 
-    /// A batch of several changes, no expectations, and no quotas.
+    /// Makes a batch of several changes, without expectations and quotas.
     #[must_use]
     pub fn of_all(mutations: Vec<Mutation>) -> Self {
         Self { mutations, ..Self::default() }
     }
 
-    /// The batch, with quotas.
+    /// Returns the batch with quotas.
     #[must_use]
     pub fn limited(self) -> Self {
         Self { limited: true, ..self }
     }
 }
 
-/// A change as watchers see it. Deletes carry the whole last stored resource.
+/// A change as watchers see it. A delete carries the whole last stored resource.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
     /// Created or replaced, or part of the snapshot.
@@ -216,23 +221,23 @@ pub enum WatchEvent {
     EndOfSnapshot,
 }
 
-/// A scan in progress: what a query or an owner asks for as of the commit at which it was opened, page by page.
-/// Dropping it ends it.
+/// A running scan: the resources of a query or an owner as of the commit at which it was opened, page by page. Dropping
+/// it ends it.
 ///
-/// It holds one page, and of what it has yet to give what changed since it was opened; no page is read before it is
-/// asked for.
+/// A scan holds one page, and the resources still to come that changed since it was opened. It reads no page before it
+/// is asked for one.
 #[async_trait]
 pub trait Cursor: Send {
-    /// The next resources, in the order of the scan: at least one, at most some thousand or about a MiB, and those
-    /// among them that changed meanwhile. `None` after the last, then and ever after. Safe to cancel: a
-    /// page that was not returned is returned by the next call.
+    /// Returns the next resources, in the order of the scan: at least one, at most some thousand or about a MiB, plus
+    /// those among them that changed meanwhile. `None` after the last, also in all later calls. Safe to cancel: the
+    /// next call returns a page that was not delivered.
     ///
     /// # Errors
-    /// Faults of the store, [`StoreError::Unreadable`], [`StoreError::ScanOutrun`], [`StoreError::Closed`] once it is dropped. After an error the
-    /// cursor is dead.
+    /// Faults of the store, [`StoreError::Unreadable`], [`StoreError::ScanOutrun`], [`StoreError::Closed`] once the
+    /// store is dropped. The cursor is dead after an error.
     async fn next(&mut self) -> Result<Option<Vec<EncodedResource>>, StoreError>;
 
-    /// Whether it is known that no page follows.
+    /// Whether the scan is known to be complete.
     fn is_at_end(&self) -> bool {
         false
     }
@@ -241,68 +246,67 @@ pub trait Cursor: Send {
 /// An open watch. Dropping it closes it.
 #[async_trait]
 pub trait Watch: Send {
-    /// The next event. Never ends by itself; after an error the watch is dead.
+    /// Returns the next event. Never ends by itself; the watch is dead after an error.
     ///
     /// # Errors
-    /// [`StoreError::WatchLagged`] when the reader fell further behind than the backend remembers;
+    /// [`StoreError::WatchLagged`] when the reader fell further behind than the backend buffers;
     /// [`StoreError::WatchClosed`] when the backend replaced its content; [`StoreError::Closed`] at shutdown.
     async fn next(&mut self) -> Result<WatchEvent, StoreError>;
 
-    /// The next event, if it is there and nothing has to be waited for.
+    /// Returns the next event without waiting; `None` if no event is ready.
     ///
     /// # Errors
     /// As [`Watch::next`].
     fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError>;
 }
 
-/// What a record of a snapshot is.
+/// Kind of a record of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RecordKind {
-    /// A resource that is stored.
+    /// A stored resource.
     Resource,
-    /// An event of the history: a resource was created or replaced.
+    /// An event of the history: the resource was created or replaced.
     Upsert,
-    /// An event of the history: a resource was deleted; the payload is what was stored last.
+    /// An event of the history: the resource was deleted; the payload is its last stored form.
     Delete,
 }
 
 /// A piece of a snapshot, in the form in which it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// The commit that wrote it: of a resource its version, of an event its place in the history.
+    /// Sequence of the commit that wrote it: the version of a resource, or an event's place in the history.
     pub sequence: u64,
     /// An encoded `hashicorp.consul.resource.Resource`.
     pub payload: Vec<u8>,
 }
 
-/// What a snapshot holds, known before its first record.
+/// Totals of a snapshot, known before its first record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotHead {
-    /// The commit that it is the state of; 0 before the first one.
+    /// Sequence of the snapshot's commit; 0 before the first one.
     pub sequence: u64,
-    /// How many resources there are of each type.
+    /// Number of resources of each type.
     pub resources: BTreeMap<TypeKey, u64>,
-    /// The hash of the set of their keys and versions; `None` when it is not known.
+    /// Hash of the set of the resources' keys and versions; `None` when unknown.
     pub resources_hash: Option<SetHash>,
-    /// The oldest event of the history; `sequence + 1` when there is none. The events are those from here to
-    /// `sequence`.
+    /// Sequence of the oldest event; `sequence + 1` without events. The events are those from here to `sequence`.
     pub first_event: u64,
-    /// Sequences among those that no commit got: a store that was not closed in good order passes some over.
+    /// Number of those sequences without a commit: a store skips some when it was not closed cleanly.
     pub skipped: u64,
-    /// Lengths of the events' payloads together, bytes.
+    /// Bytes of all events' payloads together.
     pub event_bytes: u64,
 }
 
 impl SnapshotHead {
-    /// How many resources there are.
+    /// Returns the number of resources.
     #[must_use]
     pub fn resources(&self) -> u64 {
         self.resources.values().sum()
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     #[must_use]
     pub fn events(&self) -> u64 {
         (self.sequence + 1).saturating_sub(self.first_event).saturating_sub(self.skipped)
@@ -312,57 +316,59 @@ impl SnapshotHead {
 /// The whole content of a store as of one commit. Dropping it ends it.
 #[async_trait]
 pub trait Snapshot: Send {
-    /// What is in it.
+    /// Returns the totals.
     fn head(&self) -> &SnapshotHead;
 
-    /// The next page of records, some hundred KiB; `None` when all were given. Each record comes exactly once, in no
+    /// Returns the next page of records, some hundred KiB; `None` after the last. Each record comes exactly once, in no
     /// particular order.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], naming a record that is damaged; other faults of the store. The snapshot is dead then.
+    /// [`StoreError::Corrupt`], naming a damaged record; other faults of the store. The snapshot is dead after an
+    /// error.
     async fn next(&mut self) -> Result<Option<Vec<Record>>, StoreError>;
 }
 
-/// A store in numbers.
+/// Figures of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What a snapshot would hold.
+    /// Totals that a snapshot would have now.
     pub head: SnapshotHead,
-    /// Bytes of its files.
+    /// Bytes of the store's files.
     pub bytes_on_disk: u64,
-    /// Snapshots that are being read.
+    /// Number of snapshots that are being read.
     pub snapshots: usize,
-    /// What is wrong.
+    /// Faults of the store.
     pub health: Health,
 }
 
-/// What is wrong with a store, each in a sentence.
+/// Faults of a store, each in a sentence; `None` without the fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Why every write is refused until a restart: the outcome of one is not known.
+    /// Reason why every write is refused until a restart: the outcome of a failed write is unknown.
     pub poisoned: Option<String>,
-    /// Why writes that need room are refused until there is some.
+    /// Reason why writes that need disk space are refused until there is some.
     pub full: Option<String>,
-    /// Which resources are not there, or not as they were acknowledged.
+    /// Resources that are missing, or not as they were acknowledged.
     pub damaged: Option<String>,
 }
 
 impl Health {
-    /// Whether the store does what it is there for. A full disk is for its operator to see to, and a restart would not
-    /// help.
+    /// Whether the store does its job. A full disk counts as ready: its operator has to free space, and a restart would
+    /// not help.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.poisoned.is_none() && self.damaged.is_none()
     }
 }
 
-/// Bytes of a resource as limits count them: encoded, without its version, the server's part of its meta and the records
-/// of its references, which no client can make shorter, and without the mark of a deletion, which has to be possible for what just fits.
+/// Returns the bytes of a resource as limits count them: encoded, without parts that no client can make shorter
+/// (version, the server's part of `meta`, records of its references) and without the deletion mark, which must fit even
+/// onto a resource at the limit.
 #[must_use]
 pub fn limited_size(resource: &pb::Resource) -> usize {
     let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
     if mark.is_some() && meta::finalizers(&resource.metadata).contains(meta::HELD_BY_REFERENCES) {
-        // It is put there together with the mark.
+        // The server sets this finalizer together with the mark.
         let mut without = resource.clone();
         meta::remove_finalizer(&mut without.metadata, meta::HELD_BY_REFERENCES);
         if !meta::has_finalizers(&without.metadata) {
@@ -375,7 +381,7 @@ pub fn limited_size(resource: &pb::Resource) -> usize {
     limited(resource.encoded_len() - kept_by_server, &resource.version, mark.map(String::as_str))
 }
 
-/// [`limited_size`] of a resource that is encoded.
+/// [`limited_size`] of an encoded resource.
 #[must_use]
 pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
     if resource.deletion_mark().is_some()
@@ -389,9 +395,9 @@ pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
 }
 
 fn limited(size: usize, version: &str, mark: Option<&str>) -> usize {
-    // Each entry of a map is a message of its own, with a tag and a length before it, its key, and its value.
+    // Each entry of a map is a message with a tag and a length, its key, and its value.
     const ENTRY: usize = 6;
-    // A mark is a point in time. Whatever else somebody puts there counts.
+    // Longest text that counts as a mark, a point in time; anything longer counts as the client's content.
     const MARK: usize = 40;
     let version = if version.is_empty() { 0 } else { version.len() + 2 };
     let mark = mark.filter(|value| value.len() <= MARK);
@@ -399,60 +405,61 @@ fn limited(size: usize, version: &str, mark: Option<&str>) -> usize {
     size.saturating_sub(version + mark)
 }
 
-/// A store of resources. See the module's documentation for what every implementation guarantees.
+/// A store of resources. The module's documentation has the guarantees of every implementation.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// One resource. An empty uid matches any incarnation.
+    /// Returns a resource. An empty uid matches any incarnation.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when absent or stored under another uid; [`StoreError::GroupVersionMismatch`], which
-    /// hands over what is stored, when the id's GroupVersion is another one. The uid is judged first.
+    /// [`StoreError::NotFound`] when the resource is absent or stored under another uid, which is checked first;
+    /// [`StoreError::GroupVersionMismatch`], with the stored resource, when the id has another GroupVersion.
     async fn read_encoded(&self, consistency: Consistency, id: &pb::Id) -> Result<EncodedResource, StoreError>;
 
-    /// Applies a batch. Returns, for each mutation, the resource as stored after a put or a rewrite that took place,
-    /// `None` otherwise.
+    /// Applies a batch. Returns, for each mutation, the stored resource after an effective put or rewrite, and `None`
+    /// otherwise.
     ///
     /// # Errors
     /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource whose
-    /// [`limited_size`] is over the backend's limit and over that of what is stored; [`StoreError::QuotaExceeded`] for a
-    /// batch that is [limited](Batch::limited).
+    /// [`limited_size`] is over the backend's limit and over the size of the stored resource;
+    /// [`StoreError::QuotaExceeded`] for a [limited](Batch::limited) batch.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError>;
 
-    /// The matching resources of any GroupVersion, as of one commit, in byte order of partition, namespace, name.
+    /// Returns the matching resources of any GroupVersion, as of one commit, in byte order of partition, namespace,
+    /// name.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn list(&self, consistency: Consistency, query: &Query) -> Result<Vec<pb::Resource>, StoreError>;
 
-    /// As [`Backend::list`], in pages of bounded size, all of them as of one commit.
+    /// Scans as [`Backend::list`], in pages of bounded size, all as of one commit.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError>;
 
-    /// As [`Backend::scan`], of a part. Those with a label are found by an index, and those behind a place without
-    /// looking at what is before it.
+    /// Scans a part of a query. An index finds resources by label, and a scan behind a place does not read what
+    /// is before it.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn scan_part(&self, query: &Query, part: &ScanPart) -> Result<Box<dyn Cursor>, StoreError>;
 
-    /// Resources owned by exactly this incarnation (GroupVersion aside), of every type, in no particular order. The
-    /// owner may be long gone.
+    /// Returns the resources of every type that exactly this incarnation owns (GroupVersion aside), in no particular
+    /// order. The owner itself may be deleted.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError>;
 
-    /// As [`Backend::list_by_owner`], in pages of bounded size, all of them as of one commit, in byte order of type,
+    /// Scans as [`Backend::list_by_owner`], in pages of bounded size, all as of one commit, in byte order of type,
     /// partition, namespace, name.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn scan_owned(&self, owner: &pb::Id) -> Result<Box<dyn Cursor>, StoreError>;
 
-    /// Resources that refer to a resource, whatever its uid, by a reference that has this behaviour: those of which
-    /// [`pb::Resource::references`] says so. As of one commit, in pages of bounded size, in byte order of type, partition,
+    /// Scans the resources that refer to a resource of any uid by a reference with this behaviour, according to
+    /// [`pb::Resource::references`]. As of one commit, in pages of bounded size, in byte order of type, partition,
     /// namespace, name.
     ///
     /// # Errors
@@ -466,16 +473,16 @@ pub trait Backend: Send + Sync + 'static {
     /// Only faults of the store itself.
     async fn watch_list(&self, query: &Query, after: Option<&Place>) -> Result<Box<dyn Watch>, StoreError>;
 
-    /// Opens a watch of changes: what a [scan](Backend::scan_part) of the part gives, and every later change of what is
-    /// or was in it, except those of resources for which one of the terms held neither before nor after; who watches
-    /// costs little when these change. Some of them may be told even so.
+    /// Opens a watch of changes: the content that a [scan](Backend::scan_part) of the part returns, and every later
+    /// change of resources that are or were in it. The store may leave out a change if one of the terms held neither
+    /// before nor after it; such changes cost the watch little.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn open_changes(&self, query: &Query, part: &ScanPart, terms: &[Term]) -> Result<OpenedChanges, StoreError>;
 
-    /// The changes after a position, from the history, whatever the terms, and then as they happen; `None` when the
-    /// history does not reach back to it, or when it is of another store.
+    /// Watches the changes after a position, first from the history, whatever the terms, then as they happen. `None`
+    /// when the history does not reach back to the position, or when the position is of another store.
     ///
     /// # Errors
     /// Only faults of the store itself.
@@ -487,14 +494,14 @@ pub trait Backend: Send + Sync + 'static {
         position: Position,
     ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError>;
 
-    /// A position behind which every change is that was made at this time or later, by `meta.update_time`, and as few
-    /// others as can be told; `None` when the history does not reach back so far. Reads the history.
+    /// Returns a position before every change made at this time or later, by `meta.update_time`, and with as few
+    /// earlier changes behind it as possible; `None` when the history does not reach back so far. Reads the history.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn position_before(&self, time: Timestamp) -> Result<Option<Position>, StoreError>;
 
-    /// Every type of which at least one resource is stored, in byte order.
+    /// Returns every type with at least one stored resource, in byte order.
     ///
     /// # Errors
     /// Only faults of the store itself.
@@ -506,27 +513,27 @@ pub trait Backend: Send + Sync + 'static {
     /// [`StoreError::TooManySnapshots`]; [`StoreError::Poisoned`]; faults of the store itself.
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError>;
 
-    /// What is wrong with the store, as of now and after each change.
+    /// Reports the faults of the store, now and after each change.
     fn health(&self) -> watch::Receiver<Health>;
 
-    /// The store in numbers, as of the newest commit. The first call since the start counts the resources, about a
-    /// second for each million, in small steps between which writes go on; later calls know.
+    /// Returns the figures of the store as of the newest commit. The first call since the start counts the resources,
+    /// about a second for each million, in small steps between which writes go on; later calls know the number.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
-    /// What tenancies hold, as of the newest commit: totals, the `limit` tenancies with the most bytes, and the `limit`
-    /// types with the most resources in one tenancy. Writes wait meanwhile, some 20 ms for 100,000 tenancies.
+    /// Returns the use of tenancies as of the newest commit: totals, the `limit` tenancies with the most bytes, and the
+    /// `limit` types with the most resources in one tenancy. Writes wait meanwhile, some 20 ms for 100,000 tenancies.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn usage(&self, limit: usize) -> Result<Usage, StoreError>;
 
-    /// [`Backend::read_encoded`], for who looks into the resource.
+    /// Reads as [`Backend::read_encoded`], and decodes.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Backend::read_encoded`].
     async fn read(&self, consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError> {
         Ok(self.read_encoded(consistency, id).await?.decode()?)
     }

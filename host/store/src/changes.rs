@@ -1,8 +1,7 @@
-//! Changes with what was before them, from a position on.
+//! Changes with the state before them, from a position on.
 //!
-//! A position outlives the connection and the process that it was handed out by: who kept one gets every change after
-//! it, as long as the history has them. A store that was restored from a backup tells positions of its own past from
-//! those of another one.
+//! A position outlives the connection and the process that received it: its holder gets every change after it, as long
+//! as the history has them. A store restored from a backup recognizes whether a position belongs to its own past.
 
 use async_trait::async_trait;
 use mortise_resource::EncodedResource;
@@ -12,36 +11,36 @@ use crate::{Cursor, StoreError};
 /// A place in the order of commits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Of the last event before it; 0 before the first one.
+    /// Sequence of the last event before the place; 0 before the first event.
     pub sequence: u64,
-    /// CRC-32 of what that event carries, which tells stores apart that went different ways.
+    /// CRC-32 of that event's resource, which tells diverged stores apart.
     pub check: u32,
 }
 
-/// What a resource was before a change.
+/// State of a resource before a change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Before {
-    /// It was not there.
+    /// The resource did not exist.
     Absent,
-    /// This.
+    /// The resource as it was.
     Resource(EncodedResource),
-    /// The history does not reach back to what it was. It may not have been there, either.
+    /// The history does not reach back to the earlier state; the resource may not have existed.
     Unknown,
 }
 
 /// A change of one resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeEvent {
-    /// The commit.
+    /// Sequence of the commit.
     pub sequence: u64,
-    /// What it was.
+    /// State before the change.
     pub before: Before,
-    /// What it is; `None` after a deletion.
+    /// State after the change; `None` for a deletion.
     pub now: Option<EncodedResource>,
 }
 
 impl ChangeEvent {
-    /// The position behind it.
+    /// Returns the position behind the change.
     #[must_use]
     pub fn position(&self) -> Position {
         let carried = match (&self.now, &self.before) {
@@ -53,49 +52,49 @@ impl ChangeEvent {
 }
 
 impl Position {
-    /// The position behind the event of a sequence, which carries `resource`.
+    /// Makes the position behind the event of a sequence, whose resource is `resource`.
     pub(crate) fn of(sequence: u64, resource: &EncodedResource) -> Self {
         Self { sequence, check: crc32fast::hash(resource.bytes()) }
     }
 }
 
-/// What a watch of changes comes to.
+/// A step of a watch of changes.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "nearly each is a change, and none is kept")]
+#[expect(clippy::large_enum_variant, reason = "almost every step is a change, and steps are not stored")]
 pub enum ChangeStep {
     /// A change.
     Change(ChangeEvent),
-    /// Everything was handed over that had happened when the watch was opened; once, and only of a watch that begins
-    /// [behind a position](crate::Backend::changes_after).
+    /// The watch has delivered everything from before its opening. Comes once, only in watches that start [at a
+    /// position](crate::Backend::changes_after).
     CaughtUp(Position),
 }
 
-/// Changes as they happen, in commit order, each once. Dropping it ends it.
+/// A watch of changes, in commit order, each once. Dropping it ends it.
 #[async_trait]
 pub trait ChangeWatch: Send + Sync {
-    /// The next step. Never ends by itself; after an error the watch is dead. Safe to cancel.
+    /// Returns the next step. Never ends by itself; the watch is dead after an error. Safe to cancel.
     ///
     /// # Errors
-    /// [`StoreError::WatchLagged`] when the reader fell too far behind, and [`StoreError::HistoryTrimmed`] when the
-    /// history has lost what it was about to read; [`StoreError::Closed`]; faults of the store.
+    /// [`StoreError::WatchLagged`] when the reader fell too far behind; [`StoreError::HistoryTrimmed`] when the history
+    /// has lost the next changes; [`StoreError::Closed`]; faults of the store.
     async fn next(&mut self) -> Result<ChangeStep, StoreError>;
 
-    /// The next change, if it is there and nothing has to be waited for; `None` before the watch has caught up.
+    /// Returns the next change without waiting; `None` if no change is ready, or before the watch has caught up.
     ///
     /// # Errors
     /// As [`ChangeWatch::next`].
     fn ready(&mut self) -> Result<Option<ChangeEvent>, StoreError>;
 
-    /// The newest position of the store, if everything before it that belongs to the watch was handed over.
+    /// Returns the newest position of the store, if the watch has delivered everything before it.
     fn newest(&self) -> Option<Position>;
 }
 
-/// What matches as of one commit, and its changes from there on.
+/// Matching resources as of one commit, and their changes from there on.
 pub struct OpenedChanges {
-    /// What matches.
+    /// Scan of the matching resources.
     pub content: Box<dyn Cursor>,
-    /// The commit that it is the state of.
+    /// Position of that commit.
     pub position: Position,
-    /// What comes after.
+    /// Changes after it.
     pub changes: Box<dyn ChangeWatch>,
 }

@@ -1,30 +1,30 @@
-//! What a walk over a whole store can find wrong.
+//! Findings of a check of a whole store.
 
 use std::fmt;
 
-/// Something that does not agree with something else, or cannot be read.
+/// A contradiction in the store, or a record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What it is about, such as `resource demo/Artist/default/default/korn`.
+    /// The thing concerned, such as `resource demo/Artist/default/default/korn`.
     pub thing: String,
-    /// What is wrong with it.
+    /// Fault of the thing.
     pub fault: String,
 }
 
-/// What the check of a store that no server has open found.
+/// Result of a check of a store that no server has open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The store's format.
+    /// Format of the store.
     pub format: u32,
-    /// The last commit.
+    /// Sequence of the last commit.
     pub sequence: u64,
-    /// The oldest event; `sequence + 1` when there is none.
+    /// Sequence of the oldest event; `sequence + 1` without events.
     pub first_event: u64,
-    /// How many events there are.
+    /// Number of events.
     pub events: u64,
     /// Bytes of the store's files.
     pub bytes: u64,
-    /// What is wrong; nothing when all is well.
+    /// Problems found; empty for a sound store.
     pub problems: Vec<Problem>,
 }
 

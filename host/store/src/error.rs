@@ -1,4 +1,4 @@
-//! What can go wrong in a store.
+//! Errors of a store.
 
 use std::{
     io,
@@ -10,39 +10,39 @@ use mortise_resource::{BadEncoding, EncodedResource};
 
 use crate::{backend::Place, quota::QuotaExceeded};
 
-/// A failure of a store, or an answer that is not the wished one.
+/// A failure of a store, or a refused request.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing is stored under the id, or another incarnation is.
+    /// The id is not stored, or stored in another incarnation.
     #[error("resource not found")]
     NotFound,
-    /// The resource is stored, under another GroupVersion.
+    /// The resource is stored under another GroupVersion.
     #[error("resource was requested with GroupVersion={requested:?}, but stored with GroupVersion={:?}", stored.id().group_version)]
     GroupVersionMismatch {
         /// The GroupVersion of the request.
         requested: String,
-        /// What is stored.
+        /// The stored resource.
         stored: Box<EncodedResource>,
     },
     /// Another incarnation is stored under the name.
     #[error("write failed because the given uid doesn't match what is stored")]
     WrongUid,
-    /// The version is not the stored one.
+    /// The given version is not the stored one.
     #[error("CAS operation failed because the given version doesn't match what is stored")]
     CasFailure {
         /// Position of the mutation in its batch.
         mutation: usize,
     },
     /// An expectation of a batch does not hold.
-    #[error("a resource that the write depends on has changed or is gone")]
+    #[error("a resource that the write depends on has changed or is gone; read it again, then retry")]
     Unexpected {
         /// Position in the batch's expectations.
         expectation: usize,
     },
-    /// What refers to a resource of a batch is not what was seen.
-    #[error("what refers to a resource of the write has changed")]
+    /// The references to a resource of a batch differ from those that the caller saw.
+    #[error("the references to a resource of the write have changed; retry")]
     ReferrersChanged,
-    /// A resource is over the limit, and larger than what is stored.
+    /// A resource is over the limit, and larger than the stored one.
     #[error("the resource takes {size} bytes, more than the limit of {limit} (store.max_resource_bytes)")]
     TooLarge {
         /// Encoded size, bytes.
@@ -50,63 +50,63 @@ pub enum StoreError {
         /// The limit, bytes.
         limit: usize,
     },
-    /// A limited batch adds more to a tenancy than it may hold. Nothing of it was stored.
+    /// A limited batch would take a tenancy over a quota; nothing was stored.
     #[error(transparent)]
     QuotaExceeded(#[from] Box<QuotaExceeded>),
-    /// A mutation lacks a part of its id, or has one that no key can hold. A fault of the caller's code.
-    #[error("incomplete id: {0} is missing, too long, or has a zero byte in it")]
+    /// A part of a mutation's id is missing or does not fit into a key. A fault of the calling code.
+    #[error("the id is incomplete: {0} is missing, too long, or contains a zero byte")]
     IncompleteId(&'static str),
-    /// The reader of a watch is further behind than events are remembered.
+    /// The reader of a watch fell further behind than the store buffers events.
     #[error(
-        "watch closed because its reader fell more than {bound} events or {bytes} bytes behind, or others needed the room \
+        "the watch was closed: its reader fell more than {bound} events or {bytes} bytes behind, or others needed the memory \
          (limits store.watch_buffer, store.watch_buffer_bytes, store.watch_bytes); start it again"
     )]
     WatchLagged {
-        /// How many events are remembered.
+        /// Most buffered events of a watch.
         bound: usize,
-        /// How many bytes of them.
+        /// Most buffered bytes of a watch.
         bytes: usize,
     },
-    /// A scan was given up: too much was overwritten in front of it.
+    /// A scan was aborted: too much was overwritten ahead of it.
     #[error(
-        "the scan was given up: more was overwritten in front of it than the {bytes} bytes that scans may remember together \
+        "the scan was aborted: more was overwritten ahead of it than the {bytes} bytes that all scans may buffer together \
          (limit store.watch_bytes); start it again"
     )]
     ScanOutrun {
-        /// How many bytes may be remembered.
+        /// Most bytes that all scans may buffer together.
         bytes: usize,
     },
-    /// Changes that a watch was about to read are not in the history any more.
-    #[error("the history does not reach back far enough (limits store.history_events, store.history_bytes)")]
+    /// The history no longer holds the changes that a watch was about to read.
+    #[error("the history lost the next changes (limits store.history_events, store.history_bytes); start again")]
     HistoryTrimmed,
     /// The backend replaced its content.
     #[error("watch closed by the storage backend (possibly due to snapshot restoration)")]
     WatchClosed,
-    /// As many snapshots as may be are being read already.
-    #[error("{limit} snapshots of the store are being read already; wait until a backup is done, or end one")]
+    /// The limit of snapshots that are read at the same time is reached.
+    #[error("{limit} snapshots of the store are being read already; wait until a backup is done, or stop one")]
     TooManySnapshots {
-        /// How many may be.
+        /// Most snapshots at the same time.
         limit: usize,
     },
-    /// A snapshot could not keep what was about to be overwritten.
-    #[error("the snapshot is lost: {0}; take the backup again once there is room in data_dir")]
+    /// A snapshot could not save a record before it was overwritten.
+    #[error("the snapshot is lost: {0}; free space in data_dir, then take the backup again")]
     SnapshotLost(String),
-    /// A record that does not belong into the store that is being loaded.
+    /// A record does not fit the store that is being loaded.
     #[error("{record}: {fault}")]
     BadRecord {
-        /// Which one.
+        /// Description of the record.
         record: String,
-        /// What is wrong with it.
+        /// Fault of the record.
         fault: String,
     },
-    /// A store is to be made where one is.
-    #[error("{} holds a store already", path.display())]
+    /// The directory of a new store holds a store already.
+    #[error("{} holds a store already; choose an empty directory", path.display())]
     Exists {
         /// The directory.
         path: PathBuf,
     },
-    /// No store is where one should be.
-    #[error("{} holds no store; is it the right data_dir?", path.display())]
+    /// The directory holds no store.
+    #[error("{} holds no store; check data_dir", path.display())]
     Absent {
         /// The directory.
         path: PathBuf,
@@ -114,19 +114,19 @@ pub enum StoreError {
     /// The store is shutting down.
     #[error("the store is closed")]
     Closed,
-    /// The disk has no room for a write. Nothing of it was stored; deletions go on as long as what is kept for them
-    /// lasts, and writes as soon as there is room.
-    #[error("{}: the disk is full: {missing} bytes are missing; make room: deletions are still taken, and writes again once there is room", path.display())]
+    /// The disk has no space for a write; nothing was stored. Deletions go on with the space reserved for them, and
+    /// writes as soon as there is space.
+    #[error("{}: the disk is full: {missing} bytes are missing; free space: deletions work even now, writes after that", path.display())]
     Full {
-        /// The file that room was wanted for.
+        /// The file that needs the space.
         path: PathBuf,
-        /// How much more the disk would have to have free, bytes.
+        /// Bytes that must become free.
         missing: u64,
     },
-    /// An earlier failure to write left the state of the disk unknown; nothing is accepted until a restart.
-    #[error("the store refuses writes since an earlier one failed ({0}); restart mortise once the disk is well again")]
+    /// A failed write left the state of the disk unknown; the store refuses all writes until a restart.
+    #[error("the store refuses writes since an earlier one failed ({0}); repair the disk, then restart mortise")]
     Poisoned(String),
-    /// Another process has the directory.
+    /// Another process has the directory open.
     #[error("{} is in use by another process; stop it, or choose another data_dir", path.display())]
     Locked {
         /// The data directory.
@@ -137,38 +137,38 @@ pub enum StoreError {
     NewerFormat {
         /// The data directory.
         path: PathBuf,
-        /// The format found there.
+        /// Format of the store.
         found: u32,
-        /// The newest format that is known.
+        /// Newest format that this release reads.
         known: u32,
     },
-    /// Something that cannot be what was written.
+    /// A file cannot be what the store wrote.
     #[error("{} is damaged: {what}; restore a backup, or move the directory away to start empty", path.display())]
     Corrupt {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the content.
         what: String,
     },
-    /// A resource that cannot be stored, or whose content is not what it was checked to be.
-    #[error("a resource: {0}")]
+    /// A resource cannot be stored, or its content is not the one that was checked.
+    #[error("a resource is malformed: {0}")]
     BadEncoding(#[from] BadEncoding),
-    /// One of the resources of a scan, which gave those before it.
+    /// A resource of a scan cannot be read; the scan returned those before it.
     #[error("{source}")]
     Unreadable {
-        /// Where it is among those of its type.
+        /// Place of the resource among those of its type.
         place: Box<Place>,
-        /// Why it cannot be read.
+        /// Reason why it cannot be read.
         source: Box<StoreError>,
     },
-    /// The file system refused.
+    /// The file system reported an error.
     #[error("{}: {action}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// Attempted action, as a verb.
         action: &'static str,
-        /// Why it failed.
+        /// Error of the file system.
         source: io::Error,
     },
 }
@@ -179,7 +179,7 @@ impl From<FsError> for StoreError {
     }
 }
 
-/// Names the path and the action of an I/O error, for `map_err`.
+/// Adds path and action to an I/O error, for `map_err`.
 pub(crate) fn io_fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError + use<> {
     let path = path.to_owned();
     move |source| StoreError::Io { path, action, source }

@@ -1,4 +1,4 @@
-//! What `fuzz/` calls: what stands on the disk.
+//! Entry points for `fuzz/`: decoders of stored bytes.
 
 use crate::{Comparison, Record, RecordKind, SnapshotHead, engine};
 

@@ -1,10 +1,10 @@
 //! Storage of resources: the contract, and the engine behind it.
 //!
-//! - [`backend`]: what every store guarantees.
-//! - [`error`]: what can go wrong.
-//! - [`quota`]: how much a tenancy may hold, and how much it does.
-//! - [`SledBackend`]: the engine, for one machine. Its format is drawn in docs/storage-format.md.
-//! - [`check`]: what a walk over a whole store finds.
+//! - [`backend`]: guarantees of every store.
+//! - [`error`]: errors of a store.
+//! - [`quota`]: limits of tenancies, and their use.
+//! - [`SledBackend`]: the engine, for one machine. docs/storage-format.md describes its files.
+//! - [`check`]: findings of a check of a whole store.
 //! - `conformance`, behind the feature of that name: the tests that every backend passes.
 
 pub mod backend;

@@ -1,14 +1,14 @@
-//! Quotas: how much a tenancy may hold, and how much it does.
+//! Quotas: limits of tenancies, and their use.
 //!
 //! A tenancy is a partition and a namespace; resources of a partition have an empty namespace, and those of the cluster
-//! both empty. [`Quotas`] hold for batches that say so ([`Batch::limited`](crate::Batch::limited)), and are judged in
-//! the order of commits, so that writers which race never exceed them together. A batch is judged by its net effect:
-//! one that adds no resource of a type to a tenancy, and makes what the tenancy holds no larger, is never refused, also
-//! where a limit was lowered below what is there.
+//! have both empty. [`Quotas`] apply to batches with [`Batch::limited`](crate::Batch::limited). The store checks them
+//! in the order of commits, so concurrent writers never exceed them together. The net effect of a batch counts: a batch
+//! that adds no resource of a type to a tenancy, and does not make the tenancy's content larger, is never refused, even
+//! where a limit was lowered below the current use.
 //!
 //! Bytes are the lengths of resources as they are stored: encoded, version included, without keys, indexes and events.
-//! Only a batch that grows what it writes by [`limited_size`](crate::limited_size) is refused for them, so that the mark
-//! of a deletion, or a version of one digit more, always has room.
+//! The byte quota refuses only a batch that grows its resources by [`limited_size`](crate::limited_size), so that a
+//! deletion mark, or a longer version number, always fits.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use mortise_resource::pb;
 
 use crate::TypeKey;
 
-/// The most that tenancies may hold. The default is finite: 2,000,000 resources and 8 GiB.
+/// Limits of each tenancy. The default is finite: 2,000,000 resources and 8 GiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quotas {
     /// Resources of one type in one tenancy.
@@ -31,7 +31,7 @@ impl Default for Quotas {
     }
 }
 
-/// One of the [`Quotas`].
+/// A kind of quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Quota {
     /// [`Quotas::resources`].
@@ -41,7 +41,7 @@ pub enum Quota {
 }
 
 impl Quota {
-    /// The label of metrics.
+    /// Label in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Quota {
         }
     }
 
-    /// The name of the setting.
+    /// Name of the setting.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -60,20 +60,20 @@ impl Quota {
     }
 }
 
-/// A batch that was refused because a tenancy may not hold more.
+/// Refusal of a batch that exceeds a quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaExceeded {
-    /// Which quota.
+    /// Exceeded quota.
     pub quota: Quota,
-    /// The type of the resources that are counted; `None` when their bytes are.
+    /// Type of the counted resources; `None` for the quota of bytes.
     pub type_key: Option<TypeKey>,
-    /// Where.
+    /// Tenancy over its quota.
     pub tenancy: pb::Tenancy,
-    /// What is there.
+    /// Current use.
     pub used: u64,
-    /// What the batch would have added.
+    /// Addition by the batch.
     pub added: u64,
-    /// What may be there.
+    /// Limit of the quota.
     pub limit: u64,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for QuotaExceeded {
     }
 }
 
-/// A tenancy for people.
+/// Display form of a tenancy.
 pub(crate) struct Place<'t>(pub(crate) &'t pb::Tenancy);
 
 impl fmt::Display for Place<'_> {
@@ -105,44 +105,44 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What is stored, and where most of it is.
+/// Use of all tenancies, and the largest ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The limits.
     pub quotas: Quotas,
-    /// How many tenancies hold something.
+    /// Number of tenancies with resources.
     pub tenancies: u64,
     /// Resources of all tenancies.
     pub resources: u64,
-    /// Their bytes.
+    /// Bytes of the resources of all tenancies.
     pub bytes: u64,
-    /// The tenancies with the most bytes, in descending order: those nearest to [`Quotas::bytes`].
+    /// Tenancies with the most bytes, in descending order: those nearest to [`Quotas::bytes`].
     pub largest: Vec<TenancyUsage>,
-    /// The types with the most resources in one tenancy, in descending order: those nearest to [`Quotas::resources`].
+    /// Types with the most resources in one tenancy, in descending order: those nearest to [`Quotas::resources`].
     pub most: Vec<TypeUsage>,
 }
 
-/// What one tenancy holds.
+/// Use of one tenancy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenancyUsage {
-    /// Where.
+    /// Tenancy.
     pub tenancy: pb::Tenancy,
     /// Resources of all types.
     pub resources: u64,
-    /// Their bytes.
+    /// Bytes of its resources.
     pub bytes: u64,
 }
 
-/// What one tenancy holds of one type.
+/// Use of one type in one tenancy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeUsage {
-    /// Where.
+    /// Tenancy.
     pub tenancy: pb::Tenancy,
     /// The type.
     pub type_key: TypeKey,
-    /// Its resources.
+    /// Number of its resources.
     pub resources: u64,
-    /// Their bytes.
+    /// Bytes of its resources.
     pub bytes: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The hash of a set of keys and versions, which tells whether two sets are the same without either of them at hand.
+//! Hash of a set of keys and versions: compares two sets without holding either.
 //!
-//! It is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 over version (8 bytes, big-endian) and key of each
-//! member: adding and taking away need no order and no look at the others, some 200 ns each.
+//! The hash is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 over version (8 bytes, big-endian) and key of
+//! each member: adding and removing need no order and no look at other members, and take some 200 ns each.
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 
@@ -11,17 +11,17 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetHash(u128);
 
-/// A member that is added or taken away: the key of a resource or of the owner index, and the version or 0.
+/// Change of a set by one member: the key of a resource or of an index entry, and its version, or 0 for an entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
-    /// It is there from now on.
+    /// The member is added.
     Add,
-    /// It is not any more.
+    /// The member is removed.
     Remove,
 }
 
 impl Step {
-    /// What takes it back.
+    /// Returns the opposite step.
     pub(crate) fn undone(self) -> Self {
         match self {
             Self::Add => Self::Remove,
@@ -39,14 +39,14 @@ impl fmt::Display for SetHash {
 impl FromStr for SetHash {
     type Err = ParseIntError;
 
-    /// From 32 hexadecimal digits.
+    /// Parses 32 hexadecimal digits.
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         u128::from_str_radix(text, 16).map(Self)
     }
 }
 
 impl SetHash {
-    /// Takes a member in, or away.
+    /// Adds or removes a member.
     pub(crate) fn step(&mut self, step: Step, key: &[u8], version: u64) {
         let digest = Sha256::new().chain_update(version.to_be_bytes()).chain_update(key).finalize();
         let member = digest.first_chunk::<16>().map_or(0, |bytes| u128::from_be_bytes(*bytes));
@@ -56,17 +56,17 @@ impl SetHash {
         };
     }
 
-    /// Of both sets together.
+    /// Returns the hash of both sets together.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// As two numbers.
+    /// Returns the upper and the lower 64 bits.
     pub(crate) fn halves(self) -> [u64; 2] {
         [(self.0 >> 64) as u64, self.0 as u64]
     }
 
-    /// From two numbers.
+    /// Makes a hash of the upper and the lower 64 bits.
     pub(crate) fn of_halves(high: u64, low: u64) -> Self {
         Self(u128::from(high) << 64 | u128::from(low))
     }

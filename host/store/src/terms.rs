@@ -1,4 +1,4 @@
-//! What a watch requires of the resources that it is about, so that changes of others do not wake it.
+//! Requirements of a watch on its resources; changes of other resources do not wake the watch.
 
 use std::{
     collections::BTreeSet,
@@ -9,16 +9,16 @@ use std::{
 
 use mortise_resource::{EncodedResource, pb};
 
-/// One requirement: what it is about has one of some values.
+/// A requirement: the subject has one of the values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Term {
-    /// What it is about.
+    /// Subject of the requirement.
     pub subject: TermSubject,
-    /// What it may be; if there is nothing, the term does not hold.
+    /// Accepted values; without any, the term never holds.
     pub values: BTreeSet<String>,
 }
 
-/// What a [`Term`] is about.
+/// Subject of a [`Term`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TermSubject {
     /// Name of the id.
@@ -31,10 +31,10 @@ pub enum TermSubject {
     Field(TermField),
 }
 
-/// Answers the values of a field, `None` where they cannot be said.
+/// Returns the values of a field; `None` where they are unknown.
 type ReadValues = dyn Fn(&EncodedResource) -> Option<Vec<String>> + Send + Sync;
 
-/// A field, and how it is read. Fields of the same id are the same one.
+/// A field and the function that reads it. Two fields with the same id are equal.
 #[derive(Clone)]
 pub struct TermField {
     id: Arc<str>,
@@ -42,30 +42,30 @@ pub struct TermField {
 }
 
 impl Term {
-    /// That the tenancy is this one.
+    /// Requires this tenancy.
     #[must_use]
     pub fn of_tenancy(pb::Tenancy { partition, namespace }: &pb::Tenancy) -> Self {
         Self { subject: TermSubject::Tenancy, values: [tenancy_text(partition, namespace)].into() }
     }
 }
 
-/// Units have no NUL.
+/// Joins the units of a tenancy by NUL, which no unit contains.
 pub(crate) fn tenancy_text(partition: &str, namespace: &str) -> String {
     [partition, namespace].join("\0")
 }
 
 impl TermField {
-    /// Names a field, and says what its values are in a resource; `None` where that cannot be said, which every watch
-    /// hears of.
+    /// Makes a field of a name and a function that returns its values in a resource, or `None` where they are unknown;
+    /// every watch receives such a change.
     ///
-    /// The store calls `read` for each change of a type with such watches, while commits wait: it takes microseconds at
-    /// most, and does not call the store.
+    /// The store calls `read` for each change of a type with such watches, while commits wait. `read` may take some
+    /// microseconds and must not call the store.
     #[must_use]
     pub fn new(id: &str, read: impl Fn(&EncodedResource) -> Option<Vec<String>> + Send + Sync + 'static) -> Self {
         Self { id: id.into(), read: Arc::new(read) }
     }
 
-    /// The values in a resource; `None` where that cannot be said.
+    /// Returns the values in a resource; `None` where they are unknown.
     #[must_use]
     pub fn values(&self, resource: &EncodedResource) -> Option<Vec<String>> {
         (self.read)(resource)

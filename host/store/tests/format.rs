@@ -1,8 +1,7 @@
-//! Stores of every released format must open for ever: one of each is kept in `tests/formats/`.
+//! Stores of every released format must open for ever: `tests/formats/` has one of each.
 //!
-//! A format that was released is never written again. To add one: raise the format, then run `cargo test -p
-//! mortise-store --test format -- --ignored make`, and add its folders here: one of a store that was closed, and one of
-//! a store that was not.
+//! A released format is never written again. To add one: raise the format, then run `cargo test -p mortise-store --test
+//! format -- --ignored make`, and add its folders here: a store that was closed, and one that was not.
 
 #![allow(clippy::unwrap_used, reason = "tests panic to report")]
 
@@ -30,35 +29,22 @@ fn resource(kind: &str, namespace: &str, name: &str, uid: u32) -> pb::Resource {
     resource
 }
 
-/// What a resource of the fixture has besides: since format 5 a label, since format 6 a record of what it refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Has {
-    Neither,
-    Label,
-    LabelAndReference,
-}
-
-/// The store of the fixture, commit by commit. Versions follow from the order.
-async fn fill(store: &SledBackend, has: Has) -> Vec<pb::Resource> {
+/// Fills the store of the fixture, commit by commit. Versions follow from the order.
+async fn fill(store: &SledBackend) -> Vec<pb::Resource> {
     let owner = store.write_cas(resource("Owner", "", "owner", 1)).await.unwrap();
     let gone = store.write_cas(resource("Thing", "default", "gone", 2)).await.unwrap();
     let child = pb::Resource { owner: owner.id.clone(), ..resource("Thing", "default", "child", 3) };
-    let child = store.write_cas(child).await.unwrap();
-    let mut child = child;
-    if has >= Has::Label {
-        child.meta = Some(Box::new(labelled("env", "prod")));
-    }
-    if has == Has::LabelAndReference {
-        child.references.push(ReferenceRecord {
-            group: "fixture".into(),
-            kind: "Owner".into(),
-            partition: "default".into(),
-            name: "owner".into(),
-            field: "owner".into(),
-            on_delete: OnDelete::Block.into(),
-            ..ReferenceRecord::default()
-        });
-    }
+    let mut child = store.write_cas(child).await.unwrap();
+    child.meta = Some(Box::new(labelled("env", "prod")));
+    child.references.push(ReferenceRecord {
+        group: "fixture".into(),
+        kind: "Owner".into(),
+        partition: "default".into(),
+        name: "owner".into(),
+        field: "owner".into(),
+        on_delete: OnDelete::Block.into(),
+        ..ReferenceRecord::default()
+    });
     let mut large = resource("Thing", "other", "large", 4);
     large.metadata.insert("text".into(), "0123456789".repeat(1_000));
     let large = store.write_cas(large).await.unwrap();
@@ -107,77 +93,28 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn format_1_opens() {
-    opens("store-v1", Has::Neither, "4194312").await;
+    opens("store-v1", "8").await;
 }
 
 #[tokio::test]
-async fn format_2_opens() {
-    opens("store-v2", Has::Neither, "8").await;
+async fn format_1_opens_after_a_crash() {
+    assert!(fs::metadata(folder("store-v1-killed").join("wal.1")).unwrap().len() > 1_000);
+    opens("store-v1-killed", "4194312").await;
 }
 
-#[tokio::test]
-async fn format_2_opens_after_a_crash() {
-    assert!(fs::metadata(folder("store-v2-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v2-killed", Has::Neither, "4194312").await;
-}
-
-#[tokio::test]
-async fn format_3_opens() {
-    opens("store-v3", Has::Neither, "8").await;
-}
-
-#[tokio::test]
-async fn format_3_opens_after_a_crash() {
-    assert!(fs::metadata(folder("store-v3-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v3-killed", Has::Neither, "4194312").await;
-}
-
-#[tokio::test]
-async fn format_4_opens() {
-    opens("store-v4", Has::Neither, "8").await;
-}
-
-#[tokio::test]
-async fn format_4_opens_after_a_crash() {
-    assert!(fs::metadata(folder("store-v4-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v4-killed", Has::Neither, "4194312").await;
-}
-
-#[tokio::test]
-async fn format_5_opens() {
-    opens("store-v5", Has::Label, "8").await;
-}
-
-#[tokio::test]
-async fn format_5_opens_after_a_crash() {
-    assert!(fs::metadata(folder("store-v5-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v5-killed", Has::Label, "4194312").await;
-}
-
-#[tokio::test]
-async fn format_6_opens() {
-    opens("store-v6", Has::LabelAndReference, "8").await;
-}
-
-#[tokio::test]
-async fn format_6_opens_after_a_crash() {
-    assert!(fs::metadata(folder("store-v6-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v6-killed", Has::LabelAndReference, "4194312").await;
-}
-
-/// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes
-/// some over.
-async fn opens(format: &str, has: Has, expected: &str) {
+/// Opens a fixture. `expected` is the next version: a store that was not closed cleanly may have lost its end, and
+/// skips some.
+async fn opens(format: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     copy(&folder(format), &dir.path().join("store"));
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     assert_eq!(store.check().await.unwrap(), []);
     assert_eq!(*store.health().borrow(), Health::default());
-    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 6\n");
+    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 1\n");
 
-    // What was written is what a store of today, filled alike, has.
+    // The content is that of a new store, filled in the same way.
     let today = tempfile::tempdir().unwrap();
-    let filled = fill(&SledBackend::open(Options::new(today.path())).unwrap(), has).await;
+    let filled = fill(&SledBackend::open(Options::new(today.path())).unwrap()).await;
     let found = contents(&store).await;
     assert_eq!(by_version(found.clone()), by_version(filled));
     let usage = store.usage(10).await.unwrap();
@@ -196,10 +133,10 @@ async fn opens(format: &str, has: Has, expected: &str) {
     };
     let part = ScanPart { label: Some(("env".into(), "prod".into())), after: None };
     let page = store.scan_part(&query, &part).await.unwrap().next().await.unwrap();
-    assert_eq!(page.map_or(0, |page| page.len()), usize::from(has >= Has::Label));
+    assert_eq!(page.map_or(0, |page| page.len()), 1);
     let owner = ExpectedId { uid: String::new(), ..ExpectedId::from(&owner) };
     let page = store.scan_referrers(&owner, OnDelete::Block).await.unwrap().next().await.unwrap();
-    assert_eq!(page.map_or(0, |page| page.len()), usize::from(has == Has::LabelAndReference));
+    assert_eq!(page.map_or(0, |page| page.len()), 1);
     // The deletion counted, too.
     let next = store.write_cas(resource("Thing", "default", "gone", 6)).await.unwrap();
     assert_eq!(next.version, expected);
@@ -211,13 +148,13 @@ async fn opens(format: &str, has: Has, expected: &str) {
 async fn make() {
     let dir = tempfile::tempdir().unwrap();
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
-    let _ = fill(&store, Has::LabelAndReference).await;
-    let killed = folder("store-v6-killed");
+    let _ = fill(&store).await;
+    let killed = folder("store-v1-killed");
     copy(&dir.path().join("store"), &killed);
-    // What the log was extended by is zeros, and as good as absent.
+    // The log's extension consists of zeros, and is not needed.
     let log = fs::read(killed.join("wal.1")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(4096)]).unwrap();
     drop(store);
-    copy(&dir.path().join("store"), &folder("store-v6"));
+    copy(&dir.path().join("store"), &folder("store-v1"));
 }

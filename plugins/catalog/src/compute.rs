@@ -1,4 +1,4 @@
-//! The endpoints of a service, from what it says and the workloads that it selects.
+//! Computes the endpoints of a service from its definition and the workloads that it selects.
 
 use mortise_plugin::Typed;
 
@@ -7,8 +7,8 @@ use crate::{
     proto::catalog::v1::{Endpoint, EndpointPort, Service, ServiceEndpoints, ServicePort, Workload, WorkloadAddress},
 };
 
-/// The endpoints: one for each address of each workload, in their order. An address that has none of the service's
-/// ports is left out.
+/// Computes the endpoints: one for each address of each workload, in their order. An address without any of the
+/// service's ports is left out.
 pub(crate) fn endpoints(service: &Service, workloads: impl Iterator<Item = Typed<Workload>>) -> ServiceEndpoints {
     let of_workload = |workload: Typed<Workload>| {
         let health = health::of(&workload);
@@ -37,7 +37,7 @@ pub(crate) fn endpoints(service: &Service, workloads: impl Iterator<Item = Typed
     }
 }
 
-/// Where a service's ports are at an address; the workload's own if the service names none.
+/// Ports of a service at an address; the workload's own if the service names none.
 fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> Vec<EndpointPort> {
     let is_here = |name: &str| address.ports.is_empty() || address.ports.iter().any(|one| one == name);
     if service.ports.is_empty() {

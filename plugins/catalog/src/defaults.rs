@@ -1,4 +1,4 @@
-//! What is filled in where nothing is said, and the one form of addresses.
+//! Defaults of the types, and the canonical form of addresses.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use prost_types::Duration;
 
 use crate::proto::catalog::v1::{HealthCheck, Protocol, Service, Workload, health_check::Check};
 
-/// How often a check is performed, and how long it may take.
+/// Default interval and timeout of a check.
 const INTERVAL: Duration = Duration { seconds: 10, nanos: 0 };
 const TIMEOUT: Duration = Duration { seconds: 1, nanos: 0 };
 
-/// A port's protocol, its target and its number.
+/// Fills in a port's protocol, its target and its number.
 pub(crate) fn service(service: &mut Typed<Service>) -> Result<(), Diagnostics> {
     for port in &mut service.data.ports {
         if port.target_port.is_empty() {
@@ -25,7 +25,7 @@ pub(crate) fn service(service: &mut Typed<Service>) -> Result<(), Diagnostics> {
     Ok(())
 }
 
-/// The weight, the protocols of ports, what checks leave out, and addresses as they are usually written.
+/// Fills in the weight, the protocols of ports and options of checks, and normalises addresses.
 pub(crate) fn workload(workload: &mut Typed<Workload>) -> Result<(), Diagnostics> {
     let data = &mut workload.data;
     if data.weight == 0 {

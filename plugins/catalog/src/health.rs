@@ -1,18 +1,18 @@
-//! Whether a workload is healthy: what the statuses of its checks say.
+//! Health of a workload, from the statuses of its checks.
 
 use mortise_plugin::{Typed, pb::condition::State};
 
 use crate::proto::catalog::v1::{Health, Workload};
 
-/// The condition of a check's status.
+/// Condition in a check's status.
 pub(crate) const PASSING: &str = "Passing";
 
-/// The key of the status that has a check's result.
+/// Key of the status with a check's result.
 pub(crate) fn status_key(check: &str) -> String {
     format!("catalog.v1/check-{check}")
 }
 
-/// Healthy is a workload all of whose checks pass. A check that has said nothing does not.
+/// Health of a workload: it passes if all its checks do. A check without a result does not pass.
 pub(crate) fn of(workload: &Typed<Workload>) -> Health {
     let all = workload.data.checks.iter().all(|check| passes(workload, &check.name));
     if all { Health::Passing } else { Health::Critical }

@@ -1,22 +1,22 @@
-//! Service discovery: workloads run somewhere, services select them, and the endpoints of a service are computed.
+//! Service discovery: workloads run on hosts, services select them, and the endpoints of a service are computed.
 //!
-//! Bundled with Mortise under the name `catalog`, and switched on by `mortise dev`; docs/service-discovery.md says how
-//! it is used. The destination API and DNS are translations of `catalog.v1.ServiceEndpoints`.
+//! Bundled with Mortise under the name `catalog`, and switched on by `mortise dev`; docs/service-discovery.md describes
+//! its use. The destination API and DNS are translations of `catalog.v1.ServiceEndpoints`.
 //!
 //! # Contract
-//! - `rules` says what the types may hold, `defaults` what they hold if nothing is said.
-//! - `selection` says which workloads a service selects, and which services a workload concerns.
+//! - `rules` checks the contents of the types, `defaults` fills in their defaults.
+//! - `selection` finds the workloads that a service selects, and the services that select a workload.
 //! - `controllers::endpoints` keeps the ServiceEndpoints of every Service that has a selector; `controllers::checks`
 //!   performs the health checks of workloads.
 //!
 //! # Cost
 //! A change of a workload looks up the services that select it, in indexes: one lookup for its name, one for each
-//! beginning of its name, one for each pair of its metadata. Each of them is then computed anew from all its workloads.
+//! prefix of its name, one for each pair of its metadata. Each service is then computed again from all its workloads.
 //!
 //! # Limits
-//! Endpoints are not judged when they are written, which would take more fuel than a write has where there are
-//! thousands: the controller makes them of what was judged, and readers pass over an address that is none. The endpoints of a service are one resource, so `store.max_resource_bytes` bounds them: a MiB is some 10,000
-//! endpoints.
+//! Endpoints are not checked when they are written, which would take more fuel than a write has if there are thousands:
+//! the controller makes them from checked values, and readers skip a malformed address. The endpoints of a service are one resource, so
+//! `store.max_resource_bytes` bounds them: a MiB is some 10,000 endpoints.
 
 use mortise_plugin::{GrantRequest, Kind, Plugin, ResourceType, Scope};
 
@@ -34,9 +34,9 @@ use proto::catalog::v1::{Service, ServiceEndpoints, Workload};
 
 /// A name under which workloads are found.
 pub(crate) const SERVICE: Kind<Service> = Kind::new("catalog", "v1", "Service");
-/// What runs, and where.
+/// A running instance of something, and its addresses.
 pub(crate) const WORKLOAD: Kind<Workload> = Kind::new("catalog", "v1", "Workload");
-/// Where a service is reached.
+/// Addresses at which a service is reached.
 pub(crate) const ENDPOINTS: Kind<ServiceEndpoints> = Kind::new("catalog", "v1", "ServiceEndpoints");
 
 static PLUGIN: Plugin = Plugin::new(

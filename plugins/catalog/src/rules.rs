@@ -1,4 +1,4 @@
-//! What services and workloads may hold. Each fault has the path of its field.
+//! Rules for the contents of services and workloads. Each fault has the path of its field.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -11,29 +11,29 @@ const PORTS: usize = 64;
 /// Most names and most prefixes of a selector.
 const NAMES: usize = 256;
 const PREFIXES: usize = 64;
-/// The prefix of every name: an empty one is in no index.
+/// The prefix of every name; an empty text would be in no index.
 pub(crate) const EVERY_NAME: &str = "*";
-/// Most labels of anything; bytes of their keys and values.
+/// Most labels of a resource; most bytes of their keys and values.
 const LABELS: usize = 32;
 const LABEL_KEY: usize = 63;
 const LABEL_VALUE: usize = 253;
-/// Labels that every endpoint has of itself.
+/// Labels that every endpoint gets automatically.
 const ENDPOINT_LABELS: [&str; 2] = ["workload", "zone"];
 /// Most addresses of a workload.
 const ADDRESSES: usize = 16;
-/// Most checks of a workload, and the longest name of one: its status has it in its key.
+/// Most checks of a workload, and the longest name of one, which is part of its status's key.
 const CHECKS: usize = 16;
 const CHECK_NAME: usize = 40;
-/// Bytes of a zone, an identity, and the path of an HTTP check.
+/// Most bytes of a zone, an identity, and the path of an HTTP check.
 const ZONE: usize = 63;
 const IDENTITY: usize = 253;
 const HTTP_PATH: usize = 1024;
-/// The greatest weight, which is DNS's.
+/// The greatest weight: that of DNS.
 const WEIGHT: u32 = 65_535;
 
-/// How often a check may be performed, and for how long a client's word may hold.
+/// Bounds of a check's interval, and of the time for which a client's report holds.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
-/// How long a check may take.
+/// Bounds of a check's timeout.
 const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 
 /// A value that breaks a rule. Texts from the resource are cut to a length that fits a line.
@@ -43,7 +43,7 @@ pub(crate) enum RuleError {
     TooMany { most: usize, got: usize },
     #[error("{0}")]
     Name(String),
-    #[error("{0} is there already; each may be there once")]
+    #[error("{0} is a duplicate; remove it")]
     Duplicate(String),
     #[error("a port is a number from 1 to 65535, got {0}")]
     Port(u32),
@@ -63,9 +63,9 @@ pub(crate) enum RuleError {
     Weight(u32),
     #[error("a label's key is 1 to {LABEL_KEY} letters, digits and _ . - /, and begins with a letter or _; got {0}")]
     LabelKey(String),
-    #[error("the label {0} is always there, and says something else")]
+    #[error("the label {0} is reserved; use another key")]
     ReservedLabel(String),
-    #[error("a text here has at most {most} bytes and no control characters; got {got}")]
+    #[error("a text may have at most {most} bytes and no control characters; got {got}")]
     Text { most: usize, got: String },
     #[error("an identity is a DNS name in lower case, or a URI such as spiffe://example.org/web; got {0}")]
     Identity(String),
@@ -81,7 +81,7 @@ pub(crate) enum RuleError {
     NoCheck,
     #[error("{from:?} to {to:?} is allowed, got {got}")]
     Duration { from: Duration, to: Duration, got: String },
-    #[error("a check by ttl has no {0}: it is not performed")]
+    #[error("a check by ttl has no {0}; remove it")]
     NotForTtl(&'static str),
     #[error("a path begins with a slash and has at most {HTTP_PATH} visible ASCII characters; got {0}")]
     Path(String),
@@ -89,7 +89,7 @@ pub(crate) enum RuleError {
     Scheme(String),
 }
 
-/// Judges a Service, defaults filled in.
+/// Checks a Service, defaults filled in.
 pub(crate) fn service(service: &Typed<Service>, _: Option<&Typed<Service>>, diagnostics: &mut Diagnostics) {
     let mut findings = Findings(diagnostics);
     if let Some(selector) = &service.data.selector {
@@ -99,7 +99,7 @@ pub(crate) fn service(service: &Typed<Service>, _: Option<&Typed<Service>>, diag
     judge_labels(&service.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
 }
 
-/// Judges a Workload, defaults filled in.
+/// Checks a Workload, defaults filled in.
 pub(crate) fn workload(workload: &Typed<Workload>, _: Option<&Typed<Workload>>, diagnostics: &mut Diagnostics) {
     let data = &workload.data;
     let mut findings = Findings(diagnostics);
@@ -246,7 +246,7 @@ fn judge_labels(labels: &BTreeMap<String, String>, reserved: &[&str], place: &Pa
     }
 }
 
-/// Where faults go.
+/// Collector of faults.
 struct Findings<'d>(&'d mut Diagnostics);
 
 impl Findings<'_> {
@@ -260,7 +260,7 @@ impl Findings<'_> {
         }
     }
 
-    /// Whether there are not too many.
+    /// Adds a fault if there are too many; answers whether the number is allowed.
     fn bound(&mut self, got: usize, most: usize, place: &Path) -> bool {
         if got > most {
             self.add(RuleError::TooMany { most, got }, place.clone());
@@ -269,7 +269,7 @@ impl Findings<'_> {
     }
 }
 
-/// What was there before.
+/// Values seen so far, for finding duplicates.
 #[derive(Default)]
 struct Seen(std::collections::BTreeSet<String>);
 
@@ -280,7 +280,7 @@ impl Seen {
     }
 }
 
-/// Each item, with its place.
+/// Each item, with its path.
 fn places<'i, T>(items: &'i [T], all: &Path) -> impl Iterator<Item = (&'i T, Path)> {
     items.iter().zip(0_u32..).map(|(item, index)| (item, all.clone().index(index)))
 }
@@ -301,7 +301,7 @@ fn resource_name(text: &str) -> Result<(), RuleError> {
     name::fault(text).map_or(Ok(()), |fault| Err(RuleError::Name(fault)))
 }
 
-/// An IP address, or a DNS name that no resolver takes for one.
+/// An IP address, or a DNS name that resolvers do not take for one.
 fn host(text: &str) -> Result<(), RuleError> {
     let ends_in_digits = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     if text.parse::<IpAddr>().is_ok() || (name::is_dns_name(text) && !ends_in_digits) {
@@ -329,7 +329,7 @@ fn check_port(port: &str, data: &Workload) -> Result<(), RuleError> {
 }
 
 fn prefix(text: &str) -> Result<(), RuleError> {
-    // Whatever is a beginning becomes a name with a letter after it.
+    // A prefix of a valid name is valid with a letter after it.
     if text == EVERY_NAME || (!text.is_empty() && name::is_valid(&format!("{text}a"))) {
         return Ok(());
     }
@@ -375,7 +375,7 @@ fn duration(value: &prost_types::Duration, (from, to): (Duration, Duration)) -> 
     }
 }
 
-/// The beginning of something that may be long, with nothing in it that could confuse a reader.
+/// Beginning of a text that may be long, quoted and escaped.
 fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let mut start = text.chars().take(MOST).collect::<String>();

@@ -1,11 +1,11 @@
-//! Which workloads a service selects, and which services a workload concerns.
+//! Selection of workloads by services, in both directions.
 //!
 //! # Contract
-//! Both are answered from indexes of the controller's cache, within one namespace; nothing is scanned. What an index
-//! finds is compared with the selector itself, so an index may find too much, and never too little.
+//! Both directions use indexes of the controller's cache, within one namespace; nothing is scanned. The results of an
+//! index are compared with the selector itself, so an index may find too much, and never too little.
 //!
 //! # Cost
-//! [`services`]: one lookup for the workload's name, one for each beginning of it, one for each pair of its metadata.
+//! [`services`]: one lookup for the workload's name, one for each prefix of it, one for each pair of its metadata.
 //! [`workloads`]: one lookup for each name and each prefix, or one for a label.
 
 use std::collections::BTreeMap;
@@ -34,11 +34,11 @@ pub(crate) const SERVICE_INDEXES: &[Index] = &[
     Index::by_value(SELECTED_LABEL, "selector.labels").in_tenancy(),
 ];
 
-/// What a name may consist of.
+/// Characters of names.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz0123456789-";
 
-/// The workloads that a selector selects in the namespace of `of`, in the order of their names. Those that are marked
-/// for deletion are left out.
+/// The workloads that a selector selects in the namespace of `of`, in the order of their names. Workloads that are
+/// marked for deletion are left out.
 pub(crate) fn workloads(
     ctx: &Context<'_>,
     of: &pb::Id,
@@ -57,7 +57,7 @@ pub(crate) fn workloads(
     if let Some((key, value)) = by_label.flatten() {
         match namespace.list(WORKLOAD, LABEL, &format!("{key}={value}")) {
             Ok(all) => found.extend(all),
-            // Names can be asked for in parts, a label cannot.
+            // A list by name can be split by prefixes, a list by label cannot.
             Err(failure) if failure.code == Failure::EXHAUSTED => namespace.list_names("", &mut found)?,
             Err(failure) => return Err(failure),
         }
@@ -97,7 +97,7 @@ fn selects(selector: &Selector, workload: &Typed<Workload>) -> bool {
         && selector.labels.iter().all(|(key, value)| workload.metadata.get(key) == Some(value))
 }
 
-/// A namespace, as the indexes have it.
+/// A namespace, for keys of the indexes.
 struct Namespace<'c> {
     ctx: &'c Context<'c>,
     tenancy: pb::Tenancy,
@@ -112,12 +112,12 @@ impl<'c> Namespace<'c> {
         format!("{}/{}/{value}", self.tenancy.partition, self.tenancy.namespace)
     }
 
-    /// What an index has under exactly this value.
+    /// Resources that an index has under exactly this value.
     fn list<M: mortise_plugin::Data>(&self, of: Kind<M>, index: &str, value: &str) -> Result<Vec<Typed<M>>, Failure> {
         self.ctx.cache().list(of, index, Key::Exact(&self.value(value)))
     }
 
-    /// The workloads whose names begin so. What is too much for one answer is asked for in parts.
+    /// Adds the workloads whose names have this prefix. A list that is too large for one answer is split.
     fn list_names(&self, beginning: &str, found: &mut Vec<Typed<Workload>>) -> Result<(), Failure> {
         let mut parts = vec![beginning.to_owned()];
         while let Some(part) = parts.pop() {

@@ -1,4 +1,4 @@
-//! The types: what is filled in, and where faults are.
+//! The types: their defaults, and the paths of their faults.
 
 use mortise_plugin::{
     Data, Failure, Kind, Typed,
@@ -56,7 +56,7 @@ const fn seconds(seconds: i64) -> Duration {
     Duration { seconds, nanos: 0 }
 }
 
-/// A workload with one address, and what a test adds.
+/// A workload with one address, changed by a test.
 fn with(change: impl FnOnce(&mut Workload)) -> Workload {
     let mut workload = Workload { addresses: vec![at("192.0.2.1")], ..Workload::default() };
     change(&mut workload);

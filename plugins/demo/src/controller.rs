@@ -1,11 +1,11 @@
 //! The demo controller: every artist gets albums.
 //!
-//! Three for each artist, ten for one who sings the blues. Which ones follows from the moment when the artist was
-//! created, so that albums that somebody deletes come back as they were. Albums of the artist's that are not among
-//! them, and whose names begin with the artist's, are deleted.
+//! An artist gets three, a blues artist ten. The albums follow from the time at which the artist was created, so
+//! that deleted albums come back unchanged. Other albums of the artist whose names begin with the artist's
+//! are deleted.
 //!
-//! It does not run unless the operator wants it, `[plugin.demo.settings] controller = true`: clients that test against
-//! the demo types do not expect company.
+//! It runs only with `[plugin.demo.settings] controller = true`, since clients that test against
+//! the demo types do not expect other writers.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch,
@@ -20,7 +20,7 @@ pub(crate) const ALBUM: Kind<Album> = Kind::new("demo", "v2", "Album");
 pub(crate) static ARTISTS: Controller<Artists> =
     Controller::new("artists", ARTIST, Artists).watches(&[&Watch::new(ALBUM, Mapper::Owner)]).only_if("controller");
 
-/// How much of an artist's name stands in those of the albums: names have 63 characters, of which the rest may take 20.
+/// Longest part of an artist's name in those of the albums: names have 63 characters, and the rest may take 20.
 const STEM: usize = 43;
 
 pub(crate) struct Artists;
@@ -59,7 +59,7 @@ impl Reconciler for Artists {
     }
 }
 
-/// What an artist's albums are to be.
+/// Wanted albums of an artist.
 fn albums(artist: &Typed<Artist>) -> Vec<Typed<Album>> {
     let count = if artist.data.genre() == Genre::Blues { 10 } else { 3 };
     let mut dice = Dice(created(&artist.id().uid));
@@ -82,12 +82,12 @@ fn albums(artist: &Typed<Artist>) -> Vec<Typed<Album>> {
     (0..count).map(album).collect()
 }
 
-/// What the names of an artist's albums begin with.
+/// Beginning of the names of an artist's albums.
 fn stem(artist: &Typed<Artist>) -> String {
     format!("{}-", artist.name().get(..STEM).unwrap_or(artist.name()))
 }
 
-/// `quiet`, `river`: `Quiet River`.
+/// Title from two words: `quiet`, `river` become `Quiet River`.
 fn title(adjective: &str, noun: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();
@@ -96,7 +96,7 @@ fn title(adjective: &str, noun: &str) -> String {
     format!("{} {}", capital(adjective), capital(noun))
 }
 
-/// The milliseconds in a ULID: its first ten characters, base 32.
+/// Milliseconds in a ULID: its first ten characters, base 32.
 fn created(ulid: &str) -> u64 {
     const DIGITS: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     let digit = |byte: u8| DIGITS.iter().position(|one| *one == byte.to_ascii_uppercase());
@@ -104,7 +104,7 @@ fn created(ulid: &str) -> u64 {
     digits.fold(0_u64, |sum, digit| sum.wrapping_mul(32).wrapping_add(u64::try_from(digit).unwrap_or_default()))
 }
 
-/// Numbers that look like chance and are always the same (splitmix64).
+/// Pseudo-random numbers that are always the same (splitmix64).
 struct Dice(u64);
 
 impl Dice {

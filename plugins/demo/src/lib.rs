@@ -1,8 +1,8 @@
-//! The demo types of Consul's resource service: artists, albums, record labels and their like.
+//! The demo types of Consul's resource service: artists, albums, record labels and others.
 //!
-//! Bundled with Mortise and switched on by `mortise dev`. What each type does is what clients of Consul's demo types
-//! rely on: types, scopes, hooks and their wording are Consul's. The warnings about albums are ours. The demo
-//! controller, which gives every artist albums, waits for `[plugin.demo.settings] controller = true`.
+//! Bundled with Mortise and switched on by `mortise dev`. Clients of Consul's demo types rely on their behaviour:
+//! types, scopes, hooks and texts are Consul's. The warnings about albums are Mortise's. The demo
+//! controller, which gives every artist albums, needs `[plugin.demo.settings] controller = true`.
 
 use mortise_plugin::{Decision, Diagnostics, Plugin, ResourceType, Scope, Typed, authorize::key_read, field, pb::Id};
 
@@ -55,7 +55,7 @@ static PLUGIN: Plugin = Plugin::new(
 .controllers(&[&ARTISTS]);
 mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, controlling);
 
-/// Who may read a label is decided with the label at hand: Consul's example of a rule that needs the content.
+/// Read rule of a label, decided with the label at hand: Consul's example of a rule that needs the content.
 fn read_label(id: &Id, label: Option<&Typed<v1::RecordLabel>>) -> Decision {
     if label.is_some() { key_read(id) } else { Decision::NeedResource }
 }
@@ -81,7 +81,7 @@ fn require_name(name: &str, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Warns of what is likely a slip: nothing was recorded before 1857.
+/// Warns of a likely typing error: no recordings exist from before 1857.
 fn validate_album(album: &Typed<v2::Album>, _: Option<&Typed<v2::Album>>, diagnostics: &mut Diagnostics) {
     let year = album.data.year_of_release;
     if year != 0 && year < 1857 {

@@ -110,7 +110,7 @@ fn every_type_has_key_rules() {
         let permissions = one.permissions.unwrap();
         let said = [permissions.read, permissions.write, permissions.list];
         let said = said.each_ref().map(|one| one.as_ref().map(|one| (one.permission.as_str(), one.on.as_str())));
-        // Labels have a hook for it.
+        // Labels have a hook for reading.
         let read = (one.kind != "RecordLabel").then_some(("key:read", NAMED));
         let list = ("key:list", "resource/{group}.{group_version}.{kind}");
         assert_eq!(said, [read, Some(("key:write", NAMED)), Some(list)], "{}", one.kind);
@@ -153,7 +153,7 @@ fn descriptors_hold_what_the_types_need() {
             "hashicorp/consul/internal/demo/v2/demo.proto",
         ]
     );
-    // Its own files keep their comments, which schemas show; those of others would only take space.
+    // The plugin's own files keep their comments, which schemas show; those of others would only take space.
     for file in files {
         let own = file.name().starts_with("hashicorp/consul/internal/demo/");
         assert_eq!(file.source_code_info.is_some(), own, "{}", file.name());

@@ -1,13 +1,13 @@
-//! Takes over a file that Mortise wrote, and whose Route was lost with the data directory.
+//! Import of a file that Mortise wrote, whose Route was lost with the data directory.
 //!
 //! # Contract
-//! What the outside calls it is the file's name, such as `default.default.web.conf`. The Route is the one that the file
-//! was written for, in the tenancy that the name says. Nothing is read off a file that [`crate::rules`] would not
-//! allow, nor one whose head names another Route.
+//! The external id is the file's name, such as `default.default.web.conf`. The Route is the one that the file was
+//! written for, in the tenancy of that name. A file is refused if [`crate::rules`] would not allow its contents, or if
+//! its head names another Route.
 //!
 //! # Limits
-//! A file has addresses where its Route had a service, so the Route that comes of it has these as its upstreams. A file
-//! of which no endpoint was healthy has none, and cannot be taken over.
+//! A file has addresses where its Route had a service, so the imported Route has these as its upstreams. A file
+//! without healthy endpoints has none, and cannot be imported.
 
 use mortise_plugin::{Context, Diagnostics, Failure, Import, pb};
 
@@ -18,18 +18,18 @@ use crate::{
     rules,
 };
 
-/// Why a file is not taken over.
+/// Reason that a file is not imported.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdoptError {
     #[error("an id is the name of a file such as default.default.web.conf; got {0}")]
     FileName(String),
-    #[error("{file} is of a Route in {partition}/{namespace}; import it there")]
+    #[error("{file} belongs to a Route in {partition}/{namespace}; import it there")]
     Elsewhere { file: String, partition: String, namespace: String },
     #[error("there is no file {0} in the directory {DIRECTORY}")]
     NoFile(String),
     #[error("{0} was not written by Mortise for that Route")]
     NotOurs(String),
-    #[error("{0} has been changed to something that no Route can say")]
+    #[error("{0} has been edited in a way that no Route allows")]
     NotSound(String),
     #[error("{file} cannot be read: {source}")]
     Unreadable { file: String, source: Failure },
@@ -41,7 +41,7 @@ impl From<AdoptError> for Diagnostics {
     }
 }
 
-/// The Route that a file was written for.
+/// Imports the Route that a file was written for.
 pub(crate) fn import(ctx: &Context<'_>, external_id: &str, within: &pb::Tenancy) -> Result<Import<Route>, Diagnostics> {
     let (name, route) = adopt(ctx, external_id, within)?;
     Ok(Import::new(name, route))
@@ -71,7 +71,7 @@ fn adopt(ctx: &Context<'_>, file: &str, within: &pb::Tenancy) -> Result<(String,
     }
 }
 
-/// Whether a Route could say this, and the file says no more than what was read off it.
+/// Whether the Route is valid, and the file contains nothing else.
 fn is_whole(text: &str, hostname: &str, config: &RouteConfig) -> bool {
     rules::hostname(hostname).is_ok() && config.is_sound() && text.starts_with(&config.render(hostname, None))
 }
@@ -137,7 +137,7 @@ mod tests {
         );
         assert_eq!(
             refused("default.other.web.conf"),
-            "default.other.web.conf is of a Route in default/other; import it there"
+            "default.other.web.conf belongs to a Route in default/other; import it there"
         );
         let text = String::from_utf8(world.file(DIRECTORY, FILE).unwrap()).unwrap();
         let with = |text: &str| {
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(with(&text.replace("default/default/web", "default/default/webs")), not_ours);
         world.context().files(DIRECTORY).write(FILE, b"\xff").unwrap();
         assert_eq!(refused(FILE), not_ours);
-        let not_sound = format!("{FILE} has been changed to something that no Route can say");
+        let not_sound = format!("{FILE} has been edited in a way that no Route allows");
         for (from, to) in [
             ("# hostname a.example", "# hostname a.example; server"),
             ("# hostname a.example\n", ""),

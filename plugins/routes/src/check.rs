@@ -1,12 +1,12 @@
-//! Reads a file before it replaces the old one: whether it says, in nginx's language, nothing but what this plugin
-//! means to say.
+//! Check of a file before it replaces the old one: it must contain, in nginx's language, only what this plugin
+//! may write.
 //!
-//! It takes the text apart by itself and knows nothing of how it was put together: characters, blocks, directives and
-//! their arguments have to be among those that belong there. Quotes, backslashes, control characters and whatever is
-//! beyond ASCII never do; `$` only where a whole directive is one that is always the same.
+//! It parses the text by itself and knows nothing of how it was put together: characters, blocks, directives and
+//! their arguments must be among the allowed ones. Quotes, backslashes, control characters and characters
+//! beyond ASCII are never allowed; `$` only in directives that are always the same.
 //!
 //! # Limits
-//! It does not look up names, and knows nothing of files that are not Mortise's: `nginx -t` does.
+//! It does not look up names, and does not know files of others: `nginx -t` does.
 
 use crate::{
     file::{NOWHERE, PROXY},
@@ -14,12 +14,12 @@ use crate::{
     settings::is_listen,
 };
 
-/// Why a text may not replace a file.
+/// Reason that a text may not replace a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CheckError {
     #[error("line {line}: {source}")]
     Line { line: usize, source: LineError },
-    #[error("its last line has no end")]
+    #[error("its last line is incomplete")]
     UnfinishedLine,
     #[error("it ends in the middle of a block")]
     UnfinishedBlock,
@@ -27,32 +27,32 @@ pub(crate) enum CheckError {
     Upstreams(usize),
 }
 
-/// Why a line is none of nginx's language, as far as this plugin writes it.
+/// Reason that a line is not in the part of nginx's language that this plugin writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
-    #[error("{0:?} does not end")]
+    #[error("{0:?} has no semicolon")]
     Unfinished(String),
-    #[error("a comment has a character that is not plain")]
+    #[error("a comment has a character that is not printable ASCII")]
     Comment,
-    #[error("{0:?} does not belong there")]
+    #[error("{0:?} is not allowed here")]
     Character(char),
-    #[error("{0:?} does not belong there")]
+    #[error("{0:?} is not allowed here")]
     Directive(String),
-    #[error("the block {0:?} does not belong there")]
+    #[error("the block {0:?} is not allowed here")]
     Block(String),
-    #[error("a location cannot be {0:?}, or is there twice")]
+    #[error("the location {0:?} is not allowed, or is a duplicate")]
     Location(String),
-    #[error("there is no block to end")]
+    #[error("a closing brace closes no block")]
     NoBlock,
     #[error("an upstream block has no server")]
     EmptyUpstream,
-    #[error("a location has {0} answers")]
+    #[error("a location needs one answer, got {0}")]
     Answers(usize),
-    #[error("a server block has one listen, one server_name and a location for /")]
+    #[error("a server block needs one listen, one server_name and a location for /")]
     Server,
 }
 
-/// What a text is made of.
+/// A token of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'t> {
     Word(&'t str),
@@ -61,14 +61,14 @@ enum Token<'t> {
     End,
 }
 
-/// A block, and what was in it so far.
+/// An open block, and its contents so far.
 enum Block {
     Upstream { servers: usize },
     Server { listens: usize, names: usize, locations: Vec<String> },
     Location { answers: usize },
 }
 
-/// Judges a text; `is_upstream` tells which upstreams there are.
+/// Checks a text; `is_upstream` answers whether an upstream of that name exists.
 pub(crate) fn check(text: &str, is_upstream: &dyn Fn(&str) -> bool) -> Result<(), CheckError> {
     let mut file = File { is_upstream, blocks: Vec::new(), upstreams: 0, servers: 0 };
     let mut words = Vec::new();
@@ -93,7 +93,7 @@ pub(crate) fn check(text: &str, is_upstream: &dyn Fn(&str) -> bool) -> Result<()
     }
 }
 
-/// Takes a text apart. A comment takes a whole line.
+/// Splits a text into tokens. A comment takes a whole line.
 fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, CheckError> {
     if !text.ends_with('\n') {
         return Err(CheckError::UnfinishedLine);
@@ -123,7 +123,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, CheckError> {
     Ok(tokens)
 }
 
-/// What words are made of.
+/// Whether a character may be in a word.
 fn is_plain(one: char) -> bool {
     one.is_ascii_alphanumeric() || "._~-:/*[]=$".contains(one)
 }

@@ -1,10 +1,10 @@
-//! Makes the directory so as the Routes say.
+//! Writes the files of the Routes.
 //!
 //! # Contract
-//! - A change of a Route concerns all that share its hostname, and those that share the one it had before, which its
-//!   file tells. Their files and their status are brought in order together.
-//! - What the Routes say is taken from the controller's cache alone: it never goes back, so no file does. What is
-//!   decided on a cache that is behind is decided anew when it has caught up, since that wakes the controller.
+//! - A change of a Route concerns all Routes of its hostname, and those of its former hostname, which is in its
+//!   file. Their files and their statuses are written together.
+//! - Routes are read from the controller's cache alone: it never goes back, so no file does. A decision on
+//!   a cache that is behind is made again when it has caught up, since that wakes the controller.
 //! - A Route has a file only after it has the finalizer. It loses the finalizer after its file is gone, and after no
 //!   other file names it.
 //! - A file is written only if its text changes, and only after it was checked ([`crate::plan`]).
@@ -14,7 +14,7 @@
 //! many hostnames are not.
 //!
 //! # Limits
-//! The finalizer waits for the directory: without the grant, a Route that has a file cannot go. Files whose Routes were
+//! The finalizer needs the directory: without the grant, a Route that has a file cannot be deleted. Files whose Routes were
 //! lost with the data directory stay, until they are imported ([`crate::adopt`]).
 
 use std::time::Duration;
@@ -32,17 +32,17 @@ use crate::{
     settings::listen,
 };
 
-/// The directory, as it is granted.
+/// Name of the granted directory.
 pub(crate) const DIRECTORY: &str = "nginx";
 
-/// The index of Routes by hostname.
+/// Index of Routes by hostname.
 const BY_HOSTNAME: &str = "hostname";
 
-/// The key of the status, and the finalizer.
+/// Key of the status, and of the finalizer.
 const KEY: &str = "edge.v1/routes";
 const RELEASE: Finalizer = Finalizer::new(KEY);
 
-/// How long until a directory that was not granted is tried again. Grants change with a start of the plugin.
+/// Delay until a directory that was not granted is tried again. Grants change when the plugin is loaded.
 const UNGRANTED: Duration = Duration::from_secs(300);
 
 pub(crate) static ROUTES: Controller<Routes> = Controller::new("routes", ROUTE, Routes)
@@ -66,7 +66,7 @@ impl Reconciler for Routes {
         match (done, seen) {
             (Ok(()), _) => Ok(Outcome::Done),
             (Err(RouteError::Directory(failure)), Some(route)) => not_applied(ctx, &route, &failure),
-            // Where nothing can be written, nothing was.
+            // A directory that was never granted holds no files.
             (Err(RouteError::Directory(failure)), None) if failure.code == Failure::DENIED => Ok(Outcome::Done),
             (Err(RouteError::Directory(failure)), None) => Err(failure.into()),
             (Err(RouteError::Other(error)), _) => Err(error),
@@ -74,9 +74,9 @@ impl Reconciler for Routes {
     }
 }
 
-/// Why a reconcile came to no end.
+/// Error of a reconcile.
 enum RouteError {
-    /// The directory is not there, or not granted, or full: the Route's status says so.
+    /// The directory does not exist, is not granted, or is full: the Route's status reports it.
     Directory(Failure),
     Other(Error),
 }
@@ -87,7 +87,7 @@ impl From<Failure> for RouteError {
     }
 }
 
-/// One reconcile.
+/// State of one reconcile.
 struct RouteFiles<'a> {
     ctx: &'a Context<'a>,
     files: mortise_plugin::Files<'a>,
@@ -97,7 +97,7 @@ struct RouteFiles<'a> {
 impl RouteFiles<'_> {
     /// Puts the finalizer on a Route, which wakes this controller again.
     fn add_finalizer(&self, seen: &Typed<Route>) -> Result<(), RouteError> {
-        // Not on one that can have no file: it could not be deleted.
+        // Not on a Route that can have no file: it could not be deleted.
         self.read(&RouteName::of(seen.id()).file())?;
         let stored = self.ctx.read::<Route>(seen.id())?;
         if let Some(mut route) = stored.filter(|route| !route.is_marked() && !RELEASE.is_on(route)) {
@@ -106,7 +106,7 @@ impl RouteFiles<'_> {
         Ok(())
     }
 
-    /// Sees to the Route's hostname, and before that to the one it had.
+    /// Writes the files of the Route's hostname, and before that those of its former hostname.
     fn write_hostname(&self, route: &Typed<Route>) -> Result<(), RouteError> {
         let hostname = &route.data.hostname;
         let text = self.read(&RouteName::of(route.id()).file())?;
@@ -115,13 +115,13 @@ impl RouteFiles<'_> {
         }
         let mut sharing = self.sharing(hostname)?;
         if !sharing.iter().any(|one| one.id() == route.id()) {
-            // An empty hostname is in no index.
+            // Routes with an empty hostname are not in the index.
             sharing.push(route.clone());
         }
         self.write_all(hostname, sharing)
     }
 
-    /// Cleans up after a Route that is marked, and lets it go.
+    /// Cleans up after a marked Route, and removes its finalizer.
     fn release(&self, seen: &Typed<Route>) -> Result<(), RouteError> {
         if !RELEASE.is_on(seen) {
             return Ok(());
@@ -134,8 +134,8 @@ impl RouteFiles<'_> {
         Ok(())
     }
 
-    /// Removes the file of a Route that the cache has no more, or marked, after seeing to it that no other file names
-    /// it.
+    /// Removes the file of a Route that is gone from the cache or marked, after all references to it in other files are
+    /// removed.
     fn forget(&self, id: &pb::Id, hostname: Option<&str>) -> Result<(), RouteError> {
         let name = RouteName::of(id).file();
         let text = self.read(&name)?;
@@ -143,21 +143,21 @@ impl RouteFiles<'_> {
         for hostname in hostname.into_iter().chain(former.filter(|former| hostname != Some(former))) {
             self.write_all(hostname, self.sharing(hostname)?)?;
         }
-        // When nobody is left to tell, one without our head is somebody else's.
+        // Without a Route, a file without this plugin's head belongs to others.
         if former.is_some() || (hostname.is_some() && text.is_some()) {
             self.files.remove(&name).map_err(RouteError::Directory)?;
         }
         Ok(())
     }
 
-    /// The Routes of a hostname that may have files.
+    /// Routes of a hostname that may have files.
     fn sharing(&self, hostname: &str) -> Result<Vec<Typed<Route>>, RouteError> {
         let mut found = self.ctx.cache().list(ROUTE, BY_HOSTNAME, Key::Value(hostname))?;
         found.retain(|one| one.data.hostname == hostname && !one.is_marked() && RELEASE.is_on(one));
         Ok(found)
     }
 
-    /// Brings the files of a hostname's Routes in order, then says so.
+    /// Writes the files of a hostname's Routes, then their statuses.
     fn write_all(&self, hostname: &str, routes: Vec<Typed<Route>>) -> Result<(), RouteError> {
         let mut members = Vec::new();
         for route in routes {
@@ -196,7 +196,7 @@ impl RouteFiles<'_> {
         Ok(())
     }
 
-    /// A Route's own upstreams, or those of the service that it names.
+    /// Upstreams of a Route: its own, or those of the service that it names.
     fn upstreams(&self, route: &Typed<Route>) -> Result<Vec<Upstream>, RouteError> {
         if route.data.service.is_none() {
             return Ok(route.data.upstreams.clone());
@@ -215,7 +215,7 @@ impl RouteFiles<'_> {
 fn condition(route: &Typed<Route>, verdict: &Verdict) -> Condition {
     match verdict {
         Verdict::Written => {
-            let text = format!("{} is in place; nginx has it when it has reloaded", RouteName::of(route.id()).file());
+            let text = format!("{} is in place; nginx uses it after a reload", RouteName::of(route.id()).file());
             Condition::holds("Applied").because("Written").message(text)
         }
         Verdict::Conflict(other) => {
@@ -226,12 +226,12 @@ fn condition(route: &Typed<Route>, verdict: &Verdict) -> Condition {
             Condition::fails("Applied").because("Conflict").message(text).about(reference_to(other))
         }
         Verdict::Invalid(fault) => {
-            Condition::fails("Applied").because("Invalid").message(format!("what was in place stays: {fault}"))
+            Condition::fails("Applied").because("Invalid").message(format!("the former file stays in place: {fault}"))
         }
     }
 }
 
-/// Says that the directory cannot be worked with.
+/// Reports in the status that the directory cannot be used.
 fn not_applied(ctx: &Context<'_>, route: &Typed<Route>, failure: &Failure) -> Result<Outcome, Error> {
     let applied = Condition::fails("Applied");
     if failure.code != Failure::DENIED {
@@ -246,7 +246,7 @@ fn not_applied(ctx: &Context<'_>, route: &Typed<Route>, failure: &Failure) -> Re
     Ok(Outcome::Deferred(UNGRANTED, text))
 }
 
-/// Writes the status, unless the Route is gone meanwhile.
+/// Writes the status, unless the Route has been deleted meanwhile.
 fn write_status(ctx: &Context<'_>, route: &Typed<Route>, condition: Condition) -> Result<(), Failure> {
     match Status::new(KEY, route).with(condition).write_if_changed(ctx, route) {
         Err(failure) if !failure.is_not_found() => Err(failure),

@@ -1,10 +1,10 @@
-//! What one Route puts into nginx's configuration, as text and back.
+//! A Route's part of nginx's configuration, as text and back.
 //!
-//! A file says in its head which hostname and path it is for, so that what a Route was before can be read off its file;
-//! then the Route's `upstream` block; then, in the file of a hostname's oldest Route, the `server` block of the
+//! The head of a file names its hostname and path, so that the former version of a Route can be read from its file;
+//! then comes the Route's `upstream` block; then, in the file of a hostname's oldest Route, the `server` block of the
 //! hostname.
 //!
-//! Everything that goes in has passed [`crate::rules`], and what comes out goes through [`crate::check`].
+//! All input has passed [`crate::rules`], and all output goes through [`crate::check`].
 
 use std::fmt::Write as _;
 
@@ -15,13 +15,13 @@ use crate::{
     rules,
 };
 
-/// What a file begins with, before the Route's place.
+/// Beginning of a file, before the Route's name.
 const MARK: &str = "# edge.v1.Route ";
 
-/// The server of an upstream block that has none, since nginx takes no empty block: requests are answered 502.
+/// Server of an upstream block that has none, since nginx accepts no empty block: requests are answered 502.
 pub(crate) const NOWHERE: &str = "server 127.0.0.1:1 down";
 
-/// What every upstream is told about a request, and how: for all locations of a server.
+/// Directives for what every upstream gets to know about a request, for all locations of a server.
 pub(crate) const PROXY: [&str; 5] = [
     "proxy_http_version 1.1",
     "proxy_set_header Host $host",
@@ -30,7 +30,7 @@ pub(crate) const PROXY: [&str; 5] = [
     "proxy_set_header X-Forwarded-Proto $scheme",
 ];
 
-/// Where a Route stands.
+/// Partition, namespace and name of a Route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteName {
     partition: String,
@@ -43,13 +43,13 @@ impl RouteName {
         Self::new(id.tenancy.clone().unwrap_or_default(), &id.name)
     }
 
-    /// A Route of that name there.
+    /// Makes the name of a Route in a tenancy.
     pub(crate) fn new(tenancy: pb::Tenancy, name: &str) -> Self {
         let pb::Tenancy { partition, namespace } = tenancy;
         Self { partition, namespace, name: name.to_owned() }
     }
 
-    /// The Route that has a file of that name; none if no Route has.
+    /// Reads the name of a file; `None` if it belongs to no Route.
     pub(crate) fn of_file(file: &str) -> Option<Self> {
         let parts = file.strip_suffix(".conf")?.split('.').collect::<Vec<_>>();
         let [partition, namespace, name] = *parts.as_slice() else { return None };
@@ -65,28 +65,28 @@ impl RouteName {
         pb::Tenancy { partition: self.partition.clone(), namespace: self.namespace.clone() }
     }
 
-    /// Whether a text begins as its file does.
+    /// Whether a text begins like this Route's file.
     pub(crate) fn is_head_of(&self, text: &str) -> bool {
         text.strip_prefix(MARK).and_then(|rest| rest.lines().next()).is_some_and(|head| head == self.shown())
     }
 
-    /// The file's name. Names of resources have no dots, so no two Routes have one file.
+    /// Name of the Route's file. Names of resources have no dots, so no two Routes share a file.
     pub(crate) fn file(&self) -> String {
         format!("{}.{}.{}.conf", self.partition, self.namespace, self.name)
     }
 
-    /// The `upstream` block's name. Names of resources have no underscores, and hosts have none either.
+    /// Name of the Route's `upstream` block. Names of resources have no underscores, and neither have hosts.
     pub(crate) fn upstream(&self) -> String {
         format!("mortise_{}_{}_{}", self.partition, self.namespace, self.name)
     }
 
-    /// For people.
+    /// Name for people.
     pub(crate) fn shown(&self) -> String {
         format!("{}/{}/{}", self.partition, self.namespace, self.name)
     }
 }
 
-/// What one Route contributes to its hostname.
+/// A Route's part of its hostname's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteConfig {
     pub(crate) name: RouteName,
@@ -101,7 +101,7 @@ impl RouteConfig {
         Self { name, prefix: prefix.to_owned(), upstreams }
     }
 
-    /// What a Route contributed when its file was written, and to which hostname.
+    /// Reads the part, and its hostname, from a file as it was written.
     pub(crate) fn recover(name: RouteName, text: &str) -> Option<(&str, Self)> {
         let prefix = text.lines().find_map(|line| line.strip_prefix("# path_prefix "))?.to_owned();
         let server = |line: &str| {
@@ -112,27 +112,27 @@ impl RouteConfig {
         Some((hostname(text)?, Self { name, prefix, upstreams }))
     }
 
-    /// Whether the rules allow it. What was read off a file may be anything.
+    /// Whether the rules allow the part. A part read from a file may be anything.
     pub(crate) fn is_sound(&self) -> bool {
         let sound =
             |(address, weight): &(String, u32)| rules::address(address).is_ok() && rules::weight(*weight).is_ok();
         rules::path_prefix(&self.prefix).is_ok() && !self.upstreams.is_empty() && self.upstreams.iter().all(sound)
     }
 
-    /// The Route that contributes this to a hostname.
+    /// The Route with this part, for a hostname.
     pub(crate) fn into_route(self, hostname: &str) -> Route {
         let upstreams = self.upstreams.into_iter().map(|(address, weight)| Upstream { address, weight }).collect();
         Route { hostname: hostname.to_owned(), path_prefix: self.prefix, upstreams, service: None }
     }
 
-    /// The text of its file, with the `server` block if this is the one that has it.
+    /// Text of the Route's file, with the `server` block if it holds that.
     pub(crate) fn render(&self, hostname: &str, server: Option<&ServerBlock<'_>>) -> String {
         let Self { name, prefix, upstreams } = self;
         let mut text = format!(
             "{MARK}{}\n# hostname {hostname}\n# path_prefix {prefix}\n# Written by Mortise, over whatever is here.\n\n",
             name.shown()
         );
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "upstream {} {{", name.upstream());
         for (address, weight) in upstreams {
             let _ = writeln!(text, "    server {address} weight={weight};");
@@ -148,15 +148,15 @@ impl RouteConfig {
     }
 }
 
-/// A hostname's `server` block.
+/// A `server` block of a hostname.
 pub(crate) struct ServerBlock<'a> {
     pub(crate) listen: &'a str,
     pub(crate) parts: &'a [&'a RouteConfig],
 }
 
 impl ServerBlock<'_> {
-    /// A location is for whole segments: nginx alone would take `/api` for a beginning of `/apis`. What no Route is for
-    /// is not found: without a location, nginx would look among its own files.
+    /// Appends the block. A location is for whole segments: nginx alone would take `/api` for a prefix of `/apis`.
+    /// Other paths answer 404: without a location, nginx would look among its own files.
     fn render(&self, hostname: &str, text: &mut String) {
         let default = if hostname == "_" { " default_server" } else { "" };
         let _ = writeln!(text, "\nserver {{\n    listen {}{default};\n    server_name {hostname};", self.listen);
@@ -182,7 +182,7 @@ impl ServerBlock<'_> {
     }
 }
 
-/// The hostname that a file was written for; none for files of others.
+/// The hostname that a file was written for; `None` for files of others.
 pub(crate) fn hostname(text: &str) -> Option<&str> {
     let head = text.starts_with(MARK);
     text.lines().find_map(|line| line.strip_prefix("# hostname ")).filter(|_| head)

@@ -1,4 +1,4 @@
-//! Functions: what a Route's file is called, and how the rules want a path.
+//! Functions: the name of a Route's file, and the canonical form of a path.
 
 use mortise_plugin::{Function, FunctionFault, Parameter, Value, ValueType, name, pb};
 
@@ -16,17 +16,17 @@ pub(crate) static FUNCTIONS: [Function; 2] = [
         file_name,
     )
     .summary("The name of a Route's file in the directory that nginx includes.")
-    .description("It is what the Route is imported by, too."),
+    .description("It is also the id for importing the Route."),
     Function::new(
         "normalize_path",
         &[Parameter::new("path", ValueType::String).description("A path, such as api/v1/.")],
         ValueType::String,
         normalize_path,
     )
-    .summary("A path as a Route's path_prefix has to be.")
+    .summary("The form of a path that a Route's path_prefix needs.")
     .description(
-        "One slash comes before each segment and none behind the last; segments that are empty or . go. Nothing at all \
-         is /. What no path_prefix may hold is refused, .. too.",
+        "Puts one slash before each segment and none after the last, and drops segments that are empty or a dot. An \
+         empty path becomes /. Refuses characters that a path_prefix may not have, and segments of two dots.",
     ),
 ];
 

@@ -1,19 +1,19 @@
-//! Routes of an edge proxy: requests for a hostname and what is below a path go to upstreams.
+//! Routes of an edge proxy: requests for a hostname and a path prefix go to upstreams.
 //!
-//! Bundled with Mortise under the name `routes`; README.md says how to switch it on. `edge.v1.Route` is reconciled into
+//! Bundled with Mortise under the name `routes`; README.md describes how to switch it on. `edge.v1.Route` is reconciled into
 //! files that nginx includes, one for each Route, in the directory granted as `nginx`.
 //!
 //! # Contract
-//! - `rules` says what a Route may hold. Nothing gets past it that could mean more than a name in nginx's language;
+//! - `rules` checks the contents of a Route. It lets nothing pass that has a special meaning in nginx's language;
 //!   `check` reads each file again before it replaces the old one, with a grammar of its own.
-//! - `plan` says who gets what: the older Route keeps a path that two want, and the file of a hostname's oldest Route
+//! - `plan` decides conflicts: the older of two Routes keeps a path, and the file of a hostname's oldest Route
 //!   has the `server` block for all of them.
-//! - `controller` makes the directory so, and says so in the status `edge.v1/routes`.
-//! - `adopt` makes a Route of a file whose Route was lost; `functions` has what is useful in expressions.
+//! - `controller` writes the files, and reports in the status `edge.v1/routes`.
+//! - `adopt` makes a Route from a file whose Route was lost; `functions` has functions for expressions.
 //! - `services` keeps the upstreams of Routes that name a service of the plugin `catalog`, as `edge.v1.RouteUpstreams`.
 //!
 //! # Limits
-//! Whoever may write a Route may publish whatever nginx can reach. Routes of all namespaces share nginx's hostnames.
+//! A client that may write Routes may publish anything that nginx can reach. Routes of all namespaces share nginx's hostnames.
 
 use mortise_plugin::{Diagnostics, GrantRequest, Kind, Plan, Plugin, ResourceType, Scope, Typed, field};
 
@@ -39,7 +39,7 @@ use proto::{
 pub(crate) const ROUTE: Kind<Route> = Kind::new("edge", "v1", "Route");
 /// The upstreams of a Route that names a service.
 pub(crate) const UPSTREAMS: Kind<RouteUpstreams> = Kind::new("edge", "v1", "RouteUpstreams");
-/// Where a service is reached: a type of the plugin `catalog`.
+/// The endpoints of a service: a type of the plugin `catalog`.
 pub(crate) const ENDPOINTS: Kind<ServiceEndpoints> = Kind::new("catalog", "v1", "ServiceEndpoints");
 
 static PLUGIN: Plugin = Plugin::new(
@@ -94,8 +94,8 @@ fn validate(route: &Typed<Route>, _: Option<&Typed<Route>>, diagnostics: &mut Di
     rules::warn_of_names(&route.data, diagnostics);
 }
 
-/// A Route that gets another hostname or path is replaced. Of two that want one path the older has it, and age is the
-/// uid's: a Route that moved in place would keep its age, and so take the path from one that had it before. Anew, it is
+/// Replaces a Route that gets another hostname or path. The older of two Routes has a path, and the uid tells the age:
+/// a Route that moved in place would keep its age, and so take the path from one that had it before. The replacement is
 /// the youngest.
 fn plan_route(route: &Typed<Route>, prior: Option<&Typed<Route>>, _kept: Option<&[u8]>, plan: &mut Plan<Route>) {
     let Some(prior) = prior else { return };

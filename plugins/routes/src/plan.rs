@@ -1,17 +1,17 @@
-//! Who of those that share a hostname gets what: pure, from what the Routes say and what their files say.
+//! Decides the files of the Routes that share a hostname: pure, from the Routes and their present files.
 //!
 //! # Contract
-//! - The older of two Routes for one path has it; age is the uid's, a ULID. The younger has no file.
-//! - A Route that the rules refuse keeps what it had, read off its file. It can only have got in under other rules.
-//! - The `server` block of a hostname stands in the file of the oldest Route that has one.
-//! - No text leaves that has not been checked. If one fails there is no plan, and the hostname's files stay as they
+//! - The older of two Routes for one path has it; the age is that of the uid, a ULID. The younger has no file.
+//! - A Route that the rules refuse keeps its former part, read from its file. It can only have passed under other rules.
+//! - The `server` block of a hostname is in the file of the oldest Route that has one.
+//! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they
 //!   are.
-//! - Files come in the order in which nginx may read the directory at any moment: no name of an upstream is used before
-//!   its block is there, a new `server` block is there before the old one goes (nginx then warns of the second), and
+//! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream is used before
+//!   its block exists, a new `server` block exists before the old one goes (nginx then warns of the second), and
 //!   removals are last.
 //!
 //! # Cost
-//! Linear in the number of Routes, but for the search of a path.
+//! Linear in the number of Routes, except for the search of a path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,33 +24,33 @@ use crate::{
     rules,
 };
 
-/// A Route, its upstreams, and the text of its file if there is one.
+/// A Route, its upstreams, and the text of its file if it has one.
 pub(crate) struct Member {
     pub(crate) route: Typed<Route>,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) before: Option<String>,
 }
 
-/// What becomes of one Route's file.
+/// Action on a Route's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FileAction {
     Put(String),
     Remove,
 }
 
-/// What is said of one Route.
+/// Result for a Route's status.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
     Written,
-    /// Another one has the path.
+    /// Another Route has the path.
     Conflict(pb::Id),
     Invalid(String),
 }
 
-/// What is to be done about one Route.
+/// Planned step for a Route.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
-    /// Its number among the members.
+    /// Index of the Route among the members.
     pub(crate) member: usize,
     pub(crate) action: FileAction,
     pub(crate) verdict: Verdict,
@@ -58,13 +58,13 @@ pub(crate) struct Step {
 
 /// A text that failed its check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the text for {file} is not as it should be: {source}")]
+#[error("the new text of {file} failed its check: {source}")]
 pub(crate) struct PlanError {
     file: String,
     source: CheckError,
 }
 
-/// What is to be done about a hostname's Routes, in this order.
+/// Plans the steps for a hostname's Routes, in this order.
 ///
 /// # Errors
 /// A text that failed its check.
@@ -110,7 +110,7 @@ pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<V
     Ok(steps)
 }
 
-/// What a Route contributes to its hostname, and what is wrong with it.
+/// A Route's part of its hostname, and the first fault of the Route.
 fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option<String>) {
     let name = RouteName::of(member.route.id());
     let mut said = Diagnostics::new();
@@ -124,7 +124,7 @@ fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option
     (former.and_then(|(of, part)| (of == hostname && part.is_sound()).then_some(part)), Some(fault))
 }
 
-/// The text of each part's file, checked.
+/// Text of each part's file, checked.
 fn texts(hostname: &str, listen: &str, parts: &[(usize, RouteConfig)]) -> Result<Vec<(usize, String)>, PlanError> {
     let all = parts.iter().map(|(_, part)| part).collect::<Vec<_>>();
     let upstreams = all.iter().map(|part| part.name.upstream()).collect::<BTreeSet<_>>();

@@ -1,6 +1,6 @@
-//! What a Route may hold.
+//! Rules for the contents of a Route.
 //!
-//! Everything that passes is made of letters, digits and a few marks that mean nothing in nginx's language: no quotes,
+//! Valid values consist of letters, digits and a few marks without a meaning in nginx's language: no quotes,
 //! braces, semicolons, blanks, dollars, backslashes or control characters, and no letters beyond ASCII.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,17 +12,17 @@ use mortise_plugin::{
 
 use crate::proto::edge::v1::{Route, Upstream};
 
-/// Upstreams of a Route, and of the service that one names.
+/// Most upstreams of a Route, and of the service that it names.
 pub(crate) const UPSTREAMS: usize = 64;
 pub(crate) const COMPUTED_UPSTREAMS: usize = 256;
 
 /// The greatest weight.
 pub(crate) const WEIGHT: u32 = 1000;
 
-/// Bytes of a path.
+/// Most bytes of a path.
 const PATH: usize = 1024;
 
-/// A value that a Route may not hold. Texts of the Route are cut to a length that fits a line.
+/// A value that a Route may not have. Texts of the Route are cut to a length that fits a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RuleError {
     #[error(
@@ -41,7 +41,7 @@ pub(crate) enum RuleError {
     Port(String),
 }
 
-/// Judges a Route, defaults filled in.
+/// Checks a Route, defaults filled in.
 pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
     if let Err(error) = hostname(&route.hostname) {
         diagnostics.error(error.to_string()).at(field("hostname"));
@@ -67,21 +67,21 @@ pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Judges a name within the service of a Route.
+/// Checks a name within the service of a Route.
 fn judge_name(name: &str, part: &str, diagnostics: &mut Diagnostics) {
     if let Some(fault) = name::fault(name) {
         diagnostics.error(fault).at(field("service").field(part));
     }
 }
 
-/// Judges upstreams, at most so many.
+/// Checks upstreams, of which there may be `most`.
 pub(crate) fn judge_upstreams(upstreams: &[Upstream], most: usize, diagnostics: &mut Diagnostics) {
     let count = upstreams.len();
     if count > most {
         diagnostics
             .error(format!("a route has at most {most} upstreams, got {count}"))
             .at(field("upstreams"))
-            .detail("Put a balancer of their own before some of them.");
+            .detail("Put another balancer in front of some of them.");
         return;
     }
     let mut known = Vec::new();
@@ -93,9 +93,9 @@ pub(crate) fn judge_upstreams(upstreams: &[Upstream], most: usize, diagnostics: 
             }
             Ok(address) if known.contains(&address) => {
                 diagnostics
-                    .error(format!("the address {} is there already", upstream.address))
+                    .error(format!("the address {} is a duplicate", upstream.address))
                     .at(place().field("address"))
-                    .detail("Give it a greater weight instead.");
+                    .detail("Raise the weight of the first one instead.");
             }
             Ok(address) => known.push(address),
         }
@@ -105,18 +105,18 @@ pub(crate) fn judge_upstreams(upstreams: &[Upstream], most: usize, diagnostics: 
     }
 }
 
-/// Warns of addresses that nginx has to look up: one that it cannot keeps it from loading any file.
+/// Warns of addresses that nginx must look up: if it cannot, it loads none of its files.
 pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
     for (upstream, index) in route.upstreams.iter().zip(0_u32..) {
         if matches!(address(&upstream.address), Ok(Address::Name(name, _)) if name != "localhost") {
             diagnostics
-                .warning("nginx looks up the name when it loads its files, and loads none if it cannot; better an IP address")
+                .warning("nginx resolves the name when it loads its files, and loads none if that fails; use an IP")
                 .at(field("upstreams").index(index).field("address"));
         }
     }
 }
 
-/// A DNS name in lower case, one after `*.`, or `_`.
+/// Checks a hostname: a DNS name in lower case, one after `*.`, or `_`.
 pub(crate) fn hostname(text: &str) -> Result<(), RuleError> {
     if text == "_" || (text.len() <= name::MAX_DNS_NAME && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
         return Ok(());
@@ -124,7 +124,7 @@ pub(crate) fn hostname(text: &str) -> Result<(), RuleError> {
     Err(RuleError::Hostname(shown(text)))
 }
 
-/// Segments of unreserved characters, each after a slash.
+/// Checks a path prefix: segments of unreserved characters, each after a slash.
 pub(crate) fn path_prefix(text: &str) -> Result<(), RuleError> {
     let rule = if !text.starts_with('/') {
         "begins with a slash"
@@ -133,18 +133,18 @@ pub(crate) fn path_prefix(text: &str) -> Result<(), RuleError> {
     } else if text.len() > PATH {
         return Err(RuleError::PathLength(text.len()));
     } else if text.ends_with('/') {
-        "ends without a slash, and is for what is below it all the same"
+        "ends without a slash; it covers the paths below it anyway"
     } else if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte)) {
         "has letters, digits and -._~ between its slashes, and nothing else"
     } else if text.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..")) {
-        "has no empty segments, nor . nor .. as one"
+        "has no segments that are empty, . or .."
     } else {
         return Ok(());
     };
     Err(RuleError::PathPrefix { rule, got: shown(text) })
 }
 
-/// 1 to [`WEIGHT`].
+/// Checks a weight: 1 to [`WEIGHT`].
 pub(crate) fn weight(weight: u32) -> Result<(), RuleError> {
     if (1..=WEIGHT).contains(&weight) {
         return Ok(());
@@ -152,7 +152,7 @@ pub(crate) fn weight(weight: u32) -> Result<(), RuleError> {
     Err(RuleError::Weight(weight))
 }
 
-/// An upstream's address, so that two ways to write one are equal.
+/// Address of an upstream; two ways to write the same one are equal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Address<'a> {
     V4(Ipv4Addr, u16),
@@ -160,7 +160,7 @@ pub(crate) enum Address<'a> {
     Name(&'a str, u16),
 }
 
-/// Takes an address apart.
+/// Parses an address.
 pub(crate) fn address(text: &str) -> Result<Address<'_>, RuleError> {
     let wrong = || RuleError::Address(shown(text));
     let (host, digits) = text.rsplit_once(':').ok_or_else(wrong)?;
@@ -176,13 +176,13 @@ pub(crate) fn address(text: &str) -> Result<Address<'_>, RuleError> {
     if is_dns_name(host) { Ok(Address::Name(host, port)) } else { Err(wrong()) }
 }
 
-/// Digits without a sign and without zeros before them.
+/// Parses a port: digits without a sign and without leading zeros.
 fn port(digits: &str) -> Option<u16> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| plain)
 }
 
-/// The beginning of something that may be long, with nothing in it that could confuse a reader.
+/// Beginning of a text that may be long, quoted and escaped.
 pub(crate) fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let mut start = text.chars().take(MOST).collect::<String>();

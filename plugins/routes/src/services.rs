@@ -1,13 +1,13 @@
-//! Keeps the upstreams of Routes that name a service: `edge.v1.RouteUpstreams`, made of the healthy endpoints of the
+//! Keeps the upstreams of Routes that name a service: `edge.v1.RouteUpstreams`, made from the healthy endpoints of the
 //! service's `catalog.v1.ServiceEndpoints`.
 //!
 //! # Contract
 //! - Runs while the setting `follow_services` is true, and then needs the grant to read `catalog.v1.ServiceEndpoints`.
 //! - A change of a service's endpoints concerns the Routes that name it, found in an index.
-//! - The Route's status says, under the key `edge.v1/services`, whether the service is there and has endpoints.
+//! - The Route's status reports, under the key `edge.v1/services`, whether the service exists and has endpoints.
 //!
 //! # Limits
-//! The first 256 endpoints count. Weights over 1000 are 1000.
+//! Only the first 256 endpoints are used. Weights over 1000 become 1000.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Index, Key, Mapper, Outcome, Reconciler, Request, Status, Typed,
@@ -24,10 +24,10 @@ use crate::{
     settings::FOLLOW_SERVICES,
 };
 
-/// The index of Routes by the service that they name.
+/// Index of Routes by the service that they name.
 const BY_SERVICE: &str = "service";
 
-/// The key of the status.
+/// Key of the status.
 const KEY: &str = "edge.v1/services";
 
 pub(crate) static SERVICES: Controller<Services> = Controller::new("services", ROUTE, Services)
@@ -82,7 +82,7 @@ impl Reconciler for Services {
     }
 }
 
-/// The Routes that name the service of these endpoints.
+/// Routes that name the service of these endpoints.
 fn routes(ctx: &Context<'_>, endpoints: &Typed<ServiceEndpoints>) -> Result<Vec<pb::Id>, Error> {
     let pb::Tenancy { partition, namespace } = endpoints.id().tenancy.clone().unwrap_or_default();
     let key = format!("{partition}/{namespace}/{}", endpoints.name());
@@ -90,7 +90,7 @@ fn routes(ctx: &Context<'_>, endpoints: &Typed<ServiceEndpoints>) -> Result<Vec<
     Ok(found?.iter().map(|route| route.id().clone()).collect())
 }
 
-/// The healthy endpoints that have the port, each address once.
+/// Upstreams for the healthy endpoints with the port, each address once.
 fn upstreams(endpoints: &ServiceEndpoints, service: &RouteService) -> Vec<Upstream> {
     let upstream = |endpoint: &Endpoint| {
         let wanted = |name: &str| service.port.is_empty() || name == service.port;

@@ -1,43 +1,43 @@
-//! `[plugin.routes.settings]`: `listen`, where nginx takes requests; `follow_services`, whether Routes may name services
-//! of the plugin `catalog`.
+//! Settings `[plugin.routes.settings]`: `listen`, the address of nginx; `follow_services`, whether Routes may name
+//! services of the plugin `catalog`.
 
 use std::net::SocketAddr;
 
 use mortise_plugin::{Diagnostics, setting};
 use serde_json::{Map, Value};
 
-/// Where nginx takes requests if nobody says.
+/// Default address at which nginx takes requests.
 const LISTEN: &str = "127.0.0.1:8080";
 
-/// The setting that switches on the controller of services.
+/// Setting that switches on the controller of services.
 pub(crate) const FOLLOW_SERVICES: &str = "follow_services";
 
-/// Judges the settings.
+/// Checks the settings.
 pub(crate) fn check(settings: &str, diagnostics: &mut Diagnostics) {
     let settings = match serde_json::from_str::<Map<String, Value>>(settings) {
         Ok(settings) => settings,
         Err(fault) => {
-            diagnostics.error(format!("are no JSON object: {fault}"));
+            diagnostics.error(format!("must be a JSON object: {fault}"));
             return;
         }
     };
     for (key, value) in &settings {
         if key == FOLLOW_SERVICES {
             if !value.is_boolean() {
-                diagnostics.error(format!("is true or false; got {value}")).at(setting(key));
+                diagnostics.error(format!("must be true or false; got {value}")).at(setting(key));
             }
         } else if key != "listen" {
-            let text = "is no setting of this plugin; there are `listen` and `follow_services`";
+            let text = "is not a setting of this plugin; use `listen` or `follow_services`";
             diagnostics.error(text).at(setting(key));
         } else if !value.as_str().is_some_and(is_listen) {
             diagnostics
-                .error(format!("is an IP address and a port such as {LISTEN:?} or \"0.0.0.0:80\"; got {value}"))
+                .error(format!("must be an IP address and a port such as {LISTEN:?} or \"0.0.0.0:80\"; got {value}"))
                 .at(setting(key));
         }
     }
 }
 
-/// Where nginx takes requests.
+/// Address at which nginx takes requests.
 pub(crate) fn listen(settings: &str) -> String {
     // Checked when the plugin was loaded.
     let settings = serde_json::from_str::<Map<String, Value>>(settings).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(crate) fn listen(settings: &str) -> String {
     listen.unwrap_or(LISTEN).to_owned()
 }
 
-/// As nginx has it, too: without the scope of an address.
+/// Whether nginx accepts the address, too: it must not have a scope.
 pub(crate) fn is_listen(text: &str) -> bool {
     let plain = text.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:[]".contains(&byte));
     plain && text.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0)
@@ -79,7 +79,7 @@ mod tests {
             "[]",
         ] {
             let settings = format!(r#"{{"listen":{bad}}}"#);
-            assert!(matches!(&*said(&settings), [one] if one.starts_with("listen: is an IP address")), "{bad}");
+            assert!(matches!(&*said(&settings), [one] if one.starts_with("listen: must be an IP address")), "{bad}");
             assert_eq!(listen(&settings), LISTEN);
         }
     }
@@ -89,10 +89,10 @@ mod tests {
         assert_eq!(said("{}"), [""; 0]);
         assert_eq!(
             said(r#"{"lisen":"0.0.0.0:80"}"#),
-            ["lisen: is no setting of this plugin; there are `listen` and `follow_services`"]
+            ["lisen: is not a setting of this plugin; use `listen` or `follow_services`"]
         );
-        assert_eq!(said(r#"{"follow_services":1}"#), ["follow_services: is true or false; got 1"]);
+        assert_eq!(said(r#"{"follow_services":1}"#), ["follow_services: must be true or false; got 1"]);
         assert_eq!(said(r#"{"follow_services":true}"#), [""; 0]);
-        assert!(said("[]").concat().contains("are no JSON object"));
+        assert!(said("[]").concat().contains("must be a JSON object"));
     }
 }

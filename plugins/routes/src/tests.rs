@@ -1,4 +1,4 @@
-//! The type: its defaults, and where its faults are.
+//! The type: its defaults, and the paths of its faults.
 
 use mortise_plugin::{Failure, Typed, manifest::Manifest, pb, prost::Message as _, prost_types::Any, testing::World};
 

@@ -25,7 +25,7 @@ use crate::{
     reconcile::Outcome,
 };
 
-/// Implements the generated traits for whatever implements [`Guest`].
+/// Implements the generated traits for every [`Guest`].
 pub struct Adapter<G>(PhantomData<G>);
 
 impl<G: Guest> described::exports::mortise::plugin::plugin::Guest for Adapter<G> {
@@ -145,7 +145,7 @@ impl<G: Guest> importing::Guest for Adapter<G> {
 }
 
 impl<G: Guest> functions::Guest for Adapter<G> {
-    /// Panics are not reported: the log would end the call in the place of the trap.
+    /// Calls a function. Panics are not reported: the log is an import, which would end the call before the trap.
     fn call(name: String, arguments: Vec<Vec<u8>>) -> Result<Vec<u8>, functions::FunctionFault> {
         let fault = |FunctionFault { argument, text }| functions::FunctionFault { argument, text };
         G::call(name, arguments).map_err(fault)

@@ -1,4 +1,4 @@
-//! Resources that come from elsewhere: from another type, or from outside.
+//! Resources of other origin: moved from another type, or imported from outside.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use prost_types::Any;
 
 use crate::{Data, envelope::Envelope, raw, typed::type_url};
 
-/// A resource in its new type: what a hook of [`crate::ResourceType::moves_from`] answers. Name, tenancy and owner are
+/// A resource in its new type: the answer of a hook of [`crate::ResourceType::moves_from`]. Name, tenancy and owner are
 /// the source's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Move<M> {
@@ -17,7 +17,7 @@ pub struct Move<M> {
     kept: Option<Vec<u8>>,
 }
 
-/// A resource that stands for something outside: what a hook of [`crate::ResourceType::import`] answers.
+/// A resource that represents an external object: the answer of a hook of [`crate::ResourceType::import`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Import<M> {
     name: String,
@@ -27,19 +27,19 @@ pub struct Import<M> {
 }
 
 impl<M> Move<M> {
-    /// With that data, the source's metadata, and nothing kept.
+    /// Makes a move with this data, the source's metadata, and no private bytes.
     pub const fn new(data: M) -> Self {
         Self { data, metadata: None, kept: None }
     }
 
-    /// Has this metadata in the place of the source's.
+    /// Sets the metadata, in place of the source's.
     #[must_use]
     pub fn metadata(mut self, metadata: BTreeMap<String, String>) -> Self {
         self.metadata = Some(metadata);
         self
     }
 
-    /// What the plugin's controllers are to find by [`crate::Context::private_bytes`].
+    /// Sets the private bytes, which controllers get by [`crate::Context::private_bytes`].
     #[must_use]
     pub fn keep(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kept = Some(bytes.into());
@@ -48,19 +48,19 @@ impl<M> Move<M> {
 }
 
 impl<M> Import<M> {
-    /// With that name and data, no metadata, and nothing kept.
+    /// Makes an import with this name and data, no metadata, and no private bytes.
     pub fn new(name: impl Into<String>, data: M) -> Self {
         Self { name: name.into(), data, metadata: BTreeMap::new(), kept: None }
     }
 
-    /// Has this metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn metadata(mut self, metadata: BTreeMap<String, String>) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// What the plugin's controllers are to find by [`crate::Context::private_bytes`].
+    /// Sets the private bytes, which controllers get by [`crate::Context::private_bytes`].
     #[must_use]
     pub fn keep(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kept = Some(bytes.into());

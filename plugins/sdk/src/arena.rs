@@ -1,17 +1,17 @@
 //! The global allocator: a bump arena.
 //!
 //! # Contract
-//! Allocating moves a pointer. The newest block can be freed, grown and shrunk in place, which is what a `Vec` that is
-//! being filled does; freeing any other block does nothing. The first 64 KiB are static, so that a small request never
+//! Allocating moves a pointer. The newest block can be freed, grown and shrunk in place, as a `Vec` that is being
+//! filled needs; freeing any other block has no effect. The first 64 KiB are static, so that a small request never
 //! calls `memory.grow`, which costs the host a system call and page faults; beyond them the memory grows by at least
-//! 512 KiB at a time while the host allows that, and by just what is needed when it does not.
+//! 512 KiB at a time while the host allows that, and by just the needed size otherwise.
 //!
 //! # Limits
-//! Memory is never given back. An instance lives for one request, after which the host takes all of it; one that
-//! reconciles lives for many calls, and the host retires it when its memory has grown. To start anew at the end of a
-//! call would be unsound: statics of the plugin may point into the arena.
+//! Memory is never given back. An instance lives for one request, after which the host takes all of it; an instance of
+//! a reconciler lives for many calls, and the host retires it when its memory has grown. Resetting the arena at the end
+//! of a call would be unsound: statics of the plugin may point into it.
 
-#![allow(unsafe_code, reason = "an allocator hands out raw memory; the argument stands at `Arena`")]
+#![allow(unsafe_code, reason = "an allocator hands out raw memory; the reasoning is at `Arena`")]
 
 use core::{
     alloc::{GlobalAlloc, Layout},
@@ -19,20 +19,20 @@ use core::{
     ptr,
 };
 
-/// Static part of the arena.
+/// Size of the static part of the arena, bytes.
 const FIRST: usize = 64 * 1024;
 
-/// What a page of linear memory measures.
+/// Size of a page of linear memory, bytes.
 const PAGE: usize = 64 * 1024;
 
-/// How much the memory grows by, when the host allows it.
+/// Growth step of the memory, bytes, if the host allows it.
 const STEP: usize = 8 * PAGE;
 
 #[cfg(target_arch = "wasm32")]
 #[global_allocator]
 static ARENA: Arena = Arena::new();
 
-/// `next..end` is free memory that belongs to the arena: addresses, both zero before the first allocation.
+/// The arena: `next..end` is its free memory, addresses, both zero before the first allocation.
 struct Arena {
     first: UnsafeCell<[u8; FIRST]>,
     next: Cell<usize>,
@@ -45,9 +45,9 @@ unsafe impl Sync for Arena {}
 
 // SAFETY: every block is a range of `next..end` at the time, aligned by rounding `next` up, after which `next` is moved
 // behind it. So blocks do not overlap, unless `dealloc` or `realloc` moves `next` back: they do so only when the block
-// ends at `next`, that is, when nothing was handed out after it, and only to where that block begins or newly ends.
-// `next..end` lies either in `first`, which nobody else refers to, or in pages that `memory.grow` answered, which
-// belong to whoever grew the memory. No function here panics or allocates.
+// ends at `next`, that is, when no block was handed out after it, and only to where that block begins or newly ends.
+// `next..end` lies either in `first`, which only the arena refers to, or in pages that `memory.grow` answered, which
+// belong to the caller that grew the memory. No function here panics or allocates.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match self.place(layout) {
@@ -117,8 +117,8 @@ impl Arena {
         })
     }
 
-    /// Adds memory for at least this block. New pages that do not follow the old ones replace them; what was left of
-    /// those is lost.
+    /// Adds memory for at least this block. New pages that do not follow the old ones replace them; the rest of the old
+    /// ones is lost.
     fn grow(&self, layout: Layout) -> Option<()> {
         let need = layout.size().checked_add(layout.align())?;
         let (start, size) = more(need.max(STEP)).or_else(|| more(need))?;
@@ -130,7 +130,7 @@ impl Arena {
     }
 }
 
-/// Grows the memory; where the new part begins and how long it is.
+/// Grows the memory; answers start and size of the new part.
 #[cfg(target_arch = "wasm32")]
 fn more(bytes: usize) -> Option<(usize, usize)> {
     let pages = bytes.div_ceil(PAGE);
@@ -138,7 +138,7 @@ fn more(bytes: usize) -> Option<(usize, usize)> {
     (before != usize::MAX).then(|| (before.wrapping_mul(PAGE), pages.wrapping_mul(PAGE)))
 }
 
-/// Natively, for the tests: a piece of its own each time, and none beyond 4 MiB.
+/// Native version for the tests: a separate piece each time, and none beyond 4 MiB.
 #[cfg(not(target_arch = "wasm32"))]
 fn more(bytes: usize) -> Option<(usize, usize)> {
     let size = bytes.div_ceil(PAGE).checked_mul(PAGE).filter(|size| *size <= 64 * PAGE)?;

@@ -1,23 +1,22 @@
-//! Deciding what the caller of the current request may do.
+//! Authorisation of the current request's caller.
 //!
-//! Rules answer from their arguments and from what [`allowed`] says of the caller, nothing else: the host remembers
-//! decisions.
+//! The answer of a rule must depend on its arguments and on [`allowed`] alone, since the host caches decisions.
 
 use mortise_resource::{pb, types::gvk};
 
-/// A rule's answer.
+/// Answer of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Go on.
+    /// The caller may proceed.
     Allow,
-    /// Refuse, with a reason for the caller. Empty: the host names the permission that was asked for last.
+    /// The caller may not, for this reason. If it is empty, the host names the permission that was asked for last.
     Deny(String),
-    /// Cannot tell from the id: ask again with the resource. Only for reads, and only when there was none.
+    /// The id alone does not suffice: ask again with the resource. Only for reads, and only without the resource.
     NeedResource,
 }
 
-/// Whether the caller has a permission, such as `key:read`, on something called `name`; `name` is empty for permissions
-/// that have none, such as `operator:read`. Natively, [`crate::testing::as_caller`] says.
+/// Whether the caller has a permission, such as `key:read`, on `name`, which is empty for permissions without a name,
+/// such as `operator:read`. In native tests [`crate::testing::as_caller`] decides.
 #[must_use]
 pub fn allowed(permission: &str, name: &str) -> bool {
     #[cfg(target_arch = "wasm32")]
@@ -26,7 +25,7 @@ pub fn allowed(permission: &str, name: &str) -> bool {
     return crate::testing::allowed(permission, name);
 }
 
-/// Allow if the caller has the permission, else deny and let the host name it.
+/// Allows the call if the caller has the permission, else denies it and lets the host name the permission.
 #[must_use]
 pub fn require(permission: &str, name: &str) -> Decision {
     if allowed(permission, name) { Decision::Allow } else { Decision::Deny(String::new()) }

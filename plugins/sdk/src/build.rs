@@ -1,11 +1,11 @@
-//! For build scripts: message types and descriptors from `.proto` files, without `protoc`.
+//! Code generation for build scripts: message types and descriptors from `.proto` files, without `protoc`.
 //!
 //! ```no_run
 //! mortise_plugin::build::Protos::new().include("proto").file("jukebox/v1/song.proto").run()?;
 //! # Ok::<(), mortise_plugin::build::Error>(())
 //! ```
 //!
-//! The messages then come in by `mortise_plugin::include_proto!(pub mod proto);`.
+//! Include the messages by `mortise_plugin::include_proto!(pub mod proto);`.
 
 use std::{
     env, fs, io,
@@ -23,7 +23,7 @@ use protox::{
     file::{ChainFileResolver, DescriptorSetFileResolver, GoogleFileResolver, IncludeFileResolver},
 };
 
-/// Why nothing was generated.
+/// Reason that no code was generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,17 +31,17 @@ pub enum Error {
     #[error("{0}")]
     Proto(#[from] protox::Error),
     /// The generated code or the descriptors cannot be written.
-    #[error("cannot write what was generated: {0}")]
+    #[error("cannot write the generated code: {0}")]
     Write(#[from] io::Error),
     /// The descriptors built into this crate cannot be read.
-    #[error("the descriptors of Mortise's own messages: {0}")]
+    #[error("cannot read the descriptors of Mortise's own messages: {0}")]
     Own(#[from] DecodeError),
-    /// Not called from a build script.
-    #[error("OUT_DIR is not set: this is for build scripts")]
+    /// The caller is not a build script.
+    #[error("OUT_DIR is not set; call this from a build script")]
     NoOutDir,
 }
 
-/// Files to generate from.
+/// Files to generate code from.
 #[derive(Debug, Clone, Default)]
 pub struct Protos {
     includes: Vec<PathBuf>,
@@ -49,28 +49,28 @@ pub struct Protos {
 }
 
 impl Protos {
-    /// None yet.
+    /// Makes an empty list of files.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A directory that imports are looked for in, in order. The well-known types and Mortise's own messages, such as
-    /// `hashicorp/consul/resource/resource.proto`, are always there.
+    /// Adds a directory to search for imports; directories are searched in order. The well-known types and Mortise's
+    /// own messages, such as `hashicorp/consul/resource/resource.proto`, are always found.
     #[must_use]
     pub fn include(mut self, dir: impl Into<PathBuf>) -> Self {
         self.includes.push(dir.into());
         self
     }
 
-    /// A file to generate from, as an import would name it.
+    /// Adds a file to generate code from, by the name that an import would use.
     #[must_use]
     pub fn file(mut self, file: impl Into<PathBuf>) -> Self {
         self.files.push(file.into());
         self
     }
 
-    /// Generates into `OUT_DIR`, and tells cargo which files it depends on.
+    /// Generates into `OUT_DIR`, and reports the files to cargo, which then rebuilds after changes.
     ///
     /// Maps become `BTreeMap`: encoding must be deterministic, since the SDK compares bytes.
     ///
@@ -97,7 +97,7 @@ impl Protos {
         config
             .btree_map(["."])
             .enable_type_names()
-            // Without this, a path for them counts as given twice.
+            // Without this, a path for them counts as a duplicate.
             .compile_well_known_types()
             .extern_path(".google.protobuf", "::mortise_plugin::prost_types")
             .extern_path(".hashicorp.consul.resource", "::mortise_plugin::pb")
@@ -106,9 +106,9 @@ impl Protos {
             .include_file("proto.rs")
             .compile_fds(compiler.file_descriptor_set())?;
 
-        // The host knows the well-known types. Comments are for the people who write resources; those of Mortise's own
-        // messages, and where in a file everything stands, are of no use to them.
-        // Options are kept as they are written, those that no library here knows, too.
+        // The host knows the well-known types. Comments are for people who write resources; those of Mortise's own
+        // messages, and the positions of declarations, are of no use to them. Options are kept as they are written,
+        // including ones that no library here knows.
         let mut files = FileDescriptorSet::default();
         for whole in FileDescriptorSet::decode(compiler.encode_file_descriptor_set().as_slice())?.file {
             let file = FileDescriptorProto::decode(whole.as_slice())?;
@@ -144,7 +144,7 @@ const PLAIN: [(&str, &str); 10] = [
     ("UInt64Value", "u64"),
 ];
 
-/// `FileDescriptorProto.source_code_info`.
+/// Number of `FileDescriptorProto.source_code_info`.
 const SOURCE_CODE_INFO: u32 = 9;
 
 /// An encoded message without one of its fields.
@@ -161,8 +161,8 @@ fn without_field(whole: &[u8], number: u32) -> Result<Vec<u8>, DecodeError> {
     Ok(kept)
 }
 
-/// Build scripts talk to cargo on their standard output.
-#[allow(clippy::print_stdout, reason = "it is the protocol")]
+/// Prints an instruction for cargo, which reads the standard output of build scripts.
+#[allow(clippy::print_stdout, reason = "cargo reads the standard output")]
 fn rerun_if_changed(path: &Path) {
     println!("cargo::rerun-if-changed={}", path.display());
 }

@@ -1,13 +1,13 @@
-//! Comparing bytes, eight at a time.
+//! Comparison of bytes, eight at a time.
 //!
-//! `compiler_builtins` compares byte by byte on wasm32, and WebAssembly has no instruction for it: a sixth of a guest's
-//! time went into the keys of maps and the names of types, of 16 to 19 µs that the three hooks of one write take
-//! (`mortise-bench hooks`). This takes the place of `memcmp` in every plugin, for all that is compared in it. The core
-//! module exports the symbol, as any that has a C name; the component around it does not.
+//! `compiler_builtins` compares byte by byte on wasm32, and WebAssembly has no instruction for it: comparing the keys
+//! of maps and the names of types took a sixth of a guest's time, of 16 to 19 µs for the three hooks of one write
+//! (`mortise-bench hooks`). This function replaces `memcmp` in every plugin, for all comparisons in it. The core module
+//! exports the symbol, like any with a C name; the component around it does not.
 //!
 //! No library does it: those that compare wider do so in functions of their own, and the compiler calls `memcmp`.
 
-#![allow(unsafe_code, reason = "memcmp takes raw pointers; the argument stands at `compare`")]
+#![allow(unsafe_code, reason = "memcmp takes raw pointers; the reasoning is at `compare`")]
 
 use core::cmp::Ordering;
 
@@ -15,18 +15,18 @@ use core::cmp::Ordering;
 const STEP: usize = size_of::<u64>();
 
 #[cfg(target_arch = "wasm32")]
-// SAFETY: the contract is that of C's `memcmp`, by whose name it is called. `compiler_builtins` has its own as a weak
-// symbol, which this one replaces.
+// SAFETY: the contract is that of C's `memcmp`, whose name it has. `compiler_builtins` has its own as a weak symbol,
+// which this one replaces.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
     // SAFETY: the caller promises that this many bytes can be read at both.
     unsafe { compare(left, right, length) as i32 }
 }
 
-/// How the first bytes that differ are ordered.
+/// Order of the first bytes that differ.
 ///
 /// # Safety
-/// At both pointers `length` bytes can be read.
+/// Both pointers must be readable for `length` bytes.
 unsafe fn compare(left: *const u8, right: *const u8, length: usize) -> Ordering {
     let mut at = 0;
     while length - at >= STEP {
@@ -34,7 +34,7 @@ unsafe fn compare(left: *const u8, right: *const u8, length: usize) -> Ordering 
         let (a, b) =
             unsafe { (left.add(at).cast::<u64>().read_unaligned(), right.add(at).cast::<u64>().read_unaligned()) };
         if a != b {
-            // As numbers whose first byte weighs most, they are ordered as their bytes are.
+            // Big-endian numbers are ordered like their bytes.
             return u64::from_be(a).cmp(&u64::from_be(b));
         }
         at += STEP;

@@ -1,5 +1,4 @@
-//! What a reconciler has to work with: resources here, the rest behind [`Context::cache`], [`Context::kv`] and their
-//! like.
+//! Host access of a reconciler: resources here, the rest behind [`Context::cache`], [`Context::kv`] and the like.
 
 use std::time::Duration;
 
@@ -21,27 +20,27 @@ use crate::{
     typed::{typed, unreadable},
 };
 
-/// The host, as reconcilers, mappers and initializers see it; hooks of [`crate::ResourceType::import`] have of it what
-/// was granted.
+/// The host, for reconcilers, mappers and initializers. Hooks of [`crate::ResourceType::import`] get one with the
+/// granted things alone.
 ///
-/// Resources go the way of every request: hooks, checks and events are the same as for any client. Ids need the whole
-/// tenancy. Every call costs the host some work, so there is a limit on how many one reconcile makes.
+/// Requests for resources take the same way as those of any client, with hooks, checks and events. Ids need the whole
+/// tenancy. Every call costs the host some work, so the number of calls in one reconcile is limited.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     host: &'a AnyHost,
 }
 
 impl<'a> Context<'a> {
-    /// For exports and tests.
+    /// Makes a context, for exports and tests.
     #[must_use]
     pub const fn new(host: &'a AnyHost) -> Self {
         Self { host }
     }
 
-    /// Reads a resource; none if it is not there. With a uid in the id, only that incarnation counts.
+    /// Reads a resource; `None` if it does not exist. If the id has a uid, only that incarnation is read.
     ///
     /// # Errors
-    /// The host's, or that the resource holds something else than an `M`.
+    /// The host's; or the resource holds another message than `M`.
     pub fn read<M: Data>(&self, id: &pb::Id) -> Result<Option<Typed<M>>, Failure> {
         match self.host.read(&id.encode_to_vec()) {
             Ok(bytes) => Typed::stored(&bytes).map(Some),
@@ -50,11 +49,11 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lists a type in a tenancy ([`crate::everywhere`] is all of them), names that begin with a prefix; an empty one
-    /// is every name.
+    /// Lists resources of a type in a tenancy ([`crate::everywhere`] is all of them) with a prefix of the name; an
+    /// empty one is every name.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn list<M: Data>(
         &self,
         of: Kind<M>,
@@ -64,25 +63,25 @@ impl<'a> Context<'a> {
         typed(&self.host.list(of.to_pb(), tenancy.clone(), name_prefix)?)
     }
 
-    /// Looks for resources of a type by what is in them, in a tenancy ([`crate::everywhere`] is all of them).
+    /// Searches resources of a type by their content, in a tenancy ([`crate::everywhere`] is all of them).
     pub fn query<M: Data>(&self, of: Kind<M>, tenancy: &pb::Tenancy) -> Query<'a, M> {
         Query::new(self.host, of, tenancy)
     }
 
-    /// Changes fields of a resource to what they are in this one, and leaves the others; answers what is stored. What
-    /// would change nothing is not written. One that was read is changed in the version that was read, or not at all
-    /// ([`Failure::is_conflict`]).
+    /// Copies the named fields from this resource to the stored one, and leaves its other fields; answers the stored
+    /// resource. An update without a change is not written. A resource that was read is changed only in the version
+    /// that was read ([`Failure::is_conflict`] otherwise).
     ///
     /// Paths are those of queries, such as `data.title` and `meta.labels`; in the key of a map a dot is `\\.`.
     ///
     /// # Errors
-    /// The host's: [`Failure::INVALID`] for a path that leads nowhere.
+    /// The host's: [`Failure::INVALID`] for a path that names no field.
     pub fn update<M: Data>(&self, resource: &Typed<M>, fields: &[&str]) -> Result<Typed<M>, Failure> {
         let resource = pb::Resource::decode(resource.to_bytes()?.as_slice()).map_err(|fault| unreadable(&fault))?;
         Typed::stored(&self.updated(resource, fields.iter().map(|field| (*field).to_owned()).collect())?)
     }
 
-    /// Sets a label of a resource, or removes it. With a uid in the id, only that incarnation counts.
+    /// Sets a label of a resource, or removes it. If the id has a uid, only that incarnation is changed.
     ///
     /// # Errors
     /// The host's.
@@ -93,9 +92,9 @@ impl<'a> Context<'a> {
         self.updated(resource, vec![format!("meta.labels.{}", key.replace('.', "\\."))]).map(drop)
     }
 
-    /// Changes fields; answers the resource as it is stored, encoded.
+    /// Changes fields; answers the stored resource, encoded.
     fn updated(&self, resource: pb::Resource, paths: Vec<String>) -> Result<Vec<u8>, Failure> {
-        /// The part of `mortise.v1.UpdateResponse` that is looked at.
+        /// The used part of `mortise.v1.UpdateResponse`.
         #[derive(Clone, PartialEq, prost::Message)]
         struct Updated {
             #[prost(bytes = "vec", tag = "1")]
@@ -109,19 +108,20 @@ impl<'a> Context<'a> {
         Ok(updated.resource)
     }
 
-    /// What a resource owns, whatever its type. The id must have a uid, as that of a resource that was read has.
+    /// Lists the resources that a resource owns, of any type. The id must have a uid, like that of a resource that was
+    /// read.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, Failure> {
         let owned = self.host.list_by_owner(&owner.encode_to_vec())?;
         owned.iter().map(|bytes| pb::Resource::decode(bytes.as_slice()).map_err(|fault| unreadable(&fault))).collect()
     }
 
-    /// What a resource owns of one type.
+    /// Lists the resources of one type that a resource owns.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn owned<M: Data>(&self, of: Kind<M>, owner: &pb::Id) -> Result<Vec<Typed<M>>, Failure> {
         let mut found = Vec::new();
         for bytes in self.host.list_by_owner(&owner.encode_to_vec())? {
@@ -133,10 +133,10 @@ impl<'a> Context<'a> {
         Ok(found)
     }
 
-    /// Creates or updates a resource; answers what is stored.
+    /// Creates or updates a resource; answers the stored resource.
     ///
-    /// A resource that was read is written over the version that was read, or not at all ([`Failure::is_conflict`]).
-    /// One made by [`Typed::new`] takes whatever is there, but its owner.
+    /// A resource that was read replaces only the version that was read ([`Failure::is_conflict`] otherwise). A
+    /// resource made by [`Typed::new`] replaces any version, but cannot change the owner.
     ///
     /// # Errors
     /// The host's.
@@ -144,8 +144,8 @@ impl<'a> Context<'a> {
         Typed::stored(&self.host.write(&resource.to_bytes()?)?)
     }
 
-    /// Deletes a resource: one with finalizers is marked, any other goes, with all that it owns. What is not there is
-    /// deleted already. With a uid, only that incarnation counts.
+    /// Deletes a resource and all that it owns; a resource with finalizers is marked instead. A missing resource is not
+    /// an error. If the id has a uid, only that incarnation is deleted.
     ///
     /// # Errors
     /// The host's.
@@ -153,7 +153,7 @@ impl<'a> Context<'a> {
         self.host.delete(&id.encode_to_vec(), "")
     }
 
-    /// Deletes a resource unless it changed since it was read.
+    /// Deletes a resource unless it has changed since it was read.
     ///
     /// # Errors
     /// The host's; [`Failure::is_conflict`] if it changed.
@@ -161,7 +161,7 @@ impl<'a> Context<'a> {
         self.host.delete(&resource.id().encode_to_vec(), resource.version())
     }
 
-    /// Replaces the status under one key. [`crate::Status`] does that with care.
+    /// Replaces the status under one key, always. [`crate::Status`] writes it only when it has changed.
     ///
     /// # Errors
     /// The host's.
@@ -169,7 +169,7 @@ impl<'a> Context<'a> {
         self.host.write_status(&id.encode_to_vec(), "", key, &status.encode_to_vec()).map(drop)
     }
 
-    /// Replaces the status under one key unless the resource changed since it was read.
+    /// Replaces the status under one key unless the resource has changed since it was read.
     ///
     /// # Errors
     /// The host's; [`Failure::is_conflict`] if it changed.
@@ -183,7 +183,7 @@ impl<'a> Context<'a> {
         self.host.write_status(&id, resource.version(), key, &status.encode_to_vec()).map(drop)
     }
 
-    /// What the controller's watches have seen.
+    /// Reader of the controller's cache.
     #[must_use]
     pub fn cache(&self) -> Cache<'a> {
         Cache::new(self.host)
@@ -195,52 +195,52 @@ impl<'a> Context<'a> {
         Kv::new(self.host)
     }
 
-    /// What the plugin keeps for a resource of a type that it may write. The id must have a uid, as that of a resource
-    /// that was read has.
+    /// Private bytes of the plugin for a resource of a type that it may write. The id must have a uid, like that of a
+    /// resource that was read.
     #[must_use]
     pub fn private_bytes(&self, id: &pb::Id) -> PrivateBytes<'a> {
         PrivateBytes::new(self.host, id.encode_to_vec())
     }
 
-    /// A directory that the operator granted, by the name that he gave it.
+    /// A granted directory, by its name in the grant.
     #[must_use]
     pub fn files(&self, directory: &'a str) -> Files<'a> {
         Files::new(self.host, directory)
     }
 
-    /// HTTP requests, to hosts that the operator granted.
+    /// HTTP requests, to granted hosts.
     #[must_use]
     pub fn http(&self) -> Http<'a> {
         Http::new(self.host)
     }
 
-    /// Connections, to hosts and ports that the operator granted.
+    /// TCP connections, to granted hosts and ports.
     #[must_use]
     pub fn tcp(&self) -> Tcp<'a> {
         Tcp::new(self.host)
     }
 
-    /// A secret that the operator granted, as it is now.
+    /// Reads the current content of a granted secret.
     ///
     /// # Errors
-    /// The host's: [`Failure::DENIED`] if it was not granted.
+    /// The host's: [`Failure::DENIED`] if it is not granted.
     pub fn secret(&self, name: &str) -> Result<Vec<u8>, Failure> {
         self.host.secret(name)
     }
 
-    /// The time since the beginning of 1970, UTC, to the millisecond.
+    /// Time since the beginning of 1970, UTC, to the millisecond.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_millis(self.host.now())
     }
 
-    /// The time since some moment before the plugin was loaded; never goes back.
+    /// Time since some moment before the plugin was loaded; never goes back.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.host.elapsed())
     }
 
-    /// Whether this reconcile should come to an end soon, in whatever way: a long one asks now and then.
+    /// Whether this reconcile should end soon, with any outcome: a long one should ask now and then.
     #[must_use]
     pub fn cancelled(&self) -> bool {
         self.host.cancelled()

@@ -1,4 +1,4 @@
-//! A controller: which type, which reconciler, what wakes it, and how it is run.
+//! Controllers: the managed type, the reconciler, the watches, and options for running it.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::{
 
 type Initialize = fn(&Context<'_>) -> Result<(), Error>;
 
-/// A reconciler, the type whose resources it looks at, and what wakes it. Everything here can be said in a `static`.
+/// A reconciler, the type of its resources, and the changes that wake it. All of it can be written in a `static`.
 pub struct Controller<R> {
     spec: Spec,
     reconciler: R,
     initialize: Option<Initialize>,
 }
 
-/// What can be said of a controller whatever its reconciler. Zero means the host's default.
+/// Declaration of a controller apart from its reconciler. Zero means the host's default.
 struct Spec {
     name: &'static str,
     manages: KindName,
@@ -31,8 +31,8 @@ struct Spec {
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller of a type, woken by changes of that type alone. The name is lower-case letters, digits and dashes,
-    /// and unique in the plugin.
+    /// Makes a controller of a type, woken by changes of that type alone. The name is lower-case letters, digits and
+    /// dashes, and unique in the plugin.
     #[must_use]
     pub const fn new(name: &'static str, manages: Kind<R::Managed>, reconciler: R) -> Self {
         let spec = Spec {
@@ -49,63 +49,65 @@ impl<R: Reconciler> Controller<R> {
         Self { spec, reconciler, initialize: None }
     }
 
-    /// Other types whose changes concern resources of the managed one; each type once.
+    /// Sets the other types whose changes wake the controller; each type once.
     #[must_use]
     pub const fn watches(mut self, watches: &'static [&'static dyn Watched]) -> Self {
         self.spec.watches = watches;
         self
     }
 
-    /// Ways to find resources of the managed type in the cache.
+    /// Sets the indexes of the managed type in the cache.
     #[must_use]
     pub const fn indexes(mut self, indexes: &'static [Index]) -> Self {
         self.spec.indexes = indexes;
         self
     }
 
-    /// Runs on each server rather than on one of them. Such a controller should not write resources.
+    /// Runs the controller on each server rather than on one of them. Such a controller should not write resources.
     #[must_use]
     pub const fn each_server(mut self) -> Self {
         self.spec.each_server = true;
         self
     }
 
-    /// How long a resource whose reconcile ended well is left alone; 8 hours if not said.
+    /// Sets the time after a successful reconcile until the next one without a change; the default is 8 hours.
     #[must_use]
     pub const fn resync(mut self, every: Duration) -> Self {
         self.spec.resync = every;
         self
     }
 
-    /// Resources that are reconciled at once, each in an instance of its own, and never one of them twice; 1 if not
-    /// said, at most 64.
+    /// Sets the number of resources that are reconciled at once, each in an instance of its own, and never one of them
+    /// twice; the default is 1, at most 64.
     ///
     /// A write has answered when it is on the disk. With one resource at a time a controller that writes in each
-    /// reconcile does as many as the disk has syncs, some hundred a second; writes of resources that are reconciled at
-    /// once share syncs. It is right where what is done for one resource does not depend on what is done for others
-    /// meanwhile: not for a controller that hands out numbers, or that writes one file about all of them.
+    /// reconcile does as many as the disk has syncs, some hundred a second; writes of parallel reconciles share syncs.
+    /// Use more than 1 only if the work for one resource does not depend on simultaneous work for others: not for a
+    /// controller that hands out numbers, or that writes one file about all of them.
     #[must_use]
     pub const fn parallel(mut self, resources: u32) -> Self {
         self.spec.parallel = resources;
         self
     }
 
-    /// The first delay after an error, doubled by each further one, and the longest; 5 ms and 1,000 s if not said.
+    /// Sets the first delay after an error, which each further error doubles, and the longest; the defaults are 5 ms
+    /// and 1,000 s.
     #[must_use]
     pub const fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.spec.backoff = (first, longest);
         self
     }
 
-    /// Runs only while the plugin's setting of that name is true. One that does not run costs nothing.
+    /// Runs the controller only while the plugin's setting of that name is true. A controller that does not run costs
+    /// nothing.
     #[must_use]
     pub const fn only_if(mut self, setting: &'static str) -> Self {
         self.spec.only_if = setting;
         self
     }
 
-    /// Called before each start, with no cache to read from yet; nothing is reconciled before it has ended well. Needs
-    /// `initializing` among the interfaces of [`crate::export!`].
+    /// Sets a function to call before each start, while the cache is still empty; reconciles begin only after it has
+    /// succeeded. Needs `initializing` among the interfaces of [`crate::export!`].
     #[must_use]
     pub const fn initialize(mut self, initialize: fn(&Context<'_>) -> Result<(), Error>) -> Self {
         self.initialize = Some(initialize);
@@ -113,11 +115,11 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// A [`Controller`] whatever its reconciler: what a [`crate::Plugin`]'s table holds.
+/// A [`Controller`] of any reconciler: an entry of a [`crate::Plugin`]'s table.
 #[doc(hidden)]
 pub trait Controls: Sync {
     fn name(&self) -> &'static str;
-    /// Appends it to a manifest.
+    /// Appends the controller to a manifest.
     fn describe(&self, manifest: &mut Vec<u8>);
     fn reconcile(&self, ctx: &Context<'_>, id: pb::Id) -> Result<Outcome, Error>;
     fn map(&self, ctx: &Context<'_>, changed: Envelope) -> Result<Vec<pb::Id>, Error>;
@@ -152,7 +154,7 @@ impl<R: Reconciler> Controls for Controller<R> {
 
 impl Spec {
     fn describe(&self, initializes: bool, manifest: &mut Vec<u8>) {
-        /// The manifest's field.
+        /// Number of the manifest's field.
         const CONTROLLERS: u32 = 7;
         let placement = if self.each_server { manifest::Placement::EachServer } else { manifest::Placement::Singleton };
         let controller = manifest::Controller {

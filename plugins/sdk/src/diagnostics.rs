@@ -1,20 +1,20 @@
-//! What a plugin has to say about a resource, and where in it.
+//! Diagnostics: errors and warnings about a resource, with their place in it.
 
 pub use mortise_resource::Severity;
 use mortise_resource::{FieldPath, PathStep};
 
 use crate::Failure;
 
-/// Something to say about a resource.
+/// An error or warning about a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Error refuses the request, warning travels back to the caller.
+    /// Severity: an error refuses the request, a warning is reported to its caller.
     pub severity: Severity,
-    /// Where, from the resource down; empty means the resource as a whole.
+    /// Path of the place, from the resource down; empty for the resource as a whole.
     pub path: FieldPath,
-    /// One sentence.
+    /// A sentence.
     pub summary: String,
-    /// More, or empty.
+    /// Details, or empty.
     pub detail: String,
 }
 
@@ -23,13 +23,13 @@ impl Diagnostic {
         Self { severity, path: FieldPath::default(), summary: summary.into(), detail: String::new() }
     }
 
-    /// Says where it is: `.at(field("group_members").key("drums"))`.
+    /// Sets the place: `.at(field("group_members").key("drums"))`.
     pub fn at(&mut self, path: Path) -> &mut Self {
         self.path = path.0;
         self
     }
 
-    /// Says more than a sentence.
+    /// Adds details to the sentence.
     pub fn detail(&mut self, detail: impl Into<String>) -> &mut Self {
         self.detail = detail.into();
         self
@@ -41,23 +41,23 @@ impl Diagnostic {
 pub struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Nothing to say.
+    /// Makes an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// One error: for `return Err(Diagnostics::refusal("…"))` in a mutate hook.
+    /// Makes a list of one error: for `return Err(Diagnostics::refusal("…"))` in a mutate hook.
     pub fn refusal(summary: impl Into<String>) -> Self {
         Self(vec![Diagnostic::new(Severity::Error, summary)])
     }
 
-    /// Adds an error; refuses the request.
+    /// Adds an error, which refuses the request.
     pub fn error(&mut self, summary: impl Into<String>) -> &mut Diagnostic {
         self.push(Diagnostic::new(Severity::Error, summary))
     }
 
-    /// Adds a warning; the request goes on, and its caller hears of it.
+    /// Adds a warning, which is reported to the caller of the request.
     pub fn warning(&mut self, summary: impl Into<String>) -> &mut Diagnostic {
         self.push(Diagnostic::new(Severity::Warning, summary))
     }
@@ -72,24 +72,24 @@ impl Diagnostics {
         self.0.iter().any(|one| one.severity != Severity::Warning)
     }
 
-    /// Whether there is nothing to say.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All sentences in one.
+    /// All sentences in one text.
     pub(crate) fn summaries(&self) -> String {
         self.0.iter().map(|one| one.summary.as_str()).collect::<Vec<_>>().join("; ")
     }
 
-    /// In order.
+    /// Iterates in the order of adding.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
     }
 }
 
-/// A refusal in the host's words: for `?` in hooks that ask the host for something.
+/// A refusal with the host's text: for `?` in hooks that call the host.
 impl From<Failure> for Diagnostics {
     fn from(failure: Failure) -> Self {
         Self::refusal(failure.message)
@@ -114,42 +114,42 @@ impl<'a> IntoIterator for &'a Diagnostics {
     }
 }
 
-/// Where in a resource, step by step.
+/// Path to a place in a resource, step by step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(FieldPath);
 
-/// One of the plugin's settings, by its key.
+/// Path of a setting of the plugin, by its key.
 #[must_use]
 pub fn setting(key: &str) -> Path {
     Path(FieldPath::field(key))
 }
 
-/// A field of the resource's data, by its protobuf name.
+/// Path of a field of the resource's data, by its protobuf name.
 #[must_use]
 pub fn field(name: &str) -> Path {
     Path(FieldPath::field("data")).field(name)
 }
 
-/// A key of the resource's metadata.
+/// Path of a key in the resource's metadata.
 #[must_use]
 pub fn metadata(key: &str) -> Path {
     Path(FieldPath::field("metadata")).key(key)
 }
 
 impl Path {
-    /// Into a field of a message, by its protobuf name.
+    /// Appends a field of a message, by its protobuf name.
     #[must_use]
     pub fn field(self, name: &str) -> Self {
         self.step(PathStep::Field(name.to_owned()))
     }
 
-    /// Into a list, counted from zero.
+    /// Appends an index of a list, from 0.
     #[must_use]
     pub fn index(self, index: u32) -> Self {
         self.step(PathStep::Index(index))
     }
 
-    /// Into a map.
+    /// Appends a key of a map.
     #[must_use]
     pub fn key(self, key: &str) -> Self {
         self.step(PathStep::Key(key.to_owned()))

@@ -1,4 +1,4 @@
-//! Why a call of the host reaches no hook, no controller and no function.
+//! Errors for host calls that match no hook, no controller and no function.
 
 use std::{error::Error, fmt};
 
@@ -6,30 +6,30 @@ use prost::DecodeError;
 
 use crate::{Decision, Diagnostics, FunctionFault};
 
-/// A call that no hook, no controller and no function of the plugin can answer. Each kind is a fault of the host, which
-/// sends what the manifest claims and nothing else.
+/// A call that matches no hook, no controller and no function of the plugin. Each kind is a fault of the host, which
+/// must send only calls that the manifest declares.
 #[derive(Debug)]
 pub(crate) enum DispatchError {
-    /// The bytes are no resource.
+    /// The bytes are not a resource.
     Resource(DecodeError),
-    /// The bytes are no id.
+    /// The bytes are not an id.
     Id(DecodeError),
-    /// The bytes are no argument of a function.
+    /// The bytes are not an argument of a function.
     Value(DecodeError),
-    /// The plugin has no such type: `group.version.Kind`.
+    /// The plugin does not have the type: `group.version.Kind`.
     UnknownType { plugin: &'static str, of: String },
-    /// The plugin has no such controller.
+    /// The plugin does not have the controller.
     UnknownController { plugin: &'static str, name: String },
-    /// The plugin has no such function.
+    /// The plugin does not have the function.
     UnknownFunction { name: String },
 }
 
 impl fmt::Display for DispatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource(error) => write!(f, "the host sent bytes that are no resource: {error}"),
-            Self::Id(error) => write!(f, "the host sent bytes that are no id: {error}"),
-            Self::Value(error) => write!(f, "the host sent bytes that are no value: {error}"),
+            Self::Resource(error) => write!(f, "the host sent a malformed resource: {error}"),
+            Self::Id(error) => write!(f, "the host sent a malformed id: {error}"),
+            Self::Value(error) => write!(f, "the host sent a malformed value: {error}"),
             Self::UnknownType { plugin, of } => write!(f, "plugin {plugin} has no type {of}"),
             Self::UnknownController { plugin, name } => write!(f, "plugin {plugin} has no controller {name}"),
             Self::UnknownFunction { name } => write!(f, "there is no function {name}"),

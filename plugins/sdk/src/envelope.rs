@@ -1,4 +1,4 @@
-//! A resource as far as hooks need it decoded.
+//! A resource, decoded as far as hooks need it.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use mortise_resource::{goten::Meta, pb};
 use prost::{DecodeError, Message};
 use prost_types::Any;
 
-/// [`pb::Resource`] with owner, status and meta left as bytes, the same on the wire: every hook decodes one, few look there,
-/// and a fresh instance pays for every branch of a message that it decodes.
+/// A [`pb::Resource`] with owner, status and meta left as bytes, the same on the wire: every hook decodes one, few use
+/// those fields, and a fresh instance pays for every branch of a message that it decodes.
 #[derive(Clone, PartialEq, Message)]
 pub struct Envelope {
     #[prost(message, optional, tag = "1")]
@@ -38,38 +38,38 @@ struct StatusEntry {
 }
 
 impl Envelope {
-    /// From the bytes of a [`pb::Resource`].
+    /// Decodes the bytes of a [`pb::Resource`].
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::decode(bytes)
     }
 
-    /// The type that the id names.
+    /// Type in the id.
     pub(crate) fn of(&self) -> Option<&pb::Type> {
         self.id.as_ref()?.r#type.as_ref()
     }
 
-    /// The name in the id.
+    /// Name in the id.
     pub(crate) fn name(&self) -> &str {
         self.id.as_ref().map_or("", |id| id.name.as_str())
     }
 
-    /// The owner, unless there is none or the host sent nonsense.
+    /// Owner; `None` if there isn't one or it does not decode.
     pub(crate) fn read_owner(&self) -> Option<pb::Id> {
         self.owner.as_ref().and_then(|bytes| pb::Id::decode(bytes.as_slice()).ok())
     }
 
-    /// The meta, unless there is none or the host sent nonsense.
+    /// Meta; `None` if it is absent or does not decode.
     pub(crate) fn read_meta(&self) -> Option<Meta> {
         self.meta.as_ref().and_then(|bytes| Meta::decode(bytes.as_slice()).ok())
     }
 
-    /// What controllers found out, without entries that are nonsense.
+    /// Statuses by key, without entries that do not decode.
     pub(crate) fn read_status(&self) -> BTreeMap<String, pb::Status> {
         let entries = self.status.iter().filter_map(|bytes| StatusEntry::decode(bytes.as_slice()).ok());
         entries.map(|entry| (entry.key, entry.value.unwrap_or_default())).collect()
     }
 
-    /// One entry of these.
+    /// Status under one key.
     pub(crate) fn read_status_under(&self, key: &str) -> Option<pb::Status> {
         let mut entries = self.status.iter().filter_map(|bytes| StatusEntry::decode(bytes.as_slice()).ok());
         entries.find(|entry| entry.key == key).map(|entry| entry.value.unwrap_or_default())

@@ -1,10 +1,10 @@
-//! The macros that make a component of a plugin.
+//! Macros that make a component of a plugin.
 
-/// Exports a static [`crate::Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`,
+/// Exports a static [`crate::Plugin`] with the named interfaces: any of `mutating`, `validating`, `authorizing`,
 /// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`, `planning`, `moving`, `importing`,
 /// `functions`.
 ///
-/// Natively it only checks that the static is there.
+/// In native builds it only checks that the static exists.
 #[macro_export]
 macro_rules! export {
     ($plugin:path $(: $($interface:ident),+ $(,)?)?) => {
@@ -102,14 +102,14 @@ macro_rules! export {
     };
 }
 
-/// Exports a type that implements [`crate::raw::Guest`], with the interfaces named: any of `mutating`, `validating`,
+/// Exports a type that implements [`crate::raw::Guest`], with the named interfaces: any of `mutating`, `validating`,
 /// `authorizing`, `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`, `planning`, `moving`,
 /// `importing`, `functions`.
 #[macro_export]
 macro_rules! export_raw {
     ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
-        // What wit-bindgen puts here has `unsafe` in it, so that each export has its symbol in the final crate alone: a
-        // library cannot decide that for its users. The functions do nothing but lift and lower arguments.
+        // The code of wit-bindgen contains `unsafe`, so that each export has its symbol in the final crate alone: a
+        // library cannot decide that for its users. The functions only lift and lower arguments.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = $crate::adapter::Adapter<$guest>;
@@ -138,9 +138,9 @@ macro_rules! __export_interface {
     (functions) => { $crate::bindings::computes::export!(Export with_types_in $crate::bindings::computes); };
     ($other:ident) => {
         compile_error!(concat!(
-            "no interface `",
+            "unknown interface `",
             stringify!($other),
-            "`: there are mutating, validating, authorizing, configuring, upgrading, controlling, mapping, initializing, ",
+            "`; use mutating, validating, authorizing, configuring, upgrading, controlling, mapping, initializing, ",
             "planning, moving, importing, functions"
         ));
     };

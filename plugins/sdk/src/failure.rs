@@ -1,54 +1,53 @@
-//! How calls into the host fail, and how a reconcile does.
+//! Failures of calls into the host, and of reconciles.
 
 use std::fmt;
 
-/// What a reconcile, a mapper or an initializer fails with: a [`Failure`] of the host, a text, or any other error, all
-/// by `?`. It is logged and shown to operators, and the call is made again, later each time.
+/// Error of a reconcile, a mapper or an initializer: a [`Failure`] of the host, a text, or any other error, all by `?`.
+/// It is logged and shown to operators, and the call is repeated after growing delays.
 pub type Error = Box<dyn std::error::Error>;
 
-/// A call into the host that failed.
+/// A failed call into the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// A code of gRPC, as the API answers it; the constants of this type name those that a reconciler may want to tell
-    /// apart.
+    /// Code of gRPC, as the API answers it; the constants of this type name the codes that a reconciler may need to
+    /// distinguish.
     pub code: u32,
-    /// What failed, and what to do about it.
+    /// Fault, and the next step.
     pub message: String,
 }
 
 impl Failure {
-    /// The request is at fault: a hook refused it, or a name is no name.
+    /// The request is at fault: a hook refused it, or a name is invalid.
     pub const INVALID: u32 = 3;
-    /// It took too long.
+    /// The call took too long.
     pub const LATE: u32 = 4;
-    /// It is not there.
+    /// The resource or another thing does not exist.
     pub const NOT_FOUND: u32 = 5;
     /// The operator did not grant it.
     pub const DENIED: u32 = 7;
-    /// A limit was hit.
+    /// A limit was reached.
     pub const EXHAUSTED: u32 = 8;
-    /// The state of something forbids it.
+    /// The current state forbids it.
     pub const PRECONDITION: u32 = 9;
-    /// Somebody else was faster: read again, and decide anew.
+    /// Another writer was faster: read again, and decide again.
     pub const CONFLICT: u32 = 10;
     /// A fault of the host, or data that cannot be read.
     pub const INTERNAL: u32 = 13;
-    /// May work later.
+    /// The call may succeed later.
     pub const UNAVAILABLE: u32 = 14;
 
-    /// A failure of that code.
+    /// Makes a failure with that code.
     pub fn new(code: u32, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
-    /// Whether what was asked for is not there.
+    /// Whether the requested thing does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.code == Self::NOT_FOUND
     }
 
-    /// Whether somebody else was faster. Reconciling anew is the answer, which is what happens when a reconciler hands
-    /// this on with `?`.
+    /// Whether another writer was faster. A reconciler should pass this on with `?`, and is then called again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.code == Self::CONFLICT

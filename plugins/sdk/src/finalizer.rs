@@ -1,7 +1,7 @@
-//! Cleaning up before a resource goes.
+//! Clean-up before a resource is deleted.
 //!
-//! A resource with finalizers is not deleted but marked, and goes when the last of them is taken away. They are words
-//! in its metadata ([`crate::meta`]); each belongs to one controller.
+//! A deletion only marks a resource that has finalizers; it is deleted when the last of them is removed. Finalizers are
+//! words in its metadata ([`crate::meta`]); each belongs to one controller.
 
 use crate::{Context, Error, Failure, Typed, kind::Data, meta};
 
@@ -9,37 +9,37 @@ use crate::{Context, Error, Failure, Typed, kind::Data, meta};
 #[derive(Debug, Clone, Copy)]
 pub struct Finalizer(&'static str);
 
-/// Whether a resource is to stay.
+/// Fate of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It is: make things so as it says.
+    /// The resource stays: reconcile it.
     Stays,
-    /// It is marked for deletion, and this controller's cleaning up is done.
+    /// The resource is marked for deletion, and this controller's clean-up is done.
     Goes,
 }
 
 impl Finalizer {
-    /// The finalizer of that name.
+    /// Makes the finalizer of that name.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
 
-    /// Whether the resource has it.
+    /// Whether the resource has the finalizer.
     #[must_use]
     pub fn is_on<M>(&self, resource: &Typed<M>) -> bool {
         meta::finalizers(&resource.metadata).contains(self.0)
     }
 
-    /// What a reconciler does first. On a resource that stays: sees to it that the finalizer is there, before anything
-    /// is made that would have to be cleaned up. On one that is marked: lets `clean_up` work, then takes the finalizer
-    /// away, and the resource with it if it was the last. `clean_up` may be called again for the same resource.
+    /// Guards a reconciler's work; to be called first. If the resource stays, adds the finalizer before anything is
+    /// made that would need a clean-up. If the resource is marked, runs `clean_up` and then removes the finalizer,
+    /// which deletes the resource if it was the last. `clean_up` may be called again for the same resource.
     ///
-    /// `resource` is as it is stored afterwards, unless it is gone.
+    /// Updates `resource` to the stored version, unless it is deleted.
     ///
     /// # Errors
-    /// What `clean_up` says, whereupon the finalizer stays; and the host's: [`Failure::is_conflict`] when the resource
-    /// changed since it was read.
+    /// The error of `clean_up`, after which the finalizer stays; and the host's: [`Failure::is_conflict`] if the
+    /// resource has changed since it was read.
     pub fn guard<M: Data>(
         &self,
         ctx: &Context<'_>,
@@ -60,7 +60,7 @@ impl Finalizer {
         Ok(Life::Goes)
     }
 
-    /// Adds it, and writes the resource.
+    /// Adds the finalizer, and writes the resource.
     ///
     /// # Errors
     /// The host's.
@@ -70,7 +70,7 @@ impl Finalizer {
         Ok(())
     }
 
-    /// Takes it away, and writes the resource.
+    /// Removes the finalizer, and writes the resource.
     ///
     /// # Errors
     /// The host's.

@@ -1,4 +1,4 @@
-//! Functions that are called by name, and depend on nothing but their arguments.
+//! Functions that are called by name, and depend on their arguments alone.
 //!
 //! # Contract
 //! The host checks the number and the types of arguments, and the type of the result. Each call has a fresh instance,
@@ -11,13 +11,13 @@ use prost::Message;
 
 use crate::{Value, ValueType, dispatch::DispatchError};
 
-/// What a function does.
+/// Code of a function.
 type Body = fn(&[Value]) -> Result<Value, FunctionFault>;
 
-/// What calls one of several by name, with encoded arguments.
+/// Code that calls one of several functions by name, with encoded arguments.
 type Call = fn(&[Function], &str, &[Vec<u8>]) -> Result<Vec<u8>, FunctionFault>;
 
-/// A function of a plugin. Everything here can be said in a `static`. See [`crate::Plugin::functions`].
+/// A function of a plugin. All of it can be written in a `static`. See [`crate::Plugin::functions`].
 ///
 /// ```
 /// use mortise_plugin::{Function, FunctionFault, Parameter, Value, ValueType};
@@ -55,17 +55,18 @@ pub struct Parameter {
     description: &'static str,
 }
 
-/// Why a function has no result.
+/// Reason that a function has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionFault {
-    /// The argument that is at fault, counted from 0; none for the call as a whole.
+    /// Index of the faulty argument, from 0; `None` for the call as a whole.
     pub argument: Option<u32>,
-    /// One sentence.
+    /// A sentence.
     pub text: String,
 }
 
 impl Function {
-    /// A function. The name is lower-case letters, digits and underscores, a letter first, and unique in the plugin.
+    /// Makes a function. The name is lower-case letters, digits and underscores, a letter first, and unique in the
+    /// plugin.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -76,28 +77,28 @@ impl Function {
         Self { name, parameters, variadic: None, returns, summary: "", description: "", deprecation: "", body }
     }
 
-    /// Takes any number of further arguments, which follow the others.
+    /// Adds a parameter for any number of further arguments after the others.
     #[must_use]
     pub const fn variadic(mut self, parameter: Parameter) -> Self {
         self.variadic = Some(parameter);
         self
     }
 
-    /// One sentence about what it does.
+    /// Sets a summary of one sentence.
     #[must_use]
     pub const fn summary(mut self, text: &'static str) -> Self {
         self.summary = text;
         self
     }
 
-    /// More, for a page of documentation.
+    /// Sets a description, for a page of documentation.
     #[must_use]
     pub const fn description(mut self, text: &'static str) -> Self {
         self.description = text;
         self
     }
 
-    /// Not to be used any more; the text says what to use instead.
+    /// Marks the function as deprecated; the text names the replacement.
     #[must_use]
     pub const fn deprecated(mut self, instead: &'static str) -> Self {
         self.deprecation = instead;
@@ -116,7 +117,7 @@ impl Function {
         }
     }
 
-    /// A call as the host makes one, its checks included.
+    /// Calls the function like the host, with its checks.
     #[cfg(not(target_arch = "wasm32"))]
     fn checked_call(&self, arguments: &[Value]) -> Result<Value, FunctionFault> {
         let (wanted, got) = (self.parameters.len(), arguments.len());
@@ -139,20 +140,20 @@ impl Function {
 }
 
 impl Parameter {
-    /// A parameter, which takes no null. The name is as a function's.
+    /// Makes a parameter, which does not accept null. The rules for its name are a function's.
     #[must_use]
     pub const fn new(name: &'static str, of: ValueType) -> Self {
         Self { name, of, allow_null: false, description: "" }
     }
 
-    /// Takes [`Value::Null`], too. Values inside others may always be null.
+    /// Accepts [`Value::Null`], too. Values inside others may always be null.
     #[must_use]
     pub const fn allow_null(mut self) -> Self {
         self.allow_null = true;
         self
     }
 
-    /// What it is for.
+    /// Sets the purpose of the parameter.
     #[must_use]
     pub const fn description(mut self, text: &'static str) -> Self {
         self.description = text;
@@ -170,12 +171,12 @@ impl Parameter {
 }
 
 impl FunctionFault {
-    /// A fault of the call as a whole.
+    /// Makes a fault of the call as a whole.
     pub fn new(text: impl Into<String>) -> Self {
         Self { argument: None, text: text.into() }
     }
 
-    /// A fault of one argument, counted from 0.
+    /// Makes a fault of one argument, by its index from 0.
     pub fn at(argument: u32, text: impl Into<String>) -> Self {
         Self { argument: Some(argument), text: text.into() }
     }
@@ -192,7 +193,7 @@ impl fmt::Display for FunctionFault {
 
 impl std::error::Error for FunctionFault {}
 
-/// The functions of a plugin, with the code that they take: a plugin that has none refers to none of it.
+/// Functions of a plugin, with the code that they need: a plugin without functions refers to none of it.
 #[derive(Clone, Copy)]
 pub(crate) struct FunctionTable {
     functions: &'static [Function],
@@ -205,17 +206,17 @@ impl FunctionTable {
         Self { functions, describe, call }
     }
 
-    /// Appends them to a manifest.
+    /// Appends the functions to a manifest.
     pub(crate) fn describe(self, manifest: &mut Vec<u8>) {
         (self.describe)(self.functions, manifest);
     }
 
-    /// Calls one, with encoded arguments.
+    /// Calls a function, with encoded arguments.
     pub(crate) fn call(self, name: &str, arguments: &[Vec<u8>]) -> Result<Vec<u8>, FunctionFault> {
         (self.call)(self.functions, name, arguments)
     }
 
-    /// Calls one as the host does.
+    /// Calls a function like the host.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn checked_call(self, name: &str, arguments: &[Value]) -> Result<Value, FunctionFault> {
         find(self.functions, name)?.checked_call(arguments)
@@ -228,7 +229,7 @@ fn find<'f>(functions: &'f [Function], name: &str) -> Result<&'f Function, Dispa
 }
 
 fn describe(functions: &[Function], manifest: &mut Vec<u8>) {
-    /// The manifest's field.
+    /// Number of the manifest's field.
     const FUNCTIONS: u32 = 1_001;
     for function in functions {
         prost::encoding::message::encode(FUNCTIONS, &function.to_wire(), manifest);

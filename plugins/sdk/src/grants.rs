@@ -1,5 +1,4 @@
-//! What a plugin may keep, and what the operator may grant it: values of its own, bytes for each resource, and
-//! directories.
+//! Storage of a plugin, and granted directories: values of its own, private bytes for each resource, files.
 
 #[cfg(target_arch = "wasm32")]
 use crate::host::Host as _;
@@ -17,7 +16,7 @@ impl<'a> Kv<'a> {
         Self { host }
     }
 
-    /// The value under a key.
+    /// Reads the value under a key.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {
         self.host.kv_get(key)
     }
@@ -27,19 +26,19 @@ impl<'a> Kv<'a> {
         self.host.kv_set(key, value)
     }
 
-    /// Removes a key and its value, if they are there.
+    /// Removes a key and its value, if they exist.
     pub fn remove(&self, key: &str) -> Result<(), Failure> {
         self.host.kv_remove(key)
     }
 
-    /// The keys that begin with a prefix, in order.
+    /// Lists the keys that begin with a prefix, in order.
     pub fn keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
         self.host.kv_keys(prefix)
     }
 }
 
-/// What the plugin keeps for one resource and nobody else is to see: up to 64 KiB, as durable as the resource, and
-/// deleted with it. See [`crate::Context::private_bytes`].
+/// Private bytes of the plugin for one resource, hidden from clients and other plugins: up to 64 KiB, as durable as the
+/// resource, and deleted with it. See [`crate::Context::private_bytes`].
 #[derive(Clone)]
 pub struct PrivateBytes<'a> {
     host: &'a AnyHost,
@@ -52,17 +51,17 @@ impl<'a> PrivateBytes<'a> {
         Self { host, id }
     }
 
-    /// What is kept.
+    /// Reads the private bytes.
     pub fn get(&self) -> Result<Option<Vec<u8>>, Failure> {
         self.host.private_bytes_get(&self.id)
     }
 
-    /// Keeps this, in place of what was kept. The resource must be there.
+    /// Replaces the private bytes. The resource must exist.
     pub fn set(&self, value: &[u8]) -> Result<(), Failure> {
         self.host.private_bytes_set(&self.id, value)
     }
 
-    /// Keeps nothing any more.
+    /// Removes the private bytes.
     pub fn remove(&self) -> Result<(), Failure> {
         self.host.private_bytes_remove(&self.id)
     }
@@ -81,18 +80,18 @@ impl<'a> Files<'a> {
         Self { host, directory }
     }
 
-    /// The content of a file; none if it is not there.
+    /// Reads a file; `None` if it does not exist.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         self.host.file_read(self.directory, name)
     }
 
-    /// Puts a file in place, whole: whoever reads the directory sees the old content or the new.
+    /// Replaces a whole file: other readers of the directory see the old content or the new.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
         self.host.file_write(self.directory, name, content)
     }
 
-    /// Writes a file unless it has that content already; whether it was written. What a reconciler that comes by often
-    /// wants.
+    /// Writes a file unless it has that content already; answers whether it was written. Meant for reconcilers, which
+    /// run often.
     pub fn write_if_changed(&self, name: &str, content: &[u8]) -> Result<bool, Failure> {
         if self.read(name)?.is_some_and(|found| found == content) {
             return Ok(false);
@@ -100,12 +99,12 @@ impl<'a> Files<'a> {
         self.write(name, content).map(|()| true)
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     pub fn remove(&self, name: &str) -> Result<(), Failure> {
         self.host.file_remove(self.directory, name)
     }
 
-    /// The names of the files, in order.
+    /// Lists the names of the files, in order.
     pub fn list(&self) -> Result<Vec<String>, Failure> {
         self.host.file_list(self.directory)
     }

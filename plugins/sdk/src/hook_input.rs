@@ -1,14 +1,14 @@
-//! The resource that a hook is asked about: as it came, or as the hook before left it.
+//! The resource of a hook's call: as the host sent it, or as an earlier hook left it.
 //!
 //! # Contract
 //! The host calls the hooks of one request in one instance, most often with the same bytes, and decoding those is most
-//! of what a hook costs. So the resource that was decoded last is cached, and a hook of the same plugin that gets the
-//! same bytes finds it decoded. It sees what it would see if it had decoded them itself: nothing is cached after a
-//! `mutate` that refused, or that changed what the encoding shows.
+//! of a hook's cost. So the resource that was decoded last is cached, and a hook of the same plugin that gets the same
+//! bytes finds it decoded. The result is the same as that of decoding: a resource is not cached after a `mutate` that
+//! refused, or that changed its encoding.
 //!
 //! # Cost
 //! One comparison of the bytes, and a copy of them. One resource is kept for as long as the instance lives, or until
-//! another takes its place.
+//! another replaces it.
 
 use std::{any::Any, cell::RefCell, ptr};
 
@@ -24,7 +24,7 @@ thread_local! {
     static CACHED: RefCell<Option<CachedInput>> = const { RefCell::new(None) };
 }
 
-/// The resource that a hook decoded last, with the bytes that it was decoded from.
+/// The resource that a hook decoded last, with its encoded bytes.
 struct CachedInput {
     types: Types,
     found: &'static dyn Registered,
@@ -32,23 +32,23 @@ struct CachedInput {
     typed: Box<dyn Any>,
 }
 
-/// A resource that a hook is asked about.
+/// The resource of a hook's call.
 pub struct HookInput(Form);
 
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and it is short-lived")]
 enum Form {
     Encoded(Envelope),
-    /// A [`Typed`].
+    /// A decoded [`Typed`].
     Decoded(Box<dyn Any>),
 }
 
 impl HookInput {
-    /// A resource whose data is not decoded yet.
+    /// Makes an input whose data is not decoded yet.
     pub(crate) fn encoded(resource: Envelope) -> Self {
         Self(Form::Encoded(resource))
     }
 
-    /// Takes the cached resource if it was decoded from these bytes, with the type that it is of.
+    /// Takes the cached resource if it was decoded from these bytes, with its type.
     pub(crate) fn cached(types: Types, input: &[u8]) -> Option<(&'static dyn Registered, Self)> {
         CACHED.with_borrow_mut(|kept| {
             let kept = kept.take_if(|kept| ptr::eq(kept.types, types) && kept.input == input)?;
@@ -74,11 +74,11 @@ impl HookInput {
             self.0 = Form::Decoded(Box::new(typed));
         }
         let typed = if let Form::Decoded(typed) = &mut self.0 { typed.downcast_mut() } else { None };
-        // Cannot be: a type has one message.
+        // Never fails: a type has one message.
         typed.ok_or_else(|| Diagnostics::refusal("the resource was decoded as another message"))
     }
 
-    /// Which resource it is; the default id if it has none.
+    /// Id of the resource; the default id if it has none.
     pub(crate) fn id<M: 'static>(&self) -> pb::Id {
         let id = match &self.0 {
             Form::Encoded(resource) => resource.id.as_ref(),

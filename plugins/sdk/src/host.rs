@@ -1,8 +1,8 @@
-//! What a reconciler may ask of the host, as it crosses the boundary.
+//! Host calls of a reconciler, in encoded form.
 //!
-//! In a component it is `Imports`, a type that the compiler knows, so that a call which nobody makes leaves no import
-//! behind: a component says it imports what it uses. Natively it is whatever implements [`Host`];
-//! [`crate::testing::World`] does.
+//! In a component the host is `Imports`, a type that the compiler knows, so that an unused call leaves no import
+//! behind: a component declares only the imports that it uses. In native builds it is any [`Host`], such as
+//! [`crate::testing::World`].
 
 use mortise_resource::pb;
 
@@ -11,31 +11,30 @@ use crate::{
     http_message::{HttpRequest, HttpResponse},
 };
 
-/// What to look for in an index.
+/// Key to look up in an index.
 #[derive(Debug, Clone, Copy)]
 pub enum Key<'k> {
-    /// For indexes of owners and references; the uid does not count. `*` or nothing in a tenancy unit ends the key
-    /// there when listing.
+    /// Key for indexes of owners and references; the uid is ignored. When listing, an empty tenancy unit or `*` ends
+    /// the key there.
     Id(&'k pb::Id),
-    /// For indexes of values, names and metadata; when listing, a prefix of it.
+    /// Key for indexes of values, names and metadata; when listing, a prefix.
     Value(&'k str),
-    /// As [`Self::Value`], and the whole value when listing too.
+    /// Key like [`Self::Value`], but the whole value when listing too.
     Exact(&'k str),
 }
 
-/// The host that a [`crate::Context`] asks: in a component its imports, natively any [`Host`].
+/// Host of a [`crate::Context`]: in a component its imports, in native builds any [`Host`].
 #[cfg(target_arch = "wasm32")]
 pub type AnyHost = Imports;
-/// The host that a [`crate::Context`] asks: in a component its imports, natively any [`Host`].
+/// Host of a [`crate::Context`]: in a component its imports, in native builds any [`Host`].
 #[cfg(not(target_arch = "wasm32"))]
 pub type AnyHost = dyn Host;
 
 #[cfg(target_arch = "wasm32")]
 pub use crate::bindings::imports::Imports;
 
-/// The calls of all interfaces that reconcilers may import; `wit/` says what each does. Ids and resources are encoded
-/// messages.
-#[allow(clippy::missing_errors_doc, reason = "each fails as its interface says")]
+/// Calls of all interfaces that reconcilers may import; `wit/` specifies each. Ids and resources are encoded messages.
+#[allow(clippy::missing_errors_doc, reason = "each fails as its interface specifies")]
 pub trait Host {
     /// `resources.read`.
     fn read(&self, id: &[u8]) -> Result<Vec<u8>, Failure>;
@@ -88,15 +87,15 @@ pub trait Host {
     /// `secrets.get`.
     fn secret(&self, name: &str) -> Result<Vec<u8>, Failure>;
 
-    /// `wasi:http`: a request and its whole answer.
+    /// `wasi:http`: sends a request and answers the whole response.
     fn http(&self, request: &HttpRequest) -> Result<HttpResponse, Failure>;
 
-    /// `tcp.connect`: microseconds.
+    /// `tcp.connect`: answers microseconds.
     fn tcp_connect(&self, host: &str, port: u16, timeout_ms: u32) -> Result<u32, Failure>;
 
-    /// `clock.now`: milliseconds.
+    /// `clock.now`: answers milliseconds.
     fn now(&self) -> u64;
-    /// `clock.elapsed`: nanoseconds.
+    /// `clock.elapsed`: answers nanoseconds.
     fn elapsed(&self) -> u64;
     /// `run.cancelled`.
     fn cancelled(&self) -> bool;

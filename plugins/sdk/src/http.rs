@@ -5,7 +5,7 @@ use crate::host::Host as _;
 pub use crate::http_message::{HttpRequest, HttpResponse};
 use crate::{Failure, host::AnyHost};
 
-/// Sends HTTP requests, to hosts that stand in `http` of the plugin's grants. TLS is the host's business.
+/// Sender of HTTP requests, to hosts in `http` of the plugin's grants. The host does TLS.
 #[derive(Clone, Copy)]
 pub struct Http<'a> {
     host: &'a AnyHost,
@@ -16,13 +16,13 @@ impl<'a> Http<'a> {
         Self { host }
     }
 
-    /// Sends a request and waits for the whole answer, whatever its status is. Redirects are not followed: the answer
-    /// says where to, and the next host has to be granted too.
+    /// Sends a request and waits for the whole answer, of any status. Redirects are not followed: the answer names the
+    /// next host, which must be granted too.
     ///
     /// # Errors
-    /// [`Failure::DENIED`] if the host is not granted, [`Failure::LATE`] if it took too long, [`Failure::EXHAUSTED`] if
-    /// there is too much of something, [`Failure::INVALID`] if it is no request, [`Failure::UNAVAILABLE`] if nobody
-    /// answers.
+    /// [`Failure::DENIED`] if the host is not granted, [`Failure::LATE`] if the request took too long,
+    /// [`Failure::EXHAUSTED`] if a limit was reached, [`Failure::INVALID`] if the request is malformed,
+    /// [`Failure::UNAVAILABLE`] if the host does not answer.
     pub fn send(&self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
         self.host.http(request)
     }

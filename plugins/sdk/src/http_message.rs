@@ -8,70 +8,70 @@ use crate::Failure;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// `GET`, `POST` and so on.
+    /// Method: `GET`, `POST` and so on.
     pub method: String,
-    /// `https://host/path?query`, or `http://…`.
+    /// URL: `https://host/path?query`, or `http://…`.
     pub url: String,
-    /// Names and values, in order. `host` is set by the host.
+    /// Names and values of headers, in order. The host sets `host`.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body.
+    /// Body.
     pub body: Vec<u8>,
-    /// The longest wait for a connection, for the first byte of the answer, and between two pieces of it, each; the
-    /// host has limits of its own.
+    /// Longest wait, each, for a connection, for the first byte of the answer, and between two pieces of it; the host
+    /// has limits of its own.
     pub timeout: Option<Duration>,
 }
 
 impl HttpRequest {
-    /// A request without headers and body.
+    /// Makes a request without headers and body.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self { method: method.into(), url: url.into(), headers: Vec::new(), body: Vec::new(), timeout: None }
     }
 
-    /// `GET`.
+    /// Makes a `GET` request.
     pub fn get(url: impl Into<String>) -> Self {
         Self::new("GET", url)
     }
 
-    /// `POST`.
+    /// Makes a `POST` request.
     pub fn post(url: impl Into<String>) -> Self {
         Self::new("POST", url)
     }
 
-    /// `PUT`.
+    /// Makes a `PUT` request.
     pub fn put(url: impl Into<String>) -> Self {
         Self::new("PUT", url)
     }
 
-    /// `DELETE`.
+    /// Makes a `DELETE` request.
     pub fn delete(url: impl Into<String>) -> Self {
         Self::new("DELETE", url)
     }
 
-    /// With one more header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// With a body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// With less patience than the host's.
+    /// Sets a shorter timeout than the host's.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The parts of its URL.
+    /// Parts of the URL.
     pub(crate) fn parts(&self) -> Result<Parts<'_>, Failure> {
         let wrong =
-            || Failure::new(Failure::INVALID, format!("{:?} is no URL such as \"https://host/path\"", self.url));
+            || Failure::new(Failure::INVALID, format!("{:?} is not a URL such as \"https://host/path\"", self.url));
         let (scheme, rest) = self.url.split_once("://").ok_or_else(wrong)?;
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -83,21 +83,21 @@ impl HttpRequest {
     }
 }
 
-/// The parts of a URL.
+/// Parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
-    /// In lower case.
+    /// Scheme, in lower case.
     pub(crate) scheme: String,
     pub(crate) authority: &'a str,
-    /// With the query.
+    /// Path with the query.
     pub(crate) path: Cow<'a, str>,
 }
 
 impl Parts<'_> {
-    /// What a request fails with whose host is not granted.
+    /// Failure of a request to a host that is not granted.
     pub(crate) fn denied(&self) -> Failure {
         let Self { scheme, authority, .. } = self;
-        // Which may hold a password.
+        // The user part may hold a password.
         if let Some((_, host)) = authority.rsplit_once('@') {
             let text = format!("HTTP requests with a user before {host:?} are not granted; send it in a header");
             return Failure::new(Failure::DENIED, text);
@@ -115,29 +115,29 @@ impl Parts<'_> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpResponse {
-    /// Its status, such as 200.
+    /// Status, such as 200.
     pub status: u16,
-    /// Names, in lower case, and values.
+    /// Names of headers, in lower case, and values.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body, whole.
+    /// Whole body.
     pub body: Vec<u8>,
 }
 
 impl HttpResponse {
-    /// An answer without headers and body: for tests.
+    /// Makes an answer without headers and body, for tests.
     #[must_use]
     pub fn new(status: u16) -> Self {
         Self { status, ..Self::default() }
     }
 
-    /// With one more header: for tests.
+    /// Adds a header, for tests.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push((name.to_ascii_lowercase(), value.into()));
         self
     }
 
-    /// With a body: for tests.
+    /// Sets the body, for tests.
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -150,14 +150,14 @@ impl HttpResponse {
         (200..300).contains(&self.status)
     }
 
-    /// The first value of a header, if it is text.
+    /// First value of a header, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let (_, value) = self.headers.iter().find(|(one, _)| one.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(value).ok()
     }
 
-    /// The body as text.
+    /// Body as text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.body)
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(parts("HTTP://example.org:80/a/b?c#d"), is("http", "example.org:80", "/a/b?c"));
         assert_eq!(parts("https://example.org?a=/b"), is("https", "example.org", "/?a=/b"));
         assert_eq!(parts("https://[::1]:8/#x"), is("https", "[::1]:8", "/"));
-        // What of this is a host, is the host's to judge.
+        // The host decides which part of this is a host.
         assert_eq!(parts("https://allowed@evil/"), is("https", "allowed@evil", "/"));
         for bad in ["", "example.org", "https:/x", "https://", "https:///path", "https://#x"] {
             assert_eq!(parts(bad), None, "{bad}");

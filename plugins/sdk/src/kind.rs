@@ -1,24 +1,23 @@
-//! The name of a resource type, with the message that its resources hold.
+//! Name of a resource type, with the message of its data.
 
 use std::{fmt, marker::PhantomData};
 
 use mortise_resource::{manifest, pb};
 use prost::{Message, Name};
 
-/// What a resource may hold: any message of prost's that knows its name, as those of `build::Protos` do.
+/// Message of a resource's data: any message of prost with a name, such as those of `build::Protos`.
 pub trait Data: Message + Name + Default + 'static {}
 impl<M: Message + Name + Default + 'static> Data for M {}
 
-/// The name of a resource type whose resources hold an `M`: `const ALBUM: Kind<Album> = Kind::new("demo", "v2",
-/// "Album");`.
+/// Name of a resource type whose resources hold an `M`: `const ALBUM: Kind<Album> = Kind::new("demo", "v2", "Album");`.
 ///
-/// The same for types of this plugin and of others, whose resources a controller may be granted.
+/// Used for types of this plugin and for those of others, which a controller may be granted.
 pub struct Kind<M> {
     name: KindName,
     data: PhantomData<fn() -> M>,
 }
 
-/// A [`Kind`] whatever its message.
+/// A [`Kind`] of any message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KindName {
     pub(crate) group: &'static str,
@@ -27,13 +26,14 @@ pub(crate) struct KindName {
 }
 
 impl<M> Kind<M> {
-    /// The type of that name.
+    /// Makes the name of a type.
     #[must_use]
     pub const fn new(group: &'static str, group_version: &'static str, kind: &'static str) -> Self {
         Self { name: KindName { group, group_version, kind }, data: PhantomData }
     }
 
-    /// The id of a resource of this type. Reconcilers say the whole tenancy; most often it is that of another resource.
+    /// Makes the id of a resource of this type. Reconcilers give the whole tenancy; most often it is that of another
+    /// resource.
     pub fn id(self, name: impl Into<String>, tenancy: &pb::Tenancy) -> pb::Id {
         pb::Id {
             name: name.into(),
@@ -43,13 +43,13 @@ impl<M> Kind<M> {
         }
     }
 
-    /// As it stands in messages.
+    /// The name as a message.
     #[must_use]
     pub fn to_pb(self) -> pb::Type {
         self.name.to_pb()
     }
 
-    /// Whether it is the type of this id.
+    /// Whether the id is of this type.
     #[must_use]
     pub fn is_of(self, id: &pb::Id) -> bool {
         id.r#type.as_ref().is_some_and(|of| self.name.is(of))

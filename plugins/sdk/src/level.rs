@@ -1,17 +1,17 @@
 //! Levels of the log.
 
-/// How much it matters.
+/// Importance of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Something is broken.
+    /// A fault.
     Error = 1,
-    /// Something is odd.
+    /// An oddity.
     Warn = 2,
-    /// Worth knowing.
+    /// A fact worth knowing.
     Info = 3,
-    /// For whoever looks for a fault.
+    /// A detail for finding a fault.
     Debug = 4,
-    /// Every step.
+    /// A step of the work.
     Trace = 5,
 }

@@ -1,6 +1,6 @@
-//! Write a Mortise plugin: a protobuf message and a few functions.
+//! Library for writing a Mortise plugin: a protobuf message and a few functions.
 //!
-//! A plugin is a static table of resource types, each with the hooks it has, and one line that exports it:
+//! A plugin is a static table of resource types, each with its hooks, and one line that exports it:
 //!
 //! ```
 //! use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, Typed, field};
@@ -32,12 +32,12 @@
 //! ```
 //!
 //! The message and its descriptors come from a `.proto` file by [`include_proto!`] and, in build.rs, `build::Protos`
-//! (feature `build`); no `protoc` is needed, but a dependency on `prost`, which the generated code names. Hooks are
+//! (feature `build`); `protoc` is not needed, but a dependency on `prost` is: the generated code names it. Hooks are
 //! ordinary functions: test them natively, with [`testing`].
 //!
 //! # Reconcilers
-//! A reconciler makes the world so as resources say: it is one method that looks at one resource and does what is
-//! missing. A [`Controller`] says what wakes it, and stands in the plugin's table:
+//! A reconciler makes the world match its resources: it is one method that looks at one resource and does what is
+//! missing. A [`Controller`] adds the changes that wake it, and is an entry of the plugin's table:
 //!
 //! ```
 //! use mortise_plugin::{
@@ -80,44 +80,43 @@
 //! }
 //! ```
 //!
-//! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, bytes that it
-//! keeps for one resource, granted directories, secrets and HTTP hosts, time. [`Finalizer`] is for what has to be
-//! cleaned up, [`Mapper`] for what else may wake it. Test it natively, in a [`testing::World`].
+//! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, private bytes
+//! for one resource, granted directories, secrets and HTTP hosts, time. A [`Finalizer`] cleans up before a deletion,
+//! and a [`Mapper`] wakes it by changes of other types. Test it natively, in a [`testing::World`].
 //!
 //! # Plans, moves, imports, functions
-//! Four interfaces are asked beside writes, each by whoever wants it: [`ResourceType::plan`] says beforehand what a
-//! write would come to, [`ResourceType::moves_from`] makes a resource of one of another type, [`ResourceType::import`]
-//! describes something outside, and [`Plugin::functions`] is a table of [`Function`]s.
+//! Clients can call four interfaces besides writes: [`ResourceType::plan`] predicts the result of a write,
+//! [`ResourceType::moves_from`] makes a resource from one of another type, [`ResourceType::import`] describes an external
+//! object, and [`Plugin::functions`] is a table of [`Function`]s.
 //!
 //! # Contract
-//! - Only the interfaces named in [`export!`] are exported. The hooks that the manifest claims follow from the table;
-//!   one whose interface is not exported makes the host refuse the plugin, saying so.
-//! - A hook on a resource whose data is absent or does not decode is not called: the request is refused in Consul's
-//!   words. [`ResourceType::optional_data`] lifts that for absent data.
-//! - What a plugin does not know survives: fields of the resource that are newer than this SDK, and top-level fields of
-//!   the data that are newer than the plugin's message. Unknown fields inside nested messages are lost when, and only
-//!   when, `mutate` changes the data.
-//! - Settings are told by [`settings()`] and judged by [`Plugin::check_settings`], if `configuring` is exported. A
-//!   plugin that uses neither has no code for them.
-//! - A component imports what its code calls and nothing else: a plugin without reconcilers has none of their imports.
-//!   Whatever an operator has to grant may be named in [`Plugin::capabilities`], so that the host refuses a plugin
-//!   which lacks it; without that, the call fails.
-//! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller
-//!   gets `Internal`. In a function, which has no log, the text is lost.
+//! - Only the interfaces named in [`export!`] are exported. The hooks in the manifest follow from the table; if the
+//!   interface of one is not exported, the host refuses the plugin and names the interface.
+//! - A hook is not called for a resource whose data is absent or does not decode: the request is refused with Consul's
+//!   text. [`ResourceType::optional_data`] allows absent data.
+//! - Unknown fields survive: fields of the resource that are newer than this SDK, and top-level fields of the data that
+//!   are newer than the plugin's message. Unknown fields inside nested messages are lost when, and only when, `mutate`
+//!   changes the data.
+//! - [`settings()`] answers the settings, and [`Plugin::check_settings`] checks them, if `configuring` is exported. A
+//!   plugin that uses neither contains no code for them.
+//! - A component imports only the interfaces that its code calls: a plugin without reconcilers has none of their
+//!   imports. [`Plugin::capabilities`] may name interfaces of the host that the plugin needs, so that a host which does
+//!   not know one refuses the plugin.
+//! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance ends, and the caller gets
+//!   `Internal`. In a function, which has no log, the text is lost.
 //!
 //! # Cost
-//! Every request gets a fresh instance for its hooks, so what counts is how little there is to set up: no start
-//! function, a stack of 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first
-//! 64 KiB are there from the start. Hooks of one request that get the same bytes decode them once. A component with
-//! eight types and all kinds of hooks is about 130 KB, with 20 KB of function names for backtraces; its memory is three
-//! pages. A controller that does nothing adds about 40 KB, one that reads, writes and has a status about 100 KB.
+//! Every request gets a fresh instance for its hooks, so setting one up must be cheap: no start function, a stack of
+//! 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first 64 KiB exist from the
+//! start. Hooks of one request that get the same bytes decode them once. A component with eight types and all kinds of
+//! hooks is about 130 KB, with 20 KB of function names for backtraces; its memory is three pages. An empty controller
+//! adds about 40 KB, one that reads, writes and has a status about 100 KB.
 //!
 //! # Limits
-//! The arena never gives memory back, except the newest block: right for an instance that lives for one request, wrong
-//! for anything that loops over much data. An instance that reconciles serves many calls, and what each of them
-//! allocated stays taken until the host retires it, after a number of calls or when its memory has grown; a reconcile
-//! that looks at many large resources may meet the limit by itself. Switch the default feature `arena` off to bring
-//! another allocator.
+//! The arena never frees memory, except the newest block: good for an instance that lives for one request, bad for
+//! loops over much data. An instance of a reconciler serves many calls, and the allocations of each stay until the host
+//! retires the instance, after a number of calls or when its memory has grown; a single reconcile that looks at many
+//! large resources may reach the limit. Switch the default feature `arena` off to use another allocator.
 
 #[doc(hidden)]
 #[cfg(target_arch = "wasm32")]
@@ -204,7 +203,7 @@ pub use prost_types;
 #[cfg(target_arch = "wasm32")]
 pub use wit_bindgen;
 
-/// Includes what the build script generated, as one module: `include_proto!(pub mod proto);`. The module holds one
+/// Includes the code that the build script generated, as one module: `include_proto!(pub mod proto);`. It holds a
 /// module for each protobuf package, and `DESCRIPTORS` for [`Plugin::new`].
 #[macro_export]
 macro_rules! include_proto {
@@ -215,17 +214,17 @@ macro_rules! include_proto {
             dead_code,
             clippy::all,
             clippy::pedantic,
-            reason = "generated; the documentation stands in the .proto files"
+            reason = "generated; the documentation is in the .proto files"
         )]
         $visibility mod $name {
             include!(concat!(env!("OUT_DIR"), "/proto.rs"));
 
-            /// The messages' descriptors, with imports.
+            /// Descriptors of the messages, with imports.
             pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
         }
     };
 }
 
-// Generated code names this crate from outside, and so it does from inside.
+// Generated code names this crate from outside; this makes the name valid inside, too.
 #[cfg(target_arch = "wasm32")]
 extern crate self as mortise_plugin;

@@ -1,7 +1,7 @@
 //! The plugin's log: `log::info!("{} tracks", count)`, or [`write()`] with fields.
 //!
-//! Bounded by the host; what exceeds the limit of a request is dropped, and the host says so. Natively, lines are kept
-//! for [`crate::testing::take_log`].
+//! The host bounds it, drops the excess of a request, and reports the number. In native tests
+//! [`crate::testing::take_log`] answers the lines.
 
 pub use crate::level::Level;
 
@@ -13,27 +13,27 @@ pub fn write(level: Level, message: &str, fields: &[(&str, &str)]) {
     crate::testing::log(level, message, fields);
 }
 
-/// A line at level error.
+/// Writes a line at level error.
 pub fn error(message: &str) {
     write(Level::Error, message, &[]);
 }
 
-/// A line at level warn.
+/// Writes a line at level warn.
 pub fn warn(message: &str) {
     write(Level::Warn, message, &[]);
 }
 
-/// A line at level info.
+/// Writes a line at level info.
 pub fn info(message: &str) {
     write(Level::Info, message, &[]);
 }
 
-/// A line at level debug.
+/// Writes a line at level debug.
 pub fn debug(message: &str) {
     write(Level::Debug, message, &[]);
 }
 
-/// A line at level trace.
+/// Writes a line at level trace.
 pub fn trace(message: &str) {
     write(Level::Trace, message, &[]);
 }
@@ -54,13 +54,13 @@ macro_rules! __log_debug { ($($format:tt)+) => { $crate::log::debug(&::std::form
 #[macro_export]
 macro_rules! __log_trace { ($($format:tt)+) => { $crate::log::trace(&::std::format!($($format)+)) } }
 
-/// As [`debug()`], with a format.
+/// Writes a line at level debug, with a format.
 pub use __log_debug as debug;
-/// As [`error()`], with a format.
+/// Writes a line at level error, with a format.
 pub use __log_error as error;
-/// As [`info()`], with a format.
+/// Writes a line at level info, with a format.
 pub use __log_info as info;
-/// As [`trace()`], with a format.
+/// Writes a line at level trace, with a format.
 pub use __log_trace as trace;
-/// As [`warn()`], with a format.
+/// Writes a line at level warn, with a format.
 pub use __log_warn as warn;

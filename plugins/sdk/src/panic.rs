@@ -1,12 +1,12 @@
-//! Says what happened before a panic becomes a trap. WebAssembly has nowhere to print to: without this, all that
-//! remains of a panic is the word `unreachable` and a backtrace.
+//! Logs a panic before it becomes a trap. WebAssembly has no standard error: without this, only the word `unreachable`
+//! and a backtrace would remain of a panic.
 
 use std::{panic, sync::Once};
 
 use crate::log;
 
-/// Sends panics to the log from now on. Called at every entry, since there is no start function; costs one load after
-/// the first.
+/// Sends panics to the log from now on. Called at every entry, since a plugin does not run at its start; costs one load
+/// after the first call.
 pub(crate) fn report() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,10 +1,10 @@
-//! What a plan hook says.
+//! Plans: expected results of writes.
 
 use mortise_resource::FieldPath;
 
 use crate::{Data, Diagnostics, Path, Typed, hook_input::HookInput, raw};
 
-/// What is expected of a write that may never be made: what a hook of [`crate::ResourceType::plan`] fills in.
+/// Expected result of a write that may never be made; a hook of [`crate::ResourceType::plan`] fills it in.
 ///
 /// ```
 /// # use mortise_plugin::{Plan, Typed, field};
@@ -13,7 +13,7 @@ use crate::{Data, Diagnostics, Path, Typed, hook_input::HookInput, raw};
 /// fn plan(song: &Typed<Song>, prior: Option<&Typed<Song>>, _kept: Option<&[u8]>, plan: &mut Plan<Song>) {
 ///     if prior.is_some_and(|prior| prior.data.key != song.data.key) {
 ///         plan.replace(field("key"));
-///         plan.diagnostics.warning("the sheet is printed anew").at(field("key"));
+///         plan.diagnostics.warning("the sheet is printed again").at(field("key"));
 ///     }
 ///     let mut predicted = song.clone();
 ///     predicted.data.sheet = format!("{}.pdf", song.data.title);
@@ -22,28 +22,28 @@ use crate::{Data, Diagnostics, Path, Typed, hook_input::HookInput, raw};
 /// ```
 #[derive(Debug)]
 pub struct Plan<M> {
-    /// Errors refuse the plan; warnings travel back to the caller.
+    /// Diagnostics: errors refuse the plan; warnings are reported to the caller.
     pub diagnostics: Diagnostics,
     replace: Vec<FieldPath>,
     predicted: Option<Typed<M>>,
 }
 
 impl<M> Plan<M> {
-    /// The stored resource cannot take the new value of this field: it has to be deleted, and created anew. Ignored
-    /// when nothing is stored.
+    /// Marks a field whose new value the stored resource cannot take: the resource must be deleted and created again.
+    /// Ignored if no resource is stored.
     pub fn replace(&mut self, path: Path) {
         self.replace.push(path.into());
     }
 
-    /// The resource as the plugin's controllers will have made it in the end, of which data and metadata count. If not
-    /// said, it is what the write leaves.
+    /// Sets the resource as the plugin's controllers will finally make it; only its data and metadata count. The
+    /// default is the resource that the write leaves.
     pub fn predict(&mut self, resource: Typed<M>) {
         self.predicted = Some(resource);
     }
 }
 
 impl<M: Data> Plan<M> {
-    /// What the hook says of a resource, which `input` is the encoding of.
+    /// Runs a hook on a resource, whose encoding is `input`.
     pub(crate) fn of(
         input: &[u8],
         resource: &mut HookInput,

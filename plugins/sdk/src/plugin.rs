@@ -1,4 +1,4 @@
-//! The table of types, and the way from a call of the host to the hook of one of them.
+//! The plugin's table of types, and the dispatch of host calls to their hooks.
 
 use mortise_resource::{manifest, pb, types::gvk};
 use prost::Message;
@@ -23,7 +23,7 @@ pub struct Plugin {
     functions: Option<FunctionTable>,
 }
 
-/// Something that a plugin asks an operator to grant. See [`Plugin::requests`].
+/// A request to the operator for a grant. See [`Plugin::requests`].
 #[derive(Debug, Clone, Copy)]
 pub struct GrantRequest {
     wants: Wants,
@@ -41,40 +41,41 @@ enum Wants {
 }
 
 impl GrantRequest {
-    /// A directory, by the name for [`crate::Context::files`].
+    /// Requests a directory, by its name for [`crate::Context::files`].
     #[must_use]
     pub const fn directory(name: &'static str, reason: &'static str) -> Self {
         Self { wants: Wants::Directory(name), reason }
     }
 
-    /// A secret, by the name for [`crate::Context::secret`].
+    /// Requests a secret, by its name for [`crate::Context::secret`].
     #[must_use]
     pub const fn secret(name: &'static str, reason: &'static str) -> Self {
         Self { wants: Wants::Secret(name), reason }
     }
 
-    /// Hosts for [`crate::Context::http`], written as in config.toml: `api.example.org:8443`, `*.example.net`.
-    /// `*` is https to any host and `http://*` plain http, for a plugin whose operator alone knows the hosts: what is
-    /// granted of it can be used.
+    /// Requests hosts for [`crate::Context::http`], written as in config.toml: `api.example.org:8443`, `*.example.net`.
+    /// `*` is https to any host and `http://*` plain http, for a plugin whose operator alone knows the hosts: it may
+    /// use the granted ones.
     #[must_use]
     pub const fn http(hosts: &'static str, reason: &'static str) -> Self {
         Self { wants: Wants::Http(hosts), reason }
     }
 
-    /// Hosts and ports for [`crate::Context::tcp`], written as in config.toml: `db.internal:5432`,
-    /// `*.example.net:5432`. `*` is any port of any host, of which what is granted can be used.
+    /// Requests hosts and ports for [`crate::Context::tcp`], written as in config.toml: `db.internal:5432`,
+    /// `*.example.net:5432`. `*` is any port of any host: the plugin may use the granted ones.
     #[must_use]
     pub const fn tcp(hosts: &'static str, reason: &'static str) -> Self {
         Self { wants: Wants::Tcp(hosts), reason }
     }
 
-    /// Types of other plugins to read: `demo.v2.Artist`, `demo.v2.*`. What a controller watches needs no request.
+    /// Requests to read types of other plugins: `demo.v2.Artist`, `demo.v2.*`. Types that a controller watches need no
+    /// request.
     #[must_use]
     pub const fn read(types: &'static str, reason: &'static str) -> Self {
         Self { wants: Wants::Read(types), reason }
     }
 
-    /// Types of other plugins to write and delete, and to read.
+    /// Requests to write, delete and read types of other plugins.
     #[must_use]
     pub const fn write(types: &'static str, reason: &'static str) -> Self {
         Self { wants: Wants::Write(types), reason }
@@ -95,8 +96,8 @@ impl GrantRequest {
 }
 
 impl Plugin {
-    /// A plugin. The name is lower-case letters, digits and dashes; the version is semantic; the descriptors are a
-    /// serialised `FileDescriptorSet` of every message that the types use.
+    /// Makes a plugin. The name is lower-case letters, digits and dashes; the version is semantic; the descriptors are
+    /// a serialised `FileDescriptorSet` of every message that the types use.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -118,52 +119,55 @@ impl Plugin {
         }
     }
 
-    /// Host abilities that the plugin cannot do without. `authorizer` is added when a type has a rule.
+    /// Sets the host capabilities that the plugin needs. `authorizer` is added if a type has a rule.
     #[must_use]
     pub const fn capabilities(mut self, names: &'static [&'static str]) -> Self {
         self.capabilities = names;
         self
     }
 
-    /// What the plugin wants to be held to; the host's limits stay above it. Zero means the host's.
+    /// Sets limits of the plugin, which can only be lower than the host's. Zero means the host's.
     #[must_use]
     pub const fn limits(mut self, limits: manifest::Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// Judges the plugin's settings (see [`crate::settings()`]) before it serves: the text of one JSON object. An error
-    /// at `setting("colour")` keeps the plugin from being loaded, and the operator is told which setting it is. Needs
-    /// `configuring` among the interfaces of [`crate::export!`]; a plugin that does not have it takes any settings.
+    /// Sets a check of the plugin's settings (see [`crate::settings()`]) before it serves; it gets the text of one JSON
+    /// object. An error at `setting("colour")` keeps the plugin from being loaded, and names the setting to the
+    /// operator. Needs `configuring` among the interfaces of [`crate::export!`]; a plugin without a check accepts any
+    /// settings.
     #[must_use]
     pub const fn check_settings(mut self, check: fn(&str, &mut Diagnostics)) -> Self {
         self.settings = Some(check);
         self
     }
 
-    /// Reconcilers: a table of [`crate::Controller`]s. Needs `controlling` among the interfaces of [`crate::export!`].
+    /// Sets the controllers: a table of [`crate::Controller`]s. Needs `controlling` among the interfaces of
+    /// [`crate::export!`].
     #[must_use]
     pub const fn controllers(mut self, controllers: &'static [&'static dyn Controls]) -> Self {
         self.controllers = controllers;
         self
     }
 
-    /// What reconcilers want beyond the plugin's own types, and why: the operator is shown it. From then on the plugin
-    /// has what is both asked for here and granted; one without requests has whatever is granted.
+    /// Sets the requests for grants beyond the plugin's own types, with reasons, which the operator is shown. A plugin
+    /// with requests gets what is both requested and granted; one without gets everything that is granted.
     #[must_use]
     pub const fn requests(mut self, requests: &'static [GrantRequest]) -> Self {
         self.requests = Some(requests);
         self
     }
 
-    /// Functions that are called by name, at most 256. Needs `functions` among the interfaces of [`crate::export!`].
+    /// Sets the functions that can be called by name, at most 256. Needs `functions` among the interfaces of
+    /// [`crate::export!`].
     #[must_use]
     pub const fn functions(mut self, functions: &'static [Function]) -> Self {
         self.functions = Some(FunctionTable::new(functions));
         self
     }
 
-    /// The encoded manifest.
+    /// Encodes the manifest.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
         const AUTHORIZER: &str = "authorizer";
@@ -184,7 +188,8 @@ impl Plugin {
             limits: self.limits,
         };
         let mut bytes = manifest.encode_to_vec();
-        // Behind the rest, which is the same on the wire: their encoding is compiled for plugins that have some.
+        // Appended behind the rest, which is the same on the wire: so their encoding is compiled only into plugins that
+        // have some.
         for controller in self.controllers {
             controller.describe(&mut bytes);
         }
@@ -198,10 +203,10 @@ impl Plugin {
         bytes
     }
 
-    /// Runs the mutate hook of the resource's type; none when nothing changed.
+    /// Runs the mutate hook of the resource's type; `None` if nothing changed.
     ///
     /// # Errors
-    /// What the hook says, or that there is nothing it could look at.
+    /// The hook's refusal; or the input does not decode, or is of an unknown type.
     pub fn mutate(&self, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
         let (found, mut resource) = self.input(input)?;
         let changed = found.mutate(input, &mut resource)?;
@@ -230,7 +235,7 @@ impl Plugin {
         let decoded = pb::Id::decode(id).and_then(|id| Ok((id, stored.map(Envelope::read).transpose()?)));
         let (id, stored) = match decoded {
             Ok(decoded) => decoded,
-            Err(fault) => return Decision::Deny(format!("the host sent bytes that are no id or no resource: {fault}")),
+            Err(fault) => return Decision::Deny(format!("the host sent a malformed id or resource: {fault}")),
         };
         self.find(id.r#type.as_ref()).map_or_else(Decision::from, |found| found.read(&id, stored))
     }
@@ -253,15 +258,15 @@ impl Plugin {
         self.find(Some(of)).map_or_else(Decision::from, |found| found.spec().list(of, tenancy))
     }
 
-    /// Brings data of an older schema version to the type's own.
+    /// Upgrades data of an older schema version to the type's own.
     ///
     /// # Errors
-    /// What the type's upgrade says, or that there is none.
+    /// The refusal of the type's upgrade, or the lack of one.
     pub fn upgrade(&self, of: &pb::Type, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
         self.find(Some(of))?.upgrade(since, data)
     }
 
-    /// Runs the plan hook of the resource's type. `kept` is what the plugin keeps for the stored resource.
+    /// Runs the plan hook of the resource's type. `kept` are the private bytes of the stored resource.
     #[must_use]
     pub fn plan(&self, input: &[u8], prior: Option<&[u8]>, kept: Option<&[u8]>) -> raw::Plan {
         let prior = prior.map(Envelope::read).transpose().map_err(DispatchError::Resource);
@@ -274,10 +279,10 @@ impl Plugin {
         plan
     }
 
-    /// Makes a resource of another type, its data in the schema version `since`, one of the type `to`.
+    /// Moves a resource of another type, its data in the schema version `since`, to the type `to`.
     ///
     /// # Errors
-    /// What the hook says, or that there is none.
+    /// The hook's refusal, or the lack of a hook.
     pub fn move_to(
         &self,
         source: &[u8],
@@ -289,10 +294,10 @@ impl Plugin {
         moved.unwrap_or_else(|| Err(Diagnostics::refusal("nothing can be moved to the type")))
     }
 
-    /// Describes something outside as a resource of a type.
+    /// Describes an external object as a resource of a type.
     ///
     /// # Errors
-    /// What the hook says, or that there is none.
+    /// The hook's refusal, or the lack of a hook.
     pub fn import(
         &self,
         host: &AnyHost,
@@ -307,7 +312,7 @@ impl Plugin {
     /// Calls a function: arguments and result are encoded [`manifest::FunctionValue`]s.
     ///
     /// # Errors
-    /// What the function says, or that there is none.
+    /// The function's fault, or the lack of the function.
     pub fn call(&self, name: &str, arguments: &[Vec<u8>]) -> Result<Vec<u8>, FunctionFault> {
         self.table(name)?.call(name, arguments)
     }
@@ -316,7 +321,7 @@ impl Plugin {
         self.functions.ok_or_else(|| DispatchError::UnknownFunction { name: name.to_owned() })
     }
 
-    /// Runs the check of the settings, if there is one.
+    /// Runs the check of the settings, if the plugin has one.
     #[must_use]
     pub fn check(&self, settings: &str) -> Diagnostics {
         let mut diagnostics = Diagnostics::new();
@@ -329,26 +334,26 @@ impl Plugin {
     /// Runs a controller's reconciler.
     ///
     /// # Errors
-    /// What the reconciler says, or that there is no such controller.
+    /// The reconciler's error, or the lack of the controller.
     pub fn reconcile(&self, host: &AnyHost, controller: &str, id: &[u8]) -> Result<Outcome, Error> {
         let id = pb::Id::decode(id).map_err(DispatchError::Id)?;
         self.controller(controller)?.reconcile(&Context::new(host), id)
     }
 
-    /// Runs a controller's mapper of the changed resource's type: encoded ids.
+    /// Runs a controller's mapper for the changed resource's type; answers encoded ids.
     ///
     /// # Errors
-    /// What the mapper says, or that there is none.
+    /// The mapper's error, or the lack of one.
     pub fn map(&self, host: &AnyHost, controller: &str, resource: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let found = self.controller(controller)?;
         let ids = found.map(&Context::new(host), changed(resource)?)?;
         Ok(ids.iter().map(Message::encode_to_vec).collect())
     }
 
-    /// Runs a controller's initializer, if there is one.
+    /// Runs a controller's initializer, if it has one.
     ///
     /// # Errors
-    /// What the initializer says, or that there is no such controller.
+    /// The initializer's error, or the lack of the controller.
     pub fn initialize(&self, host: &AnyHost, controller: &str) -> Result<(), Error> {
         self.controller(controller)?.initialize(&Context::new(host))
     }
@@ -358,7 +363,7 @@ impl Plugin {
         found.copied().ok_or_else(|| DispatchError::UnknownController { plugin: self.name, name: name.to_owned() })
     }
 
-    /// A resource, and the type that it is of.
+    /// The input of a hook, and its type.
     fn input(&self, input: &[u8]) -> Result<(&'static dyn Registered, HookInput), DispatchError> {
         if let Some(kept) = HookInput::cached(self.types, input) {
             return Ok(kept);
@@ -376,11 +381,11 @@ impl Plugin {
     }
 }
 
-/// The number of `requests` in [`manifest::Manifest`].
+/// Number of `requests` in [`manifest::Manifest`].
 const REQUESTS: u32 = 1_000;
 
-/// [`manifest::Manifest`] with the descriptors as the bytes they already are: the same on the wire, without code that
-/// takes them apart and puts them together again.
+/// A [`manifest::Manifest`] with the descriptors as bytes: the same on the wire, without code that decodes and encodes
+/// them.
 #[derive(Clone, PartialEq, Message)]
 struct Manifest {
     #[prost(string, tag = "1")]

@@ -1,4 +1,4 @@
-//! Queries by content, and changes of single fields.
+//! Queries by content, and updates of single fields.
 
 use mortise_resource::{data::SearchRequest, goten, pb};
 use prost::Message;
@@ -10,8 +10,8 @@ use crate::{Failure, Kind, Typed, host::AnyHost, kind::Data, typed::typed};
 /// A query of one type; see [`crate::Context::query`] for reconcilers and [`query`] for hooks. docs/query.md has the
 /// language of filters and orders.
 ///
-/// What it costs is up to what it can be found by: a label that has one value is, and a field that the type declares an
-/// index of ([`crate::ResourceType::indexed_fields`]).
+/// The cost depends on the available indexes: a label with one value has an index, and a field that the type declares
+/// one for ([`crate::ResourceType::indexed_fields`]).
 #[must_use]
 pub struct Query<'a, M> {
     searcher: Searcher<'a>,
@@ -19,14 +19,15 @@ pub struct Query<'a, M> {
     request: SearchRequest,
 }
 
-/// What searches. The function is named where a query is made, and so a component imports what it uses alone.
+/// The search function of a query. It is named where a query is made, so that a component imports only the interface it
+/// uses.
 #[derive(Clone, Copy)]
 struct Searcher<'a> {
     host: Option<&'a AnyHost>,
     search: Search,
 }
 
-/// A request to a host, or to that of the hook that runs.
+/// Sends a request to a host, or to that of the running hook.
 type Search = fn(Option<&AnyHost>, &[u8]) -> Result<Vec<u8>, Failure>;
 
 fn search_as_reconciler(host: Option<&AnyHost>, request: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -41,26 +42,26 @@ fn search_as_hook(_: Option<&AnyHost>, request: &[u8]) -> Result<Vec<u8>, Failur
     crate::testing::search(request)
 }
 
-/// Looks for resources of a type by what is in them, from `mutate`, `validate` or `plan`: of the plugin's own types, and of
-/// those that it is granted to read. It has the rights of the plugin, not those of the caller.
+/// Searches resources of a type by their content, from `mutate`, `validate` or `plan`: of the plugin's own types, and
+/// of those that it is granted to read. It has the rights of the plugin, not those of the caller.
 ///
-/// What is found may be another thing by the time that the write is stored, since others write meanwhile. A search
-/// looks at 2,048 resources at most; name a label or a field with an index. One that finds no room ends the hook, and
-/// the request fails with a code that lets its caller try again.
+/// The found resources may have changed by the time that the write is stored, since others write meanwhile. A search
+/// reads 2,048 resources at most; name a label or a field with an index. A search that finds no free slot ends the
+/// hook, and the request fails with a code that lets its caller try again.
 pub fn query<M: Data>(of: Kind<M>, tenancy: &pb::Tenancy) -> Query<'static, M> {
     Query::with(Searcher { host: None, search: search_as_hook }, of, tenancy)
 }
 
-/// One page of what was found.
+/// A page of results.
 #[derive(Debug, Clone)]
 pub struct Page<M> {
-    /// What was found, in order.
+    /// Resources, in order.
     pub items: Vec<Typed<M>>,
-    /// Where the next page begins; empty after the last.
+    /// Token of the next page; empty after the last.
     pub next: String,
 }
 
-/// The part of `mortise.v1.SearchResponse` that is looked at; resources stay encoded.
+/// The used part of `mortise.v1.SearchResponse`; resources stay encoded.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Found {
     #[prost(bytes = "vec", repeated, tag = "1")]
@@ -80,54 +81,54 @@ impl<'a, M: Data> Query<'a, M> {
         Self { searcher, of, request }
     }
 
-    /// Only names that begin so.
+    /// Restricts the query to names with this prefix.
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.request.parent);
         self
     }
 
-    /// Only with this label.
+    /// Restricts the query to resources with this label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         let selector = self.request.selector.get_or_insert_default();
         selector.match_labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// Only with these labels.
+    /// Restricts the query to resources that match a selector.
     pub fn selector(mut self, selector: goten::LabelSelector) -> Self {
         self.request.selector = Some(selector);
         self
     }
 
-    /// Only what fits, such as `data.genre = "GENRE_JAZZ"`.
+    /// Restricts the query by a filter, such as `data.genre = "GENRE_JAZZ"`.
     pub fn filter(mut self, filter: &str) -> Self {
         filter.clone_into(&mut self.request.filter);
         self
     }
 
-    /// In this order, such as `data.year desc, name`; by name without it.
+    /// Sets the order, such as `data.year desc, name`; the default is by name.
     pub fn order_by(mut self, order: &str) -> Self {
         order.clone_into(&mut self.request.order_by);
         self
     }
 
-    /// So many in a page, at most 1,000; 100 without it.
+    /// Sets the size of a page, at most 1,000; the default is 100.
     pub fn page_size(mut self, size: i32) -> Self {
         self.request.page_size = size;
         self
     }
 
-    /// Begins where an earlier page of the same query ended.
+    /// Continues after an earlier page of the same query.
     pub fn after(mut self, next: &str) -> Self {
         next.clone_into(&mut self.request.page_token);
         self
     }
 
-    /// One page.
+    /// Reads a page.
     ///
     /// # Errors
-    /// The host's: [`Failure::INVALID`] for a query that is none, [`Failure::DENIED`] without the grant to read the type;
-    /// or that a resource holds something else than an `M`.
+    /// The host's: [`Failure::INVALID`] for a malformed query, [`Failure::DENIED`] without the grant to read the type;
+    /// or a resource holds another message than `M`.
     pub fn page(&self) -> Result<Page<M>, Failure> {
         let Searcher { host, search } = self.searcher;
         let found = search(host, &self.request.encode_to_vec())?;
@@ -135,10 +136,10 @@ impl<'a, M: Data> Query<'a, M> {
         Ok(Page { items: typed(&found.resources)?, next: found.next_page_token })
     }
 
-    /// All pages, one after another.
+    /// Reads all pages, one after another.
     ///
     /// # Errors
-    /// As [`Self::page`].
+    /// Those of [`Self::page`].
     pub fn all(&self) -> Result<Vec<Typed<M>>, Failure> {
         let mut query = Self { searcher: self.searcher, of: self.of, request: self.request.clone() };
         let mut all = Vec::new();
@@ -153,7 +154,7 @@ impl<'a, M: Data> Query<'a, M> {
     }
 }
 
-/// A fault of the host.
+/// Failure for a malformed answer of the host.
 pub(crate) fn unreadable(what: &str, fault: &prost::DecodeError) -> Failure {
-    Failure::new(Failure::INTERNAL, format!("the host sent bytes that are no {what}: {fault}"))
+    Failure::new(Failure::INTERNAL, format!("the host sent a malformed {what}: {fault}"))
 }

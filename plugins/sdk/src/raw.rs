@@ -1,27 +1,27 @@
-//! The exports as they cross the boundary, bytes to bytes: for plugins that build their own manifest or do not want
-//! their resources decoded. Most use [`crate::export!`] instead.
+//! Exports in encoded form: for plugins that build their own manifest or do not want their resources decoded. Most use
+//! [`crate::export!`] instead.
 
 use mortise_resource::{FieldPath, pb};
 
 use crate::{FunctionFault, authorize::Decision, diagnostics::Diagnostics, reconcile::Outcome};
 
-/// What is expected of a write.
+/// Expected result of a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The resource as the plugin's controllers will have made it in the end; none: as the write leaves it.
+    /// The resource as the plugin's controllers will finally make it; `None`: as the write leaves it.
     pub predicted: Option<Vec<u8>>,
-    /// Fields whose new value the stored resource cannot take, from the resource down.
+    /// Paths of the fields whose new value the stored resource cannot take, from the resource down.
     pub replace: Vec<FieldPath>,
-    /// Errors refuse the plan.
+    /// Diagnostics; errors refuse the plan.
     pub diagnostics: Diagnostics,
 }
 
-/// A resource that comes from another type or from outside.
+/// A resource moved from another type, or imported from outside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewResource {
-    /// The resource.
+    /// Encoded resource.
     pub resource: Vec<u8>,
-    /// What the plugin's controllers are to find by `private-bytes`; none for nothing.
+    /// Private bytes for the plugin's controllers, if any.
     pub kept: Option<Vec<u8>>,
 }
 
@@ -31,9 +31,9 @@ impl From<Diagnostics> for Plan {
     }
 }
 
-/// What a component exports. Functions of interfaces that are not exported are never called.
+/// Exports of a component. Functions of interfaces that are not exported are never called.
 pub trait Guest {
-    /// An encoded `mortise.plugin.v1.Manifest`.
+    /// Encodes the `mortise.plugin.v1.Manifest`.
     fn describe() -> Vec<u8>;
 
     /// Interface `mutating`.
@@ -60,7 +60,7 @@ pub trait Guest {
         Err(Diagnostics::refusal(format!("there is no upgrade from schema version {since}")))
     }
 
-    /// Interface `authorizing`: an encoded id, and the resource if it was asked for.
+    /// Interface `authorizing`: an encoded id, and the resource if the hook has asked for it.
     fn read(id: Vec<u8>, stored: Option<Vec<u8>>) -> Decision {
         let _ = (id, stored);
         Decision::Allow
@@ -81,7 +81,7 @@ pub trait Guest {
     /// Interface `controlling`: a controller's name, and an encoded id.
     ///
     /// # Errors
-    /// It is called again, later each time.
+    /// It is called again, after growing delays.
     fn reconcile(controller: String, id: Vec<u8>) -> Result<Outcome, String> {
         let _ = id;
         Err(format!("there is no controller {controller}"))
@@ -90,7 +90,7 @@ pub trait Guest {
     /// Interface `mapping`: a controller's name, and a resource of a watched type; answers encoded ids.
     ///
     /// # Errors
-    /// It is called again, later each time.
+    /// It is called again, after growing delays.
     fn map(controller: String, changed: Vec<u8>) -> Result<Vec<Vec<u8>>, String> {
         let _ = changed;
         Err(format!("there is no controller {controller}"))
@@ -99,21 +99,21 @@ pub trait Guest {
     /// Interface `initializing`: a controller's name.
     ///
     /// # Errors
-    /// It is called again, later each time; the controller does not start.
+    /// It is called again, after growing delays; the controller does not start.
     fn initialize(controller: String) -> Result<(), String> {
         let _ = controller;
         Ok(())
     }
 
-    /// Interface `planning`: a mutated and validated resource, the stored one of its name, and what the plugin keeps
-    /// for that one.
+    /// Interface `planning`: a mutated and validated resource, the stored one of its name, and the private bytes of the
+    /// stored one.
     fn plan(input: Vec<u8>, prior: Option<Vec<u8>>, kept: Option<Vec<u8>>) -> Plan {
         let _ = (input, prior, kept);
         Plan::default()
     }
 
-    /// Interface `moving`: a stored resource of another type, its data in the schema version `since`, and what the
-    /// plugin keeps for it.
+    /// Interface `moving`: a stored resource of another type, its data in the schema version `since`, and its private
+    /// bytes.
     ///
     /// # Errors
     /// Refuses the request.
@@ -122,7 +122,7 @@ pub trait Guest {
         Err(Diagnostics::refusal("nothing can be moved to the type"))
     }
 
-    /// Interface `importing`: what the outside calls something that is to be a resource.
+    /// Interface `importing`: the external id of an object that is to become a resource.
     ///
     /// # Errors
     /// Refuses the request.
@@ -134,7 +134,7 @@ pub trait Guest {
     /// Interface `functions`: arguments and result are encoded `mortise.plugin.v1.FunctionValue`.
     ///
     /// # Errors
-    /// There is no result.
+    /// The function gives no result.
     fn call(name: String, arguments: Vec<Vec<u8>>) -> Result<Vec<u8>, FunctionFault> {
         let _ = arguments;
         Err(FunctionFault::new(format!("there is no function {name}")))

@@ -1,4 +1,4 @@
-//! What a plugin's author writes: one method that looks at one resource, and does what is missing.
+//! The reconciler, which a plugin's author writes: one method that looks at one resource, and does what is missing.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -6,42 +6,42 @@ use mortise_resource::pb;
 
 use crate::{Context, Error, Failure, Typed, kind::Data};
 
-/// Makes the world so as the resources of one type say.
+/// Makes the world match the resources of one type.
 ///
 /// # Contract
-/// - Called for each resource of the managed type when the controller starts, whenever that resource or one that
-///   concerns it changes, and now and then; never twice at once for the same. Changes may be skipped: only what is
-///   there counts.
-/// - The resource may be gone: [`Request::read`] tells.
-/// - Must be idempotent: a call that was cut off is made again.
-/// - What it writes wakes it again, so it has to write nothing when nothing is missing; see [`crate::Status`].
-/// - An instance of the plugin serves many calls and may be dropped after any: what has to last belongs into resources
-///   or [`Context::kv`].
+/// - Called for each resource of the managed type when the controller starts, whenever that resource or one mapped to
+///   it changes, and now and then; never twice at once for the same. Changes may be skipped: only the current state
+///   counts.
+/// - The resource may be gone: then [`Request::read`] answers `None`.
+/// - Must be idempotent: an interrupted call is repeated.
+/// - Its own writes wake it again, so it must write nothing when nothing is missing; see [`crate::Status`].
+/// - An instance of the plugin serves many calls and may be dropped after any: state that must last belongs in
+///   resources or [`Context::kv`].
 pub trait Reconciler: Sync + 'static {
-    /// What resources of the managed type hold.
+    /// Message of the managed type.
     type Managed: Data;
 
     /// Looks at one resource, and does what is missing.
     ///
     /// # Errors
-    /// It is called again, later each time.
+    /// It is called again, after growing delays.
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Self::Managed>) -> Result<Outcome, Error>;
 }
 
-/// How a reconcile ended that did not fail.
+/// Outcome of a successful reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is as it should be.
+    /// The resource is as it should be.
     Done,
-    /// Once more, behind those that are waiting.
+    /// Reconcile again, behind those that are waiting.
     RequeueNow,
-    /// Once more after that time, or earlier if something changes.
+    /// Reconcile again after that time, or earlier if something changes.
     RequeueAfter(Duration),
-    /// As `RequeueAfter`, for a reason that operators are shown.
+    /// Reconcile again like `RequeueAfter`, for a reason that operators are shown.
     Deferred(Duration, String),
 }
 
-/// Which resource to look at.
+/// The resource to reconcile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request<M> {
     id: pb::Id,
@@ -49,19 +49,19 @@ pub struct Request<M> {
 }
 
 impl<M> Request<M> {
-    /// For exports and tests.
+    /// Makes a request, for exports and tests.
     #[must_use]
     pub const fn new(id: pb::Id) -> Self {
         Self { id, data: PhantomData }
     }
 
-    /// Its id. With a uid when it was the resource itself that changed.
+    /// Id of the resource, with a uid if the resource itself changed.
     #[must_use]
     pub const fn id(&self) -> &pb::Id {
         &self.id
     }
 
-    /// Its name.
+    /// Name of the resource.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.id.name
@@ -69,10 +69,10 @@ impl<M> Request<M> {
 }
 
 impl<M: Data> Request<M> {
-    /// The resource as it is stored now; none if it is gone.
+    /// Reads the resource as it is stored now; `None` if it is gone.
     ///
     /// # Errors
-    /// As [`Context::read`].
+    /// Those of [`Context::read`].
     pub fn read(&self, ctx: &Context<'_>) -> Result<Option<Typed<M>>, Failure> {
         ctx.read(&self.id)
     }

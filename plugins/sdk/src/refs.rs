@@ -1,4 +1,4 @@
-//! Ids and references: from one to the other, and what an incomplete one means.
+//! Ids and references: conversion, and completion of incomplete ones.
 
 use mortise_resource::{Scope, pb};
 
@@ -8,7 +8,7 @@ pub fn everywhere() -> pb::Tenancy {
     pb::Tenancy { partition: "*".to_owned(), namespace: "*".to_owned() }
 }
 
-/// A reference to a resource, whatever its incarnation.
+/// Reference to a resource, in any incarnation.
 #[must_use]
 pub fn reference_to(id: &pb::Id) -> pb::Reference {
     pb::Reference {
@@ -19,8 +19,8 @@ pub fn reference_to(id: &pb::Id) -> pb::Reference {
     }
 }
 
-/// What a reference in the resource `holder` refers to. What the reference leaves out of the tenancy is the holder's;
-/// but in another partition, the namespace is `default`.
+/// Id that a reference in the resource `holder` refers to. Missing parts of the tenancy are the holder's; but in
+/// another partition, the namespace is `default`.
 #[must_use]
 pub fn referent(reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
     Scope::Undefined.referent(reference, holder)

@@ -1,4 +1,4 @@
-//! One resource type: what it is called, what it holds, and which hooks it has.
+//! A resource type: its name, its message, and its hooks.
 
 use mortise_resource::{Scope, manifest, pb};
 use prost::{Message, Name};
@@ -18,8 +18,7 @@ type Plans<M> = fn(&Typed<M>, Option<&Typed<M>>, Option<&[u8]>, &mut Plan<M>);
 type Moves<M> = fn(&pb::Resource, u32, Option<&[u8]>) -> Result<Move<M>, Diagnostics>;
 type Imports<M> = fn(&Context<'_>, &str, &pb::Tenancy) -> Result<Import<M>, Diagnostics>;
 
-/// What a rule that needs the content is called through: decodes, asks, and is compiled only for messages that have
-/// such a rule.
+/// Function that calls a rule or hook: decodes its arguments, and is compiled only for messages that have such a rule.
 type ReadThrough<M> = fn(Read<M>, &Spec, &pb::Id, Option<Envelope>) -> Decision;
 type WriteThrough<M> = fn(Write<M>, &Spec, &mut HookInput) -> Decision;
 type MutateThrough<M> = fn(Mutate<M>, &Spec, &[u8], &mut HookInput) -> Result<Option<Vec<u8>>, Diagnostics>;
@@ -35,10 +34,10 @@ type ImportThrough<M> = fn(Imports<M>, &Spec, &Context<'_>, &str, pb::Tenancy) -
 type TypeName = (&'static str, &'static str, &'static str);
 type EncodeTypeNames = fn(&[TypeName]) -> Vec<Vec<u8>>;
 
-/// What the host asks for by itself: a permission, and on what.
+/// A permission, and the text to ask it on; checked by the host.
 type Permission = (&'static str, &'static str);
 
-/// The three questions, where the host answers them.
+/// Permissions for the three questions that the host checks itself.
 #[derive(Clone, Copy)]
 struct Permissions {
     read: Option<Permission>,
@@ -46,13 +45,13 @@ struct Permissions {
     list: Option<Permission>,
 }
 
-/// A rule that needs the id alone, or one that wants the content.
+/// A rule that needs the id alone, or one that needs the content.
 enum Rule<T> {
     ById(fn(&pb::Id) -> Decision),
     ByContent(T),
 }
 
-/// A resource type whose data is an `M`. Everything here can be said in a `static`.
+/// A resource type whose data is an `M`. All of it can be written in a `static`.
 ///
 /// A hook is kept with the function that decodes for it, so that a type without hooks costs next to no code.
 pub struct ResourceType<M: 'static> {
@@ -67,7 +66,7 @@ pub struct ResourceType<M: 'static> {
     import: Option<(Imports<M>, ImportThrough<M>)>,
 }
 
-/// What can be said of a type whatever its message.
+/// Declaration of a type apart from its message and hooks.
 #[doc(hidden)]
 pub struct Spec {
     group: &'static str,
@@ -87,21 +86,21 @@ pub struct Spec {
     regions: Option<(Regions, DescribeRegions)>,
 }
 
-/// Which region resources of a type belong to, and where copies of them may be.
+/// Region options of a type.
 #[derive(Clone, Copy)]
 struct Regions {
     field: &'static str,
     syncing: manifest::RegionSyncing,
 }
 
-/// Reached by a pointer, so that plugins without it do not carry it.
+/// Encoder behind a pointer, so that plugins without region options do not contain it.
 type DescribeRegions = fn(Regions) -> Vec<u8>;
 
 fn describe_regions(Regions { field, syncing }: Regions) -> Vec<u8> {
     manifest::RegionOptions { field: field.to_owned(), syncing: syncing.into() }.encode_to_vec()
 }
 
-/// How resources of a type are counted and shown.
+/// Query options of a type.
 #[derive(Clone, Copy)]
 struct Query {
     spec: &'static [&'static str],
@@ -110,7 +109,7 @@ struct Query {
     indexed: &'static [&'static str],
 }
 
-/// Reached by a pointer, so that plugins without it do not carry it.
+/// Encoder behind a pointer, so that plugins without query options do not contain it.
 type DescribeQuery = fn(Query) -> Vec<u8>;
 
 fn describe_query(Query { spec, basic, detail, indexed }: Query) -> Vec<u8> {
@@ -125,7 +124,8 @@ fn describe_query(Query { spec, basic, detail, indexed }: Query) -> Vec<u8> {
 }
 
 impl<M: Message + Name + Default + 'static> ResourceType<M> {
-    /// A type without hooks. The group is lower-case, the version is like `v1` or `v2beta1`, the kind is in CamelCase.
+    /// Makes a type without hooks. The group is lower-case, the version is like `v1` or `v2beta1`, the kind is in
+    /// CamelCase.
     #[must_use]
     pub const fn new(group: &'static str, group_version: &'static str, kind: &'static str, scope: Scope) -> Self {
         let spec = Spec {
@@ -158,35 +158,36 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         }
     }
 
-    /// The type of that name, without hooks: for types that controllers name, too.
+    /// Makes the type of that name, without hooks: for types that controllers name, too.
     #[must_use]
     pub const fn of(kind: Kind<M>, scope: Scope) -> Self {
         let KindName { group, group_version, kind } = kind.name();
         Self::new(group, group_version, kind, scope)
     }
 
-    /// Fills in defaults, brings input into one form. Must be idempotent. An error refuses the request.
+    /// Sets the hook that fills in defaults and normalises input. It must be idempotent. An error refuses the request.
     #[must_use]
     pub const fn mutate(mut self, hook: fn(&mut Typed<M>) -> Result<(), Diagnostics>) -> Self {
         self.mutate = Some((hook, mutate));
         self
     }
 
-    /// Judges a resource. The second argument is what is stored under its name, if that is of this very type.
+    /// Sets the hook that checks a resource. Its second argument is the stored resource of the same name, if that is of
+    /// this very type.
     #[must_use]
     pub const fn validate(mut self, hook: fn(&Typed<M>, Option<&Typed<M>>, &mut Diagnostics)) -> Self {
         self.validate = Some((hook, validate));
         self
     }
 
-    /// Resources may lack data; hooks then see the default message, and [`Typed::has_data`] tells.
+    /// Lets resources lack data; hooks then get the default message, and [`Typed::has_data`] is false.
     #[must_use]
     pub const fn optional_data(mut self) -> Self {
         self.spec.optional_data = true;
         self
     }
 
-    /// Consul's rules for all three questions: `key:read` and `key:write` on
+    /// Sets Consul's rules for all three questions: `key:read` and `key:write` on
     /// `resource/<group.version.Kind>/<name>`, `key:list` on `resource/<group.version.Kind>`.
     #[must_use]
     pub const fn key_rules(self) -> Self {
@@ -196,10 +197,10 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
             .permit_list("key:list", "resource/{group}.{group_version}.{kind}")
     }
 
-    /// Who has this permission may read. `on` says on what: a text in which `{group}`, `{group_version}`, `{kind}`,
-    /// `{partition}`, `{namespace}` and `{name}` stand for parts of the id; empty for a permission on nothing in
-    /// particular. The host judges this by itself, for a hundredth of what a rule costs. Takes the place of a rule, and
-    /// the other way round: the last one said counts.
+    /// Requires this permission for reading, on a text in which `{group}`, `{group_version}`, `{kind}`, `{partition}`,
+    /// `{namespace}` and `{name}` stand for parts of the id; empty for a permission without a name. The host checks it
+    /// itself, for a hundredth of a rule's cost. A permission replaces a rule, and a rule a permission: the last call
+    /// counts.
     #[must_use]
     pub const fn permit_read(mut self, permission: &'static str, on: &'static str) -> Self {
         self.spec.permissions.read = Some((permission, on));
@@ -207,7 +208,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Who has this permission may write; see [`Self::permit_read`].
+    /// Requires this permission for writing; see [`Self::permit_read`].
     #[must_use]
     pub const fn permit_write(mut self, permission: &'static str, on: &'static str) -> Self {
         self.spec.permissions.write = Some((permission, on));
@@ -215,7 +216,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Who has this permission may list and watch; see [`Self::permit_read`]. A list has no `{name}`.
+    /// Requires this permission for listing and watching; see [`Self::permit_read`]. A list has no `{name}`.
     #[must_use]
     pub const fn permit_list(mut self, permission: &'static str, on: &'static str) -> Self {
         self.spec.permissions.list = Some((permission, on));
@@ -223,7 +224,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Who may read: asked with the id alone at first, and with the resource if it answers
+    /// Sets the rule for reading: asked with the id alone at first, and with the resource if it answers
     /// [`Decision::NeedResource`].
     #[must_use]
     pub const fn authorize_read(mut self, rule: fn(&pb::Id, Option<&Typed<M>>) -> Decision) -> Self {
@@ -232,7 +233,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Who may read, whatever the resource holds.
+    /// Sets the rule for reading that needs the id alone.
     #[must_use]
     pub const fn authorize_read_by_id(mut self, rule: fn(&pb::Id) -> Decision) -> Self {
         self.read = Some(Rule::ById(rule));
@@ -240,8 +241,8 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Who may write: asked with the incoming, mutated resource by Write, with the stored one by WriteStatus and
-    /// Delete.
+    /// Sets the rule for writing: asked with the incoming, mutated resource by Write, with the stored one by
+    /// WriteStatus and Delete.
     #[must_use]
     pub const fn authorize_write(mut self, rule: fn(&Typed<M>) -> Decision) -> Self {
         self.write = Some(Rule::ByContent((rule, write)));
@@ -249,7 +250,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Who may write, whatever the resource holds.
+    /// Sets the rule for writing that needs the id alone.
     #[must_use]
     pub const fn authorize_write_by_id(mut self, rule: fn(&pb::Id) -> Decision) -> Self {
         self.write = Some(Rule::ById(rule));
@@ -257,7 +258,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Who may list or watch; each resource is judged by the read rule besides.
+    /// Sets the rule for listing and watching; the read rule decides about each resource besides.
     #[must_use]
     pub const fn authorize_list(mut self, rule: fn(&pb::Type, &pb::Tenancy) -> Decision) -> Self {
         self.spec.list = Some(rule);
@@ -265,27 +266,28 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Brings stored data of an older schema version, which comes first, to the one that [`Self::schema_version`] says;
-    /// the plugin then exports `upgrading`. Must depend on nothing but its arguments.
+    /// Sets the upgrade of stored data from an older schema version, the first argument, to [`Self::schema_version`];
+    /// the plugin then exports `upgrading`. It must depend on its arguments alone.
     #[must_use]
     pub const fn upgrade(mut self, upgrade: fn(u32, &[u8]) -> Result<M, Diagnostics>) -> Self {
         self.upgrade = Some((upgrade, encode_upgraded));
         self
     }
 
-    /// Version of the stored data's meaning, from 1; grows by one with every change of it. See [`Self::upgrade`].
+    /// Sets the version of the stored data's meaning, from 1; it grows by one with every change of the meaning. See
+    /// [`Self::upgrade`].
     #[must_use]
     pub const fn schema_version(mut self, version: u32) -> Self {
         self.spec.schema_version = version;
         self
     }
 
-    /// Says beforehand what a write would come to: the resource, mutated and validated; what is stored under its name,
-    /// if that is of this very type; and what the plugin's controllers keep for that one by [`Context::private_bytes`].
-    /// Must depend on nothing but its arguments. The plugin then exports `planning`.
+    /// Sets the hook that predicts the result of a write. It gets the resource, mutated and validated; the stored
+    /// resource of its name, if that is of this very type; and the private bytes of the stored one
+    /// ([`Context::private_bytes`]). It must depend on its arguments alone. The plugin then exports `planning`.
     ///
-    /// A write does not ask: what must never be written in place is for [`Self::validate`] or [`Self::immutable`] to
-    /// refuse.
+    /// A write does not call it: [`Self::validate`] or [`Self::immutable`] must refuse changes that are not allowed in
+    /// place.
     #[must_use]
     #[allow(clippy::type_complexity, reason = "authors read the hook's arguments here")]
     pub const fn plan(mut self, hook: fn(&Typed<M>, Option<&Typed<M>>, Option<&[u8]>, &mut Plan<M>)) -> Self {
@@ -293,10 +295,10 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Resources of these types (group, version, kind), at most 16 and of the same scope, can become resources of this
-    /// one: former names of it, above all. The hook is given the stored resource, its data in the message that it was
-    /// stored in; the schema version of that; and what the plugin keeps for it. Must depend on nothing but its
-    /// arguments. The plugin then exports `moving`.
+    /// Sets the types (group, version, kind) whose resources can become resources of this one, at most 16 and of the
+    /// same scope: above all, former names of it. The hook gets the stored resource, its data in the message that it
+    /// was stored in; the schema version of that; and its private bytes. It must depend on its arguments alone. The
+    /// plugin then exports `moving`.
     #[must_use]
     #[allow(clippy::type_complexity, reason = "authors read the hook's arguments here")]
     pub const fn moves_from(
@@ -309,12 +311,11 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Describes something that exists outside, by what the outside calls it (1 to 1,024 bytes), as a resource in a
+    /// Sets the hook that describes an external object, by its external id (1 to 1,024 bytes), as a resource in a
     /// tenancy. The plugin then exports `importing`.
     ///
-    /// The hook has what was granted to the plugin: directories, secrets, HTTP and TCP, and time. Resources, the cache,
-    /// values of the plugin's own and private bytes it has not. It must change nothing outside: it may be called to see
-    /// what would come of it.
+    /// The hook can use granted directories, secrets, HTTP and TCP, and time. It cannot use resources, the cache, the
+    /// plugin's own values and private bytes. It must change nothing outside: it may be called for a preview.
     #[must_use]
     pub const fn import(
         mut self,
@@ -324,59 +325,60 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Fields that an update may not change: names joined by dots, such as `spec.protocol`.
+    /// Sets the fields that an update may not change: names joined by dots, such as `spec.protocol`.
     #[must_use]
     pub const fn immutable(mut self, fields: &'static [&'static str]) -> Self {
         self.spec.immutable = fields;
         self
     }
 
-    /// Fields of the message whose changes count in `meta.generation`: names joined by dots. Without any, all do.
+    /// Sets the fields of the message whose changes raise `meta.generation`: names joined by dots. If there are none,
+    /// all do.
     #[must_use]
     pub const fn spec_fields(mut self, spec: &'static [&'static str]) -> Self {
         self.spec.query = Some((Query { spec, ..self.spec.query() }, describe_query));
         self
     }
 
-    /// What the views BASIC and DETAIL of a query show: paths such as `data.genre`. A view without any shows what the
-    /// query's mask says.
+    /// Sets the paths that the views BASIC and DETAIL of a query show, such as `data.genre`. A view without paths shows
+    /// the fields of the query's mask.
     #[must_use]
     pub const fn views(mut self, basic: &'static [&'static str], detail: &'static [&'static str]) -> Self {
         self.spec.query = Some((Query { basic, detail, ..self.spec.query() }, describe_query));
         self
     }
 
-    /// Fields that an index is kept of, at most 8: paths such as `data.genre`, to values that are no floats, messages or
-    /// maps, or to lists of such. A query that requires values of one finds its resources by it.
+    /// Sets the fields with an index, at most 8: paths such as `data.genre`, to values that are not floats, messages or
+    /// maps, or to lists of values. A query that requires values of one finds its resources by the index.
     #[must_use]
     pub const fn indexed_fields(mut self, indexed: &'static [&'static str]) -> Self {
         self.spec.query = Some((Query { indexed, ..self.spec.query() }, describe_query));
         self
     }
 
-    /// The text of the message that names the region which a resource belongs to, where its partition has a policy of
-    /// regions: names joined by dots. It cannot be changed.
+    /// Sets the field that names a resource's region, where its partition has a policy of regions: names joined by
+    /// dots, to a string. It becomes immutable.
     #[must_use]
     pub const fn region_field(mut self, field: &'static str) -> Self {
         self.spec.regions = Some((Regions { field, ..self.spec.regions() }, describe_regions));
         self
     }
 
-    /// Where copies of resources may be; without it, where the partition's policy says.
+    /// Sets the regions that may hold copies of resources; the default is the partition's policy.
     #[must_use]
     pub const fn region_syncing(mut self, syncing: manifest::RegionSyncing) -> Self {
         self.spec.regions = Some((Regions { syncing, ..self.spec.regions() }, describe_regions));
         self
     }
 
-    /// Columns for tables of resources: heading, and a path such as `data.genre`.
+    /// Sets columns for tables of resources: heading, and a path such as `data.genre`.
     #[must_use]
     pub const fn columns(mut self, columns: &'static [(&'static str, &'static str)]) -> Self {
         self.spec.columns = columns;
         self
     }
 
-    /// Other names for command lines, lower-case.
+    /// Sets short names for command lines, lower-case.
     #[must_use]
     pub const fn short_names(mut self, names: &'static [&'static str]) -> Self {
         self.spec.short_names = names;
@@ -384,7 +386,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     }
 }
 
-/// A [`ResourceType`] whatever its message: what a [`crate::Plugin`]'s table holds.
+/// A [`ResourceType`] of any message: an entry of a [`crate::Plugin`]'s table.
 #[doc(hidden)]
 pub trait Registered: Sync {
     fn spec(&self) -> &Spec;
@@ -395,13 +397,13 @@ pub trait Registered: Sync {
     fn write(&self, resource: &mut HookInput) -> Decision;
     fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics>;
     fn plan(&self, input: &[u8], resource: &mut HookInput, prior: Option<Envelope>, kept: Option<&[u8]>) -> raw::Plan;
-    /// None without such a hook, here and below.
+    /// `None` without the hook, here and below.
     fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<MadeResource>;
     fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<MadeResource>;
 }
 
-/// A type in the manifest: [`manifest::ResourceType`], with `moved_from` as the bytes of its messages, which is the
-/// same on the wire, without code that most plugins have no use for.
+/// A type in the manifest: [`manifest::ResourceType`], with `moved_from` as encoded messages, which is the same on the
+/// wire, without code that most plugins do not need.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TypeEntry {
     #[prost(string, tag = "1")]
@@ -463,7 +465,7 @@ impl Spec {
         of.group == self.group && of.group_version == self.group_version && of.kind == self.kind
     }
 
-    /// The type's entry in the manifest.
+    /// Entry of the type in the manifest.
     pub(crate) fn describe(&self, hooks: manifest::Hooks) -> TypeEntry {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let scope = match self.scope {
@@ -491,7 +493,7 @@ impl Spec {
         }
     }
 
-    /// The type's name.
+    /// Name of the type.
     fn to_pb(&self) -> pb::Type {
         KindName { group: self.group, group_version: self.group_version, kind: self.kind }.to_pb()
     }
@@ -566,7 +568,7 @@ impl<M: 'static> Registered for ResourceType<M> {
     }
 }
 
-/// Behind a function that types without former names do not refer to.
+/// Encodes names of types, behind a function that types without former names do not refer to.
 fn encode_type_names(types: &[TypeName]) -> Vec<Vec<u8>> {
     let encode =
         |&(group, group_version, kind): &TypeName| KindName { group, group_version, kind }.describe().encode_to_vec();
@@ -602,7 +604,7 @@ fn validate<M: Message + Name + Default + 'static>(
     diagnostics
 }
 
-/// What is stored, if it is of this very type and can be read.
+/// The stored resource, if it is of this very type and can be read.
 fn of_this_type<M: Message + Name + Default>(spec: &Spec, prior: Option<Envelope>) -> Option<Typed<M>> {
     let prior = prior.filter(|prior| prior.of().is_some_and(|of| spec.is(of)))?;
     Typed::decode(prior, spec.optional_data).ok()
@@ -655,12 +657,12 @@ fn write<M: Message + Name + Default + 'static>(rule: Write<M>, spec: &Spec, res
     }
 }
 
-/// The host does not ask a type for a rule that its manifest does not claim.
+/// Answer for a rule that does not exist. The host asks only for rules that the manifest declares.
 fn no_rule() -> Decision {
     Decision::Deny("the type has no such rule".to_owned())
 }
 
-/// A rule that judges content cannot judge content that it cannot read.
+/// Denial because the content cannot be read, and the rule needs it.
 fn unreadable(diagnostics: &Diagnostics) -> Decision {
     Decision::Deny(diagnostics.iter().map(|one| one.summary.clone()).collect())
 }

@@ -1,17 +1,16 @@
-//! What a controller found out about a resource, for people and for other controllers.
+//! Statuses: findings of a controller about a resource, for people and for other controllers.
 
 use mortise_resource::pb;
 
 use crate::{Context, Failure, Typed};
 
-/// A status in the making: observations about one resource, under a key of this controller's own.
+/// Builder of a status: conditions of one resource, under a key of this controller's own.
 ///
-/// Conditions are a map by their type; one that holds is good news. Say all of them each time, whether they hold or
-/// not.
+/// Conditions form a map by their type; a condition that is true means all is well. Report all of them each time, true
+/// or false.
 ///
-/// A status that is written wakes the controllers of the resource, the one that wrote it included.
-/// [`Self::write_if_changed`] writes it only when it says something new: the time of writing and the order of
-/// conditions do not count.
+/// A written status wakes the controllers of the resource, also the one that wrote it. [`Self::write_if_changed`]
+/// writes only a status that differs: the time of writing and the order of conditions do not count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     key: String,
@@ -19,7 +18,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// About a resource as it was read, under a key such as `example.org/artists`.
+    /// Makes a status about a resource as it was read, under a key such as `example.org/artists`.
     pub fn new<M>(key: impl Into<String>, observed: &Typed<M>) -> Self {
         let status = pb::Status { observed_generation: observed.generation().to_owned(), ..pb::Status::default() };
         Self { key: key.into(), status }
@@ -37,7 +36,7 @@ impl Status {
         self.status.conditions.push(condition.0);
     }
 
-    /// Writes it unless that is what the resource, as it was read, has; whether it was written.
+    /// Writes the status unless the resource, as it was read, has the same; answers whether it was written.
     ///
     /// # Errors
     /// The host's.
@@ -48,7 +47,7 @@ impl Status {
         ctx.write_status(resource.id(), &self.key, &self.status).map(|()| true)
     }
 
-    /// Writes it over the resource as it was read, or not at all: for what depends on another's status.
+    /// Writes the status only if the resource has not changed since it was read: for a status that depends on another.
     ///
     /// # Errors
     /// The host's; [`Failure::is_conflict`] if the resource changed meanwhile.
@@ -57,7 +56,7 @@ impl Status {
     }
 }
 
-/// Whether two say the same. Each condition of one is struck off the other's: they are few.
+/// Whether two statuses are the same. Each condition of one is removed from the other's: they are few.
 fn same(a: &pb::Status, b: &pb::Status) -> bool {
     let mut rest = a.conditions.iter().collect::<Vec<_>>();
     a.observed_generation == b.observed_generation
@@ -68,22 +67,22 @@ fn same(a: &pb::Status, b: &pb::Status) -> bool {
         })
 }
 
-/// One observation, such as `Condition::holds("Accepted").because("Valid")`.
+/// A condition, such as `Condition::holds("Accepted").because("Valid")`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition(pb::Condition);
 
 impl Condition {
-    /// It is so, which is good.
+    /// Makes a true condition, which means all is well.
     pub fn holds(of: impl Into<String>) -> Self {
         Self::new(of, pb::condition::State::True)
     }
 
-    /// It is not so.
+    /// Makes a false condition.
     pub fn fails(of: impl Into<String>) -> Self {
         Self::new(of, pb::condition::State::False)
     }
 
-    /// Nobody knows yet.
+    /// Makes a condition that is not known yet.
     pub fn unknown(of: impl Into<String>) -> Self {
         Self::new(of, pb::condition::State::Unknown)
     }
@@ -92,21 +91,21 @@ impl Condition {
         Self(pb::Condition { r#type: of.into(), state: state.into(), ..pb::Condition::default() })
     }
 
-    /// Why, in a word for machines.
+    /// Sets the reason, a word for machines.
     #[must_use]
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.0.reason = reason.into();
         self
     }
 
-    /// Why, in a sentence for people.
+    /// Sets the message, a sentence for people.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.0.message = message.into();
         self
     }
 
-    /// Which other resource it is about. The host takes those that have a partition and a namespace.
+    /// Sets the other resource that it is about. The host accepts references with a partition and a namespace.
     #[must_use]
     pub fn about(mut self, resource: pb::Reference) -> Self {
         self.0.resource = Some(resource);

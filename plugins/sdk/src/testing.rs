@@ -1,4 +1,4 @@
-//! What stands in for the host when hooks and reconcilers are tested natively.
+//! A host for native tests of hooks and reconcilers.
 //!
 //! Hooks are ordinary functions; reconcilers, plans, moves and imports are tested in a [`World`].
 
@@ -28,10 +28,10 @@ thread_local! {
     static LOG: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `body` with a caller of whom `may` answers permission questions, such as `may("key:read", "resource/…")`.
-/// Without one, nothing is allowed. Holds for this thread.
+/// Runs `body` with a caller whose permissions `may` decides, such as `may("key:read", "resource/…")`. Without a
+/// caller, every permission is refused. Holds for this thread.
 pub fn as_caller<T>(may: impl Fn(&str, &str) -> bool + 'static, body: impl FnOnce() -> T) -> T {
-    /// Puts the outer caller back, also when the body panics.
+    /// Restores the outer caller, also when the body panics.
     struct Restore(Option<Caller>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -44,7 +44,7 @@ pub fn as_caller<T>(may: impl Fn(&str, &str) -> bool + 'static, body: impl FnOnc
 
 /// Runs `body` with settings, one JSON object. Holds for this thread.
 pub fn with_settings<T>(settings: &str, body: impl FnOnce() -> T) -> T {
-    /// Puts the outer settings back, also when the body panics.
+    /// Restores the outer settings, also when the body panics.
     struct Restore(String);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -59,7 +59,7 @@ pub(crate) fn settings() -> String {
     SETTINGS.with_borrow(|text| if text.is_empty() { "{}".to_owned() } else { text.clone() })
 }
 
-/// What this thread's hooks logged since the last call, fields behind the message.
+/// Takes the lines that hooks logged on this thread since the last call, with fields behind the message.
 #[must_use]
 pub fn take_log() -> Vec<(Level, String)> {
     LOG.take()

@@ -8,21 +8,21 @@ use prost_types::Any;
 
 use crate::{Diagnostics, Failure, dispatch::DispatchError, envelope::Envelope, kind::Data, wire};
 
-/// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read, but for the
-/// owner of a resource that a reconciler makes.
+/// A resource whose data is an `M`. Fields that a mutate hook may change are public; the rest can only be read, except
+/// for the owner of a resource that a reconciler makes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Typed<M> {
-    /// The content. The default value when the resource has none and its type allows that.
+    /// Data. The default value if the resource has none and its type allows that.
     pub data: M,
-    /// Free key/value pairs.
+    /// Metadata: free key/value pairs.
     pub metadata: BTreeMap<String, String>,
     id: pb::Id,
-    /// Without id and metadata. Its data stays as it came, for what `M` does not know of it.
+    /// The resource without id and metadata. Its data stays as it was sent, for fields that `M` does not know.
     rest: Envelope,
 }
 
 impl<M: Message + Name + Default> Typed<M> {
-    /// A resource that is about to be created, or to replace whatever stands under its name.
+    /// Makes a resource to create, or to replace any resource of the same name.
     pub fn new(id: pb::Id, data: M) -> Self {
         let any = Any { type_url: type_url(M::full_name), value: data.encode_to_vec() };
         let rest = Envelope { data: Some(any), ..Envelope::default() };
@@ -43,12 +43,13 @@ impl<M: Message + Name + Default> Typed<M> {
         Ok(Self { data, metadata, id, rest: resource })
     }
 
-    /// From what the host answers a reconciler. Without data: the default message.
+    /// Decodes a resource from the host, for a reconciler. Without data: the default message.
     pub(crate) fn stored(bytes: &[u8]) -> Result<Self, Failure> {
         Self::of_envelope(Envelope::read(bytes).map_err(|fault| unreadable(&fault))?)
     }
 
-    /// As [`Self::stored`]. Data of another message would decode to nonsense, so its name is looked at.
+    /// Decodes a resource like [`Self::stored`]. Checks the message's name, since data of another message would decode
+    /// to nonsense.
     pub(crate) fn of_envelope(resource: Envelope) -> Result<Self, Failure> {
         let url = resource.data.as_ref().map(|any| any.type_url.as_str());
         if let Some(found) = url.and_then(|url| url.rsplit('/').next()).filter(|found| *found != M::full_name()) {
@@ -58,8 +59,8 @@ impl<M: Message + Name + Default> Typed<M> {
         Self::decode(resource, true).map_err(|said| Failure::new(Failure::INTERNAL, said.summaries()))
     }
 
-    /// For a write by a reconciler. Data that was not changed stays as it came, byte by byte. The status is left out:
-    /// it is written apart, and one that is given has to be the stored one.
+    /// Encodes the resource for a write by a reconciler. Unchanged data stays as it was sent, byte by byte. The status
+    /// is left out: it is written separately, and a write with a status must have the stored one.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
         let now = self.data.encode_to_vec();
         let data = match &self.rest.data {
@@ -87,8 +88,8 @@ impl<M: Message + Name + Default> Typed<M> {
         Ok(resource.encode_to_vec())
     }
 
-    /// Lets `change` work on it; the changed resource, or none when nothing changed. `input` is what this was decoded
-    /// from: everything but data and metadata is taken from there, byte by byte.
+    /// Applies `change`; answers the changed resource, or `None` if nothing changed. `input` is the encoding of this
+    /// resource: everything but data and metadata is copied from it, byte by byte.
     pub(crate) fn changed(
         &mut self,
         input: &[u8],
@@ -96,30 +97,30 @@ impl<M: Message + Name + Default> Typed<M> {
     ) -> Result<Option<Vec<u8>>, Diagnostics> {
         let (id, rest, metadata) = (self.id.clone(), self.rest.clone(), self.metadata.clone());
         change(self)?;
-        // It may have put another resource in this one's place, of which data and metadata count.
+        // The hook may have replaced the whole resource; only data and metadata count.
         (self.id, self.rest) = (id, rest);
         self.difference(&metadata, input)
     }
 
-    /// Another resource with this one's data and metadata, or none when it has them already. `input` is what the other
-    /// was decoded from: everything else is taken from there, byte by byte.
+    /// Encodes another resource with this one's data and metadata; `None` if it has them already. `input` is the
+    /// encoding of the other: everything else is copied from it, byte by byte.
     pub(crate) fn spliced_into(mut self, other: &Self, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
         (self.id, self.rest) = (other.id.clone(), other.rest.clone());
         self.difference(&other.metadata, input)
     }
 
-    /// What became of `input`, which had that metadata; none when nothing did.
+    /// The changed encoding of `input`, whose metadata is given; `None` if nothing changed.
     fn difference(&self, metadata: &BTreeMap<String, String>, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
         let data = self.data_after()?;
         let new_metadata = (self.metadata != *metadata).then(|| self.metadata.clone());
         splice(input, data, new_metadata, M::full_name)
     }
 
-    /// The data as it is now, if it is not what came.
+    /// The new data, if it differs from the data that was sent.
     fn data_after(&self) -> Result<Option<NewData>, Diagnostics> {
         let after = self.data.encode_to_vec();
         let came = self.rest.data.as_ref();
-        // Most resources come in the form in which they are encoded here. For others it takes another look.
+        // Most resources are sent in the same form as they are encoded here. Others are decoded and compared.
         if came.map_or(&[][..], |any| any.value.as_slice()) == after {
             return Ok(None);
         }
@@ -132,10 +133,10 @@ impl<M: Message + Name + Default> Typed<M> {
     }
 }
 
-/// What stood in the resource, how `M` re-encoded it, and what shall stand there.
+/// The data as it was sent, its re-encoding by `M`, and its replacement.
 type NewData = (Option<Any>, Vec<u8>, Vec<u8>);
 
-/// Puts changed fields into an encoded resource. Not generic, so that it is compiled once.
+/// Replaces changed fields in an encoded resource. Not generic, so that it is compiled once.
 fn splice(
     input: &[u8],
     data: Option<NewData>,
@@ -162,12 +163,12 @@ fn splice(
 }
 
 impl<M> Typed<M> {
-    /// Which resource it is. The uid is empty until it is stored.
+    /// Id of the resource. The uid is empty until it is stored.
     pub fn id(&self) -> &pb::Id {
         &self.id
     }
 
-    /// The name within its type and tenancy.
+    /// Name within its type and tenancy.
     pub fn name(&self) -> &str {
         &self.id.name
     }
@@ -177,47 +178,47 @@ impl<M> Typed<M> {
         self.rest.read_owner()
     }
 
-    /// Its meta: labels, tags and the like, and what the server notes about it. Decoded by each call.
+    /// Meta: labels, tags and the like, and the server's own notes. Decoded by each call.
     pub fn meta(&self) -> Meta {
         self.rest.read_meta().unwrap_or_default()
     }
 
-    /// Makes it belong to another resource, and go with it: by its whole id, as that of a resource that was read. Only
-    /// a resource that does not exist yet can get an owner.
+    /// Makes the resource belong to another one, and be deleted with it. The id must have a uid, like that of a
+    /// resource that was read. Only a resource that does not exist yet can get an owner.
     #[must_use]
     pub fn owned_by(mut self, owner: &pb::Id) -> Self {
         self.rest.owner = Some(owner.encode_to_vec());
         self
     }
 
-    /// Forgets the version that was read: written, it replaces whatever is there by then.
+    /// Drops the version that was read: a write then replaces any stored version.
     #[must_use]
     pub fn whatever_is_there(mut self) -> Self {
         self.rest.version.clear();
         self
     }
 
-    /// Whether it is marked for deletion, and waits for finalizers.
+    /// Whether the resource is marked for deletion, and waits for finalizers.
     pub fn is_marked(&self) -> bool {
         crate::meta::is_marked(&self.metadata)
     }
 
-    /// The version that the writer expects to replace, or that is stored.
+    /// Version that the writer expects to replace, or the stored one.
     pub fn version(&self) -> &str {
         &self.rest.version
     }
 
-    /// Changes with every write of the content; empty until it is stored.
+    /// Generation, which changes with every write of the content; empty until it is stored.
     pub fn generation(&self) -> &str {
         &self.rest.generation
     }
 
-    /// What controllers found out. Decoded by each call.
+    /// Statuses by key, written by controllers. Decoded by each call.
     pub fn status(&self) -> BTreeMap<String, pb::Status> {
         self.rest.read_status()
     }
 
-    /// What one controller found out. Decoded by each call.
+    /// Status under one key, written by one controller. Decoded by each call.
     pub fn status_under(&self, key: &str) -> Option<pb::Status> {
         self.rest.read_status_under(key)
     }
@@ -228,7 +229,7 @@ impl<M> Typed<M> {
     }
 }
 
-/// The two fields of a resource that `mutate` may change, under their numbers.
+/// The two fields of a resource that `mutate` may change, with their numbers.
 #[derive(Clone, PartialEq, Message)]
 struct ChangedFields {
     #[prost(btree_map = "string, string", tag = "5")]
@@ -246,17 +247,17 @@ pub(crate) fn type_url(name: fn() -> String) -> String {
     format!("type.googleapis.com/{}", name())
 }
 
-/// In Consul's words, which clients know.
+/// Refusal with Consul's text, which clients know.
 fn unparsable(name: fn() -> String, fault: &str) -> Diagnostics {
     Diagnostics::refusal(format!("error parsing resource data as type \"{}\": {fault}", name()))
 }
 
-/// Decodes each.
+/// Decodes resources.
 pub(crate) fn typed<M: Data>(resources: &[Vec<u8>]) -> Result<Vec<Typed<M>>, Failure> {
     resources.iter().map(|bytes| Typed::stored(bytes)).collect()
 }
 
-/// A fault of the host.
+/// Failure for a malformed resource from the host.
 pub(crate) fn unreadable(fault: &prost::DecodeError) -> Failure {
-    Failure::new(Failure::INTERNAL, format!("the host sent bytes that are no resource: {fault}"))
+    Failure::new(Failure::INTERNAL, format!("the host sent a malformed resource: {fault}"))
 }

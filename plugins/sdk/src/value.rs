@@ -7,7 +7,7 @@ use mortise_resource::manifest;
 /// An argument or a result of a [`crate::Function`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Nothing: of any type.
+    /// The absent value; fits any type.
     Null,
     /// True or false.
     Bool(bool),
@@ -21,7 +21,7 @@ pub enum Value {
     Map(BTreeMap<String, Value>),
 }
 
-/// The type of an argument or a result, at most 16 deep. Everything here can be said in a `static`:
+/// Type of an argument or a result, at most 16 deep. All of it can be written in a `static`:
 /// `ValueType::List(&ValueType::Number)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
@@ -42,7 +42,7 @@ pub enum ValueType {
 }
 
 impl Value {
-    /// Whether it is [`Self::Null`].
+    /// Whether the value is [`Self::Null`].
     #[must_use]
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
@@ -60,13 +60,13 @@ impl Value {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The number, if it is a whole one of that size in plain digits.
+    /// The number, if it is whole, in plain digits, and in the range of `i64`.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
         if let Self::Number(digits) = self { digits.parse().ok() } else { None }
     }
 
-    /// The number, or the one nearest to it.
+    /// The nearest `f64` to the number.
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
         if let Self::Number(digits) = self { digits.parse().ok() } else { None }
@@ -84,7 +84,7 @@ impl Value {
         if let Self::Map(entries) = self { Some(entries) } else { None }
     }
 
-    /// From its message.
+    /// Reads the wire message.
     pub(crate) fn of_wire(wire: manifest::FunctionValue) -> Self {
         use manifest::function_value::Value as Wire;
         match wire.value {
@@ -99,7 +99,7 @@ impl Value {
         }
     }
 
-    /// As its message.
+    /// Makes the wire message.
     pub(crate) fn into_wire(self) -> manifest::FunctionValue {
         use manifest::function_value::Value as Wire;
         let value = match self {
@@ -157,7 +157,7 @@ impl From<BTreeMap<String, Self>> for Value {
 }
 
 impl ValueType {
-    /// Whether a value is of this type, as the host judges it: null is, where it is inside another.
+    /// Whether a value is of this type, by the host's rule: null is allowed inside other values.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn fits(self, value: &Value) -> bool {
         let inside = |of: Self, value: &Value| value.is_null() || of.fits(value);
@@ -173,7 +173,7 @@ impl ValueType {
         }
     }
 
-    /// As it stands in the manifest.
+    /// Makes the message of the manifest.
     pub(crate) fn to_wire(self) -> manifest::ValueType {
         use manifest::{Primitive, value_type::Type};
         let of = match self {

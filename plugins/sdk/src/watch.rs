@@ -1,4 +1,4 @@
-//! What a controller watches besides its own type, and how it finds resources in its cache.
+//! Watches of a controller besides its own type, and indexes of its cache.
 
 use mortise_resource::{manifest, pb};
 
@@ -12,24 +12,24 @@ use crate::{
 type Map<M> = fn(&Context<'_>, &Typed<M>) -> Result<Vec<pb::Id>, Error>;
 type MapThrough<M> = fn(Map<M>, &Context<'_>, Envelope) -> Result<Vec<pb::Id>, Error>;
 
-/// How a change of a watched resource leads to resources of the managed type.
+/// Mapping from a changed resource of a watched type to resources of the managed type.
 pub enum Mapper<M> {
-    /// To its owner, if that is of the managed type.
+    /// The owner of the changed resource, if it is of the managed type.
     Owner,
-    /// To the resource of the managed type with the same name and tenancy.
+    /// The resource of the managed type with the same name and tenancy.
     SameName,
-    /// To what a field of it refers to: names joined by dots, through message fields, to a
+    /// The targets of a reference field of the changed resource: names joined by dots, through message fields, to a
     /// `hashicorp.consul.resource.Reference` or `ID`, single or repeated.
     Reference(&'static str),
-    /// To those of the managed type that an index by reference has under its id; the index is declared with the
-    /// controller.
+    /// The resources of the managed type that an index by reference holds under the changed resource's id; the index is
+    /// declared with the controller.
     Index(&'static str),
-    /// To what a function answers; a uid may be left out. It sees the resource as it is now, or as it was before it was
-    /// deleted. Needs `mapping` among the interfaces of [`crate::export!`].
+    /// The resources that a function answers; a uid may be left out. It gets the resource as it is now, or as it was
+    /// before it was deleted. Needs `mapping` among the interfaces of [`crate::export!`].
     Map(fn(&Context<'_>, &Typed<M>) -> Result<Vec<pb::Id>, Error>),
 }
 
-/// A way to find resources in the cache.
+/// An index of the cache.
 #[derive(Debug, Clone, Copy)]
 pub struct Index {
     name: &'static str,
@@ -51,39 +51,39 @@ impl Index {
         Self { name, by, in_tenancy: false }
     }
 
-    /// By the owner.
+    /// Makes an index by owner.
     #[must_use]
     pub const fn by_owner(name: &'static str) -> Self {
         Self::new(name, By::Owner)
     }
 
-    /// By what a field refers to: a path as in [`Mapper::Reference`].
+    /// Makes an index by the target of a reference field: a path as in [`Mapper::Reference`].
     #[must_use]
     pub const fn by_reference(name: &'static str, field: &'static str) -> Self {
         Self::new(name, By::Reference(field))
     }
 
-    /// By the value of a field, single or repeated: text, a number, a truth value, or the name of an enum's value; or by
-    /// the entries of a map of text to text, as `key=value`.
+    /// Makes an index by the value of a field, single or repeated: a string, a number, a bool, or the name of an enum's
+    /// value; or by the entries of a map of string to string, as `key=value`.
     #[must_use]
     pub const fn by_value(name: &'static str, field: &'static str) -> Self {
         Self::new(name, By::Value(field))
     }
 
-    /// By the resource's name, which is a value: a list finds those with a prefix.
+    /// Makes an index by the resource's name, which is a value: a list finds names with a prefix.
     #[must_use]
     pub const fn by_name(name: &'static str) -> Self {
         Self::new(name, By::Name)
     }
 
-    /// By the resource's metadata: each pair is a value `key=value`.
+    /// Makes an index by the resource's metadata: each pair is a value `key=value`.
     #[must_use]
     pub const fn by_metadata(name: &'static str) -> Self {
         Self::new(name, By::Metadata)
     }
 
-    /// Puts `partition/namespace/` of the resource before each value, so that a look-up stays in one tenancy. Not for
-    /// owners and references, whose keys have a tenancy: the host refuses it there.
+    /// Prefixes each value with the resource's `partition/namespace/`, so that a look-up stays in one tenancy. Not for
+    /// owners and references, whose keys have a tenancy: the host refuses that.
     #[must_use]
     pub const fn in_tenancy(mut self) -> Self {
         self.in_tenancy = true;
@@ -106,13 +106,13 @@ impl Index {
 pub struct Watch<M: 'static> {
     of: KindName,
     mapper: Mapper<M>,
-    /// Decodes for a mapper that is a function; not there, and so not compiled, for the others.
+    /// Decodes for a mapper that is a function; absent, and so not compiled, for the others.
     through: Option<MapThrough<M>>,
     indexes: &'static [Index],
 }
 
 impl<M: Data> Watch<M> {
-    /// Watches a type.
+    /// Makes a watch of a type.
     #[must_use]
     pub const fn new(of: Kind<M>, mapper: Mapper<M>) -> Self {
         let through: Option<MapThrough<M>> = match mapper {
@@ -122,7 +122,7 @@ impl<M: Data> Watch<M> {
         Self { of: of.name(), mapper, through, indexes: &[] }
     }
 
-    /// Ways to find its resources in the cache.
+    /// Sets the indexes of this type in the cache.
     #[must_use]
     pub const fn indexes(mut self, indexes: &'static [Index]) -> Self {
         self.indexes = indexes;
@@ -130,7 +130,7 @@ impl<M: Data> Watch<M> {
     }
 }
 
-/// A [`Watch`] whatever its message.
+/// A [`Watch`] of any message.
 #[doc(hidden)]
 pub trait Watched: Sync {
     fn is(&self, of: &pb::Type) -> bool;
@@ -161,7 +161,7 @@ impl<M> Watched for Watch<M> {
     fn map(&self, ctx: &Context<'_>, changed: Envelope) -> Result<Vec<pb::Id>, Error> {
         match (&self.mapper, self.through) {
             (Mapper::Map(function), Some(through)) => through(*function, ctx, changed),
-            _ => Err("the host maps this type by itself".into()),
+            _ => Err("the watch of this type has no map function".into()),
         }
     }
 }
@@ -170,7 +170,7 @@ fn map<M: Data>(function: Map<M>, ctx: &Context<'_>, changed: Envelope) -> Resul
     function(ctx, &Typed::of_envelope(changed)?)
 }
 
-/// Decodes what the host says has changed.
+/// Decodes a changed resource from the host.
 pub(crate) fn changed(bytes: &[u8]) -> Result<Envelope, Error> {
     Ok(Envelope::read(bytes).map_err(|fault| unreadable(&fault))?)
 }

@@ -1,11 +1,11 @@
-//! Changing protobuf bytes without losing what the reader of this version does not know.
+//! Edits of protobuf bytes that keep unknown fields.
 
 use prost::{
     DecodeError,
     encoding::{DecodeContext, decode_key, skip_field},
 };
 
-/// The top-level fields of a message: number, and the bytes of key and value.
+/// Top-level fields of a message: number, and the bytes of key and value.
 pub(crate) fn fields(message: &[u8]) -> Result<Vec<(u32, &[u8])>, DecodeError> {
     let mut fields = Vec::new();
     let mut rest = message;
@@ -19,7 +19,7 @@ pub(crate) fn fields(message: &[u8]) -> Result<Vec<(u32, &[u8])>, DecodeError> {
     Ok(fields)
 }
 
-/// A message with every top-level field but those in `replaced`, followed by `added`.
+/// A message with every top-level field except those in `replaced`, followed by `added`.
 pub(crate) fn replace(message: &[u8], replaced: &[u32], added: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::with_capacity(message.len().saturating_add(added.len()));
     for (_, field) in fields(message)?.into_iter().filter(|(number, _)| !replaced.contains(number)) {
@@ -29,11 +29,11 @@ pub(crate) fn replace(message: &[u8], replaced: &[u32], added: &[u8]) -> Result<
     Ok(bytes)
 }
 
-/// `after`, preceded by the top-level fields of `original` that its reader did not understand: those of which its
-/// re-encoding `before` has no trace.
+/// `after`, preceded by the top-level fields of `original` that its reader does not know: those that are missing in the
+/// re-encoding `before`.
 ///
-/// A known field may also be missing from `before`, when `original` spelled its default value out. It then stands
-/// before `after` and loses against whatever `after` says of it, as the first of two does in protobuf.
+/// A known field may also be missing from `before`, if `original` contains its default value explicitly. It then comes
+/// before `after`, so that the value in `after` wins, as the last of two does in protobuf.
 pub(crate) fn carry(original: &[u8], before: &[u8], after: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
     let known = fields(before)?.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
     replace(original, &known, &after)

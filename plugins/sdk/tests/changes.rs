@@ -1,7 +1,7 @@
-//! Plans, moves, imports, functions, queries, and what a plugin keeps for one resource.
+//! Plans, moves, imports, functions, queries, and private bytes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
-// Authors may forbid what the exports need: it stands in this crate's macros, not in theirs.
+// Authors may forbid code that the exports need: it is in this crate's macros, not in theirs.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Name for Song {
     const NAME: &'static str = "Song";
 }
 
-/// What a song was before.
+/// Former type of a song.
 #[derive(Clone, PartialEq, Message)]
 struct Tune {
     #[prost(string, tag = "7")]
@@ -361,7 +361,7 @@ fn a_world_answers_queries_and_changes_single_fields() {
     assert_eq!(query().all().unwrap_err().code, Failure::UNAVAILABLE);
 }
 
-/// Its hook looks for songs whose names begin with its title.
+/// A plugin whose hook searches songs whose names begin with a song's title.
 static NAMED: Plugin = Plugin::new("named", "1.0.0", &[], &[&ResourceType::of(SONG, Scope::Namespace).validate(names)]);
 
 fn names(song: &Typed<Song>, _: Option<&Typed<Song>>, said: &mut Diagnostics) {

@@ -1,7 +1,7 @@
 //! Controllers of a plugin, in a world in memory.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
-// Authors may forbid what the exports need: it stands in this crate's macros, not in theirs.
+// Authors may forbid code that the exports need: it is in this crate's macros, not in theirs.
 #![forbid(unsafe_code)]
 
 use std::{cell::RefCell, time::Duration};
@@ -16,7 +16,7 @@ use mortise_plugin::{
     testing::{Settled, Unsettled, World, with_settings},
 };
 
-/// One message for everything.
+/// Message of every type.
 #[derive(Clone, PartialEq, Message)]
 struct Song {
     #[prost(string, tag = "1")]
@@ -39,7 +39,7 @@ const COVER: Kind<Song> = Kind::new("jukebox", "v1", "Cover");
 const FAN: Kind<Song> = Kind::new("jukebox", "v1", "Fan");
 const RELEASE: Finalizer = Finalizer::new("jukebox/release");
 
-/// What the reconciler does follows from the song's title.
+/// A reconciler whose action follows from the song's title.
 struct Songs;
 
 impl Reconciler for Songs {
@@ -115,7 +115,7 @@ fn song(name: &str, title: &str) -> Typed<Song> {
     Typed::new(SONG.id(name, &World::tenancy()), Song { title: title.to_owned(), ..Song::default() })
 }
 
-/// The setting that the songs' controller waits for.
+/// Setting that the songs' controller waits for.
 const WANTED: &str = r#"{"wanted":true}"#;
 
 fn settle(world: &World) -> Result<Settled, Unsettled> {
@@ -239,7 +239,7 @@ fn changes_of_other_types_find_their_songs() {
     other(COVER, "b", "");
     other(FAN, "x", "a");
     other(SINGER, "a", "");
-    // Those that the cover and the fan concern, without uids, and those by their own ids.
+    // Songs of the cover and the fan, without uids, and those of their own ids.
     assert_eq!(settled(&world).1, ["b", "a", "a", "b"]);
 
     other(FAN, "x", "confused");
@@ -318,7 +318,7 @@ mod pb_like {
     }
 }
 
-/// As a later version of the plugin knows it.
+/// Message of a later version of the plugin.
 #[derive(Clone, PartialEq, Message)]
 struct NewSong {
     #[prost(string, tag = "1")]
@@ -372,7 +372,7 @@ fn grants() {
 }
 
 mod by_field {
-    //! Mappers and indexes that look into the data, by descriptors made by hand.
+    //! Mappers and indexes that read the data, by descriptors made by hand.
 
     use super::*;
 
@@ -400,7 +400,7 @@ mod by_field {
                 &Watch::new(FAN, Mapper::Reference("singers")),
             ])]);
 
-    /// The table, with descriptors.
+    /// A world of the plugin, with descriptors.
     fn world() -> World {
         let field = |name: &str, number, of: i32, repeated, type_name: Option<&str>| FieldDescriptorProto {
             name: Some(name.into()),
@@ -470,7 +470,8 @@ mod by_field {
 
         settled(&world);
         world.put(&singer).unwrap();
-        // By their own ids; the singer's by the index, which has whole ids; the fan's by a reference without a uid.
+        // Songs of their own ids; the singer's by the index, which has whole ids; the fan's by a reference without a
+        // uid.
         assert_eq!(settled(&world).1, ["hurt", "hurt", "other"]);
     }
 }

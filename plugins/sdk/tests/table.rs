@@ -1,7 +1,7 @@
 //! A plugin's table, called as the host calls it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
-// Authors may forbid what the exports need: it stands in this crate's macros, not in theirs.
+// Authors may forbid code that the exports need: it is in this crate's macros, not in theirs.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ impl Name for Song {
     const NAME: &'static str = "Song";
 }
 
-/// As a later version of the plugin knows it.
+/// Message of a later version of the plugin.
 #[derive(Clone, PartialEq, Message)]
 struct NewSong {
     #[prost(string, tag = "1")]
@@ -113,7 +113,7 @@ fn summaries(diagnostics: &Diagnostics) -> Vec<String> {
 
 #[test]
 fn data_in_another_form_is_not_taken_for_a_change() {
-    // The same song with its fields in the other order, and one of them spelled out that is the default.
+    // The same song with its fields in the other order, and one default value written explicitly.
     for value in [[0x10, 0x07, 0x0a, 0x01, b'x'].as_slice(), &[0x0a, 0x01, b'y', 0x0a, 0x01, b'x', 0x10, 0x07]] {
         let input = resource("Song", Some(value.to_vec())).encode_to_vec();
         assert_eq!(PLUGIN.mutate(&input).unwrap(), None, "{value:?}");
@@ -124,7 +124,7 @@ fn data_in_another_form_is_not_taken_for_a_change() {
 fn mutate_changes_what_it_changes_and_nothing_else() {
     let newer = NewSong { title: "label".into(), beats: 0, key: "c minor".into() };
     let mut input = resource("Song", Some(newer.encode_to_vec())).encode_to_vec();
-    // A field of the resource that this SDK has never heard of.
+    // A field of the resource that this SDK does not know.
     let unknown = [0x82, 0x7d, 0x01, b'x'];
     input.extend_from_slice(&unknown);
 
@@ -158,7 +158,7 @@ fn absent_and_broken_data_are_refused_in_consuls_words() {
     let broken = resource("Song", Some(vec![0xff])).encode_to_vec();
     let said = summaries(&PLUGIN.validate(&broken, None));
     assert!(said[0].starts_with("error parsing resource data as type \"jukebox.v1.Song\": "), "{said:?}");
-    assert!(summaries(&PLUGIN.mutate(b"\xff").unwrap_err())[0].starts_with("the host sent bytes that are no resource"));
+    assert!(summaries(&PLUGIN.mutate(b"\xff").unwrap_err())[0].starts_with("the host sent a malformed resource"));
 }
 
 #[test]

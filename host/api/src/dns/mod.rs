@@ -5,8 +5,7 @@
 //! workloads. Each answer is made of `catalog.v1.ServiceEndpoints` as the resource service reads it at that moment, for
 //! a caller whose source is the client's address; nothing is cached. docs/dns.md says what is answered to what.
 //!
-//! The messages are hickory-proto's. The sockets are served here rather than by hickory-server, which has no bound on
-//! connections, nor on the queries that it answers at once.
+//! The messages are hickory-proto's: docs/decisions/0033-the-dns-sockets-are-served-here.md.
 //!
 //! # Limits
 //! [`DnsOptions::queries`] are answered at once; a further one over UDP is dropped, as clients of UDP expect, and one

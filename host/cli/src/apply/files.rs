@@ -1,7 +1,7 @@
 //! Resources from files, directories and standard input.
 //!
-//! A directory means the files in it that are named as what they hold (.yaml, .yml, .json, .jsonl, .ndjson, .hcl), in
-//! the order of their names. Everything is read and checked before anything is done with it.
+//! In a directory, files with the endings .yaml, .yml, .json, .jsonl, .ndjson and .hcl are read, in the order of their
+//! names. Everything is read and checked before the first write.
 
 use std::{
     collections::HashMap,
@@ -18,27 +18,27 @@ use crate::{
     resources::ids::{Key, id_of, placed_title},
 };
 
-/// Largest input, bytes; one byte more than what the text crate takes, which then says so.
+/// Largest input in bytes, plus one: the text crate rejects input of this size with its own message.
 const MAX_BYTES: u64 = (64 << 20) + 1;
 
-/// Most faults that are shown over all files.
+/// Most faults shown, over all files.
 const MAX_FAULTS: usize = 50;
 
-/// Which files to read.
+/// Files to read.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Files {
     /// A file, a directory, or - for standard input; can be given several times
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
     pub(crate) filename: Vec<PathBuf>,
-    /// Looks into directories within directories, too
+    /// Also reads the directories within a directory
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
-    /// What the files hold, whatever their names say: yaml, json or hcl
+    /// Format of the files, in place of the one by their names: yaml, json or hcl
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub(crate) format: Option<Format>,
 }
 
-/// A name that is no format's.
+/// Name of an unknown format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("use yaml, json or hcl")]
 struct FormatError;
@@ -52,8 +52,8 @@ fn format(text: &str) -> Result<Format, FormatError> {
     }
 }
 
-/// Reads all of it: every resource, placed in the units that flags and context name where the text names none, each
-/// once.
+/// Reads all files. Resources without a partition or namespace are placed in those of the flags and the context; a
+/// resource that occurs twice is an error.
 pub(crate) fn read(
     files: &Files,
     catalog: &Catalog,
@@ -86,7 +86,7 @@ pub(crate) fn read(
         return Err(CliError { details: faults, ..CliError::new(Exit::Usage, format!("{what}; nothing was done")) });
     }
     if documents.is_empty() {
-        return Err(CliError::usage("there is no resource in the input"));
+        return Err(CliError::usage("the input holds no resources"));
     }
     let units = tenancy.units(session);
     for document in &mut documents {
@@ -96,18 +96,18 @@ pub(crate) fn read(
     Ok(documents)
 }
 
-/// Fills in what the server would, so that two ways of naming one resource are recognized as one.
+/// Replaces an empty unit by `default`, as the server does, so that two spellings of one name compare equal.
 fn or_default(unit: &str) -> String {
     if unit.is_empty() { "default".to_owned() } else { unit.to_owned() }
 }
 
-/// Refuses two documents about one resource.
+/// Rejects two documents about one resource.
 fn once_each(documents: &[Document]) -> Result<(), CliError> {
     let mut seen: HashMap<Key, &Document> = HashMap::with_capacity(documents.len());
     for document in documents {
         let id = id_of(&document.resource);
         if let Some(first) = seen.insert(Key::of(&id), document) {
-            return Err(CliError::usage(format!("{} is there twice; nothing was done", placed_title(&id)))
+            return Err(CliError::usage(format!("{} occurs twice; nothing was done", placed_title(&id)))
                 .detail(format!("{}: first", first.place))
                 .detail(format!("{}: again", document.place)));
         }
@@ -123,8 +123,8 @@ fn find(name: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), Cl
     let before = found.len();
     within(name, recursive, found)?;
     if found.len() == before {
-        return Err(CliError::usage(format!("no file in {} is a .yaml, .json or .hcl one", name.display()))
-            .remedy("-R looks into directories within it, too"));
+        return Err(CliError::usage(format!("{} holds no .yaml, .json or .hcl file", name.display()))
+            .remedy("-R also reads the directories within it"));
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ pub(crate) fn text(name: &Path) -> Result<String, CliError> {
     })
 }
 
-/// An error about a document, with its place, and the places of what the server found wrong in it.
+/// Adds the document's place to an error, and the place of each field that the server complains about.
 pub(crate) fn at(document: &Document, mut error: CliError) -> CliError {
     for detail in &mut error.details {
         if let Some((path, _)) = detail.split_once(": ").filter(|(path, _)| !path.contains(' ')) {

@@ -1,5 +1,5 @@
 //! The order in which resources of one set are written: each after its owner, its namespace and its partition, as far
-//! as the set has them. Deletions go the other way.
+//! as the set has them. Deletions use the reverse order.
 //!
 //! Sorting takes time in proportion to the set times the depth of its longest chain of owners.
 
@@ -13,12 +13,11 @@ use crate::{
     resources::ids::{Key, id_of, title, units_of},
 };
 
-/// Resources by levels: those of the first need none of the set, those of each further one need some of the levels
-/// before.
+/// Resources by levels: the first level needs nothing of the set, each later one only earlier levels.
 #[derive(Debug)]
 pub(crate) struct Levels<T> {
     pub(crate) sorted: Vec<Vec<T>>,
-    /// What needs itself, directly or through others, and what needs that; empty unless there is a circle.
+    /// Resources that need each other in a circle, and resources that need those; empty without a circle.
     pub(crate) circular: Vec<T>,
 }
 
@@ -41,21 +40,21 @@ pub(crate) fn sort<T>(set: Vec<T>, resource: impl Fn(&T) -> &pb::Resource) -> Le
     }
 }
 
-/// The documents by levels.
+/// Returns the documents by levels.
 ///
 /// # Errors
-/// Some need each other in a circle.
+/// Some documents need each other in a circle.
 pub(crate) fn levels(documents: Vec<Document>) -> Result<Vec<Vec<Document>>, CliError> {
     let levels = sort(documents, |document| &document.resource);
     if levels.circular.is_empty() { Ok(levels.sorted) } else { Err(circle(&levels.circular)) }
 }
 
-/// What has to be there before a resource is: its owner, its namespace, its partition.
+/// Resources that must exist before this one: its owner, its namespace, its partition.
 fn needs(resource: &pb::Resource) -> Vec<pb::Id> {
     resource.owner.iter().cloned().chain(units_of(&id_of(resource))).collect()
 }
 
-/// Names one circle; each of these documents needs another of them.
+/// Describes one circle among these documents, each of which needs another of them.
 fn circle(documents: &[Document]) -> CliError {
     let find = |id: &pb::Id| documents.iter().find(|d| Key::of(&id_of(&d.resource)) == Key::of(id));
     let mut path: Vec<(Key, String)> = Vec::new();
@@ -74,7 +73,7 @@ fn circle(documents: &[Document]) -> CliError {
         path.push((Key::of(&id), line));
         next = Some(following);
     }
-    let error = CliError::usage("these own each other in a circle; nothing was done");
+    let error = CliError::usage("these resources own each other in a circle; nothing was done");
     path.into_iter().fold(error, |error, (_, line)| error.detail(line))
 }
 

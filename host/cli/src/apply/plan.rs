@@ -1,7 +1,7 @@
-//! What applying a resource would change, as far as the server can tell without writing.
+//! Changes that applying a resource would make, as far as the server can tell without writing.
 //!
-//! Costs one read, and one MutateAndValidate for what is not stored to the byte. Whether other bytes say the same is
-//! decided here, by the descriptors that the catalogue holds.
+//! A plan costs one read, and one MutateAndValidate unless the stored bytes already match. Data in other bytes can mean
+//! the same; that is decided here, by the descriptors of the catalog.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ use crate::{
     },
 };
 
-/// What would come of a write.
+/// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It is not there yet.
+    /// The resource does not exist yet.
     Created,
-    /// It is there, and different.
+    /// The resource exists and differs.
     Updated,
-    /// It is there, just so.
+    /// The resource exists as wanted.
     Unchanged,
 }
 
@@ -43,24 +43,24 @@ impl Change {
     }
 }
 
-/// What is stored and what would be.
+/// Stored resource, and the resource after the write.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) change: Change,
     pub(crate) before: Option<pb::Resource>,
-    /// With defaults filled in, unless it is unchecked.
+    /// Resource after the write, with defaults filled in unless `unchecked` is set.
     pub(crate) after: pb::Resource,
     pub(crate) warnings: Vec<Diagnostic>,
-    /// The namespace or partition that does not exist yet, for want of which the server did not judge the resource.
+    /// Namespace or partition that does not exist yet; without it the server could not validate the resource.
     pub(crate) unchecked: Option<pb::Id>,
 }
 
-/// Reads what a resource would replace, under whatever version of its type it is stored.
+/// Reads the resource that a write would replace, in any version of its type.
 pub(crate) async fn stored(session: &Session, wanted: &pb::Resource) -> Result<Option<pb::Resource>, CliError> {
     read_in_any_version(session, &pb::Id { uid: String::new(), ..id_of(wanted) }).await
 }
 
-/// Asks the server what it would make of the resource, which it validates on the way, and compares that with `before`.
+/// Asks the server to mutate and validate the resource, and compares the result with `before`.
 pub(crate) async fn plan(
     session: &Session,
     catalog: &Catalog,
@@ -79,8 +79,8 @@ pub(crate) async fn plan(
     Ok(Plan { change, before, after, warnings: answer.warnings, unchecked: None })
 }
 
-/// Reads and plans without writing. `creates` says whether the same set creates a namespace or a partition: the server
-/// cannot judge a resource in one that does not exist yet, so it is planned as it is written,
+/// Reads and plans without writing. `creates` reports whether the same set creates a namespace or partition. The server
+/// cannot validate a resource in a unit that does not exist yet; the plan then holds the resource as written,
 /// [unchecked](Plan::unchecked).
 pub(crate) async fn dry_run(
     session: &Session,
@@ -101,8 +101,7 @@ pub(crate) async fn dry_run(
     }
 }
 
-/// The unit for want of which a resource was refused, if the same set creates it and those within it that the resource
-/// needs.
+/// Missing unit behind a refusal, if the same set creates it and the partition around it.
 fn missing_unit(id: &pb::Id, refusal: &CliError, creates: impl Fn(&pb::Id) -> bool) -> Option<pb::Id> {
     let units: Vec<_> = units_of(id).collect();
     let is_missing = |unit: &pb::Id| {
@@ -119,14 +118,14 @@ pub(crate) fn unit_kind(unit: &pb::Id) -> String {
     unit.r#type.as_ref().map(|ty| ty.kind.to_lowercase()).unwrap_or_default()
 }
 
-/// Whether what is stored is what is wanted, to the byte: data, owner, and metadata but for what the server keeps by
-/// itself.
+/// Whether the stored resource equals the wanted one byte for byte: data, owner, and metadata except what the server
+/// keeps by itself.
 pub(crate) fn same(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
     wanted.data.as_ref().map(|data| &data.value) == stored.data.as_ref().map(|data| &data.value)
         && same_but_for_bytes(wanted, stored)
 }
 
-/// The same, whatever the bytes of the data are.
+/// Whether the two are the same apart from the bytes of their data.
 fn same_but_for_bytes(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
     let type_of = |resource: &pb::Resource| resource.id.as_ref().and_then(|id| id.r#type.clone());
     let owner_is = match (&wanted.owner, &stored.owner) {
@@ -146,16 +145,15 @@ fn same_but_for_bytes(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
         && metadata_with_kept(wanted, stored) == stored.metadata
 }
 
-/// Whether other bytes are all that differs, and they say the same: a client may put entries of maps in any order, or a
-/// zero where none is needed.
+/// Whether the two differ in encoding alone: a client may order the entries of a map freely, and may write zeros out.
 fn same_otherwise_put(catalog: &Catalog, wanted: &pb::Resource, stored: &pb::Resource) -> Result<bool, CliError> {
     let same = same_but_for_bytes(wanted, stored) && says_the_same(wanted, stored, catalog);
     catalog.fault()?;
     Ok(same)
 }
 
-/// Whether data of one type decodes to the same. It is compared as it is printed: that loses nothing, and has one form
-/// for all NaNs and for the content of an `Any`; and so data changes exactly where [`Plan::diff`] shows it.
+/// Whether data of one type decodes to the same. Compares the printed text, which loses nothing and has one form for
+/// all NaNs and for the content of an `Any`. So data counts as changed exactly where [`Plan::diff`] shows it.
 fn says_the_same(wanted: &pb::Resource, stored: &pb::Resource, types: &dyn Types) -> bool {
     let said = |resource: &pb::Resource| {
         let data = pb::Resource { id: stored.id.clone(), data: resource.data.clone(), ..pb::Resource::default() };
@@ -164,7 +162,7 @@ fn says_the_same(wanted: &pb::Resource, stored: &pb::Resource, types: &dyn Types
     said(wanted) == said(stored)
 }
 
-/// The wanted metadata, with what a write without a version keeps of the stored.
+/// The wanted metadata, plus the stored entries that a write without a version keeps.
 fn metadata_with_kept(wanted: &pb::Resource, stored: &pb::Resource) -> BTreeMap<String, String> {
     let mut metadata = wanted.metadata.clone();
     if wanted.version.is_empty() {
@@ -178,7 +176,7 @@ fn metadata_with_kept(wanted: &pb::Resource, stored: &pb::Resource) -> BTreeMap<
 }
 
 impl Plan {
-    /// The change as a unified diff; empty when there is none.
+    /// Renders the change as a unified diff; empty without a change.
     pub(crate) fn diff(&self, catalog: &Catalog) -> Result<String, CliError> {
         let name = placed_title(&id_of(&self.after));
         let mut after = bare(&self.after);
@@ -193,7 +191,7 @@ impl Plan {
     }
 }
 
-/// Without what the server sets.
+/// Copies a resource without the fields that the server sets.
 pub(crate) fn bare(resource: &pb::Resource) -> pb::Resource {
     let mut bare = resource.clone();
     bare.version.clear();

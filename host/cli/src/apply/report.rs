@@ -1,4 +1,4 @@
-//! What a plan, and the server's warnings, look like on the terminal.
+//! Plans and the server's warnings, as the terminal shows them.
 
 use mortise_resource::Diagnostic;
 use mortise_text::Document;
@@ -9,8 +9,7 @@ use crate::{
     resources::ids::{id_of, placed_title},
 };
 
-/// Prints on standard error what is to be known of a plan: that the server did not judge it, or what validation let
-/// pass.
+/// Prints the notes of a plan on standard error: missing validation, and warnings of validation.
 pub(crate) fn notes(document: &Document, plan: &Plan, ui: &Ui) {
     if let Some(unit) = &plan.unchecked {
         let name = placed_title(&id_of(&document.resource));
@@ -24,7 +23,7 @@ pub(crate) fn notes(document: &Document, plan: &Plan, ui: &Ui) {
     warnings(document, &plan.warnings, ui);
 }
 
-/// Prints what validation let pass with a warning, each with its place in the document.
+/// Prints the warnings of validation, each with its place in the document.
 pub(crate) fn warnings(document: &Document, warnings: &[Diagnostic], ui: &Ui) {
     for Diagnostic { path, summary, detail, .. } in warnings {
         let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
@@ -33,7 +32,7 @@ pub(crate) fn warnings(document: &Document, warnings: &[Diagnostic], ui: &Ui) {
     }
 }
 
-/// A unified diff, with colours if there are any.
+/// Colours a unified diff, if output is coloured.
 pub(crate) fn coloured(diff: &str, ui: &Ui) -> String {
     let mut out = String::with_capacity(diff.len());
     for line in diff.lines() {

@@ -1,4 +1,4 @@
-//! `mortise adopt`: takes something over that exists outside, as the type's plugin describes it.
+//! `mortise adopt`: takes over something that exists outside, as the type's plugin describes it.
 
 use clap::Args;
 use mortise_resource::data::ImportRequest;
@@ -20,16 +20,16 @@ mortise adopt route default.default.web.conf --name web";
 /// Arguments of `adopt`.
 #[derive(Debug, Args)]
 pub struct Adopt {
-    /// The type that it becomes
+    /// The type of the new resource
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// What the outside calls it, in a form that the type's plugin knows
+    /// The name outside, in a form that the type's plugin knows
     #[arg(value_name = "EXTERNAL-ID")]
     external_id: String,
-    /// The name of the resource; without, the plugin finds one
+    /// The name of the resource [default: chosen by the plugin]
     #[arg(long)]
     name: Option<String>,
-    /// Only show what would be stored
+    /// Only shows the resource that would be stored
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -1,9 +1,10 @@
-//! `mortise apply`: makes resources what files say.
+//! `mortise apply`: brings the stored resources into the state that files describe.
 //!
-//! Partitions and namespaces are written before what is in them, and owners before what they own, which gets the
-//! owner's uid. What refers to something that is not there is tried again after the others. A changed document costs three calls: read, MutateAndValidate, write; one that is stored to the byte
-//! costs the read. Up to [`Throttle::MOST`] resources are on their way at once, so that the server's writers share its
-//! syncs; fewer when the server has too much to do. What is already as wanted is not written.
+//! Partitions and namespaces are written before their content, and owners before what they own, which gets the owner's
+//! uid. A document with a missing reference is tried again after the others. A changed document costs three calls:
+//! read, MutateAndValidate, write; one that is already stored byte for byte costs the read alone. Up to
+//! [`Throttle::MOST`] resources are in flight at once, so that the server's writers share their syncs; fewer when the
+//! server is overloaded. Resources that are already as wanted are not written.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -40,7 +41,7 @@ mortise apply -f shop/ --dry-run
 mortise apply -f shop/ --prune -l app=shop
 mortise apply -f artist.yaml --wait condition=Accepted --timeout 1m";
 
-/// Failures that are printed one by one; further ones are counted.
+/// Failures printed one by one; the rest are only counted.
 const MAX_TOLD: usize = 50;
 
 /// Arguments of `apply`.
@@ -51,13 +52,13 @@ pub struct Apply {
     /// Shows what would change and writes nothing; the server fills in defaults and validates
     #[arg(long)]
     dry_run: bool,
-    /// Says nothing of single resources, only how many there were
+    /// Prints only counts, not single resources
     #[arg(short, long)]
     quiet: bool,
     /// Deletes resources that match --selector and are not in the files; asks first
     #[arg(long, requires = "selector")]
     prune: bool,
-    /// Which labels pruned resources have, such as app=shop,env!=prod
+    /// Labels of the resources to prune, such as app=shop,env!=prod
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector, requires = "prune")]
     selector: Option<LabelSelector>,
     /// Types to prune besides those in the files
@@ -66,7 +67,8 @@ pub struct Apply {
     /// Does not ask before pruning
     #[arg(short, long)]
     yes: bool,
-    /// Waits until every resource has a condition, as condition=Accepted or condition=Accepted=false; for --timeout
+    /// Waits until every resource has a condition, such as condition=Accepted or condition=Accepted=false; at most
+    /// --timeout
     #[arg(long, value_name = "CONDITION", value_parser = wait::condition, conflicts_with = "dry_run")]
     wait: Option<Condition>,
     #[command(flatten)]
@@ -75,7 +77,7 @@ pub struct Apply {
     connect: Connect,
 }
 
-/// How it went so far.
+/// Counts of the results so far.
 #[derive(Default)]
 pub(super) struct Counts {
     created: usize,
@@ -85,13 +87,13 @@ pub(super) struct Counts {
     skipped: usize,
 }
 
-/// What came of one document.
+/// Result of one document.
 pub(super) enum Outcome {
-    /// It is as wanted; the resource as stored.
+    /// The resource is as wanted; holds the stored resource.
     Done(Change, Box<pb::Resource>, Vec<Diagnostic>),
-    /// Only looked at.
+    /// The document was only planned.
     Planned(Box<Plan>),
-    /// Its owner, in the same set, could not be written.
+    /// The owner, in the same set, could not be written.
     Orphan,
     Failed(CliError),
 }
@@ -135,7 +137,7 @@ impl Apply {
         Ok(Exit::Done)
     }
 
-    /// Writes level after level, and answers what is stored then.
+    /// Writes level after level, and returns the stored resources.
     async fn apply(
         &self,
         levels: Vec<Vec<Document>>,
@@ -146,12 +148,14 @@ impl Apply {
         counts: &mut Counts,
     ) -> Result<Vec<pb::Resource>, CliError> {
         let progress = Progress::begin("applying", Some(count as u64), Unit::Items);
-        // Uids of what was written, which may own what follows; empty in a dry run, `None` for a failure.
+        // Uids of the resources that are done, since later ones may have them as owner; empty in a dry run, `None`
+        // after a failure.
         let done: Arc<Mutex<HashMap<Key, Option<String>>>> = Arc::default();
         let throttle = Throttle::default();
         let mut written = Vec::new();
         let mut levels = levels.into_iter();
-        // What refers to something that is not there yet, with what it owns, and what becomes of them if it never is.
+        // Documents with a missing reference and the documents that they own, each with its outcome if the reference
+        // never comes.
         let mut waiting: Vec<(Document, Outcome)> = Vec::new();
         loop {
             let next = levels.next();
@@ -164,7 +168,7 @@ impl Apply {
             let mut now = Vec::new();
             let again = again.into_iter().map(|(document, _)| document);
             for document in next.unwrap_or_default().into_iter().chain(again) {
-                // What it owns waits for what waits.
+                // A resource waits together with its owner.
                 match document.resource.owner.as_ref().is_some_and(|owner| unwritten.contains(&Key::of(owner))) {
                     true => {
                         unwritten.insert(Key::of(&id_of(&document.resource)));
@@ -227,7 +231,7 @@ impl Apply {
             match known(owner) {
                 Some(Some(uid)) => owner.uid = uid,
                 Some(None) => return Outcome::Orphan,
-                // Not of this set: the server looks it up.
+                // The owner is not in this set: the server looks it up.
                 None => {}
             }
         }
@@ -242,7 +246,7 @@ impl Apply {
         outcome.await.unwrap_or_else(Outcome::Failed)
     }
 
-    /// Says what came of a document, and answers what is stored. A server that is gone ends everything.
+    /// Prints the result of a document, and returns the stored resource. Fails only when the server is unreachable.
     fn tell(
         &self,
         document: &Document,
@@ -288,7 +292,7 @@ impl Apply {
     }
 }
 
-/// Reads what is there, and writes if that is not what is wanted.
+/// Reads the stored resource, and writes unless it is as wanted.
 pub(super) async fn write(session: &Session, catalog: &Catalog, wanted: pb::Resource) -> Result<Outcome, CliError> {
     let id = id_of(&wanted);
     let change = match plan::stored(session, &wanted).await? {
@@ -297,7 +301,7 @@ pub(super) async fn write(session: &Session, catalog: &Catalog, wanted: pb::Reso
             return Ok(Outcome::Done(Change::Unchanged, stored.into(), Vec::new()));
         }
         Some(stored) => {
-            // It may be the server's defaults that make the difference.
+            // The server's defaults may be the only difference.
             let plan = plan::plan(session, catalog, &wanted, Some(stored)).await?;
             match (plan.change, plan.before) {
                 (Change::Unchanged, Some(stored)) => {
@@ -312,7 +316,7 @@ pub(super) async fn write(session: &Session, catalog: &Catalog, wanted: pb::Reso
     let call = async { session.resources().write(request).await };
     let answer = session.call(placed_title(&id), call).await.map_err(|error| match error.code {
         Some(tonic::Code::Aborted) if conditional => {
-            error.remedy("it changed since the file was read from the server; without its version the file would win")
+            error.remedy("it changed after the file was read; remove version from the file to overwrite it")
         }
         _ => error,
     })?;
@@ -343,7 +347,7 @@ impl Counts {
             text.push_str(&format!(", {failed} failed"));
         }
         if *skipped > 0 {
-            text.push_str(&format!(" ({skipped} for their owner's sake)"));
+            text.push_str(&format!(" ({skipped} skipped: their owner failed)"));
         }
         if dry_run {
             text.push_str(" (dry run)");

@@ -1,7 +1,7 @@
 //! `mortise backup`: everything that a server holds, as one file, while it serves.
 //!
-//! The file is written under another name in the same directory, checked against its seal, synced, and renamed: it is
-//! there whole or not at all.
+//! The file is written under another name in the same directory, checked against its seal, synced and renamed: it
+//! appears whole or not at all.
 
 use std::{
     io::{self, IsTerminal as _, Write},
@@ -21,13 +21,13 @@ pub(super) const EXAMPLES: &str = "mortise backup /var/backups/mortise-$(date +%
 /// Arguments of `backup`.
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// The file to write, a .tar.gz by what it is; - is standard output
+    /// The file to write, in the format .tar.gz; - is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace a file that is there
+    /// Replaces an existing file
     #[arg(long)]
     force: bool,
-    /// Leave the server's configuration file out
+    /// Leaves out the server's configuration file
     #[arg(long)]
     without_config: bool,
     #[command(flatten)]
@@ -38,7 +38,7 @@ impl Backup {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         if self.file.as_os_str() == "-" {
             if io::stdout().is_terminal() {
-                return Err(CliError::usage("a backup is no text, and standard output is a terminal")
+                return Err(CliError::usage("a backup is not text, and standard output is a terminal")
                     .remedy("name a file, or send it somewhere: mortise backup - > FILE"));
             }
             let session = self.connect.session().await?;
@@ -48,9 +48,9 @@ impl Backup {
         }
         let name = self.file.display().to_string();
         if !self.force && self.file.symlink_metadata().is_ok() {
-            return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
+            return Err(CliError::usage(format!("{name} exists already")).remedy("--force replaces it"));
         }
-        // Before the server is asked, so that a mistyped directory is reported at once.
+        // This comes before the call, so that a mistyped directory is reported at once.
         let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
         let session = self.connect.session().await?;
         let taken = self.take(&session, part.file()).await?;
@@ -85,14 +85,14 @@ impl Backup {
         }
         into.flush()?;
         if !checker.is_whole() {
-            return Err(CliError::failed("backup: the server's answer ended early; what came is no backup")
+            return Err(CliError::failed("backup: the server's answer ended early; the part received is not a backup")
                 .remedy("the server's log says why; try again"));
         }
         Ok(taken)
     }
 }
 
-/// A backup that is whole.
+/// Summary of a complete backup.
 #[derive(Default)]
 struct BackupSummary {
     begins: Begins,
@@ -103,7 +103,7 @@ impl BackupSummary {
     fn describe(&self, name: &str) -> String {
         let Begins { commit, resources, events, files, .. } = self.begins;
         format!(
-            "{name}: {}, the state of commit {commit}: {resources} resources, {events} events, {files} files beside them",
+            "{name}: {}, the state of commit {commit}: {resources} resources, {events} events, {files} other files",
             indicatif::HumanBytes(self.bytes)
         )
     }

@@ -1,4 +1,4 @@
-//! `mortise context …`: the contexts file, by commands.
+//! `mortise context …`: reads and changes the contexts file.
 
 use std::path::PathBuf;
 
@@ -25,10 +25,10 @@ pub struct Context {
     command: ContextCommand,
 }
 
-/// What is done with contexts.
+/// Subcommands of `context`.
 #[derive(Debug, Subcommand)]
 enum ContextCommand {
-    /// All contexts; the current one has a star
+    /// Lists all contexts; a star marks the current one
     #[command(visible_alias = "ls", after_help = super::after("mortise context list"))]
     List,
     /// Makes a context the current one
@@ -37,7 +37,7 @@ enum ContextCommand {
         /// The context
         name: String,
     },
-    /// Makes a context, or changes what is given of one; an empty value takes a setting away
+    /// Creates a context, or changes the given settings of one; an empty value removes a setting
     #[command(after_help = super::after("mortise context set home --grpc-addr 192.168.1.2:8502 --namespace blue"))]
     Set(Box<SetContext>),
     /// Deletes a context
@@ -46,7 +46,7 @@ enum ContextCommand {
         /// The context
         name: String,
     },
-    /// One context, as it stands in the file; the current one unless another is named
+    /// Shows a context as it stands in the file; without NAME, the current one
     #[command(after_help = super::after("mortise context show home"))]
     Show {
         /// The context
@@ -77,7 +77,7 @@ struct SetContext {
     /// The key of --client-cert (PEM)
     #[arg(long, value_name = "FILE")]
     client_key: Option<String>,
-    /// The name that the server's certificate has to be for
+    /// The name that the server's certificate must have
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
     /// The partition to work in
@@ -104,12 +104,12 @@ impl Context {
                 let name = set.name.clone();
                 if mortise_resource::name::fault(&name).is_some() {
                     return Err(CliError::usage(format!(
-                        "{name:?} is no name for a context; use lower-case letters, digits and dashes"
+                        "{name:?} is not a valid name for a context; use lower-case letters, digits and dashes"
                     )));
                 }
                 let entry = contexts.context.entry(name.clone()).or_default();
                 set.apply(entry)?;
-                // The first is meant to be used.
+                // The first context becomes the current one.
                 let first = contexts.context.len() == 1 && contexts.current.is_none();
                 if first {
                     contexts.current = Some(name.clone());
@@ -163,14 +163,14 @@ fn list(contexts: &Contexts) -> String {
 }
 
 impl SetContext {
-    /// Changes what was given.
+    /// Changes the given settings.
     fn apply(self, entry: &mut Entry) -> Result<(), CliError> {
         fn text(given: Option<String>, own: &mut Option<String>) {
             if let Some(given) = given {
                 *own = Some(given).filter(|text| !text.is_empty());
             }
         }
-        // Relative to where the command was given, which is somewhere else the next time.
+        // Absolute, since the next command may run in another directory.
         fn file(given: Option<String>, own: &mut Option<PathBuf>) -> Result<(), CliError> {
             match given.map(PathBuf::from) {
                 None => {}

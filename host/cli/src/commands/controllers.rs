@@ -1,4 +1,4 @@
-//! `mortise controllers`: what controllers do, and what they failed at.
+//! `mortise controllers`: activity and recent failures of controllers.
 
 use clap::Args;
 use mortise_resource::{
@@ -19,13 +19,13 @@ pub(super) const EXAMPLES: &str =
 /// Arguments of `controllers`.
 #[derive(Debug, Args)]
 pub struct Controllers {
-    /// One controller, with everything that is known: <plugin>/<name>, or a name alone for the host's own
+    /// The controller to show in full: <plugin>/<name>, or a name alone for the host's own
     #[arg(value_name = "NAME", conflicts_with = "plugin")]
     name: Option<String>,
-    /// Those of one plugin
+    /// Only the controllers of one plugin
     #[arg(long, value_name = "PLUGIN")]
     plugin: Option<String>,
-    /// How they are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -49,7 +49,7 @@ impl Controllers {
             Some(name) => {
                 let unknown = || {
                     CliError::failed(format!("no controller is named {name:?}"))
-                        .remedy("`mortise controllers` lists those that there are")
+                        .remedy("`mortise controllers` lists them")
                 };
                 let report = reports.iter().find(|report| report.name == *name).ok_or_else(unknown)?;
                 ui::print(match as_json {
@@ -110,7 +110,7 @@ fn describe_one(report: &ControllerReport, ui: &Ui) -> String {
     line(
         "since start",
         format!(
-            "{} reconciles, {} errors, {} requeues, {} held back, {} restarts",
+            "{} reconciles, {} errors, {} requeues, {} throttled, {} restarts",
             report.reconciles, report.errors, report.requeues, report.throttled, report.restarts
         ),
     );
@@ -125,7 +125,7 @@ fn describe_one(report: &ControllerReport, ui: &Ui) -> String {
     }
     if report.throttled_now > 0 {
         let some: Vec<_> = report.throttled_resources.iter().map(describe).collect();
-        line("held back", format!("{}, since they wake themselves: {}", report.throttled_now, some.join(", ")));
+        line("throttled", format!("{}, since they trigger themselves: {}", report.throttled_now, some.join(", ")));
     }
     if report.set_aside_now > 0 {
         let one = |aside: &SetAside| {
@@ -133,7 +133,7 @@ fn describe_one(report: &ControllerReport, ui: &Ui) -> String {
             format!("{id} for {:.1?}", std_duration(aside.retry_in.as_ref()))
         };
         let some: Vec<_> = report.set_aside.iter().map(one).collect();
-        line("set aside", format!("{}, since they broke it: {}", report.set_aside_now, some.join(", ")));
+        line("quarantined", format!("{}, since they broke the controller: {}", report.set_aside_now, some.join(", ")));
     }
     if !report.put_off.is_empty() {
         let mut table = Table::new(["resource", "times", "put off"]);

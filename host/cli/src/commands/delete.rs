@@ -1,6 +1,7 @@
-//! `mortise delete`: by name, by prefix or by files.
+//! `mortise delete`: deletes by name, by prefix or by files.
 //!
-//! Each is read first and deleted as what was read, so that a name that is made anew meanwhile stays.
+//! Each resource is read first and deleted by the uid that was read, so that a new resource of the same name, made
+//! meanwhile, stays.
 
 use clap::Args;
 use futures::{StreamExt as _, stream};
@@ -35,28 +36,28 @@ pub struct Delete {
     /// TYPE NAME…, TYPE/NAME…, or TYPE with --prefix or --selector
     #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
-    /// Deletes what a file, a directory or standard input (-) names
+    /// Deletes the resources in a file, a directory or standard input (-)
     #[arg(short, long, value_name = "FILE|DIR|-")]
     filename: Vec<std::path::PathBuf>,
-    /// Looks into directories within directories, too
+    /// Also reads the directories within a directory
     #[arg(short = 'R', long, requires = "filename")]
     recursive: bool,
-    /// Deletes all of the type whose names begin so; asks first
+    /// Deletes all resources of the type with this name prefix; asks first
     #[arg(long, value_name = "PREFIX", conflicts_with = "filename")]
     prefix: Option<String>,
-    /// Deletes all of the type with these labels, such as app=shop,env!=prod; asks first
+    /// Deletes all resources of the type with these labels, such as app=shop,env!=prod; asks first
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector, conflicts_with = "filename")]
     selector: Option<LabelSelector>,
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// What is not there is no error
+    /// Treats a missing resource as deleted
     #[arg(long)]
     ignore_not_found: bool,
-    /// Waits until it is gone, finalizers and all; for --timeout
+    /// Waits until the resource is gone, finalizers included; at most --timeout
     #[arg(long)]
     wait: bool,
-    /// Says what would be deleted, with everything that refers to it
+    /// Shows what would be deleted, with everything that refers to it
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     #[command(flatten)]
@@ -113,8 +114,8 @@ impl Delete {
         Ok(if failed { Exit::Failed } else { Exit::Done })
     }
 
-    /// What is to be deleted, by levels: the owned before their owners, and what is in a namespace or a partition
-    /// before that. `None` after a no to the question.
+    /// Resources to delete, by levels: owned resources before their owners, and the content of a namespace or partition
+    /// before the unit itself. `None` if the user answers no or nothing matches.
     async fn to_delete(
         &self,
         session: &Session,
@@ -131,9 +132,9 @@ impl Delete {
         let named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chosen = self.prefix.is_some() || self.selector.is_some();
         if named == chosen {
-            let fault = if named { "either names, or --prefix and --selector" } else { "which ones?" };
+            let fault = if named { "give either names, or --prefix and --selector" } else { "no resource is named" };
             return Err(CliError::usage(fault)
-                .remedy("names behind the type, --prefix, --selector or -f say which; --prefix '' means all"));
+                .remedy("give names after the type, --prefix, --selector or -f; --prefix '' means all"));
         }
         let mut ids = Vec::new();
         for wanted in &wanted {
@@ -164,7 +165,7 @@ impl Delete {
         Ok((!chosen || !ids.is_empty()).then(|| vec![ids]))
     }
 
-    /// Deletes one, and says what came of it; `None` when it is not there.
+    /// Deletes one resource, and describes the result; `None` when it does not exist.
     async fn one(&self, session: &Session, id: &pb::Id) -> Result<Option<(pb::Id, String)>, CliError> {
         let Some(stored) = read_if_there(session, id).await? else { return Ok(None) };
         let found = id_of(&stored);
@@ -173,19 +174,19 @@ impl Delete {
         }
         let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
         session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
-        // What refers to it may hold it, too.
+        // A resource that refers to it may hold it, too.
         let now = read_if_there(session, &found).await?.unwrap_or_default();
         let finalizers: Vec<_> = meta::finalizers(&now.metadata).into_iter().collect();
         let how = if finalizers.is_empty() {
             "deleted".to_owned()
         } else {
-            format!("marked for deletion; it goes with its finalizers: {}", finalizers.join(" "))
+            format!("marked for deletion; waiting for finalizers: {}", finalizers.join(" "))
         };
         Ok(Some((found, how)))
     }
 }
 
-/// What a deletion would do: to the resource, and in further lines to others.
+/// Describes the effects of a deletion: on the resource, and in further lines on others.
 async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
     let request = PlanDeleteRequest { id: Some(id.clone()) };
     let call = async { session.ownership().plan_delete(request).await };

@@ -1,4 +1,4 @@
-//! `mortise describe`: one resource, with its surroundings and what its controllers had trouble with.
+//! `mortise describe`: one resource, with its owners, what it owns, and failures of its controllers.
 
 use std::time::SystemTime;
 
@@ -22,7 +22,7 @@ pub(super) const EXAMPLES: &str = "\
 mortise describe artist korn
 mortise describe album/issues";
 
-/// Owned resources that are named; `mortise tree` shows the others.
+/// Most owned resources listed; `mortise tree` shows all.
 const MAX_OWNED: usize = 20;
 
 /// Arguments of `describe`.
@@ -52,7 +52,7 @@ impl Describe {
     }
 }
 
-/// What controllers failed with when they looked at a resource.
+/// Failure of a controller at a resource.
 struct Event {
     controller: String,
     error: ReconcileError,
@@ -63,7 +63,7 @@ async fn events(session: &Session, id: &pb::Id) -> Result<Vec<Event>, CliError> 
     let call = async { session.controllers().list(request).await };
     let answer = match session.call("controllers", call).await {
         Ok(answer) => answer,
-        // Not a Mortise, but another server of this API.
+        // Another server of this API, not a Mortise.
         Err(error) if error.code == Some(tonic::Code::Unimplemented) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -120,7 +120,7 @@ impl Page<'_> {
                 );
             }
         };
-        // As YAML, of which only one part is wanted here.
+        // YAML of one part of the resource.
         let part = |part: pb::Resource| -> Result<String, CliError> {
             let text = show::yaml(&part, catalog)?;
             let (_, body) = text.split_once('\n').unwrap_or_default();
@@ -159,7 +159,7 @@ impl Page<'_> {
 
 /// The data as YAML.
 fn data(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
-    // The type in the id is what data is read by, so that has to stay and is cut off again.
+    // Data is decoded by the type in the id, so the id stays and is cut off again.
     let ty = resource.id.as_ref().and_then(|id| id.r#type.clone());
     let id = pb::Id { r#type: ty, ..pb::Id::default() };
     let text =

@@ -1,4 +1,4 @@
-//! `mortise diff`: what apply would change.
+//! `mortise diff`: shows what apply would change.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub(super) const EXAMPLES: &str = "\
 mortise diff -f artist.yaml
 mortise diff -f shop/ && echo nothing to do";
 
-/// Questions that are asked at once.
+/// Most plans requested at once.
 const IN_FLIGHT: usize = 16;
 
 /// Arguments of `diff`.

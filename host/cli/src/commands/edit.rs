@@ -1,9 +1,9 @@
 //! `mortise edit`: a resource in an editor, and back.
 //!
-//! The write is conditional on the version that was read. When somebody else was faster, their change and this one are
-//! put together as `git merge` does it: if they touch different lines, the result is written; if not, the editor opens
-//! again, with both in it. A text that is refused comes back with the reasons above it. What was typed is never lost:
-//! when the command gives up or is interrupted, it says where the text is.
+//! The write is conditional on the version that was read. After a concurrent change, that change and this one are
+//! merged as `git merge` does: if they touch different lines, the result is written; if not, the editor opens again,
+//! with both in it. A refused text comes back with the reasons above it. Typed text is never lost: when the command
+//! gives up or is interrupted, it prints where the text is.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(super) const EXAMPLES: &str = "\
 mortise edit artist korn
 EDITOR='code --wait' mortise edit artist/korn";
 
-/// Writes in a row that may fail because the resource changed meanwhile.
+/// Most conflicts in a row before the command gives up.
 const MAX_CONFLICTS: usize = 10;
 
 /// Arguments of `edit`.
@@ -78,7 +78,7 @@ impl Edit {
                     return Ok(Exit::Done);
                 }
                 return Err(
-                    draft.keep(CliError::failed(format!("{name}: gave up, since the text is as it was refused")))
+                    draft.keep(CliError::failed(format!("{name}: gave up, since the refused text was not changed")))
                 );
             }
             text = content;
@@ -113,7 +113,7 @@ impl Edit {
                                 "{name} was changed by somebody else meanwhile; that change and yours are put together:\n{}",
                                 change.trim_end()
                             ));
-                            // Written without asking again: no line of either is lost.
+                            // The merged text is written without asking again: no line of either is lost.
                             continue;
                         }
                         said = format!(
@@ -138,17 +138,17 @@ impl Edit {
     }
 }
 
-/// Why a text was not written.
+/// Reason why a text was not written.
 enum WriteError {
-    /// Somebody else was faster.
+    /// The resource changed meanwhile.
     Conflict,
-    /// It is wrong, and can be mended.
+    /// The text is wrong; the user can correct it.
     Wrong(CliError),
-    /// Something else.
+    /// Any other failure.
     Failed(CliError),
 }
 
-/// A resource as it is edited: without what the server sets.
+/// Renders a resource for editing, without what the server sets.
 fn editable(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
     let mut resource = resource.clone();
     resource.version.clear();
@@ -159,7 +159,7 @@ fn editable(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliErr
     show::yaml(&resource, catalog)
 }
 
-/// Reads the text and writes it over the version that was read; answers the warnings.
+/// Parses the text and writes it over the version that was read; returns the warnings.
 async fn write(
     session: &Session,
     catalog: &Catalog,
@@ -174,7 +174,7 @@ async fn write(
         WriteError::Wrong(CliError { details, ..CliError::usage("the text has faults") })
     })?;
     let (Some(document), None): (Option<Document>, _) = (documents.pop(), documents.pop()) else {
-        return Err(WriteError::Wrong(CliError::usage("the text has to hold exactly one resource")));
+        return Err(WriteError::Wrong(CliError::usage("the text must hold exactly one resource")));
     };
     let mut wanted = document.resource.clone();
     let own = id_of(&wanted);
@@ -207,7 +207,7 @@ async fn write(
 async fn open(file: &Path, text: &str) -> Result<(), CliError> {
     std::fs::write(file, text).map_err(|e| CliError::file("cannot write", file, e))?;
     let editor = env("VISUAL").or_else(|| env("EDITOR")).unwrap_or_else(|| "vi".into());
-    // By a shell, since the variable may hold arguments; the file's name comes as one of its own.
+    // Started by a shell, since the variable may hold arguments; the file's name is a separate argument.
     let ended = {
         let _shield = Shield::raise();
         tokio::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file).status().await
@@ -215,16 +215,16 @@ async fn open(file: &Path, text: &str) -> Result<(), CliError> {
     match ended {
         Ok(status) if status.success() && !file.exists() => {
             let gone = format!("the editor {editor:?} removed {}, and what you typed with it", file.display());
-            Err(CliError::failed(format!("{gone}; nothing was written")).remedy("VISUAL or EDITOR names another"))
+            Err(CliError::failed(format!("{gone}; nothing was written")).remedy("set VISUAL or EDITOR to another"))
         }
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(CliError::failed(format!("the editor {editor:?} failed: {status}; nothing was written"))
-            .remedy("VISUAL or EDITOR names another")),
+            .remedy("set VISUAL or EDITOR to another")),
         Err(e) => Err(CliError::failed(format!("cannot start the editor {editor:?}")).caused_by(e)),
     }
 }
 
-/// Without lines that begin with #.
+/// Removes lines that begin with #.
 fn without_comments(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
@@ -233,12 +233,12 @@ fn commented(text: &str) -> String {
     text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// The file with what is typed. It goes when it is dropped, unless what it holds matters: then it stays, and standard
-/// error says where. That is so when the command is dropped amid a write, by Ctrl-C.
+/// Temporary file with the user's text. It is removed on drop, unless it holds text that is not written: then it stays,
+/// and standard error shows its path. This includes Ctrl-C during a write, which drops the command.
 struct Draft {
     file: Option<tempfile::NamedTempFile>,
     path: PathBuf,
-    /// Whether there is something in it that was typed and is not written.
+    /// Whether the file holds typed text that is not written.
     matters: bool,
     ui: Ui,
 }
@@ -249,7 +249,7 @@ impl Draft {
         Ok(Self { path: file.path().to_owned(), file: Some(file), matters: false, ui })
     }
 
-    /// Adds to an error where the file is, which stays if it matters.
+    /// Adds the path of the file to an error, if the file stays.
     fn keep(mut self, error: CliError) -> CliError {
         match self.leave() {
             Some(said) => error.detail(said),
@@ -257,7 +257,7 @@ impl Draft {
         }
     }
 
-    /// Leaves the file where it is, if it matters and nobody removed it; answers what is to be said then.
+    /// Keeps the file, if it matters and still exists; returns the message about it.
     fn leave(&mut self) -> Option<String> {
         let file = self.file.take().filter(|_| self.matters && self.path.exists())?;
         Some(match file.keep() {

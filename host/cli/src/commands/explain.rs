@@ -1,4 +1,4 @@
-//! `mortise explain`: what a type's resources hold, from its message's descriptor.
+//! `mortise explain`: fields of a type, from its message's descriptor.
 
 use clap::Args;
 use mortise_text::Types as _;
@@ -31,7 +31,7 @@ impl Explain {
         let message = catalog.message(&ty);
         catalog.fault()?;
         let message = message
-            .ok_or_else(|| CliError::failed(format!("{}: the server does not say what it holds", type_name(&ty))))?;
+            .ok_or_else(|| CliError::failed(format!("{}: the server has no descriptor of its data", type_name(&ty))))?;
         let mut at = Kind::Message(message);
         let mut title = type_name(&ty);
         let mut comment = None;
@@ -46,7 +46,7 @@ impl Explain {
     }
 }
 
-/// The longest beginning that is a type, and the fields behind it.
+/// Splits the argument into the longest beginning that is a type, and the fields after it.
 fn split(what: &str, catalog: &Catalog) -> Result<(mortise_resource::pb::Type, Vec<String>), CliError> {
     let whole = catalog.find_type(what);
     let mut fields = Vec::new();
@@ -72,7 +72,7 @@ fn field(at: &Kind, name: &str, title: &str) -> Result<FieldDescriptor, CliError
     })
 }
 
-/// What a field holds: of a map its values, of a list its items.
+/// Kind of a field's values: for a map of its values, for a list of its items.
 fn element(field: &FieldDescriptor) -> Kind {
     match field.kind() {
         Kind::Message(entry) if field.is_map() => entry.map_entry_value_field().kind(),

@@ -1,11 +1,11 @@
-//! `mortise export`: resources as text that `mortise import` and `mortise apply` read, a resource at a time.
+//! `mortise export`: resources as text that `mortise import` and `mortise apply` read, one resource at a time.
 //!
-//! What belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of the
-//! host's own types, but for partitions and namespaces. What is marked for deletion is left out, since it cannot be
-//! written. Resources of deleted owners come without their owner.
+//! Data that belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of
+//! the host's own types, except partitions and namespaces. Resources marked for deletion are left out, since they
+//! cannot be written. Resources of deleted owners come without their owner.
 //!
-//! A store that is damaged cannot read some resources, and a plugin cannot upgrade some: those are left out, up to
-//! [`MAX_UNREADABLE`] of a type, and the failure at the end lists them.
+//! Resources that cannot be read, in a damaged store or because a plugin cannot upgrade them, are left out, up to
+//! [`MAX_UNREADABLE`] of a type; the failure at the end lists them.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -27,10 +27,10 @@ use crate::{CliError, Connect, Exit, Progress, Session, Unit, output::ui, resour
 pub(super) const EXAMPLES: &str = "mortise export > all.jsonl\n\
                                    mortise export demo.v2.Artist demo.v2.Album -o yaml -f music.yaml";
 
-/// The group of partitions and namespaces, which must be there before what is in them.
+/// Group of partitions and namespaces, which must exist before their content.
 pub(super) const TENANCY: &str = "tenancy";
 
-/// Resources of a type that are left out for not being readable, at most; of a type that has more, the rest is left out.
+/// Most unreadable resources of a type that are skipped; after that, the rest of the type is left out.
 const MAX_UNREADABLE: usize = 1_000;
 
 /// Arguments of `export`.
@@ -39,20 +39,20 @@ pub struct Export {
     /// Types: group.version.Kind, a kind or a short name [default: all of plugins, and partitions and namespaces]
     #[arg(value_name = "TYPE")]
     types: Vec<String>,
-    /// How they are written
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "jsonl")]
     output: ExportFormat,
     /// The file to write; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Replace a file that is there
+    /// Replaces an existing file
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// How resources are written.
+/// Format of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
     /// JSON, each resource on a line.
@@ -67,13 +67,13 @@ impl Export {
         let catalog = Catalog::fetch(&session).await?;
         let chosen = self.choose(&catalog)?;
         if self.file.as_os_str() == "-" {
-            // Not locked: between two lines somebody else may have something to say.
+            // Not locked: other code may print between two lines.
             let out = &mut BufWriter::new(io::stdout());
             return self.write(&session, &chosen, &catalog, out).await?.exit();
         }
         let name = self.file.display().to_string();
         if !self.force && self.file.symlink_metadata().is_ok() {
-            return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
+            return Err(CliError::usage(format!("{name} exists already")).remedy("--force replaces it"));
         }
         let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
         let written = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.file())).await?;
@@ -124,7 +124,7 @@ impl Export {
     }
 }
 
-/// An export under way.
+/// An export in progress.
 struct Writing<'a> {
     session: &'a Session,
     catalog: &'a Catalog,
@@ -135,7 +135,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Writes what can be read of a type.
+    /// Writes the readable resources of a type.
     async fn write_type(&mut self, wanted: &pb::Type) -> Result<(), CliError> {
         let mut after = None;
         for _ in 0..=MAX_UNREADABLE {
@@ -149,17 +149,17 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Writes those of a type that come behind one; answers why not all of them.
+    /// Writes the resources of a type behind `after`; returns the error that ended it early.
     async fn write_after(&mut self, after: Option<pb::Id>, wanted: &pb::Type) -> Result<Option<CliError>, CliError> {
         let name = gvk(wanted);
-        // A watch gives its snapshot a resource at a time, where a list is one message.
+        // A watch sends its snapshot one resource at a time; a list is one message.
         let request =
             pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: None, name_prefix: String::new(), after };
         let mut stream = self.session.call(&name, self.session.resources().watch_list(request)).await?;
         loop {
             let event = match self.session.next(&name, &mut stream).await {
                 Ok(event) => event,
-                // What cannot be read is the server's fault or a plugin's, and of this type only.
+                // An unreadable resource is the fault of the server or a plugin, and ends this type only.
                 Err(error) if error.code == Some(tonic::Code::Internal) || error.resource.is_some() => {
                     return Ok(Some(error));
                 }
@@ -184,18 +184,18 @@ impl Writing<'_> {
     }
 }
 
-/// What was exported, and what was not.
+/// Result of an export.
 #[derive(Default)]
 struct Written {
     count: u64,
-    /// Being deleted.
+    /// Resources left out because they are being deleted.
     going: u64,
-    /// Why not everything of some types.
+    /// Errors of resources and types that could not be read.
     unreadable: Vec<CliError>,
 }
 
 impl Written {
-    /// A failure that lists what was not.
+    /// Returns a failure that lists what could not be read, if anything.
     fn exit(self) -> Result<Exit, CliError> {
         if self.unreadable.is_empty() {
             return Ok(Exit::Done);
@@ -210,13 +210,13 @@ impl Written {
     }
 }
 
-/// What every server has anyway.
+/// Whether every server has the resource from the start.
 fn is_given(resource: &pb::Resource) -> bool {
     let id = resource.id.as_ref();
     id.is_some_and(|id| id.name == "default" && id.r#type.as_ref().is_some_and(|t| t.group == TENANCY))
 }
 
-/// Without what another server would not know.
+/// Removes what another server would not know.
 fn portable(mut resource: pb::Resource) -> pb::Resource {
     for id in [&mut resource.id, &mut resource.owner].into_iter().flatten() {
         id.uid.clear();

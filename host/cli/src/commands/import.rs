@@ -1,9 +1,9 @@
-//! `mortise import`: writes the resources of texts, however many, a few at a time.
+//! `mortise import`: writes resources from text, in any number, a few at a time.
 //!
 //! Like `apply`, but made for many: nothing is read or compared first, and a file is never in memory as a whole.
-//! Versions, uids and generations in the text are left out: the server gives its own. What has an owner waits until
-//! everything else is written, and then for its owner; so does what refers to something that is not there yet. Partitions and namespaces are written before what comes after
-//! them.
+//! Versions, uids and generations in the text are dropped: the server assigns its own. A resource with an owner waits
+//! until everything else is written, and then for its owner; so does a resource with a reference to a missing one.
+//! Partitions and namespaces are written before what comes after them.
 
 use std::{
     fs::File,
@@ -27,13 +27,13 @@ use crate::{
 pub(super) const EXAMPLES: &str =
     "mortise import all.jsonl\nmortise export --context old | mortise import - --context new";
 
-/// Resources that are on their way at once, so that the server's writers share its syncs.
+/// Most writes in flight at once, so that the server's writers share its syncs.
 const IN_FLIGHT: usize = 64;
 
-/// Failures that are printed one by one; further ones are counted.
+/// Failures printed one by one; the rest are only counted.
 const MAX_TOLD: usize = 50;
 
-/// What the server says of an owner that is not there (yet).
+/// The server's message about an owner that does not exist (yet).
 const NO_OWNER: &str = "resource.owner does not exist";
 
 /// Arguments of `import`.
@@ -42,7 +42,7 @@ pub struct Import {
     /// Files of `mortise export`, or others in JSON, JSON lines or YAML; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Go on when a resource is refused, and fail at the end
+    /// Continues after a refused resource, and fails at the end
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
@@ -51,13 +51,13 @@ pub struct Import {
     connect: Connect,
 }
 
-/// A resource to be written, and its place in the text.
+/// A resource to write, and its place in the text.
 struct PlacedResource {
     resource: pb::Resource,
     place: String,
 }
 
-/// How it goes.
+/// State of an import.
 struct Importer<'r> {
     session: &'r Session,
     keep_going: bool,
@@ -65,7 +65,7 @@ struct Importer<'r> {
     progress: Progress,
     written: u64,
     failed: u64,
-    /// Those whose owner was not there, or what they refer to, with what was said of them.
+    /// Resources with a missing owner or reference, each with the server's error.
     orphans: Vec<(PlacedResource, CliError)>,
 }
 
@@ -91,21 +91,21 @@ impl Import {
         let Importer { written, failed, progress, .. } = run;
         drop(progress);
         ended.map_err(|mut error| {
-            // `Usage` means that nothing of the input was done.
+            // `Usage` means that nothing was written.
             if error.exit == Exit::Usage && written > 0 {
                 error.exit = Exit::Failed;
             }
             let told = error.detail(format!("{} written before that", resources(written)));
             match told.remedy {
                 Some(_) => told,
-                None => told.remedy("mend it and import again, which is harmless; or go on with --keep-going"),
+                None => told.remedy("fix it and import again, which is harmless; or give --keep-going"),
             }
         })?;
         ui::line(format!("{} written, {failed} refused", resources(written)))?;
         Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
     }
 
-    /// Writes everything that has no owner, file by file.
+    /// Writes the resources without an owner, file by file.
     async fn write_files(
         &self,
         catalog: &Arc<Catalog>,
@@ -125,7 +125,7 @@ impl Import {
         Ok(())
     }
 
-    /// Writes what has no owner as it comes; what has one is put aside.
+    /// Writes resources without an owner as they come; sets the others aside.
     async fn write(
         &self,
         mut documents: mpsc::Receiver<Result<Document, ReadError>>,
@@ -141,7 +141,7 @@ impl Import {
         while let Some(document) = documents.recv().await {
             let mut document: Document = match document {
                 Ok(document) => {
-                    // What could not be known of a type while it was read.
+                    // A lookup of a type may have failed while the document was read.
                     catalog.fault()?;
                     document
                 }
@@ -157,7 +157,7 @@ impl Import {
                 owned.push(item);
                 continue;
             }
-            // What may depend on the last ones waits for them.
+            // A resource that may depend on the last ones waits for them.
             let now = item.resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| t.group == TENANCY);
             if waiting.len() >= 16 * IN_FLIGHT || now || of_tenancy {
                 run.write_all(std::mem::take(&mut waiting)).await?;
@@ -169,7 +169,7 @@ impl Import {
     }
 }
 
-/// The resources of a text, read on a thread of its own: standard input may keep one waiting.
+/// Reads the resources of a text on a separate thread, since standard input may block.
 fn documents(
     text: impl BufRead + Send + 'static,
     name: String,
@@ -186,7 +186,7 @@ fn documents(
     coming
 }
 
-/// Without what only the server that it came from knows.
+/// Removes the values that only the original server knows.
 fn new(mut resource: pb::Resource) -> pb::Resource {
     for id in [&mut resource.id, &mut resource.owner].into_iter().flatten() {
         id.uid.clear();
@@ -201,7 +201,7 @@ fn resources(count: u64) -> String {
 }
 
 impl Importer<'_> {
-    /// Owners of owners first: each round writes those whose owner is there by now.
+    /// Writes owned resources in rounds: each round writes those with an owner that exists by now.
     async fn write_owned(&mut self, mut owned: Vec<PlacedResource>) -> Result<(), CliError> {
         owned.extend(std::mem::take(&mut self.orphans).into_iter().map(|(item, _)| item));
         while !owned.is_empty() {
@@ -220,8 +220,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Writes some at a time. After one that ends it, those on their way are waited for, so that what is said of them
-    /// holds.
+    /// Writes several at a time. After a fatal error the writes in flight are awaited, so that the counts are right.
     async fn write_all(&mut self, items: Vec<PlacedResource>) -> Result<(), CliError> {
         let session = self.session;
         let write = |item: PlacedResource| async move {
@@ -252,7 +251,7 @@ impl Importer<'_> {
         ended
     }
 
-    /// Notes a failure, or ends with it. A server that is gone ends everything.
+    /// Prints a failure and counts it, or returns it as fatal. An unreachable server is always fatal.
     fn refused(&mut self, error: CliError) -> Result<(), CliError> {
         if !self.keep_going || error.exit == Exit::Unreachable {
             return Err(error);

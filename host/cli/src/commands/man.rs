@@ -15,10 +15,10 @@ mortise man --dir /usr/local/share/man/man1";
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Writes every page into this directory instead, one file for each command
+    /// Writes all pages into this directory, one file for each command
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     dir: Option<PathBuf>,
-    /// The command whose page is wanted; none means the whole program's
+    /// The command to describe [default: the whole program]
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
 }

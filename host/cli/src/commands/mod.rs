@@ -45,111 +45,111 @@ use crate::CommandFuture;
 /// Every command that talks to a server, or about it.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make resources what files say: create them, or update them
+    /// Creates or updates resources as files describe them
     #[command(after_help = after(apply::EXAMPLES))]
     Apply(Box<apply::Apply>),
-    /// Show resources
+    /// Shows resources
     #[command(visible_alias = "list", alias = "ls", after_help = after(get::EXAMPLES))]
     Get(Box<get::Get>),
-    /// Show everything about a resource
+    /// Shows everything about a resource
     #[command(after_help = after(describe::EXAMPLES))]
     Describe(describe::Describe),
-    /// Delete resources
+    /// Deletes resources
     #[command(alias = "rm", after_help = after(delete::EXAMPLES))]
     Delete(Box<delete::Delete>),
-    /// Keep a resource from being deleted
+    /// Protects a resource from deletion
     #[command(after_help = after(protect::EXAMPLES))]
     Protect(protect::Protect),
-    /// Change a resource in an editor
+    /// Changes a resource in an editor
     #[command(after_help = after(edit::EXAMPLES))]
     Edit(edit::Edit),
-    /// Set and remove labels, which selectors and queries go by
+    /// Sets and removes labels, which selectors and queries use
     #[command(after_help = after(label::EXAMPLES))]
     Label(label::Label),
-    /// Set and remove annotations
+    /// Sets and removes annotations
     #[command(after_help = after(annotate::EXAMPLES))]
     Annotate(annotate::Annotate),
-    /// Show what apply would change
+    /// Shows what apply would change
     #[command(after_help = after(diff::EXAMPLES))]
     Diff(diff::Diff),
-    /// Show what apply would come to, as the types' plugins see it
+    /// Shows the result of apply in advance, as the types' plugins predict it
     #[command(after_help = after(plan::EXAMPLES))]
     Plan(plan::PlanCommand),
-    /// Give resources another type, such as the new name of their kind
+    /// Changes the type of resources, such as after a kind was renamed
     #[command(alias = "mv", after_help = after(move_resources::EXAMPLES))]
     Move(move_resources::Move),
-    /// Make a resource of something that exists outside, as its type's plugin describes it
+    /// Makes a resource of something that exists outside, as its type's plugin describes it
     #[command(after_help = after(adopt::EXAMPLES))]
     Adopt(adopt::Adopt),
-    /// Show how the server is doing, or how a resource fares by its controllers
+    /// Shows the state of the server, or of a resource by its controllers
     #[command(after_help = after(status::EXAMPLES))]
     Status(status::Status),
-    /// Show what the server is doing, from one look to the next
+    /// Shows the server's activity, refreshed at intervals
     #[command(after_help = after(top::EXAMPLES))]
     Top(top::Top),
-    /// Show what controllers do, and what they failed at
+    /// Shows activity and failures of controllers
     #[command(after_help = after(controllers::EXAMPLES))]
     Controllers(controllers::Controllers),
-    /// Show what the server has of other regions, and what it has not
+    /// Shows what the server has of other regions, and what is missing
     #[command(after_help = after(regions::EXAMPLES))]
     Regions(regions::Regions),
-    /// Write everything that the server holds into one file, while it serves
+    /// Writes everything that the server holds into one file, while it serves
     #[command(after_help = after(backup::EXAMPLES))]
     Backup(backup::Backup),
-    /// Write resources as text, for import and apply
+    /// Writes resources as text, for import and apply
     #[command(after_help = after(export::EXAMPLES))]
     Export(export::Export),
-    /// Write the resources of texts, however many
+    /// Reads resources from text and stores them, in any number
     #[command(after_help = after(import::EXAMPLES))]
     Import(import::Import),
-    /// Service discovery: import services, see what proxies see
+    /// Service discovery: imports services, shows what proxies see
     #[command(after_help = after(catalog::EXAMPLES))]
     Catalog(catalog::Catalog),
-    /// Show whom a resource belongs to, and what belongs to it
+    /// Shows the owners of a resource, and what it owns
     #[command(after_help = after(tree::EXAMPLES))]
     Tree(tree::Tree),
-    /// List the types that the server has
+    /// Lists the types of the server
     #[command(visible_alias = "api-resources", after_help = after(types::EXAMPLES))]
     Types(types::Types),
-    /// Show the fields of a type
+    /// Shows the fields of a type
     #[command(after_help = after(explain::EXAMPLES))]
     Explain(explain::Explain),
     /// The commands of `consul resource`, with its arguments and its output
     #[command(after_help = after(resource::EXAMPLES))]
     Resource(resource::Resource),
-    /// Functions of plugins: list them, call one
+    /// Functions of plugins: lists and calls them
     #[command(visible_alias = "functions", after_help = after(function::EXAMPLES))]
     Function(function::FunctionCommand),
-    /// Tokens: who may do what
+    /// Tokens: the callers that the server knows
     #[command(after_help = after(access::token::EXAMPLES))]
     Token(access::token::Token),
     /// Policies: the rules that tokens name
     #[command(after_help = after(access::policy::EXAMPLES))]
     Policy(access::policy::Policy),
-    /// What the caller is, and may do
+    /// Shows the caller's identity and rights
     #[command(after_help = after(access::auth::EXAMPLES))]
     Auth(access::auth::Auth),
-    /// Keep a server's address and a token in a context, so that commands need not say them
+    /// Stores a server's address and a token in a context, for later commands
     #[command(after_help = after(access::login::EXAMPLES))]
     Login(Box<access::login::Login>),
     /// Terraform and OpenTofu: the server's types as resources
     #[command(after_help = after(provider::EXAMPLES))]
     Provider(provider::Provider),
-    /// Named servers, so that commands need not say where
+    /// Contexts: named servers with their settings
     #[command(after_help = after(context::EXAMPLES))]
     Context(context::Context),
-    /// TLS: make certificates of one's own, see what expires when
+    /// TLS: makes certificates, shows when they expire
     #[command(after_help = after(tls::EXAMPLES))]
     Tls(tls::Tls),
-    /// Write a script that completes commands in a shell
+    /// Writes a script that completes commands in a shell
     #[command(after_help = after(completions::EXAMPLES))]
     Completions(completions::Completions),
-    /// Write manual pages
+    /// Writes manual pages
     #[command(after_help = after(man::EXAMPLES))]
     Man(man::Man),
 }
 
-/// The end of a command's help: examples, one a line, and the exit codes.
+/// Builds the end of a command's help: examples, one a line, and the exit codes.
 #[must_use]
 pub fn after(examples: &str) -> String {
     let many = if examples.trim_end().lines().count() > 1 { "Examples" } else { "Example" };
@@ -157,10 +157,10 @@ pub fn after(examples: &str) -> String {
     format!("{many}:\n{}\n\n{}", examples.join("\n"), crate::EXIT_CODES)
 }
 
-/// Runs one. `program` is the whole command line, which completions and manual pages are made of.
+/// Runs a command. `program` is the whole command line, from which completions and manual pages are made.
 ///
 /// # Errors
-/// What went wrong, to be shown after "mortise: ".
+/// The failure, to be shown after "mortise: ".
 pub fn run(command: Command, program: clap::Command) -> CommandFuture {
     Box::pin(async move {
         match command {

@@ -1,4 +1,4 @@
-//! `mortise move`: gives resources another type, such as the new name of their kind.
+//! `mortise move`: changes the type of resources, such as after a kind was renamed.
 
 use clap::Args;
 use mortise_resource::data::MoveRequest;
@@ -22,13 +22,13 @@ pub struct Move {
     /// TYPE NAME… or TYPE/NAME…; with --all, TYPE
     #[arg(value_name = "TYPE NAME", required = true)]
     what: Vec<String>,
-    /// The new type, whose plugin makes it out of the old one
+    /// The new type; its plugin converts the resources
     #[arg(long, value_name = "TYPE")]
     to: String,
-    /// All resources of the type, in the namespace or in those that '*' means
+    /// All resources of the type in the namespace; '*' means all namespaces
     #[arg(long)]
     all: bool,
-    /// Only say what would be moved
+    /// Only shows what would be moved
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -46,8 +46,8 @@ impl Move {
         let mut wanted = Vec::new();
         for selected in ids::selections(&self.what, &catalog)? {
             if self.all != selected.names.is_empty() {
-                let fault = if self.all { "--all takes a type alone" } else { "which ones?" };
-                return Err(CliError::usage(fault).remedy("names behind the type, or --all, say which"));
+                let fault = if self.all { "--all takes a type alone" } else { "no resource is named" };
+                return Err(CliError::usage(fault).remedy("give names after the type, or --all"));
             }
             let units = self.tenancy.units_for(&selected.ty, &session, &catalog);
             if self.all {

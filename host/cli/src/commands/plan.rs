@@ -1,4 +1,4 @@
-//! `mortise plan`: what apply would come to, as the types' plugins see it.
+//! `mortise plan`: the result of apply in advance, as the types' plugins predict it.
 
 use clap::Args;
 use mortise_resource::{
@@ -33,10 +33,10 @@ mortise plan -f shop/ -o json";
 pub struct PlanCommand {
     #[command(flatten)]
     files: Files,
-    /// Plan creations, whatever is stored
+    /// Plans each resource as a new one, even if it is stored
     #[arg(long)]
     create: bool,
-    /// How the plans are shown: for people, or one JSON object a resource
+    /// Output format; json prints one object for each resource
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -65,20 +65,20 @@ impl PlanCommand {
             let (style, word) = match planned.action() {
                 Action::Create => (Style::Good, "would be created"),
                 Action::Update => (Style::Plain, "would be updated"),
-                Action::Replace => (Style::Bad, "would have to be deleted and created anew"),
+                Action::Replace => (Style::Bad, "would have to be deleted and created again"),
                 Action::None => (Style::Dim, "would stay as it is"),
-                Action::Unspecified => (Style::Bad, "would become something that this program does not know"),
+                Action::Unspecified => (Style::Bad, "has a plan that this program does not know"),
             };
             let why = match planned.replace.as_slice() {
                 [] => String::new(),
-                paths => format!(", for {}", paths.join(", ")),
+                paths => format!(", because of {}", paths.join(", ")),
             };
             ui::line(ui.paint(style, &format!("{title} {word}{why}")))?;
             let (prior, planned, predicted) = (&planned.prior, &planned.resource, &planned.predicted);
             let change = diff(prior.as_ref(), planned.as_ref(), ("stored", "wanted"), &catalog)?;
             ui::print(report::coloured(&change, &ui))?;
             if let Some(predicted) = predicted {
-                ui::line(format!("{title} is expected to become, by its controllers:"))?;
+                ui::line(format!("{title}, as its controllers are expected to change it:"))?;
                 let change = diff(planned.as_ref(), Some(predicted), ("written", "expected"), &catalog)?;
                 ui::print(report::coloured(&change, &ui))?;
             }
@@ -101,7 +101,7 @@ struct PlanJson<'p> {
 }
 
 fn for_programs(planned: &PlanResponse, catalog: &Catalog) -> Result<String, CliError> {
-    let failed = |e: serde_json::Error| CliError::failed("the plan has no form as JSON").caused_by(e);
+    let failed = |e: serde_json::Error| CliError::failed("cannot write the plan as JSON").caused_by(e);
     let json = |resource: &Option<pb::Resource>| {
         let text = resource.as_ref().map(|resource| mortise_text::to_json(resource, catalog, Indent::Compact));
         text.map(RawValue::from_string).transpose().map_err(failed)
@@ -124,7 +124,7 @@ fn for_programs(planned: &PlanResponse, catalog: &Catalog) -> Result<String, Cli
     serde_json::to_string(&shown).map_err(failed)
 }
 
-/// A change as a unified diff; the words say what is on each side.
+/// Renders a change as a unified diff; the words name its two sides.
 fn diff(
     before: Option<&pb::Resource>,
     after: Option<&pb::Resource>,

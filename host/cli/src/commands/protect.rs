@@ -1,4 +1,4 @@
-//! `mortise protect`: keeps a resource from being deleted, or lets it be deleted again.
+//! `mortise protect`: protects a resource from deletion, or allows deletion again.
 
 use clap::Args;
 use mortise_resource::data::SetBlockDeletionRequest;
@@ -20,7 +20,7 @@ pub struct Protect {
     /// TYPE NAME or TYPE/NAME
     #[arg(value_name = "TYPE NAME", required = true)]
     what: Vec<String>,
-    /// Lets it be deleted again
+    /// Allows deletion again
     #[arg(long)]
     off: bool,
     #[command(flatten)]

@@ -1,7 +1,7 @@
-//! Deletes what was applied once and is in the files no more: `mortise apply --prune`.
+//! `mortise apply --prune`: deletes what was applied once and is no longer in the files.
 //!
-//! Only what matches the selector, only of types that the files have or that were named, only in units that the files
-//! have, and only in the version that was shown.
+//! A resource is deleted only if it matches the selector, if its type and unit occur in the files (or its type is named
+//! on the command line), and if it still has the version that was shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-/// Which types are looked at, in which units.
+/// Types to look at, each in one unit.
 pub(super) type Scope = BTreeSet<(types::Gvk, String, String)>;
 
-/// Each type in each unit that the documents have, and further types in the units of the command line.
+/// Collects each type in each unit of the documents, and further types in the units of the command line.
 pub(super) fn scope(
     documents: &[Document],
     types: &[pb::Type],
@@ -33,7 +33,7 @@ pub(super) fn scope(
 ) -> Scope {
     let mut scope = Scope::new();
     let mut add = |ty: &pb::Type, mut units: pb::Tenancy| {
-        // A unit that is not named is the default one, which may be named elsewhere.
+        // A unit without a name is the default one, which other documents may name.
         if let Some(scope) = catalog.scope(ty) {
             scope.fill(&mut units);
         }
@@ -51,7 +51,7 @@ pub(super) fn scope(
     scope
 }
 
-/// What does not match now will not be found when it is to go.
+/// Warns of documents that do not match the selector: a later prune would not find them.
 pub(super) fn warn_of_unselected(documents: &[Document], selector: &LabelSelector, ui: &Ui) -> Result<(), CliError> {
     for document in documents {
         if !selects(selector, &document.resource)? {
@@ -62,7 +62,7 @@ pub(super) fn warn_of_unselected(documents: &[Document], selector: &LabelSelecto
     Ok(())
 }
 
-/// Finds, asks, deletes. What changed since it was shown stays, and is a failure.
+/// Finds the resources, asks, and deletes. A resource that changed after it was shown stays, and is a failure.
 pub(super) async fn prune(
     session: &Session,
     selector: &LabelSelector,
@@ -79,10 +79,10 @@ pub(super) async fn prune(
         let keyed = found.into_iter().map(|resource| (Key::of(&id_of(&resource)), resource));
         to_delete.extend(keyed.filter(|(key, _)| !in_files.contains(key)));
     }
-    // The other way round than they are written: an owner's deletion changes what it owns, and a namespace's what is in
-    // it.
+    // The reverse of the order of writing: the deletion of an owner changes what it owns, and that of a namespace its
+    // content.
     let levels = order::sort(to_delete.into_values().collect(), |resource| resource);
-    // A circle cannot be stored; were there one, the server would have to judge.
+    // A circle cannot be stored; if there were one, the server would decide.
     let to_delete: Vec<_> = levels.circular.into_iter().chain(levels.sorted.into_iter().rev().flatten()).collect();
     if to_delete.is_empty() {
         return Ok(Exit::Done);
@@ -103,7 +103,7 @@ pub(super) async fn prune(
             format!("these {} resources", to_delete.len())
         };
         let asked = ui::confirm(&format!("Delete {these}, which the files do not have?"), "--yes");
-        // The files were applied by now, so it is not that nothing was done.
+        // The files are applied by now, so `Usage` would be wrong: it means that nothing was done.
         if !asked.map_err(|error| CliError { exit: Exit::Failed, ..error })? {
             ui::line("nothing was pruned")?;
             return Ok(Exit::Done);

@@ -1,4 +1,4 @@
-//! `mortise regions`: what the server has of other regions, and what it has not.
+//! `mortise regions`: what the server has of other regions, and what is missing.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ pub(super) const EXAMPLES: &str = "mortise regions\nmortise regions us-1";
 /// Arguments of `regions`.
 #[derive(Debug, Args)]
 pub struct Regions {
-    /// One peer, with each type, and each resource of it that is not here
+    /// The peer to show in full, with each type and each missing resource
     #[arg(value_name = "PEER")]
     peer: Option<String>,
-    /// How they are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -39,7 +39,7 @@ impl Regions {
             status.peers.retain(|peer| peer.name == *name);
             if status.peers.is_empty() {
                 return Err(CliError::failed(format!("no peer is named {name:?}"))
-                    .remedy("`mortise regions` lists those that there are"));
+                    .remedy("`mortise regions` lists the peers of the server"));
             }
         }
         match (self.output == AnswerFormat::Json, &self.peer) {
@@ -62,7 +62,7 @@ impl Regions {
 }
 
 fn table(status: &RegionStatusResponse) -> Table {
-    let headings = ["peer", "state", "types", "lag", "applied", "conflicts", "held back", "last error"];
+    let headings = ["peer", "state", "types", "lag", "applied", "conflicts", "deferred", "last error"];
     let mut table = Table::new(headings);
     for peer in &status.peers {
         let types = peer.types.iter().filter(|one| one.state() != PeerState::UnknownThere);
@@ -90,7 +90,7 @@ fn describe_one(peer: &PeerRegion, ui: &Ui) -> String {
         out.push_str(&format!("error    {}\n", peer.last_error));
     }
     out.push('\n');
-    let mut types = Table::new(["type", "state", "lag", "applied", "snapshots", "held back", "last error"]);
+    let mut types = Table::new(["type", "state", "lag", "applied", "snapshots", "deferred", "last error"]);
     for one in &peer.types {
         types.row(type_row(one));
     }

@@ -1,4 +1,4 @@
-//! `mortise status` without a resource: how the server is doing.
+//! `mortise status` without a resource: the state of the server.
 
 use mortise_resource::data::{
     ServerStatusRequest, ServerStatusResponse,
@@ -11,12 +11,12 @@ use crate::{
     output::ui,
 };
 
-/// Asks a server how it is doing.
+/// Asks a server for its status.
 pub(super) async fn fetch(session: &Session) -> Result<ServerStatusResponse, CliError> {
     session.call("status", session.server().status(ServerStatusRequest {})).await
 }
 
-/// Asks, and prints.
+/// Asks a server for its status, and prints it.
 pub(super) async fn show(connect: &Connect, shown: AnswerFormat) -> Result<Exit, CliError> {
     let session = connect.session().await?;
     let status = fetch(&session).await?;
@@ -27,7 +27,7 @@ pub(super) async fn show(connect: &Connect, shown: AnswerFormat) -> Result<Exit,
     Ok(exit(&status))
 }
 
-/// For scripts: a failure when the store is not sound. Other warnings are for people.
+/// Fails when the store is damaged or rejects writes, for scripts. Other warnings are for people.
 fn exit(status: &ServerStatusResponse) -> Exit {
     let sound = status.store.as_ref().is_none_or(|store| store.refuses_writes.is_empty() && store.damaged.is_empty());
     if sound { Exit::Done } else { Exit::Failed }
@@ -74,7 +74,7 @@ fn render(status: &ServerStatusResponse, url: &str, ui: &Ui) -> String {
     out
 }
 
-/// A plugin's stage as it is to be seen.
+/// Colours a plugin's stage.
 pub(super) fn stage(stage: &str) -> Cell {
     let style = match stage {
         "Serving" => Style::Good,
@@ -85,7 +85,7 @@ pub(super) fn stage(stage: &str) -> Cell {
     Cell::styled(style, stage)
 }
 
-/// A plugin's health as it is to be seen.
+/// Colours a plugin's health.
 pub(super) fn health(health: &str) -> Cell {
     let style = match health {
         _ if health.contains("Quarantine") => Style::Bad,
@@ -95,7 +95,7 @@ pub(super) fn health(health: &str) -> Cell {
     Cell::styled(style, health)
 }
 
-/// A controller's state as it is to be seen.
+/// Colours a controller's state.
 pub(super) fn state(state: &str) -> Cell {
     let style = match state {
         "Running" => Style::Good,
@@ -139,7 +139,7 @@ fn uptime(status: &ServerStatusResponse) -> String {
     indicatif::HumanDuration(std_duration(status.uptime.as_ref())).to_string()
 }
 
-/// A duration of the wire; nothing for one that is negative or absent.
+/// Converts a duration; zero for one that is negative or absent.
 pub(super) fn std_duration(duration: Option<&prost_types::Duration>) -> std::time::Duration {
     duration.copied().and_then(|duration| std::time::Duration::try_from(duration).ok()).unwrap_or_default()
 }
@@ -151,7 +151,7 @@ pub(super) fn describe_process(process: &Process) -> String {
 }
 
 fn describe_data(store: &Store) -> String {
-    let temporary = if store.temporary { ", temporary: it goes with the server" } else { "" };
+    let temporary = if store.temporary { ", temporary: deleted when the server stops" } else { "" };
     format!("{}, {} on disk{temporary}", store.data_dir, indicatif::HumanBytes(store.bytes_on_disk))
 }
 

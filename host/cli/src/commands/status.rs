@@ -1,5 +1,5 @@
-//! `mortise status`: with a type and a name, what controllers say about that resource; without, how the server is
-//! doing.
+//! `mortise status`: with a type and a name, the state of a resource as its controllers report it; without, the state
+//! of the server.
 
 use clap::Args;
 
@@ -17,10 +17,10 @@ pub(super) const EXAMPLES: &str = "mortise status\nmortise status artist korn\nm
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// TYPE NAME or TYPE/NAME; nothing to ask about the server
+    /// TYPE NAME or TYPE/NAME [default: the server]
     #[arg(value_name = "TYPE NAME")]
     what: Vec<String>,
-    /// How it is shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -43,7 +43,7 @@ impl Status {
             let status = whole.get("status").cloned().unwrap_or_else(|| serde_json::json!({}));
             ui::line(format!("{status:#}"))?;
         } else if resource.status.is_empty() {
-            ui::line(format!("no controller says anything about {}", placed_title(&id_of(&resource))))?;
+            ui::line(format!("no controller has reported on {}", placed_title(&id_of(&resource))))?;
         } else {
             ui::print(table(&resource, &self.connect.ui()))?;
         }
@@ -51,11 +51,11 @@ impl Status {
     }
 }
 
-/// A resource's conditions.
+/// Renders a resource's conditions as a table.
 pub(super) fn table(resource: &mortise_resource::pb::Resource, ui: &Ui) -> String {
     let mut table = Table::new(["controller", "condition", "state", "reason", "message", "current"]);
     for (key, status) in &resource.status {
-        // Whether it is about what the resource is now, or about what it was.
+        // Whether the status is about the current generation of the resource.
         let current = if status.observed_generation == resource.generation { "yes" } else { "no" };
         for condition in &status.conditions {
             let (style, state) = state(condition);

@@ -1,4 +1,4 @@
-//! `mortise top`: what a server is doing, from one look to the next.
+//! `mortise top`: a server's activity, refreshed at intervals.
 
 use std::{
     collections::BTreeMap,
@@ -14,16 +14,16 @@ use crate::{CliError, Connect, Exit, Table, Ui, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise top\nmortise top --once --interval 10s";
 
-/// Clears the terminal and goes to its corner.
+/// Clears the terminal and moves to its corner.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Look once, after one interval, and end
+    /// Prints once, after one interval, and ends
     #[arg(long)]
     once: bool,
-    /// How long the rates are taken over
+    /// The time over which rates are measured
     #[arg(long, value_name = "DURATION", value_parser = crate::args::duration, default_value = "2s")]
     interval: Duration,
     #[command(flatten)]
@@ -51,7 +51,7 @@ impl Top {
 fn render(before: &(Instant, ServerStatusResponse), now: &(Instant, ServerStatusResponse), ui: &Ui) -> String {
     let ((then, before), (at, now)) = (before, now);
     let seconds = at.duration_since(*then).as_secs_f64().max(0.001);
-    // A server that was started anew counts from nothing.
+    // A restarted server counts from zero.
     let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
     let (process, was) = (now.process.unwrap_or_default(), before.process.unwrap_or_default());
     let (cpu, cpu_was) = (std_duration(process.cpu.as_ref()), std_duration(was.cpu.as_ref()));

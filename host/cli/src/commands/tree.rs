@@ -1,4 +1,4 @@
-//! `mortise tree`: the owners of a resource above it, what it owns below it; then what it refers to, and what refers to
+//! `mortise tree`: the owners of a resource above it, what it owns below it; then its references and the references to
 //! it, by fields of data and by owner references.
 
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "\
 mortise tree artist korn
 mortise tree album/issues --depth 1";
 
-/// Owners above a resource that are looked up.
+/// Most owners looked up above a resource.
 pub(super) const MAX_OWNERS: usize = 32;
 
 /// Arguments of `tree`.
@@ -30,10 +30,10 @@ pub struct Tree {
     /// TYPE NAME or TYPE/NAME
     #[arg(value_name = "TYPE NAME", required = true)]
     what: Vec<String>,
-    /// How many levels below the resource are shown
+    /// Levels to show below the resource
     #[arg(long, value_name = "LEVELS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=64))]
     depth: u32,
-    /// How many resources below it are shown
+    /// Most resources to show below the resource
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     #[command(flatten)]
@@ -74,7 +74,7 @@ impl Tree {
         Ok(Exit::Done)
     }
 
-    /// Prints what the resource refers to and what refers to it. Returns whether there is more.
+    /// Prints the references from and to the resource. Returns whether there is more.
     async fn references(&self, session: &Session, id: &pb::Id) -> Result<bool, CliError> {
         let request = GetTreeRequest { id: Some(id.clone()), depth: self.depth.clamp(1, MAX_DEPTH) };
         let call = async { session.ownership().get_tree(request).await };
@@ -102,7 +102,7 @@ impl Tree {
     }
 }
 
-/// The deepest that the server follows references.
+/// Deepest level to which the server follows references.
 const MAX_DEPTH: u32 = 16;
 
 fn target(link: &TreeLink) -> Option<&pb::Id> {
@@ -113,12 +113,12 @@ fn dependent(link: &TreeLink) -> Option<&pb::Id> {
     link.dependent.as_ref()
 }
 
-/// How a link comes about: `data.artist (block)`.
+/// Describes the origin of a link: `data.artist (block)`.
 fn by(link: &TreeLink) -> String {
-    let gone = if link.target.as_ref().is_some_and(|target| target.uid.is_empty()) { ", not there" } else { "" };
+    let gone = if link.target.as_ref().is_some_and(|target| target.uid.is_empty()) { ", missing" } else { "" };
     match &link.by {
         Some(By::Field(field)) => format!("data.{field} ({}{gone})", on_delete(link.on_delete())),
-        Some(By::OwnerReference(_)) => format!("owner reference{}", gone.replace(", not there", " (not there)")),
+        Some(By::OwnerReference(_)) => format!("owner reference{}", gone.replace(", missing", " (missing)")),
         Some(By::Owner(_)) | None => "owner".to_owned(),
     }
 }
@@ -135,10 +135,10 @@ fn on_delete(of: OnDelete) -> &'static str {
     }
 }
 
-/// An owner.
+/// An owner, which may be gone.
 pub(super) enum Node {
     There(Box<pb::Resource>),
-    /// It is gone, or another has its name now.
+    /// The owner is gone, or another resource has its name now.
     Gone(pb::Id),
 }
 
@@ -147,7 +147,7 @@ impl Node {
         match self {
             Self::There(resource) => {
                 let name = placed_title(&id_of(resource));
-                let marked = if mortise_resource::meta::is_marked(&resource.metadata) { " (going)" } else { "" };
+                let marked = if mortise_resource::meta::is_marked(&resource.metadata) { " (deleting)" } else { "" };
                 let conditions = conditions(resource).paint(ui);
                 let conditions = if conditions.is_empty() { conditions } else { format!("  {conditions}") };
                 format!("{name}{marked}{conditions}")
@@ -156,7 +156,7 @@ impl Node {
         }
     }
 
-    /// Its name, and whether it is gone.
+    /// The owner's name, with a note if it is gone.
     pub(super) fn title(&self) -> String {
         match self {
             Self::There(resource) => placed_title(&id_of(resource)),
@@ -165,7 +165,7 @@ impl Node {
     }
 }
 
-/// The owner, its owner, and so on.
+/// Returns the owner, its owner, and so on.
 pub(super) async fn owners(session: &Session, resource: &pb::Resource) -> Result<Vec<Node>, CliError> {
     let mut owners = Vec::new();
     let mut next = resource.owner.clone();
@@ -186,7 +186,7 @@ pub(super) async fn owners(session: &Session, resource: &pb::Resource) -> Result
     Ok(owners)
 }
 
-/// What it owns itself.
+/// Returns the resources that this one owns itself.
 pub(super) async fn owned(session: &Session, id: &pb::Id) -> Result<Vec<pb::Resource>, CliError> {
     let request = pb::ListByOwnerRequest { owner: Some(id.clone()) };
     let call = async { session.resources().list_by_owner(request).await };
@@ -195,7 +195,7 @@ pub(super) async fn owned(session: &Session, id: &pb::Id) -> Result<Vec<pb::Reso
     Ok(resources)
 }
 
-/// Prints what is owned.
+/// Prints owned resources as a tree.
 struct Subtree<'s> {
     session: &'s Session,
     show: &'s Ui,

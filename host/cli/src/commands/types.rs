@@ -1,4 +1,4 @@
-//! `mortise types`: what the server can store, as `kubectl api-resources` shows it.
+//! `mortise types`: the types that the server can store, as `kubectl api-resources` lists them.
 
 use clap::{Args, ValueEnum};
 use mortise_resource::{data::ListTypesResponse, manifest::Scope, types::gvk};
@@ -12,7 +12,7 @@ mortise types -o name";
 /// Arguments of `types`.
 #[derive(Debug, Args)]
 pub struct Types {
-    /// How they are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
     #[command(flatten)]
@@ -23,11 +23,11 @@ pub struct Types {
 enum Format {
     /// A table
     Table,
-    /// More columns
+    /// A table with more columns
     Wide,
     /// Full names, one a line
     Name,
-    /// For programs
+    /// JSON, for programs
     Json,
 }
 

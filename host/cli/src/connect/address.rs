@@ -1,21 +1,20 @@
 //! The server's address as users write it: `HOST:PORT`, `HOST`, either with `http://` or `https://` before it, or
 //! `unix:///PATH` for a socket on this machine.
 //!
-//! Read by hand: `http::Uri` and `url` take more than a host and a port, need a scheme, or say nothing but "invalid
-//! authority" about a forgotten bracket, where a user needs to know what is wrong.
+//! Each fault has a message of its own: docs/decisions/0028-server-addresses-are-parsed-here.md.
 
 use crate::error::CliError;
 
-/// The port of an address that names none.
+/// Port of an address without one.
 const DEFAULT_PORT: u16 = 8502;
 
-/// What begins the address of a socket.
+/// Beginning of the address of a socket.
 pub(crate) const UNIX: &str = "unix://";
 
-/// Reads an address: whether its scheme asks for TLS or against it, and `host:port`, or a socket's whole address.
+/// Parses an address. Returns whether its scheme demands or excludes TLS, and `host:port`, or a socket's whole address.
 ///
 /// # Errors
-/// What is wrong with it, as a fault of usage.
+/// A fault of usage with the reason.
 pub(crate) fn address(text: &str) -> Result<(Option<bool>, String), CliError> {
     let wrong = |why: &str| {
         CliError::usage(format!("the server's address {text:?} {why}"))

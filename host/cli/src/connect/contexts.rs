@@ -1,8 +1,8 @@
-//! The contexts file: named servers, each with how to reach it and where in it one works.
+//! The contexts file: named servers, each with its connection settings and its partition and namespace.
 //!
 //! TOML, at `$MORTISE_CONTEXTS`, else `$XDG_CONFIG_HOME/mortise/contexts.toml`, else `~/.config/mortise/contexts.toml`.
-//! It holds no tokens, only the names of files that hold them. It is written whole, to a new file that takes the
-//! old one's place, so that a reader never sees half of it.
+//! It holds no tokens, only the names of files that hold them. It is written as a whole, to a new file that replaces
+//! the old one, so that a reader never sees half of it.
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf};
 
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{env::Env, error::CliError};
 
-/// What the file holds.
+/// Content of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contexts {
-    /// The one in use when none is named.
+    /// Context in use when none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) context: BTreeMap<String, Context>,
 }
 
-/// One server, and where in it one works.
+/// Settings of one server, with the partition and namespace to work in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
@@ -47,7 +47,7 @@ pub(crate) struct Context {
 }
 
 impl Contexts {
-    /// Where the file is, whether it exists or not; `None` on a machine without a home.
+    /// Path of the file, even if it does not exist; `None` on a machine without a home directory.
     pub(crate) fn path(env: Env<'_>) -> Option<PathBuf> {
         let set = |name| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         set("MORTISE_CONTEXTS").or_else(|| {
@@ -56,7 +56,7 @@ impl Contexts {
         })
     }
 
-    /// Reads the file; one that is not there holds nothing.
+    /// Reads the file; a missing file holds no contexts.
     pub(crate) fn load(env: Env<'_>) -> Result<Self, CliError> {
         let Some(path) = Self::path(env) else { return Ok(Self::default()) };
         match std::fs::read_to_string(&path) {
@@ -74,7 +74,7 @@ impl Contexts {
     /// Writes the file in one step.
     pub(crate) fn store(&self, env: Env<'_>) -> Result<PathBuf, CliError> {
         let path = Self::path(env).ok_or_else(|| {
-            CliError::usage("there is no place for the contexts file").remedy("set MORTISE_CONTEXTS to a file's name")
+            CliError::usage("the contexts file has no place").remedy("set MORTISE_CONTEXTS to a file's name")
         })?;
         let text = toml::to_string(self).map_err(|e| CliError::failed("contexts").caused_by(e))?;
         let write = || {
@@ -87,7 +87,7 @@ impl Contexts {
         Ok(path)
     }
 
-    /// The context that `named` means, or the current one, or an empty one.
+    /// Returns the named context, or the current one, or an empty one.
     pub(crate) fn pick(&self, named: Option<&str>) -> Result<Context, CliError> {
         match named.or(self.current.as_deref()) {
             None => Ok(Context::default()),
@@ -95,13 +95,13 @@ impl Contexts {
         }
     }
 
-    /// One by its name.
+    /// Returns a context by name.
     pub(crate) fn get(&self, name: &str) -> Result<&Context, CliError> {
         self.context.get(name).ok_or_else(|| {
             let known: Vec<_> = self.context.keys().map(String::as_str).collect();
-            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             CliError::usage(format!("there is no context {name:?}; known: {known}"))
-                .remedy("`mortise context set NAME --grpc-addr HOST:PORT` makes one")
+                .remedy("`mortise context set NAME --grpc-addr HOST:PORT` creates one")
         })
     }
 }

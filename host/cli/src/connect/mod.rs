@@ -1,4 +1,4 @@
-//! Where the server is and how it is spoken to: flags, the environment, the context, defaults, in this order.
+//! Address of the server and connection to it: flags, the environment, the context, defaults, in this order.
 
 pub(crate) mod address;
 pub(crate) mod contexts;
@@ -23,10 +23,10 @@ use crate::{
     output::ui::{Color, Ui},
 };
 
-/// Where a server listens unless something else is said.
+/// Default address of a server.
 const DEFAULT_ADDR: &str = "127.0.0.1:8502";
 
-/// What every command takes that talks to a server.
+/// Connection options of every command that talks to a server.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connect {
@@ -37,7 +37,7 @@ pub struct Connect {
     /// A context of the contexts file, instead of the current one [env: MORTISE_CONTEXT]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// The token; others on this machine can see it, so rather use a file [env: MORTISE_TOKEN]
+    /// The token; others on this machine can see it, so prefer a file [env: MORTISE_TOKEN]
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     pub token: Option<String>,
     /// A file that holds the token [env: MORTISE_TOKEN_FILE]
@@ -56,10 +56,10 @@ pub struct Connect {
     /// The key of --client-cert (PEM) [env: MORTISE_CLIENT_KEY]
     #[arg(long, value_name = "FILE")]
     pub client_key: Option<PathBuf>,
-    /// The name that the server's certificate has to be for, if not the address's [env: MORTISE_TLS_SERVER_NAME]
+    /// The name that the server's certificate must have, if not the address's [env: MORTISE_TLS_SERVER_NAME]
     #[arg(long, value_name = "NAME")]
     pub tls_server_name: Option<String>,
-    /// How long an answer may take, and how long to wait where a command waits: 500ms, 30s, 5m [default: 30s] [env:
+    /// Longest time for an answer, and for a wait where a command waits: 500ms, 30s, 5m [default: 30s] [env:
     /// MORTISE_TIMEOUT]
     #[arg(long, value_name = "DURATION", value_parser = crate::args::duration)]
     pub timeout: Option<Duration>,
@@ -72,13 +72,13 @@ impl Connect {
     /// Connects to the server.
     ///
     /// # Errors
-    /// What is wrong with the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or
-    /// that the server does not answer ([`Exit::Unreachable`](crate::Exit::Unreachable)).
+    /// A fault of the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or a server
+    /// that does not answer ([`Exit::Unreachable`](crate::Exit::Unreachable)).
     pub async fn session(&self) -> Result<Session, CliError> {
         self.session_in(&env::process).await
     }
 
-    /// The same, in an environment.
+    /// Connects, with this environment.
     pub(crate) async fn session_in(&self, env: Env<'_>) -> Result<Session, CliError> {
         let target = self.resolve(env)?;
         let endpoint = target.endpoint()?;
@@ -86,7 +86,7 @@ impl Connect {
         Session::new(channel, target)
     }
 
-    /// How this command shows things.
+    /// Returns the settings of this command's output.
     #[must_use]
     pub fn ui(&self) -> Ui {
         Ui::new(self.color.unwrap_or_default())
@@ -101,7 +101,7 @@ impl Connect {
         };
         let given = self.grpc_addr.clone().or_else(|| env("MORTISE_GRPC_ADDR"));
         if given.is_some() && context.grpc_addr.is_some() && given != context.grpc_addr {
-            // It is for the context's server, and no other is to see it.
+            // The token is for the context's server; no other may see it.
             context.token_file = None;
         }
         let addr = given.or_else(|| context.grpc_addr.clone());
@@ -129,7 +129,7 @@ impl Connect {
                 return Err(CliError::usage(format!("https://{addr} means TLS, and --tls=false forbids it")));
             }
             (Some(true), Some(false)) => {
-                return Err(CliError::usage(format!("http://{addr} means no TLS, and --tls asks for it")));
+                return Err(CliError::usage(format!("http://{addr} means no TLS, and --tls demands it")));
             }
             (Some(wanted), _) | (None, Some(wanted)) => wanted,
             (None, None) => context.tls.unwrap_or(tls != Tls::default()),
@@ -154,7 +154,7 @@ impl Connect {
         Ok(Target { addr, token, tls, timeout, partition: context.partition, namespace: context.namespace })
     }
 
-    /// A flag's token, the environment's, or the context's; where both a token and a file are there, the file.
+    /// Returns the token of the flags, the environment or the context; a file beats a token from the same source.
     fn token(&self, env: Env<'_>, context: &Context) -> Result<Option<String>, CliError> {
         let (token, source) = if let Some(file) = &self.token_file {
             (read_token(file)?, "--token-file")
@@ -174,14 +174,14 @@ impl Connect {
             return Err(CliError::usage(format!("the token is empty ({source})")));
         }
         if !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(CliError::usage(format!("the token holds characters that no token has ({source})")));
+            return Err(CliError::usage(format!("the token holds invalid characters ({source})")));
         }
         Ok(Some(token.to_owned()))
     }
 }
 
-/// The socket of a server on this machine, if one answers where servers have theirs. It has to be root's or this user's:
-/// anyone else who put one there would be shown the token.
+/// Address of the socket of a server on this machine, if one answers at a usual place. The socket must belong to root
+/// or this user: any other owner would get the token.
 fn local_socket(env: Env<'_>) -> Option<String> {
     let data = env("MORTISE_DATA_DIR").map(PathBuf::from);
     let places = [data.unwrap_or_else(|| "data".into()), "/var/lib/mortise/data".into()];

@@ -1,4 +1,5 @@
-//! How the provider for Terraform and OpenTofu reaches a server: as commands do, but for what its configuration says.
+//! Connection of the provider for Terraform and OpenTofu to a server: as that of commands, with the settings of the
+//! provider's configuration.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,7 +12,7 @@ use mortise_provider::{
 use super::{Connect, address::UNIX, target::Target};
 use crate::{CliError, env};
 
-/// Reaches servers for a provider.
+/// Connects a provider to servers.
 #[derive(Debug, Clone)]
 pub struct ProviderConnector {
     server: Server,
@@ -20,34 +21,34 @@ pub struct ProviderConnector {
 
 #[derive(Debug, Clone)]
 enum Server {
-    /// As flags, the environment and contexts say.
+    /// Server by flags, the environment and contexts.
     Environment(Box<Connect>),
-    /// One on this machine, whose environment says nothing of the user's.
+    /// Server behind a socket on this machine. The environment is the server's, not the user's, and does not count.
     Local(PathBuf),
 }
 
 impl ProviderConnector {
-    /// Reaches what the environment names. `snapshot` is a file of types for when nothing is reached.
+    /// Connects by the environment. `snapshot` is a file of types for use without a server.
     #[must_use]
     pub fn of_environment(snapshot: Option<PathBuf>) -> Self {
         Self { server: Server::Environment(Box::default()), snapshot }
     }
 
-    /// Reaches what flags name, and else the environment.
+    /// Connects by flags, and then by the environment.
     pub(crate) fn of_flags(connect: &Connect) -> Self {
         Self { server: Server::Environment(Box::new(connect.clone())), snapshot: None }
     }
 
-    /// Reaches the server behind a socket, and no other.
+    /// Connects to the server behind a socket, and to no other.
     #[must_use]
     pub fn of_socket(socket: PathBuf) -> Self {
         Self { server: Server::Local(socket), snapshot: None }
     }
 
-    /// The server of these settings.
+    /// Connects to the server of these settings.
     ///
     /// # Errors
-    /// It is not reached, or the settings make no sense.
+    /// The server cannot be reached, or the settings are invalid.
     pub(crate) async fn reach(&self, settings: &ConnectionSettings) -> Result<GrpcClient, CliError> {
         let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
         let given = match &self.server {
@@ -89,7 +90,7 @@ impl ProviderConnector {
 async fn client_of(target: &Target) -> Result<GrpcClient, CliError> {
     let channel = target.endpoint()?.connect().await.map_err(|e| target.unreachable(&e))?;
     let token = target.token.as_ref().map(|token| token.parse()).transpose();
-    let token = token.map_err(|e| CliError::usage("the token").caused_by(e))?;
+    let token = token.map_err(|e| CliError::usage("the token holds invalid characters").caused_by(e))?;
     Ok(GrpcClient::new(channel, token, target.url(), target.timeout))
 }
 

@@ -1,4 +1,4 @@
-//! A connection to a server, with the caller's token on every call and a bound on how long one takes.
+//! A connection to a server, with the caller's token on every call and a time limit.
 
 use std::{fmt, time::Duration};
 
@@ -17,13 +17,13 @@ use tonic::{
 use super::target::Target;
 use crate::error::{CliError, Exit, UNREACHABLE};
 
-/// Largest answer that is taken: a list comes as one message.
+/// Largest accepted answer in bytes: a list comes as one message.
 const MAX_ANSWER: usize = 1 << 30;
 
-/// A channel that puts the token on every call.
+/// Channel that adds the token to every call.
 pub type Authorized = InterceptedService<Channel, Token>;
 
-/// Puts the token on a call, if there is one.
+/// Adds the token to a call, if there is a token.
 #[derive(Clone)]
 pub struct Token(Option<MetadataValue<Ascii>>);
 
@@ -36,7 +36,7 @@ impl Interceptor for Token {
     }
 }
 
-/// A connection. Cheap to clone; clones share it.
+/// Connection to a server. Cheap to clone; clones share it.
 #[derive(Clone)]
 pub struct Session {
     channel: Authorized,
@@ -46,7 +46,7 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(channel: Channel, target: Target) -> Result<Self, CliError> {
         let token = target.token.as_deref().map(str::parse::<MetadataValue<Ascii>>).transpose();
-        let mut token = token.map_err(|_| CliError::usage("the token holds characters that no token has"))?;
+        let mut token = token.map_err(|_| CliError::usage("the token holds invalid characters"))?;
         if let Some(token) = &mut token {
             token.set_sensitive(true);
         }
@@ -65,43 +65,43 @@ impl Session {
         QueryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// What depends on what, and what deletions would do.
+    /// Dependencies between resources, and plans of deletions.
     #[must_use]
     pub fn ownership(&self) -> OwnershipServiceClient<Authorized> {
         OwnershipServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// Watches of what queries find.
+    /// Watches of query results.
     #[must_use]
     pub fn watches(&self) -> WatchServiceClient<Authorized> {
         WatchServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// Which types there are.
+    /// Types of the server.
     #[must_use]
     pub fn types(&self) -> TypeServiceClient<Authorized> {
         TypeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// Looks after plugins.
+    /// Management of plugins.
     #[must_use]
     pub fn plugins(&self) -> PluginServiceClient<Authorized> {
         PluginServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// What controllers do.
+    /// Reports of controllers.
     #[must_use]
     pub fn controllers(&self) -> ControllerServiceClient<Authorized> {
         ControllerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// What the server has of other regions.
+    /// State of the copies from other regions.
     #[must_use]
     pub fn regions(&self) -> RegionServiceClient<Authorized> {
         RegionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// What the caller is, and may do.
+    /// Identity and rights of the caller.
     #[must_use]
     pub fn auth(&self) -> AuthServiceClient<Authorized> {
         AuthServiceClient::new(self.channel.clone())
@@ -113,7 +113,7 @@ impl Session {
         ChangeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// Functions.
+    /// Functions of plugins.
     #[must_use]
     pub fn functions(&self) -> FunctionServiceClient<Authorized> {
         FunctionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
@@ -125,10 +125,10 @@ impl Session {
         ServerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// Waits for the next message of a stream, for as long as an answer may take. `None` at its end.
+    /// Waits for the next message of a stream, at most [`Session::timeout`]. `None` at the end of the stream.
     ///
     /// # Errors
-    /// As [`Session::call`].
+    /// Those of [`Session::call`].
     pub async fn next<T>(&self, thing: impl fmt::Display, stream: &mut Streaming<T>) -> Result<Option<T>, CliError> {
         match tokio::time::timeout(self.target.timeout, stream.message()).await {
             Ok(next) => next.map_err(|status| self.refusal(thing, &status)),
@@ -136,8 +136,8 @@ impl Session {
         }
     }
 
-    /// What went wrong with a call. Over TLS 1.3 a client is connected before the server has looked at its certificate,
-    /// and whether the reason for the end is heard is a matter of luck.
+    /// Converts the failure of a call. Over TLS 1.3 a client is connected before the server has checked its
+    /// certificate, so the reason for the end may not arrive.
     fn refusal(&self, thing: impl fmt::Display, status: &Status) -> CliError {
         let error = CliError::rpc(thing, status);
         match error.remedy.as_deref() {
@@ -167,22 +167,22 @@ impl Session {
         self.target.url()
     }
 
-    /// How long an answer may take, and a wait.
+    /// Longest time for an answer, and for a wait.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.target.timeout
     }
 
-    /// Partition and namespace that the context names.
+    /// Partition and namespace of the context.
     pub(crate) fn context_units(&self) -> (Option<&str>, Option<&str>) {
         (self.target.partition.as_deref(), self.target.namespace.as_deref())
     }
 
-    /// Waits for an answer, for as long as one may take. `thing` is what the call is about, and begins the error's
-    /// message. For a stream, only its beginning is waited for.
+    /// Waits for an answer, at most [`Session::timeout`]. `thing` is the subject of the call, and begins the error's
+    /// message. For a stream, only its beginning is awaited.
     ///
     /// # Errors
-    /// What the server answered, that it is gone, or that it took too long.
+    /// The server's refusal, a lost connection, or a timeout.
     pub async fn call<T>(
         &self,
         thing: impl fmt::Display,

@@ -1,5 +1,5 @@
-//! A server's address, credentials and TLS files, after flags, environment and context were weighed, and the endpoint
-//! made of them.
+//! A server's address, credentials and TLS files, as decided from flags, environment and context, and the endpoint made
+//! of them.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,24 +8,24 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use super::address::UNIX;
 use crate::error::{self, CliError, Exit, innermost};
 
-/// How long a connection may take to come about.
+/// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the server is reached, decided.
+/// Connection settings, decided.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     /// `host:port`, or `unix:///path`.
     pub(crate) addr: String,
     pub(crate) token: Option<String>,
-    /// `None` means in the clear.
+    /// `None` for a connection without TLS.
     pub(crate) tls: Option<Tls>,
     pub(crate) timeout: Duration,
-    /// Units that the context names.
+    /// Partition of the context.
     pub(crate) partition: Option<String>,
     pub(crate) namespace: Option<String>,
 }
 
-/// What TLS uses.
+/// Files and name for TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) ca_file: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub(crate) struct Tls {
 }
 
 impl Target {
-    /// With its scheme.
+    /// The address with its scheme.
     pub(crate) fn url(&self) -> String {
         match (self.addr.starts_with(UNIX), &self.tls) {
             (true, _) => self.addr.clone(),
@@ -59,7 +59,7 @@ impl Target {
         }
     }
 
-    /// Nobody answers, or not as they should.
+    /// Makes the error for a server that does not answer, or not as it should.
     pub(crate) fn unreachable(&self, error: &tonic::transport::Error) -> CliError {
         let error = CliError::new(
             Exit::Unreachable,
@@ -93,7 +93,7 @@ impl Tls {
     }
 }
 
-/// Every certificate in a directory, in one.
+/// Joins all certificates in a directory.
 fn all_in(dir: &std::path::Path) -> Result<Vec<u8>, CliError> {
     let wrong = |e| CliError::file("cannot read", dir, e);
     let mut pem = Vec::new();

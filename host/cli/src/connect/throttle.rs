@@ -1,11 +1,10 @@
-//! How many calls are on their way at once: many, as long as the server keeps up.
+//! Limit for calls in flight: many, as long as the server keeps up.
 //!
-//! A call that is refused because the server, or a plugin of it, has too much to do is made again a little later, and
-//! meanwhile fewer are made at once: half as many after each refusal, one more after each [`STEADY`] that went well, as
-//! TCP does it. A call is given up after [`ATTEMPTS`].
+//! A call that is refused because the server or a plugin is overloaded is repeated a little later, and meanwhile fewer
+//! calls are in flight: half as many after each refusal, one more after each [`STEADY`] successes, as in TCP. A call is
+//! given up after [`ATTEMPTS`].
 //!
-//! Written by hand: `governor` limits calls per second, not calls at once; `backon` repeats a call, but knows nothing
-//! of the place among the running ones that has to be given up during the wait, nor of a wait that the server asks for.
+//! Libraries limit rates or repeat calls, not both: docs/decisions/0029-concurrent-calls-of-apply-are-limited-here.md.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -16,16 +15,16 @@ use tokio::sync::Notify;
 
 use crate::error::CliError;
 
-/// How often a call is made before its refusal is final.
+/// Attempts of a call before its refusal is final.
 const ATTEMPTS: u32 = 8;
 
-/// Calls that have to go well before one more is made at once.
+/// Successful calls before one more may be in flight.
 const STEADY: usize = 16;
 
-/// The longest wait before a call is made again.
+/// Longest wait before a call is repeated.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Bounds the calls that run at once.
+/// Limits the calls in flight.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     state: Mutex<State>,
@@ -47,10 +46,10 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Calls at once, at most.
+    /// Most calls in flight.
     pub(crate) const MOST: usize = 64;
 
-    /// Makes a call when there is room, and again for as long as it is worth it.
+    /// Makes a call when there is room, and repeats it while the server is overloaded, up to [`ATTEMPTS`].
     pub(crate) async fn call<T>(&self, call: impl AsyncFn() -> Result<T, CliError>) -> Result<T, CliError> {
         let mut attempt = 0;
         loop {

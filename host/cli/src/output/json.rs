@@ -6,24 +6,24 @@ use serde_json::Serializer;
 
 use crate::error::CliError;
 
-/// How an answer is shown.
+/// Format of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum AnswerFormat {
-    /// For people
+    /// A table, for people
     #[default]
     Table,
-    /// For programs
+    /// JSON, for programs
     Json,
 }
 
-/// A message, by its full name, as indented JSON with a line feed at its end.
+/// Renders a message, by its full name, as indented JSON with a line feed at its end.
 ///
 /// # Errors
-/// The message is none of this release's: a fault of Mortise itself.
+/// The message is unknown to this release: a fault of Mortise itself.
 pub(crate) fn message(name: &str, message: &impl prost::Message) -> Result<String, CliError> {
     let broken = |what: String| CliError::failed(format!("{name} as JSON: {what}")).remedy("-o table shows it");
     let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken(e.to_string()))?;
-    let descriptor = pool.get_message_by_name(name).ok_or_else(|| broken("it is not known".to_owned()))?;
+    let descriptor = pool.get_message_by_name(name).ok_or_else(|| broken("the message is unknown".to_owned()))?;
     let bytes = message.encode_to_vec();
     let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(|e| broken(e.to_string()))?;
     let mut out = Vec::new();
@@ -47,6 +47,6 @@ mod tests {
         let text = message("mortise.v1.ServerStatusResponse", &status).unwrap();
         let expected = "{\n  \"version\": \"1\",\n  \"store\": {\n    \"dataDir\": \"/d\",\n    \"commit\": \"1152921504606846976\"\n  }\n}\n";
         assert_eq!(text, expected);
-        assert!(message("mortise.v1.Nothing", &status).unwrap_err().to_string().contains("it is not known"));
+        assert!(message("mortise.v1.Nothing", &status).unwrap_err().to_string().contains("the message is unknown"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a command prints: text and colours, tables, progress bars, and answers as JSON.
+//! Output of commands: text and colours, tables, progress bars, and answers as JSON.
 
 pub(crate) mod json;
 pub(crate) mod progress;

@@ -1,4 +1,4 @@
-//! A progress bar on standard error, when that is a terminal, for what takes longer than a second.
+//! A progress bar on standard error, when that is a terminal, for steps that take longer than a second.
 
 use std::{
     io::IsTerminal as _,
@@ -8,10 +8,10 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How long something may take without a bar.
+/// Longest time of a step without a bar.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What a bar counts.
+/// Unit of a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Things, such as resources.
@@ -20,8 +20,8 @@ pub enum Unit {
     Bytes,
 }
 
-/// The progress of one long step. It shows nothing by itself in the first second, nor off a terminal, and takes itself
-/// away when it is dropped.
+/// The progress of one long step. Nothing is shown in the first second, nor off a terminal; the bar disappears when it
+/// is dropped.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -30,7 +30,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins; `total` is `None` when the end is not known.
+    /// Begins a step; `total` is `None` when the end is unknown.
     #[must_use]
     pub fn begin(what: &str, total: Option<u64>, unit: Unit) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
@@ -47,7 +47,7 @@ impl Progress {
         Self { bar, begun: Instant::now(), shown: Mutex::new(false) }
     }
 
-    /// So many more are done.
+    /// Counts `by` more.
     pub fn advance(&self, by: u64) {
         if let Ok(mut shown) = self.shown.lock()
             && !*shown

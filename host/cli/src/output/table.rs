@@ -1,9 +1,8 @@
 //! Tables as kubectl prints them: a heading in capitals, columns three blanks apart, no lines.
 //!
-//! On a terminal no row is wider than it: the widest columns are cut first. Anywhere else nothing is cut.
+//! On a terminal no row is wider than the terminal: the widest columns are cut first. Anywhere else nothing is cut.
 //!
-//! Written by hand: `comfy-table` breaks a cell into lines where it should be cut, `tabled` leaves blanks at the ends
-//! of lines, and neither takes rows out of a table while it keeps the widths, as [`Table::drain`] does for a watch.
+//! [`Table::drain`] removes rows and keeps the widths, for a watch: docs/decisions/0030-tables-are-printed-here.md.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -12,7 +11,7 @@ use super::ui::{Style, Ui};
 /// Blanks between columns.
 const GAP: usize = 3;
 
-/// Narrowest that a column is cut to.
+/// Least width to which a column is cut.
 const NARROWEST: usize = 8;
 
 /// A table that is printed when it is whole.
@@ -20,11 +19,11 @@ const NARROWEST: usize = 8;
 pub struct Table {
     headings: Vec<String>,
     rows: Vec<Vec<Cell>>,
-    /// Widths of the columns of rows that were taken out.
+    /// Widths of the columns of removed rows.
     seen: Vec<usize>,
 }
 
-/// One field of a table.
+/// Field of a table.
 #[derive(Debug, Clone)]
 pub struct Cell {
     text: String,
@@ -43,14 +42,14 @@ impl Cell {
         Self { style, ..Self::from(text.into()) }
     }
 
-    /// Its text, coloured if output is.
+    /// Returns the text, coloured if output is.
     #[must_use]
     pub fn paint(&self, ui: &Ui) -> String {
         ui.paint(self.style, &self.text)
     }
 }
 
-/// Control characters, line ends among them, would break the table, or the terminal.
+/// Replaces control characters, line ends among them: they would break the table, or the terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -62,18 +61,18 @@ impl Table {
         Self { headings, ..Self::default() }
     }
 
-    /// Adds a row; what is missing at its end is empty.
+    /// Adds a row; missing cells at its end are empty.
     pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 
-    /// Whether it has no row.
+    /// Whether the table is without rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The whole table, headings first.
+    /// Renders the whole table, headings first.
     #[must_use]
     pub fn render(&self, ui: &Ui) -> String {
         let widths = self.widths(ui.width);
@@ -84,7 +83,7 @@ impl Table {
         out
     }
 
-    /// The rows without the headings, which are taken out: for rows that come one by one. Columns are as wide as those
+    /// Renders and removes the rows, without the headings: for rows that come one by one. Columns are as wide as those
     /// before them were, or wider.
     pub fn drain(&mut self, ui: &Ui) -> String {
         let widths = self.widths(ui.width);
@@ -123,7 +122,7 @@ impl Table {
 }
 
 fn line(row: &[Cell], widths: &[usize], ui: &Ui, out: &mut String) {
-    // Blanks behind the last text of a line would only make trouble.
+    // No blanks follow the last text of a line.
     let last = row.iter().rposition(|cell| !cell.text.is_empty());
     for (position, (cell, width)) in row.iter().zip(widths).enumerate() {
         let text = cut(&cell.text, *width);
@@ -137,7 +136,7 @@ fn line(row: &[Cell], widths: &[usize], ui: &Ui, out: &mut String) {
     out.push('\n');
 }
 
-/// At most so many columns; what is cut ends in an ellipsis.
+/// Cuts a text to a width in columns; a cut text ends in an ellipsis.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

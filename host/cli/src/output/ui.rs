@@ -6,48 +6,48 @@ use clap::ValueEnum;
 
 use crate::{env, error::CliError};
 
-/// When output is coloured.
+/// Use of colours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// Prints colours on a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
-    /// Always.
+    /// Always prints colours.
     Always,
-    /// Never.
+    /// Prints without colours.
     Never,
 }
 
-/// How output is shown.
+/// Settings of output.
 #[derive(Debug, Clone, Copy)]
 pub struct Ui {
     /// Whether standard output is coloured.
     pub color: bool,
     /// Whether standard error is coloured.
     pub color_err: bool,
-    /// How wide standard output is, columns; `None` when it is no terminal, and nothing is cut.
+    /// Width of standard output in columns; `None` off a terminal, where nothing is cut.
     pub width: Option<usize>,
 }
 
-/// What a text is to say by its colour.
+/// Meaning of a text, shown by its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
+    /// Plain text.
     Plain,
     /// Headings and names.
     Bold,
-    /// Of less interest.
+    /// Text of less interest.
     Dim,
-    /// As it should be; added.
+    /// Good state, or an addition.
     Good,
-    /// Not known, or to be looked at.
+    /// Unknown state, or one that needs a look.
     Warn,
-    /// Not as it should be; taken away.
+    /// Bad state, or a removal.
     Bad,
 }
 
 impl Ui {
-    /// By the wish of the caller, NO_COLOR, and whether there is a terminal.
+    /// Decides by the caller's wish, NO_COLOR, and whether there is a terminal.
     #[must_use]
     pub fn new(color: Color) -> Self {
         let allowed = |terminal: bool| match color {
@@ -66,19 +66,19 @@ impl Ui {
         Self { color: allowed(io::stdout().is_terminal()), color_err: allowed(io::stderr().is_terminal()), width }
     }
 
-    /// A text for standard output, coloured if that is.
+    /// Colours a text, if standard output is coloured.
     #[must_use]
     pub fn paint(&self, style: Style, text: &str) -> String {
         if self.color { painted(style, text) } else { text.to_owned() }
     }
 
-    /// A line on standard error, for people.
+    /// Prints a line on standard error, for people.
     pub fn note(&self, text: &str) {
         // With standard error closed the message has no reader.
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    /// A warning on standard error.
+    /// Prints a warning on standard error.
     pub fn warn(&self, text: &str) {
         let head = if self.color_err { painted(Style::Warn, "warning:") } else { "warning:".to_owned() };
         self.note(&format!("{head} {text}"));
@@ -97,10 +97,10 @@ fn painted(style: Style, text: &str) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// Writes to standard output, all of it, now.
+/// Writes all of a text to standard output, and flushes it.
 ///
 /// # Errors
-/// [`Exit::Closed`](crate::Exit::Closed) when its reader closed it.
+/// [`Exit::Closed`](crate::Exit::Closed) when the reader closed the output.
 pub fn print(text: impl AsRef<str>) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_ref().as_bytes())?;
@@ -108,23 +108,22 @@ pub fn print(text: impl AsRef<str>) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Writes a line to standard output, now.
+/// Writes a line to standard output, and flushes it.
 ///
 /// # Errors
-/// As [`print()`].
+/// Those of [`print()`].
 pub fn line(text: impl AsRef<str>) -> Result<(), CliError> {
     print(format!("{}\n", text.as_ref()))
 }
 
-/// Asks a question on the terminal, to be answered by y or yes; anything else, the end of the input included, is no.
+/// Asks a question on the terminal. Only the answers y and yes agree; the end of the input does not.
 ///
 /// # Errors
-/// [`Exit::Usage`](crate::Exit::Usage) when there is no terminal to ask on; `instead` says what to give then, such as
-/// `--yes`.
+/// [`Exit::Usage`](crate::Exit::Usage) without a terminal; `instead` is the option to give then, such as `--yes`.
 pub fn confirm(question: &str, instead: &str) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(
-            CliError::usage(format!("{question} There is no terminal to ask on")).remedy(format!("{instead} says yes"))
+            CliError::usage(format!("{question} There is no terminal to ask on")).remedy(format!("give {instead}"))
         );
     }
     let mut err = io::stderr().lock();

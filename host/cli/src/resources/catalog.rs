@@ -1,5 +1,5 @@
-//! The server's types: their list is asked for once by each command, and the descriptors of one when something of it is
-//! read or shown.
+//! The server's types: each command fetches the list once, and the descriptors of a type when it reads or shows data of
+//! it.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use prost_reflect::MessageDescriptor;
 
 use crate::{CliError, Session};
 
-/// Every type that the server had when it was asked.
+/// Types of the server at the time of the fetch.
 ///
-/// As [`Types`] it asks the server for descriptors by itself, and waits for the answer: that needs a runtime with
-/// several threads, which [`block_on`](crate::block_on) makes. [`Catalog::fault`] returns what went wrong then.
+/// As [`Types`] it fetches descriptors by itself, and blocks until they come: that needs a runtime with several
+/// threads, which [`block_on`](crate::block_on) makes. [`Catalog::fault`] returns a failure of such a fetch.
 pub struct Catalog {
     types: Vec<TypeInfo>,
     session: Session,
@@ -34,30 +34,30 @@ struct DescriptorCache {
 }
 
 impl Catalog {
-    /// Asks the server which types it has.
+    /// Fetches the types of the server.
     ///
     /// # Errors
-    /// As [`Session::call`].
+    /// Those of [`Session::call`].
     pub async fn fetch(session: &Session) -> Result<Self, CliError> {
         let answer = session.call("types", session.types().list_types(ListTypesRequest {})).await?;
         let types = answer.types.into_iter().filter(|t| t.r#type.is_some()).collect();
         Ok(Self { types, session: session.clone(), known: Mutex::default() })
     }
 
-    /// All of them, sorted by group, version and kind.
+    /// All types, sorted by group, version and kind.
     #[must_use]
     pub fn infos(&self) -> &[TypeInfo] {
         &self.types
     }
 
-    /// One by its exact name.
+    /// Finds a type by its exact name.
     #[must_use]
     pub fn info(&self, wanted: &pb::Type) -> Option<&TypeInfo> {
         self.types.iter().find(|t| t.r#type.as_ref() == Some(wanted))
     }
 
-    /// The type that `text` means: `group.version.Kind`, `group.Kind`, a short name, or a kind in any case, also with
-    /// an s behind it. Where several versions of one kind match, it is the newest one.
+    /// Finds the type for `text`: `group.version.Kind`, `group.Kind`, a short name, or a kind in any case, also with an
+    /// s behind it. Of several versions of one kind, the newest counts.
     ///
     /// # Errors
     /// [`Exit::Usage`](crate::Exit::Usage) when nothing matches, or kinds of several groups do.
@@ -65,23 +65,23 @@ impl Catalog {
         find(&self.types, text)
     }
 
-    /// The type of what was found by [`Catalog::find`].
+    /// Finds a type as [`Catalog::find`] does, and returns its name.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Catalog::find`].
     pub fn find_type(&self, text: &str) -> Result<pb::Type, CliError> {
         self.find(text).map(|info| info.r#type.clone().unwrap_or_default())
     }
 
-    /// What went wrong when descriptors were asked for; `None` when nothing did.
+    /// Fails if descriptors could not be fetched since the last call.
     ///
     /// # Errors
-    /// That.
+    /// The first failure of a fetch.
     pub fn fault(&self) -> Result<(), CliError> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).fault.take().map_or(Ok(()), Err)
     }
 
-    /// Asks for a type's descriptors.
+    /// Fetches a type's descriptors.
     fn ask(&self, ty: &pb::Type) -> Result<Option<MessageDescriptor>, CliError> {
         if self.info(ty).is_none() {
             return Ok(None);
@@ -91,7 +91,7 @@ impl Catalog {
         let answer = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call))?;
         let (info, descriptors) = (answer.r#type.unwrap_or_default(), answer.descriptors.unwrap_or_default());
         let mut table = TypeTable::new();
-        table.add(&info, &descriptors).map_err(|e| CliError::failed("the server's answer").caused_by(e))?;
+        table.add(&info, &descriptors).map_err(|e| CliError::failed("cannot use the server's answer").caused_by(e))?;
         Ok(table.message(ty))
     }
 }
@@ -133,7 +133,7 @@ impl Types for Catalog {
     }
 }
 
-/// Decides whether a text names a type.
+/// Test for a text that names a type.
 type Test<'f> = &'f dyn Fn(&TypeInfo, &pb::Type) -> bool;
 
 fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError> {
@@ -158,17 +158,17 @@ fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError>
     {
         let names: Vec<_> = found.iter().map(|info| gvk(&of(info))).collect();
         return Err(
-            CliError::usage(format!("{text:?} may mean {}", names.join(" or "))).remedy("say which by its full name")
+            CliError::usage(format!("{text:?} may mean {}", names.join(" or "))).remedy("give the full name of a type")
         );
     }
     let age = |info: &&&TypeInfo| (!info.orphaned, version_order(&of(info).group_version), of(info).group_version);
     found.iter().max_by_key(age).copied().ok_or_else(|| {
-        CliError::usage(format!("the server has no type {text:?}")).remedy("`mortise types` lists those that it has")
+        CliError::usage(format!("the server has no type {text:?}")).remedy("`mortise types` lists its types")
     })
 }
 
-/// Orders versions of types as Kubernetes does: numbers as numbers, and `v1` after `v1beta2` after `v1alpha1`. They are
-/// no semantic versions, which `semver` would order.
+/// Orders versions of types as Kubernetes does: numbers as numbers, and `v1` after `v1beta2` after `v1alpha1`. These
+/// are not semantic versions, which `semver` would order.
 fn version_order(version: &str) -> (u64, u8, u64) {
     let rest = version.strip_prefix('v').unwrap_or(version);
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

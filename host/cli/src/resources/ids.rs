@@ -1,4 +1,4 @@
-//! Resources by what people type and read: `artist korn`, `artist/korn`, `demo.v2.Artist/korn`.
+//! Resources as people type and read them: `artist korn`, `artist/korn`, `demo.v2.Artist/korn`.
 
 use mortise_resource::{
     pb,
@@ -7,7 +7,7 @@ use mortise_resource::{
 
 use crate::{CliError, Session, Tenancy, resources::catalog::Catalog};
 
-/// What makes two ids name one resource, whatever the incarnation: group, kind, partition, namespace, name.
+/// Identity of a resource, over all its incarnations: group, kind, partition, namespace, name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key([String; 5]);
 
@@ -24,7 +24,7 @@ pub(crate) fn title(id: &pb::Id) -> String {
     format!("{}/{}", id.r#type.as_ref().map(gvk).unwrap_or_default(), id.name)
 }
 
-/// `group.version.Kind/name`, and where it is unless that is `default`.
+/// `group.version.Kind/name`, with the place unless that is `default`.
 pub(crate) fn placed_title(id: &pb::Id) -> String {
     let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
     let plain = |unit: &str| unit.is_empty() || unit == "default";
@@ -36,12 +36,12 @@ pub(crate) fn placed_title(id: &pb::Id) -> String {
     }
 }
 
-/// The id of a resource, or an empty one.
+/// Returns the id of a resource, or an empty one.
 pub(crate) fn id_of(resource: &pb::Resource) -> pb::Id {
     resource.id.clone().unwrap_or_default()
 }
 
-/// The namespace and the partition in which a resource is, as resources of their own; none for a unit that it lacks.
+/// Returns the ids of the namespace and the partition that contain a resource, as far as it has them.
 pub(crate) fn units_of(id: &pb::Id) -> impl Iterator<Item = pb::Id> + use<> {
     let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
     let unit = |ty: Gvk, partition: &str, name: &str| pb::Id {
@@ -55,24 +55,24 @@ pub(crate) fn units_of(id: &pb::Id) -> impl Iterator<Item = pb::Id> + use<> {
     namespace.into_iter().chain(partition)
 }
 
-/// A type that a command line names, and the names given with it. No names means all of the type.
+/// A type on a command line, with the names given for it. Without names, all of the type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
     pub(crate) ty: pb::Type,
     pub(crate) names: Vec<String>,
 }
 
-/// How the server ends what it says of a reference to nothing.
+/// End of the server's message about a reference to a missing resource.
 const NO_REFERENT: &str = "which does not exist; create it first";
 
-/// Whether the server refused a resource since it refers to one that is not there, which may come.
+/// Whether the server refused a resource because of a reference to a missing one, which may still come.
 pub(crate) fn refers_to_nothing(error: &CliError) -> bool {
     error.code == Some(tonic::Code::FailedPrecondition)
         && error.message.contains("data.")
         && error.message.ends_with(NO_REFERENT)
 }
 
-/// Reads `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`.
+/// Parses `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`.
 pub(crate) fn selections(words: &[String], catalog: &Catalog) -> Result<Vec<Selection>, CliError> {
     let Some((first, rest)) = words.split_first() else { return Ok(Vec::new()) };
     if words.iter().any(|word| word.contains('/')) {
@@ -80,7 +80,7 @@ pub(crate) fn selections(words: &[String], catalog: &Catalog) -> Result<Vec<Sele
         for word in words {
             let Some((ty, name)) = word.split_once('/').filter(|(ty, name)| !ty.is_empty() && !name.is_empty()) else {
                 return Err(CliError::usage(format!("{word:?} is not TYPE/NAME"))
-                    .remedy("either TYPE NAME…, or TYPE/NAME for each"));
+                    .remedy("give TYPE NAME…, or TYPE/NAME for each"));
             };
             let ty = catalog.find_type(ty)?;
             match all.iter_mut().find(|selection| selection.ty == ty) {
@@ -94,7 +94,7 @@ pub(crate) fn selections(words: &[String], catalog: &Catalog) -> Result<Vec<Sele
     Ok(types.into_iter().map(|ty| Selection { ty, names: rest.to_vec() }).collect())
 }
 
-/// Exactly one resource: `TYPE NAME` or `TYPE/NAME`.
+/// Parses exactly one resource: `TYPE NAME` or `TYPE/NAME`.
 pub(crate) fn one(
     words: &[String],
     catalog: &Catalog,
@@ -106,11 +106,11 @@ pub(crate) fn one(
         [Selection { ty, names }] if names.len() == 1 => {
             Ok(id(ty, names.first().map(String::as_str).unwrap_or_default(), tenancy, session, catalog))
         }
-        _ => Err(CliError::usage("this takes one resource").remedy("TYPE NAME, or TYPE/NAME")),
+        _ => Err(CliError::usage("the command takes one resource").remedy("give TYPE NAME, or TYPE/NAME")),
     }
 }
 
-/// The id of a name, in the units that flags, environment and context name, as far as the type's scope has them.
+/// Builds the id of a name, in the units of flags, environment and context, as far as the type's scope has them.
 pub(crate) fn id(ty: &pb::Type, name: &str, tenancy: &Tenancy, session: &Session, catalog: &Catalog) -> pb::Id {
     let units = tenancy.units_for(ty, session, catalog);
     pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(ty.clone()), tenancy: Some(units) }
@@ -123,7 +123,7 @@ pub(crate) async fn read(session: &Session, id: &pb::Id) -> Result<pb::Resource,
     Ok(answer.resource.unwrap_or_default())
 }
 
-/// Reads one resource that may not be there.
+/// Reads one resource; `None` if it does not exist.
 pub(crate) async fn read_if_there(session: &Session, id: &pb::Id) -> Result<Option<pb::Resource>, CliError> {
     match read(session, id).await {
         Ok(resource) => Ok(Some(resource)),
@@ -132,7 +132,7 @@ pub(crate) async fn read_if_there(session: &Session, id: &pb::Id) -> Result<Opti
     }
 }
 
-/// Reads one resource that may not be there, or be there under another version of its type: a write would replace it.
+/// Reads one resource under any version of its type, since a write would replace it; `None` if it does not exist.
 pub(crate) async fn read_in_any_version(session: &Session, id: &pb::Id) -> Result<Option<pb::Resource>, CliError> {
     match read_if_there(session, id).await {
         Err(error) if error.code == Some(tonic::Code::InvalidArgument) => {
@@ -146,12 +146,12 @@ pub(crate) async fn read_in_any_version(session: &Session, id: &pb::Id) -> Resul
     }
 }
 
-/// The version that Consul's refusal names.
+/// Returns the version that Consul's refusal names.
 fn stored_version(message: &str) -> Option<&str> {
     message.rsplit_once("but stored with GroupVersion=\"")?.1.strip_suffix('"')
 }
 
-/// All resources of a type in some units.
+/// Lists the resources of a type in some units.
 pub(crate) async fn list(
     session: &Session,
     ty: &pb::Type,
@@ -168,7 +168,7 @@ pub(crate) fn type_name(ty: &pb::Type) -> String {
     Gvk::from(ty).to_string()
 }
 
-/// Milliseconds since 1970 at which a ULID was made; `None` for another text.
+/// Creation time of a ULID in milliseconds since 1970; `None` for another text.
 pub(crate) fn made_at(ulid: &str) -> Option<u64> {
     ulid::Ulid::from_string(ulid).ok().map(|ulid| ulid.timestamp_ms())
 }

@@ -1,7 +1,7 @@
-//! Pairs of keys and values in the meta of resources: labels and annotations, set and removed one by one.
+//! Labels and annotations of resources, set and removed one by one.
 //!
-//! A key that has another value stays unless `--overwrite` is given; that is a condition of the update, so that what is
-//! written meanwhile by others is not overwritten either. What is not named is left alone.
+//! A key with another value stays unless `--overwrite` is given. That is a condition of the update, so that a
+//! concurrent write is not overwritten either. Keys that are not named are left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{CliError, Connect, Exit, Session, Ui, output::ui};
 
-/// Which pairs of meta.
+/// Kind of pairs in meta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pairs {
     Labels,
@@ -34,19 +34,19 @@ pub(crate) struct PairsArgs {
     /// TYPE NAME…, TYPE/NAME…, or TYPE with --selector, --filter or --all; and KEY=VALUE… to set, KEY-… to remove
     #[arg(value_name = "TYPE [NAME] KEY=VALUE|KEY-", required = true)]
     words: Vec<String>,
-    /// Sets keys that have another value
+    /// Changes keys that have another value
     #[arg(long)]
     overwrite: bool,
-    /// Shows what there is, one KEY=VALUE a line
+    /// Shows the existing pairs, one KEY=VALUE a line
     #[arg(long)]
     list: bool,
-    /// All of the type
+    /// Chooses all resources of the type
     #[arg(long)]
     all: bool,
-    /// All of the type with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key
+    /// Chooses resources by labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector)]
     selector: Option<mortise_resource::goten::LabelSelector>,
-    /// All of the type that fit
+    /// Chooses resources by a filter
     #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     filter: String,
     /// Shows what would change, and changes nothing
@@ -58,7 +58,7 @@ pub(crate) struct PairsArgs {
     connect: Connect,
 }
 
-/// What is to become of pairs: a value for each key that is set, none for one that is removed.
+/// Changes by key: a value to set, `None` to remove.
 type Changes = BTreeMap<String, Option<String>>;
 
 impl Pairs {
@@ -91,11 +91,11 @@ impl Pairs {
 }
 
 impl PairsArgs {
-    /// Shows or changes pairs of each resource that is named or chosen.
+    /// Shows or changes the pairs of each chosen resource.
     pub(crate) async fn run(self, pairs: Pairs) -> Result<Exit, CliError> {
         let (changes, words) = changes(&self.words)?;
         if self.list != changes.is_empty() {
-            let fault = if self.list { "either --list or what to change" } else { "nothing to change" };
+            let fault = if self.list { "give either --list or changes" } else { "nothing to change" };
             return Err(CliError::usage(fault).remedy("KEY=VALUE sets, KEY- removes, --list shows"));
         }
         let ui = self.connect.ui();
@@ -110,7 +110,7 @@ impl PairsArgs {
                 }
                 continue;
             }
-            // One resource's fault is no reason to leave the others as they are.
+            // A fault of one resource does not keep the others from being changed.
             match self.change(pairs, &changes, &resource, &session).await {
                 Ok(what) => ui::line(format!("{} {what}", placed_title(&id_of(&resource))))?,
                 Err(error) if error.exit == Exit::Failed => {
@@ -123,7 +123,7 @@ impl PairsArgs {
         Ok(exit)
     }
 
-    /// The resources as they are.
+    /// Reads the chosen resources.
     async fn chosen(
         &self,
         words: &[String],
@@ -135,8 +135,8 @@ impl PairsArgs {
         let is_named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chooses = self.all || self.selector.is_some() || !self.filter.is_empty();
         if is_named == chooses {
-            let fault = if is_named { "either names, or --all, --selector and --filter" } else { "which ones?" };
-            return Err(CliError::usage(fault).remedy("TYPE NAME, or TYPE with --selector, --filter or --all"));
+            let fault = if is_named { "give names, or --all, --selector and --filter" } else { "no resource is named" };
+            return Err(CliError::usage(fault).remedy("give TYPE NAME, or TYPE with --selector, --filter or --all"));
         }
         let mut chosen = Vec::new();
         for Selection { ty, names } in &wanted {
@@ -152,7 +152,7 @@ impl PairsArgs {
         Ok(chosen)
     }
 
-    /// Changes one resource; answers what became of it.
+    /// Changes one resource, and returns a word for the result.
     async fn change(
         &self,
         pairs: Pairs,
@@ -167,7 +167,7 @@ impl PairsArgs {
         if let Some((key, _)) = changes.iter().find(other).filter(|_| !self.overwrite) {
             let value = before.get(key).map(String::as_str).unwrap_or_default();
             return Err(CliError::failed(format!("{title}: {key} is {value:?} already"))
-                .remedy("--overwrite gives it another value"));
+                .remedy("--overwrite replaces the value"));
         }
         if changes.iter().all(|(key, value)| before.get(key) == value.as_ref()) {
             return Ok("unchanged");
@@ -177,7 +177,7 @@ impl PairsArgs {
         }
         let set = changes.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
         let meta = |pairs_of: BTreeMap<String, String>| Some(Box::new(pairs.meta(pairs_of)));
-        // Another incarnation of the name is not what was chosen.
+        // Only this incarnation of the name was chosen.
         let id = resource.id.clone();
         let cas = (!self.overwrite).then(|| Cas {
             conditional_state: Some(pb::Resource { id: id.clone(), meta: meta(before), ..pb::Resource::default() }),
@@ -194,7 +194,7 @@ impl PairsArgs {
     }
 }
 
-/// What is to change, and the words that are left.
+/// Splits the words into changes and others.
 fn changes(words: &[String]) -> Result<(Changes, Vec<String>), CliError> {
     let (mut changes, mut left) = (Changes::new(), Vec::new());
     let mut keys = BTreeSet::new();
@@ -211,7 +211,7 @@ fn changes(words: &[String]) -> Result<(Changes, Vec<String>), CliError> {
             return Err(CliError::usage(format!("{word:?} has no key")).remedy("KEY=VALUE sets, KEY- removes"));
         }
         if !keys.insert(key) {
-            return Err(CliError::usage(format!("{key} is there twice")).remedy("set or remove a key once"));
+            return Err(CliError::usage(format!("{key} occurs twice")).remedy("set or remove a key once"));
         }
         changes.insert(key.to_owned(), value);
     }

@@ -1,4 +1,4 @@
-//! Searches on the server: the flags of a query, and the pages that answer it.
+//! Searches on the server: the flags of a query, and the pages of its answer.
 
 use clap::{Args, ValueEnum};
 use mortise_resource::{
@@ -11,44 +11,45 @@ use prost_types::FieldMask;
 
 use crate::{CliError, Session, Ui, resources::ids::type_name};
 
-/// Resources that one answer has at most, when all pages are wanted.
+/// Most resources in one answer when all pages are wanted.
 const PAGE: i32 = 1_000;
 
-/// Which resources, and what of them.
+/// Flags of a query: which resources, and which of their fields.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
-    /// Only with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key, separated by commas
+    /// Only resources with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key, separated by
+    /// commas
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector)]
     selector: Option<LabelSelector>,
-    /// Only what fits, such as 'data.genre = "GENRE_JAZZ" AND meta.tags CONTAINS "live"'
+    /// Only resources that match, such as 'data.genre = "GENRE_JAZZ" AND meta.tags CONTAINS "live"'
     #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     filter: String,
-    /// In this order: paths separated by commas, each with asc or desc behind it
+    /// Sorts by these paths, separated by commas, each with asc or desc behind it
     #[arg(long, value_name = "PATHS", default_value = "", hide_default_value = true)]
     sort_by: String,
-    /// Only these fields, which a table then has as columns: paths separated by commas
+    /// Shows only these fields, which are the columns of a table: paths separated by commas
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     fields: Vec<String>,
-    /// Which fields: name, basic, detail or full; full has what the server keeps in meta, too
+    /// Fields to show.
     #[arg(
         long,
         value_name = "VIEW",
         hide_possible_values = true,
-        help = "Which fields: name, basic, detail or full; full has what the server keeps in meta, too"
+        help = "Fields to show: name, basic, detail or full; full includes the server's own data in meta"
     )]
     view: Option<ViewName>,
-    /// One page of so many, at most 1000; without it all pages
+    /// Shows one page of at most this size, up to 1000 [default: all pages]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=1000))]
     page_size: Option<i32>,
-    /// The page that a token of an earlier answer leads to
+    /// Shows the page for a token of an earlier answer
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
     page_token: String,
-    /// Says how the resources were found, and how many were looked at
+    /// Shows how the resources were found, and how many were looked at
     #[arg(long)]
     explain: bool,
 }
 
-/// Which fields of resources an answer has.
+/// Set of fields in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ViewName {
     Name,
@@ -68,27 +69,27 @@ impl From<ViewName> for View {
     }
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) resources: Vec<pb::Resource>,
-    /// Where one page was asked for, the tokens of those beside it; empty for none.
+    /// Token of the previous page, if one page was requested and there is one before it; else empty.
     pub(crate) before: String,
     pub(crate) after: String,
 }
 
 impl QueryArgs {
-    /// A query by labels, and by a filter.
+    /// Makes a query by labels and by a filter.
     pub(crate) fn by(selector: Option<LabelSelector>, filter: &str) -> Self {
         Self { selector, filter: filter.to_owned(), ..Self::default() }
     }
 
-    /// Whether any flag says which resources, or in which order.
+    /// Whether a flag selects or orders resources.
     pub(crate) fn chooses(&self) -> bool {
         self.selector.is_some() || !self.filter.is_empty() || self.explain || self.is_ordered()
     }
 
-    /// Whether it is about an order or a part of one.
+    /// Whether a flag asks for an order or a page.
     pub(crate) fn is_ordered(&self) -> bool {
         !self.sort_by.is_empty() || self.wants_page()
     }
@@ -98,23 +99,23 @@ impl QueryArgs {
         self.page_size.is_some() || !self.page_token.is_empty()
     }
 
-    /// Whether any flag says what is shown of resources.
+    /// Whether a flag selects fields.
     pub(crate) fn projects(&self) -> bool {
         self.view.is_some() || !self.fields.is_empty()
     }
 
-    /// The paths that a table has as columns.
+    /// Paths of a table's columns.
     pub(crate) fn fields(&self) -> &[String] {
         &self.fields
     }
 
-    /// What is shown: the view, and the mask.
+    /// View and field mask of an answer.
     pub(crate) fn projection(&self) -> (i32, Option<FieldMask>) {
         let view = self.view.map_or(View::Unspecified, View::from);
         (view.into(), (!self.fields.is_empty()).then(|| FieldMask { paths: self.fields.clone() }))
     }
 
-    /// The request for the first page.
+    /// Builds the request for the first page.
     pub(crate) fn request(&self, ty: &pb::Type, tenancy: pb::Tenancy, parent: &str) -> SearchRequest {
         let (view, field_mask) = self.projection();
         SearchRequest {
@@ -133,7 +134,7 @@ impl QueryArgs {
         }
     }
 
-    /// Searches: one page if one is asked for, else all of them.
+    /// Searches: one page if one is requested, else all of them.
     pub(crate) async fn search(
         &self,
         session: &Session,
@@ -172,7 +173,7 @@ impl QueryArgs {
     }
 }
 
-/// What two pages of the same query took.
+/// Adds up the cost of two pages of one query.
 fn together(all: QueryPlan, page: &QueryPlan) -> QueryPlan {
     QueryPlan {
         scanned: all.scanned.saturating_add(page.scanned),
@@ -183,19 +184,19 @@ fn together(all: QueryPlan, page: &QueryPlan) -> QueryPlan {
     }
 }
 
-/// A plan on one line.
+/// Describes a plan on one line.
 fn explained(plan: &QueryPlan) -> String {
     let keys = plan.keys.iter().filter(|key| !key.is_empty()).cloned().collect::<Vec<_>>().join(", ");
     let access = match plan.access() {
-        Access::Unspecified => "found somehow".to_owned(),
+        Access::Unspecified => "found in an unknown way".to_owned(),
         Access::Names => format!("looked up by name: {keys}"),
         Access::NameRange if keys.is_empty() => "read in the order of names".to_owned(),
-        Access::NameRange => format!("read in the order of names, those with {keys} first in them"),
+        Access::NameRange => format!("read in the order of names, those with the prefix {keys}"),
         Access::Label => format!("read from the index of labels: {keys}"),
         Access::Field => format!("read from the index of fields: {keys}"),
     };
     format!(
-        "{access}{}; {} looked at, {} looked into, {} matched, {:.1} ms",
+        "{access}{}; {} scanned, {} decoded, {} matched, {:.1} ms",
         if plan.sorted { "; sorted" } else { "" },
         plan.scanned,
         plan.decoded,

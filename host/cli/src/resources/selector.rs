@@ -5,19 +5,19 @@ use mortise_resource::{goten::LabelSelector, pb};
 
 use crate::CliError;
 
-/// Reads a selector, for clap: `env=prod,tier!=web,zone in (a,b),!old`.
+/// Parses a selector, for clap: `env=prod,tier!=web,zone in (a,b),!old`.
 pub(crate) fn selector(text: &str) -> Result<LabelSelector, QueryError> {
     let selector = label_selector(text)?;
     match selector == LabelSelector::default() {
-        true => Err(QueryError::Selector("it is empty; say key=value, or leave it out".to_owned())),
+        true => Err(QueryError::Selector("it is empty; give key=value, or leave it out".to_owned())),
         false => Ok(selector),
     }
 }
 
-/// Whether a selector selects a resource as it stands in a file.
+/// Whether a selector matches a resource as it stands in a file.
 ///
 /// # Errors
-/// The selector is none that the server takes.
+/// The server would reject the selector.
 pub(crate) fn selects(selector: &LabelSelector, resource: &pb::Resource) -> Result<bool, CliError> {
     let selector = Selector::new(selector).map_err(|fault| CliError::usage("--selector").caused_by(fault))?;
     let none = Default::default();

@@ -11,7 +11,7 @@ use crate::{
     resources::ids::{id_of, made_at, title},
 };
 
-/// How resources are shown.
+/// Format of resources in the output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Output {
     /// A table with the columns of the type
@@ -19,26 +19,26 @@ pub(crate) enum Output {
     Table,
     /// A table with more columns
     Wide,
-    /// YAML, which apply takes again
+    /// YAML, which apply can read
     Yaml,
-    /// JSON, which apply takes again
+    /// JSON, which apply can read
     Json,
     /// TYPE/NAME, one a line
     Name,
 }
 
-/// What a table of resources has.
+/// Columns of a table of resources.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowsOptions {
-    /// More columns.
+    /// Whether there are further columns.
     pub(crate) wide: bool,
-    /// Where resources are.
+    /// Whether partition and namespace are columns.
     pub(crate) everywhere: bool,
-    /// Types before names, since there are several.
+    /// Whether types precede names, since there are several.
     pub(crate) typed: bool,
-    /// A first column for what happened.
+    /// Whether the first column is an event.
     pub(crate) events: bool,
-    /// Paths that are the columns instead of those of the type.
+    /// Paths that replace the columns of the type.
     pub(crate) fields: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Rows<'c> {
     catalog: &'c Catalog,
     scope: Option<Scope>,
     options: RowsOptions,
-    /// The paths of the columns between the name and the last ones.
+    /// Paths of the columns between the name and the last ones.
     paths: Vec<String>,
     pub(crate) table: Table,
 }
@@ -89,7 +89,7 @@ impl<'c> Rows<'c> {
         Self { catalog, scope, options, paths, table }
     }
 
-    /// Adds a resource; `event` says what happened to it, in a table of events.
+    /// Adds a resource; `event` is its first column in a table of events.
     pub(crate) fn add(&mut self, resource: &pb::Resource, event: Option<&str>) {
         let id = id_of(resource);
         let tenancy = id.tenancy.clone().unwrap_or_default();
@@ -121,7 +121,7 @@ impl<'c> Rows<'c> {
     }
 }
 
-/// The value at a path such as `data.group_members["drums"]`, as text; nothing when there is none.
+/// Returns the value at a path such as `data.group_members["drums"]`, as text; empty for a missing value.
 fn field(json: &serde_json::Value, path: &str) -> String {
     let mut at = json;
     for step in steps(path) {
@@ -138,7 +138,7 @@ fn field(json: &serde_json::Value, path: &str) -> String {
     flat(at)
 }
 
-/// A value on one line.
+/// Renders a value on one line.
 fn flat(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => String::new(),
@@ -151,7 +151,7 @@ fn flat(value: &serde_json::Value) -> String {
     }
 }
 
-/// Names, keys in brackets and indexes, in order.
+/// Splits a path into names, keys in brackets and indexes.
 fn steps(path: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut rest = path;
@@ -172,7 +172,7 @@ fn steps(path: &str) -> Vec<String> {
     all
 }
 
-/// Where the first name of a path ends: at a bracket, or at a dot without a backslash before it.
+/// Returns the end of a path's first name: a bracket, or a dot without a backslash before it.
 fn end_of_name(path: &str) -> usize {
     let is_end = |(at, sign): &(usize, &str)| {
         let before = path.get(..*at).unwrap_or_default();
@@ -181,7 +181,7 @@ fn end_of_name(path: &str) -> usize {
     path.match_indices(['.', '[']).find(is_end).map_or(path.len(), |(at, _)| at)
 }
 
-/// `group_members` as JSON has it: `groupMembers`.
+/// Converts `group_members` to its form in JSON, `groupMembers`.
 fn camel(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut upper = false;
@@ -198,7 +198,7 @@ fn camel(name: &str) -> String {
     out
 }
 
-/// Every condition as `Type=State`, coloured by the worst.
+/// Renders every condition as `Type=State`, coloured by the worst.
 pub(crate) fn conditions(resource: &pb::Resource) -> Cell {
     let mut worst = Style::Plain;
     let mut all = Vec::new();
@@ -223,12 +223,12 @@ pub(crate) fn state(condition: &pb::Condition) -> (Style, &'static str) {
     }
 }
 
-/// How long ago something was made, from its ULID.
+/// Age of a resource, from the ULID in its uid.
 fn age(uid: &str) -> String {
     made_at(uid).map(|ms| ago(UNIX_EPOCH + Duration::from_millis(ms))).unwrap_or_default()
 }
 
-/// How long ago that was, in the two largest units.
+/// Time since `at`, in the two largest units.
 pub(crate) fn ago(at: SystemTime) -> String {
     let seconds = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
     span(seconds)
@@ -247,41 +247,41 @@ fn span(seconds: u64) -> String {
     }
 }
 
-/// How resources are printed as texts.
+/// Rendering of resources as text.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'c> {
     pub(crate) catalog: &'c Catalog,
-    /// With what the server keeps in meta.
+    /// Whether the server's own data in meta is included.
     pub(crate) whole_meta: bool,
 }
 
 impl Shown<'_> {
-    /// YAML.
+    /// Renders YAML.
     pub(crate) fn yaml(&self, resource: &pb::Resource) -> Result<String, CliError> {
         self.whole(|types| mortise_text::to_yaml(resource, types))
     }
 
-    /// JSON, for people.
+    /// Renders JSON, for people.
     pub(crate) fn json(&self, resource: &pb::Resource) -> Result<String, CliError> {
         self.whole(|types| mortise_text::to_json(resource, types, Indent::Spaces(2)) + "\n")
     }
 
-    /// JSON on one line.
+    /// Renders JSON on one line.
     pub(crate) fn compact(&self, resource: &pb::Resource) -> Result<String, CliError> {
         self.whole(|types| mortise_text::to_json(resource, types, Indent::Compact))
     }
 
-    /// Many as JSON, for people, and further texts.
+    /// Renders many as JSON, for people, with further texts.
     pub(crate) fn list(&self, resources: &[pb::Resource], more: &[(&str, &str)]) -> Result<String, CliError> {
         self.whole(|types| mortise_text::list_to_json(resources, more, types, Indent::Spaces(2)))
     }
 
-    /// Many as JSON on one line, and further texts.
+    /// Renders many as JSON on one line, with further texts.
     pub(crate) fn compact_list(&self, resources: &[pb::Resource], more: &[(&str, &str)]) -> Result<String, CliError> {
         self.whole(|types| mortise_text::list_to_json(resources, more, types, Indent::Compact))
     }
 
-    /// A text, if all that it needs is known.
+    /// Renders a text; fails if a descriptor for it could not be fetched.
     fn whole(&self, text: impl FnOnce(&dyn Types) -> String) -> Result<String, CliError> {
         let text = match self.whole_meta {
             true => text(&WholeMeta(self.catalog)),
@@ -292,12 +292,12 @@ impl Shown<'_> {
     }
 }
 
-/// A resource as YAML.
+/// Renders a resource as YAML.
 pub(crate) fn yaml(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
     Shown { catalog, whole_meta: false }.yaml(resource)
 }
 
-/// A resource as JSON, for people.
+/// Renders a resource as JSON, for people.
 pub(crate) fn json(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
     Shown { catalog, whole_meta: false }.json(resource)
 }

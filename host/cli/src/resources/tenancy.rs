@@ -7,7 +7,7 @@ use mortise_text::Types as _;
 use super::catalog::Catalog;
 use crate::{connect::session::Session, env};
 
-/// Where in the server: flags, else the environment, else what the context says, else the server's defaults.
+/// Partition and namespace: flags, else the environment, else the context, else the server's defaults.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Tenancy {
     /// The partition [default: the context's, or "default"] [env: MORTISE_PARTITION]
@@ -19,7 +19,7 @@ pub struct Tenancy {
 }
 
 impl Tenancy {
-    /// The units; an empty one is left to the server.
+    /// Returns the units; the server fills in an empty one.
     #[must_use]
     pub fn units(&self, session: &Session) -> pb::Tenancy {
         let unit = |flag: &Option<String>, name: &str, own: Option<&str>| {
@@ -32,8 +32,8 @@ impl Tenancy {
         }
     }
 
-    /// The units that a type's scope has. A flag that names one which it lacks stays, so that the server refuses it;
-    /// what environment and context say is meant for types that have it.
+    /// Returns the units that a type's scope has. A flag for a unit outside the scope stays, so that the server refuses
+    /// it; units of the environment and the context are meant for types that have them.
     #[must_use]
     pub fn units_for(&self, ty: &pb::Type, session: &Session, catalog: &Catalog) -> pb::Tenancy {
         let mut units = self.units(session);

@@ -1,7 +1,7 @@
-//! Waiting for a condition of resources, and for resources to be gone.
+//! Waits for a condition of resources, and for resources to be gone.
 //!
-//! A condition is waited for by a watch of each type and place; after a watch ended, only what is still missing is
-//! asked for again. Until a resource is gone it is read again and again, with pauses from 20 ms to 1 s.
+//! A condition is waited for by a watch of each type and place; after the end of a watch, a new one waits for the
+//! resources that are still pending. A resource to be deleted is read again and again, with pauses from 20 ms to 1 s.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,6 +10,7 @@ use std::{
 };
 
 use mortise_resource::{
+    backoff::{Backoff, Waits},
     pb::{self, condition::State, watch_event::Event},
     types::Gvk,
 };
@@ -20,10 +21,10 @@ use crate::{
     resources::ids::{Key, id_of, placed_title},
 };
 
-/// Resources that are named when the wait was in vain.
+/// Most resources named after a timeout.
 const MAX_NAMED: usize = 10;
 
-/// What is waited for: `condition=Accepted`, `condition=Accepted=false`.
+/// Condition to wait for: `condition=Accepted`, `condition=Accepted=false`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Condition {
     kind: String,
@@ -41,12 +42,12 @@ impl fmt::Display for Condition {
     }
 }
 
-/// A text that names no condition.
+/// Fault in a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is nothing to wait for; use condition=TYPE or condition=TYPE=true|false|unknown")]
+#[error("{0:?} is not a condition; use condition=TYPE or condition=TYPE=true|false|unknown")]
 pub(crate) struct ConditionError(String);
 
-/// Reads `condition=TYPE` or `condition=TYPE=STATE`, for clap.
+/// Parses `condition=TYPE` or `condition=TYPE=STATE`, for clap.
 pub(crate) fn condition(text: &str) -> Result<Condition, ConditionError> {
     let wrong = || ConditionError(text.to_owned());
     let rest = text.strip_prefix("condition=").ok_or_else(wrong)?;
@@ -64,17 +65,17 @@ pub(crate) fn condition(text: &str) -> Result<Condition, ConditionError> {
 }
 
 impl Condition {
-    /// Whether some controller says so about what the resource is now, not about what it was before.
+    /// Whether a controller reports the condition for the current generation of the resource.
     fn holds(&self, resource: &pb::Resource) -> bool {
         let current = resource.status.values().filter(|status| status.observed_generation == resource.generation);
         current.flat_map(|status| &status.conditions).any(|c| c.r#type == self.kind && c.state() == self.state)
     }
 
-    /// What controllers say instead.
+    /// Describes the state that controllers report instead.
     fn instead(&self, resource: &pb::Resource) -> String {
         let said = resource.status.values().flat_map(|status| &status.conditions).find(|c| c.r#type == self.kind);
         match said {
-            None => format!("no controller says anything about {}", self.kind),
+            None => format!("no controller has reported {}", self.kind),
             Some(condition) => {
                 let (_, state) = crate::resources::show::state(condition);
                 let because = [condition.reason.as_str(), condition.message.as_str()];
@@ -86,10 +87,10 @@ impl Condition {
     }
 }
 
-/// What a watch is open for.
+/// Type, partition and namespace of a watch.
 type Place = (Gvk, String, String);
 
-/// Waits until the condition holds for all, for as long as the session allows.
+/// Waits until the condition holds for all, at most for the session's timeout.
 pub(crate) async fn until(session: &Session, all: &[pb::Resource], condition: &Condition) -> Result<(), CliError> {
     let mut places: BTreeMap<Place, HashMap<Key, String>> = BTreeMap::new();
     for resource in all.iter().filter(|resource| !condition.holds(resource)) {
@@ -119,7 +120,7 @@ fn in_vain(what: String, pending: HashMap<Key, String>) -> CliError {
     if more > 0 {
         said.push(format!("and {more} more"));
     }
-    let error = CliError { details: said, ..CliError::new(Exit::TimedOut, format!("waited in vain for {what}")) };
+    let error = CliError { details: said, ..CliError::new(Exit::TimedOut, format!("timed out waiting for {what}")) };
     error.remedy("--timeout DURATION waits longer")
 }
 
@@ -140,7 +141,7 @@ async fn watch(
         while !pending.is_empty() {
             let event = match events.message().await {
                 Ok(Some(event)) => event.event,
-                // The server was too quick for us, or has been restored; what is there now comes again.
+                // This client was too slow, or the server was restored; the current state comes again.
                 Ok(None) => break,
                 Err(status) if status.code() == tonic::Code::Aborted => break,
                 Err(status) => return Err(CliError::rpc(ty, &status)),
@@ -154,7 +155,7 @@ async fn watch(
             let key = Key::of(&id);
             let Some(said) = pending.get_mut(&key) else { continue };
             if gone {
-                return Err(CliError::failed(format!("{} was deleted while it was waited for", placed_title(&id))));
+                return Err(CliError::failed(format!("{} was deleted during the wait", placed_title(&id))));
             }
             if condition.holds(&resource) {
                 pending.remove(&key);
@@ -166,22 +167,22 @@ async fn watch(
     Ok(())
 }
 
-/// Waits until this incarnation is gone, for as long as the session allows.
+/// Waits until this incarnation is gone, at most for the session's timeout.
 pub(crate) async fn until_gone(session: &Session, id: &pb::Id) -> Result<(), CliError> {
     let deadline = Instant::now() + session.timeout();
-    let mut pause = Duration::from_millis(20);
+    let mut waits = Waits::new(Backoff::new(Duration::from_millis(20), Duration::from_secs(1)));
     while let Some(resource) = crate::resources::ids::read_if_there(session, id).await? {
+        let pause = waits.next_wait();
         if Instant::now() + pause > deadline {
             let finalizers = mortise_resource::meta::finalizers(&resource.metadata);
             let holds = finalizers.into_iter().collect::<Vec<_>>().join(" ");
             let why =
-                if holds.is_empty() { "it is still there".to_owned() } else { format!("finalizers hold it: {holds}") };
+                if holds.is_empty() { "it still exists".to_owned() } else { format!("finalizers hold it: {holds}") };
             let name = placed_title(id);
             let pending = HashMap::from([(Key::of(id), format!("{name}: {why}"))]);
             return Err(in_vain(format!("{name} to be gone within {:?}", session.timeout()), pending));
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
     }
     Ok(())
 }

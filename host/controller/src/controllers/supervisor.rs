@@ -9,13 +9,13 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backoff::RestartBackoff,
     cache::Cache,
     controller::Controller,
     definition::Definition,
     key::GroupKind,
     lease::{Lease, Leases, Placement},
     request::ReconcileError,
+    restart_backoff::RestartBackoff,
     run::run,
     source::Source,
     status::State,

@@ -1,9 +1,8 @@
 //! The state of a queue: a FIFO of distinct keys, each at most once in it and at most once in work, and timers that put
 //! keys back into it. It has no clock and no lock: callers bring both (see [`super::shared`]).
 //!
-//! Written by hand, since the queues that libraries offer know either keys or times: `tokio_util::time::DelayQueue` has
-//! timers but neither merges content nor knows what is in work, and channels keep duplicates. One structure has to know
-//! all three, so that a key waits once, runs once, and a run takes over the timers that were set before it.
+//! Keys, timers and content are in one structure, so that a key waits once, runs once, and a run takes over the timers
+//! that were set before it: docs/decisions/0021-the-queue-of-a-controller-is-written-here.md.
 //!
 //! # Rules
 //! - A key that waits keeps its place when it is added again, and takes over the newest content.

@@ -214,7 +214,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
         for (grant, says) in [
-            ("read = [\"Route\"]", "\"Route\" is no type; write it as \"demo.v2.Artist\""),
+            ("read = [\"Route\"]", "\"Route\" is not a type; write it as \"demo.v2.Artist\""),
             ("secrets = { token = { } }", "a secret is either { file = "),
             ("directories = { out = { write = true } }", "missing field `path`"),
             ("raed = []", "unknown field `raed`"),

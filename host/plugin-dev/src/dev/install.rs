@@ -1,4 +1,4 @@
-//! Hands a component to a server, and reads what that says about it.
+//! Sends a component to a server, and reads the conditions of the plugin.
 
 use mortise_cli::{CliError, Session};
 use mortise_resource::{data, pb};
@@ -7,10 +7,10 @@ use sha2::{Digest as _, Sha256};
 /// Bytes of the component in one message.
 const PIECE: usize = 256 << 10;
 
-/// Installs a component; answers when it serves.
+/// Installs a component; returns when it serves.
 ///
 /// # Errors
-/// What the server refuses, and what to type about it.
+/// The server's refusal, with the next step.
 pub(super) async fn install(session: &Session, name: &str, bytes: &[u8]) -> Result<data::InstallResponse, CliError> {
     let sha256 = format!("{:x}", Sha256::digest(bytes));
     let first = data::InstallRequest { name: name.to_owned(), sha256, ..Default::default() };
@@ -21,15 +21,15 @@ pub(super) async fn install(session: &Session, name: &str, bytes: &[u8]) -> Resu
     answer.map_err(|mut fault| {
         if fault.remedy.is_none() {
             fault.remedy = Some(format!(
-                "mend what the server names; `mortise plugin inspect {name}` shows what serves, `mortise plugin logs {name}` \
-                 what it said"
+                "fix what the server names; `mortise plugin inspect {name}` shows what serves, `mortise plugin logs {name}` \
+                 its log"
             ));
         }
         fault
     })
 }
 
-/// The conditions of a resource of type mortise.v1.Plugin, one a line.
+/// Describes the conditions of a resource of type mortise.v1.Plugin, one a line.
 pub(super) fn conditions(plugin: Option<&pb::Resource>) -> Vec<String> {
     let Some(status) = plugin.and_then(|plugin| plugin.status.get("mortise")) else { return Vec::new() };
     let say = |one: &pb::Condition| {

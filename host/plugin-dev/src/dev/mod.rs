@@ -1,9 +1,8 @@
 //! `mortise plugin dev`: builds a plugin and installs it into a running server, each time that its sources change.
 //!
-//! One build at a time; what changes while one runs causes one more. A build that fails, cases that fail, a server that
-//! refuses: each is said, with what to type next, and what served before serves on. The plugin's conditions and its log
-//! come in between, as they happen. A server that was gone and is back has the plugin installed again, if it has it no
-//! more.
+//! One build runs at a time; changes during a build cause one more. A failed build, a failed case and a server's
+//! refusal are printed with the next step, and the installed version keeps serving. The plugin's conditions and its log
+//! are printed as they come. When a server was gone and is back, the plugin is installed again if it is missing there.
 
 mod install;
 mod view;
@@ -25,7 +24,7 @@ mortise plugin dev
 mortise plugin dev --test --grpc-addr edge.example.org:8502
 mortise plugin dev --once";
 
-/// How long the sources have to be left alone before they are built: editors write a file in several steps.
+/// Time without changes before the sources are built: editors write a file in several steps.
 const SETTLE: Duration = Duration::from_millis(30);
 
 /// Arguments of `plugin dev`.
@@ -33,13 +32,13 @@ const SETTLE: Duration = Duration::from_millis(30);
 pub struct Dev {
     #[command(flatten)]
     of: Crate,
-    /// Run the cases in tests/cases before each installation; where one fails, nothing is installed
+    /// Runs the cases in tests/cases before each installation; if one fails, nothing is installed
     #[arg(long)]
     test: bool,
-    /// Where the cases are [default: tests/cases in --path]
+    /// Folder of the cases [default: tests/cases in --path]
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
-    /// Build and install once, and say how that went
+    /// Builds and installs once, and prints the result
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -49,7 +48,7 @@ pub struct Dev {
 impl Dev {
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
         let mut term = signal(SignalKind::terminate())
-            .map_err(|e| fault::failed(format!("listening for signals: {e}"), "try again"))?;
+            .map_err(|e| fault::failed(format!("cannot listen for signals: {e}"), "try again"))?;
         tokio::select! {
             ended = self.work() => ended,
             _ = term.recv() => Ok(Exit::Done),
@@ -58,7 +57,7 @@ impl Dev {
 
     async fn work(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        // A server that is not there is said before anything is built.
+        // An unreachable server is reported before anything is built.
         let session = self.connect.session().await?;
         if self.once {
             self.round(&session, &ui, None, None).await?;
@@ -78,7 +77,7 @@ impl Dev {
                 Ok(_) => {}
                 Err(fault) if fault.exit == Exit::Closed => return Err(fault),
                 Err(fault) => {
-                    let kept = "what served before serves on; the next change is built again";
+                    let kept = "the installed version keeps serving; the next change is built";
                     view::say(&ui, view::LineKind::Fault, &format!("{fault}\n{kept}"))?;
                 }
             }
@@ -95,7 +94,7 @@ impl Dev {
         }
     }
 
-    /// One build, its cases, and its installation; answers the plugin's name.
+    /// Builds, runs the cases and installs, once; returns the plugin's name.
     async fn round(
         &self,
         session: &Session,
@@ -105,12 +104,12 @@ impl Dev {
     ) -> Result<String, CliError> {
         let begun = changed.unwrap_or_else(Instant::now);
         let path = self.of.build().await?;
-        // The component stands in a folder of the target directory, wherever that is.
+        // The component is in a folder of the target directory, wherever that is.
         if let (Some(watch), Some(built)) = (watch, path.ancestors().nth(2)) {
             watch.ignore(built);
         }
         let offline = Offline::new(&path)?;
-        // The loader's own checks say more than a server's refusal, and sooner.
+        // The loader's own checks are clearer than a server's refusal, and come sooner.
         let manifest = match offline.describe().await {
             Ok(manifest) => manifest,
             Err(fault) => return Err(fault::load(&path, &fault)),
@@ -142,7 +141,7 @@ impl Dev {
             view::say(ui, view::LineKind::Test, summary.text(ui).trim())?;
             return Err(fault::failed(
                 format!("{} of {} cases failed; nothing was installed", summary.failed(), summary.ran()),
-                "mend the plugin or the case; `mortise plugin dev` without --test installs regardless",
+                "fix the plugin or the case; `mortise plugin dev` without --test installs regardless",
             ));
         }
         view::say(ui, view::LineKind::Test, &format!("{} cases passed", summary.ran()))

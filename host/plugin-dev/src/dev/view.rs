@@ -1,4 +1,4 @@
-//! One view of everything that goes on: builds, cases, what serves, the plugin's conditions and its log.
+//! The view of all events: builds, cases, the serving version, the plugin's conditions and its log.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::install;
 
-/// How long a lost connection is left alone before it is tried again.
+/// Pause before a lost connection is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Lines of the log that were there before.
+/// Older lines of the log to show first.
 const LAST_LINES: u32 = 10;
 
-/// What a line is about.
+/// Subject of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineKind {
     Dev,
@@ -40,7 +40,7 @@ impl LineKind {
     }
 }
 
-/// Writes lines, the first with what they are about.
+/// Prints lines, the first with their subject.
 pub(super) fn say(on: &Ui, part: LineKind, text: &str) -> Result<(), CliError> {
     let (label, style) = part.label();
     let mut lines = text.lines();
@@ -51,7 +51,7 @@ pub(super) fn say(on: &Ui, part: LineKind, text: &str) -> Result<(), CliError> {
     ui::print(out)
 }
 
-/// Tells of a plugin's log and its conditions until it is dropped.
+/// Prints a plugin's log and its conditions until it is dropped.
 pub(super) struct LiveView {
     tasks: Vec<JoinHandle<()>>,
     back: mpsc::Receiver<()>,
@@ -59,7 +59,7 @@ pub(super) struct LiveView {
 
 impl LiveView {
     pub(super) fn start(session: &Session, on: &Ui, name: &str) -> Self {
-        // One that waits is as good as many.
+        // One waiting message is as good as many.
         let (send, back) = mpsc::channel(1);
         let with_back = move |session, on, name, first| conditions(session, on, name, first, send.clone());
         let logs = tokio::spawn(again(session.clone(), *on, name.to_owned(), logs));
@@ -67,10 +67,10 @@ impl LiveView {
         Self { tasks: vec![logs, conditions], back }
     }
 
-    /// Waits until a server that was gone is back; it may be another one, that has no such plugin.
+    /// Waits until a lost server is back; it may be another one, without the plugin.
     pub(super) async fn server_is_back(&mut self) {
         if self.back.recv().await.is_none() {
-            // Nobody follows any more: the output is closed, which the next word of anybody finds out.
+            // Both tasks have ended because the output is closed, which the next print finds out.
             std::future::pending::<()>().await;
         }
     }
@@ -84,14 +84,14 @@ impl Drop for LiveView {
     }
 }
 
-/// Follows, and begins anew when the server went away.
+/// Follows, and starts again when the server went away.
 async fn again<F>(session: Session, on: Ui, name: String, mut follow: impl FnMut(Session, Ui, String, bool) -> F)
 where
     F: Future<Output = Result<(), CliError>>,
 {
     let mut first = true;
     loop {
-        // That it is gone was said when it went.
+        // The loss was reported when it happened.
         if follow(session.clone(), on, name.clone(), first).await.is_err_and(|e| e.exit == mortise_cli::Exit::Closed) {
             return;
         }
@@ -140,7 +140,7 @@ async fn conditions(
             continue;
         };
         let now = install::conditions(Some(&plugin));
-        // On the way from one version to the next it is neither.
+        // Between two versions the conditions are not final.
         let passing = now.iter().any(|one| one.contains(" not yet"));
         if known.as_ref().is_some_and(|known| *known != now) && !passing {
             say(&on, LineKind::Plugin, &now.join("; "))?;

@@ -1,4 +1,4 @@
-//! Says when a crate's sources change: all below its folder, but for what cargo and version control write there.
+//! Reports changes of a crate's sources: all below its folder, except what cargo and version control write there.
 
 use std::{
     collections::BTreeSet,
@@ -15,19 +15,20 @@ use tokio::sync::mpsc;
 
 use crate::fault;
 
-/// Folders next to the sources that are not watched; neither are hidden ones, nor data directories of servers.
+/// Folders next to the sources that are not watched; hidden ones and data directories of servers are not watched
+/// either.
 const IGNORED: [&str; 1] = ["target"];
 
-/// The longest that changes are waited out, however fast they follow each other.
+/// Longest wait for changes to stop.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A crate's sources.
+/// Watch of a crate's sources.
 pub(super) struct Watch {
     dir: PathBuf,
     watcher: RecommendedWatcher,
     folders: BTreeSet<PathBuf>,
     changes: mpsc::Receiver<()>,
-    /// Where the last build put things.
+    /// Folder of the last build's output.
     built: Arc<Mutex<Option<PathBuf>>>,
 }
 
@@ -35,16 +36,16 @@ impl Watch {
     /// Watches from now on.
     ///
     /// # Errors
-    /// The system cannot watch any more files.
+    /// The system cannot watch more files.
     pub(super) fn new(dir: &Path) -> Result<Self, CliError> {
         let dir = fs::canonicalize(dir).map_err(fault::file("find", dir))?;
-        // One that waits is as good as many.
+        // One waiting message is as good as many.
         let (send, changes) = mpsc::channel(1);
         let root = dir.clone();
         let built = Arc::new(Mutex::new(None));
         let ignored = built.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // What the system could not tell may have been a change.
+            // An error of the watcher may hide a change.
             if event.map_or(true, |event| concerns(&root, ignored.lock().as_deref(), &event)) {
                 let _ = send.try_send(());
             }
@@ -55,12 +56,12 @@ impl Watch {
         Ok(watch)
     }
 
-    /// What changes below this directory is of no matter: it is where builds put things.
+    /// Ignores changes below this directory, where builds put their output.
     pub(super) fn ignore(&self, built: &Path) {
         *self.built.lock() = fs::canonicalize(built).ok();
     }
 
-    /// Watches folders that are new.
+    /// Watches new folders.
     fn ensure(&mut self) -> Result<(), CliError> {
         if self.folders.insert(self.dir.clone()) {
             self.watcher.watch(&self.dir, RecursiveMode::NonRecursive).map_err(|e| failed(&self.dir, &e))?;
@@ -76,7 +77,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits for a change, and then until nothing has changed for a while; answers when the first was.
+    /// Waits for a change, and then for a pause in the changes; returns the time of the first.
     pub(super) async fn changed(&mut self, settle: Duration) -> Instant {
         // The sender lives as long as the watcher.
         let _ = self.changes.recv().await;
@@ -88,7 +89,7 @@ impl Watch {
     }
 }
 
-/// Whether an event is about a source.
+/// Whether an event concerns a source.
 fn concerns(root: &Path, built: Option<&Path>, event: &notify::Event) -> bool {
     let read_only = matches!(event.kind, EventKind::Access(access) if !matches!(access, AccessKind::Close(_)));
     let closed_unwritten =
@@ -96,7 +97,7 @@ fn concerns(root: &Path, built: Option<&Path>, event: &notify::Event) -> bool {
     let is_source = |path: &PathBuf| {
         let below = path.strip_prefix(root).unwrap_or(path);
         let first = below.components().next().map(|part| root.join(part));
-        // cargo writes it while it builds, and what changed it is in Cargo.toml.
+        // cargo writes it during a build; the change behind it is in Cargo.toml.
         below != Path::new("Cargo.lock")
             && !built.is_some_and(|built| path.starts_with(built))
             && first.is_none_or(|first| !is_ignored(&first))
@@ -110,7 +111,7 @@ fn is_ignored(path: &Path) -> bool {
     name.starts_with('.') || IGNORED.contains(&&*name) || path.join("store/lock").exists()
 }
 
-/// Files that editors keep next to a source, that test runs record, and that servers put into a plugin folder.
+/// Whether a file belongs to an editor, to a recording of tests, or to a server's plugin folder.
 fn is_scratch(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     name.ends_with('~')
@@ -162,7 +163,7 @@ mod tests {
         }
         fs::read(dir.path().join("src/lib.rs")).unwrap();
         assert!(!notices(&mut watch).await, "reading is no change");
-        // Where a server keeps its data, and its plugins; and where a build puts things that is told to.
+        // Folders of a server's data and plugins, and the output folder of a build with another target directory.
         for folder in ["data/store", "plugins", "out"] {
             fs::create_dir_all(dir.path().join(folder)).unwrap();
         }
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// What never rests does not keep a change from being built.
+    /// Endless changes do not keep a change from being built.
     #[tokio::test]
     async fn a_change_is_told_of_however_many_follow() {
         let dir = crate_dir();

@@ -1,7 +1,7 @@
 //! A case: the call, its input, the world around it, and the expected outcome.
 //!
-//! The fields are listed in docs/writing-plugins.md. An unknown one is an error, since a misspelled expectation would
-//! expect nothing.
+//! The fields are listed in docs/writing-plugins.md. An unknown field is an error, since a misspelled expectation would
+//! check nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 
 use super::error::CaseError;
 
-/// One case.
+/// A test case.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Case {
-    /// What it is called.
+    /// Name of the case.
     #[serde(rename = "case")]
     pub(super) name: String,
-    /// What is called: exactly one of these.
+    /// The call: exactly one of these.
     mutate: Option<Value>,
     validate: Option<Value>,
     write: Option<Value>,
@@ -25,17 +25,17 @@ pub(super) struct Case {
     upgrade: Option<Upgrade>,
     reconcile: Option<Reconcile>,
     map: Option<MapChange>,
-    /// What is stored under the resource's name, for `validate` and `write`.
+    /// Stored resource of the same name, for `validate` and `write`.
     pub(super) stored: Option<Value>,
-    /// The caller, for `authorize` and `write`; one with every permission if it is left out.
+    /// Caller, for `authorize` and `write`; by default one with every permission.
     pub(super) caller: Option<Caller>,
-    /// As in `[plugin.<name>.settings]`.
+    /// Settings, as in `[plugin.<name>.settings]`.
     #[serde(default)]
     pub(super) settings: Map<String, Value>,
-    /// As in `[plugin.<name>.grants]`, as far as cases have them.
+    /// Grants, as in `[plugin.<name>.grants]`, as far as cases have them.
     #[serde(default)]
     pub(super) grants: GrantTable,
-    /// Resources that are there, for reconcilers, and for hooks that search.
+    /// Existing resources, for reconcilers, and for hooks that search.
     #[serde(default)]
     pub(super) store: Vec<Value>,
     /// The plugin's own values (`kv`).
@@ -50,15 +50,15 @@ pub(super) struct Case {
     /// Answers to HTTP requests.
     #[serde(default)]
     pub(super) http: Vec<HttpAnswer>,
-    /// What is answered to TCP connects.
+    /// Answers to TCP connects.
     #[serde(default)]
     pub(super) tcp: Vec<TcpAnswer>,
-    /// What time it is, RFC 3339; 2025-01-01T00:00:00Z if it is left out.
+    /// Time in RFC 3339; by default 2025-01-01T00:00:00Z.
     pub(super) now: Option<String>,
     pub(super) expect: Expect,
 }
 
-/// What is called, taken out of a case.
+/// The call of a case.
 #[derive(Debug, Clone)]
 pub(super) enum Invocation {
     Mutate(Value),
@@ -79,7 +79,7 @@ pub(super) struct Authorize {
     pub(super) list: Option<List>,
 }
 
-/// What is listed.
+/// Type and tenancy to list.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
@@ -97,25 +97,25 @@ pub(super) struct List {
 pub(super) struct Upgrade {
     #[serde(rename = "type")]
     pub(super) of: String,
-    /// The schema version that it is of.
+    /// Schema version of the data.
     pub(super) since: u32,
-    /// The message that it is of, if another than the type's own is in the plugin's descriptors.
+    /// Message of the data, if it is not the type's own; it must be in the plugin's descriptors.
     pub(super) message: Option<String>,
     pub(super) data: Value,
 }
 
-/// Whom a reconciler is called for.
+/// Resource to call a reconciler for.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reconcile {
-    /// The plugin's only one, if it is left out.
+    /// Name of the controller; by default the plugin's only one.
     pub(super) controller: Option<String>,
     pub(super) name: String,
     pub(super) partition: Option<String>,
     pub(super) namespace: Option<String>,
 }
 
-/// Which change a mapper is asked about.
+/// Change to ask a mapper about.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MapChange {
@@ -123,18 +123,18 @@ pub(super) struct MapChange {
     pub(super) changed: Value,
 }
 
-/// Who asks.
+/// Caller of a hook.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Caller {
-    /// What refusals call them.
+    /// Name in refusals.
     pub(super) name: Option<String>,
-    /// What they may: `key:read on NAME`, or `operator:read`.
+    /// Permissions: `key:read on NAME`, or `operator:read`.
     #[serde(default)]
     pub(super) permissions: Vec<String>,
 }
 
-/// Types of others, and hosts.
+/// Granted types of other plugins.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GrantTable {
@@ -144,7 +144,7 @@ pub(super) struct GrantTable {
     pub(super) write: Vec<String>,
 }
 
-/// What is answered to a request.
+/// Answer to an HTTP request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HttpAnswer {
@@ -159,13 +159,13 @@ pub(super) struct HttpAnswer {
     pub(super) body: String,
 }
 
-/// What a connect to a host and port meets.
+/// Result of a connect to a host and port.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TcpAnswer {
-    /// Such as `db.internal:5432`.
+    /// Host and port, such as `db.internal:5432`.
     pub(super) to: String,
-    /// Why it fails; without, it is accepted.
+    /// Reason of the failure; without it, the connect is accepted.
     pub(super) fails: Option<String>,
 }
 
@@ -177,7 +177,7 @@ fn ok() -> u16 {
     200
 }
 
-/// What has to come out. Of what a call does, that which is not named must not happen.
+/// Expected outcome. Effects of a call that are not named must not happen.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
@@ -188,39 +188,38 @@ pub(super) struct Expect {
     /// `mutate`, `write`: the resource as it was given.
     #[serde(default)]
     pub(super) unchanged: bool,
-    /// `mutate`: `false` lets it change its own answer when it is asked again, as it is when a resource is written
-    /// back.
+    /// `mutate`: `false` lets it change its own answer in a second call, as it happens when a resource is written back.
     pub(super) idempotent: Option<bool>,
     /// Errors and warnings, in any order.
     #[serde(default)]
     pub(super) diagnostics: Vec<ExpectedDiagnostic>,
-    /// `authorize`, `write`.
+    /// `authorize`, `write`: the call is allowed.
     #[serde(default)]
     pub(super) allow: bool,
     /// `authorize`, `write`: a part of the reason.
     pub(super) deny: Option<String>,
-    /// `reconcile`: how it ends.
+    /// `reconcile`: the end of the call.
     pub(super) outcome: Option<Outcome>,
-    /// `reconcile`, `map`: a part of the error that it ends with.
+    /// `reconcile`, `map`: a part of the error that ends the call.
     pub(super) error: Option<String>,
-    /// `reconcile`: what is written, in order.
+    /// `reconcile`: written resources, in order.
     #[serde(default)]
     pub(super) writes: Vec<Value>,
-    /// `reconcile`: statuses that are written, in order.
+    /// `reconcile`: written statuses, in order.
     #[serde(default)]
     pub(super) statuses: Vec<ExpectedStatus>,
-    /// `reconcile`: what is deleted, in order: `TYPE/NAME`, or `NAME` of the managed type.
+    /// `reconcile`: deleted resources, in order: `TYPE/NAME`, or `NAME` of the managed type.
     #[serde(default)]
     pub(super) deletes: Vec<String>,
     /// `map`: names of resources of the managed type, in order.
     #[serde(default)]
     pub(super) names: Vec<String>,
-    /// `reconcile`: the plugin's own values afterwards; not compared if it is left out.
+    /// `reconcile`: the plugin's own values afterwards; by default not compared.
     pub(super) values: Option<BTreeMap<String, String>>,
     /// `reconcile`: files afterwards; directories that are not named are not compared.
     #[serde(default)]
     pub(super) directories: BTreeMap<String, BTreeMap<String, String>>,
-    /// A part of what is said of a plugin that breaks: a trap, a limit.
+    /// A part of the error of a plugin that breaks: a trap, a limit.
     pub(super) fault: Option<String>,
     /// Most fuel that the call may use.
     pub(super) max_fuel: Option<u64>,
@@ -232,17 +231,17 @@ pub(super) struct Expect {
 pub(super) struct ExpectedDiagnostic {
     pub(super) error: Option<String>,
     pub(super) warning: Option<String>,
-    /// Not compared if it is left out.
+    /// Path of the field; by default not compared.
     pub(super) path: Option<String>,
 }
 
-/// How a reconcile ends.
+/// End of a reconcile.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Outcome {
     Done,
     Requeue,
-    /// Milliseconds, or with a unit: `30s`.
+    /// Delay with a unit, such as `30s`; without a unit, seconds.
     RequeueAfter(String),
     Deferred {
         after: String,
@@ -254,20 +253,20 @@ pub(super) enum Outcome {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectedStatus {
-    /// The managed type, if it is left out.
+    /// Type of the resource; by default the managed type.
     #[serde(rename = "type")]
     pub(super) of: Option<String>,
     pub(super) name: String,
     pub(super) key: String,
-    /// What of each condition is named is compared.
+    /// Conditions; only the named fields of each are compared.
     pub(super) conditions: Vec<Map<String, Value>>,
 }
 
 impl Case {
-    /// Reads a case, and what it calls.
+    /// Reads a case, and returns it with its call.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// A fault of the case, in one line.
     pub(super) fn read(value: &Value) -> Result<(Self, Invocation), CaseError> {
         let mut case = Self::deserialize(value)?;
         let mut found = Vec::new();
@@ -282,14 +281,14 @@ impl Case {
             (Some(one), true) => one,
             _ => {
                 let all = "mutate, validate, write, authorize, upgrade, reconcile, map";
-                return Err(format!("it has to call exactly one of {all}").into());
+                return Err(format!("it must call exactly one of {all}").into());
             }
         };
         case.check(&invocation)?;
         Ok((case, invocation))
     }
 
-    /// Refuses what is given, and is of no use to what is called.
+    /// Rejects input that the call does not use.
     fn check_given(&self, invocation: &Invocation) -> Result<(), CaseError> {
         let controls = matches!(invocation, Invocation::Reconcile(_) | Invocation::Map(_));
         let judges = matches!(invocation, Invocation::Validate(_) | Invocation::Write(_));
@@ -311,7 +310,7 @@ impl Case {
         }
     }
 
-    /// Refuses expectations that nothing would look at.
+    /// Rejects expectations that the call does not check.
     fn check(&self, invocation: &Invocation) -> Result<(), CaseError> {
         self.check_given(invocation)?;
         let expect = &self.expect;
@@ -343,20 +342,20 @@ impl Case {
             ("directories", !expect.directories.is_empty()),
         ];
         if let Some((stray, _)) = given.iter().find(|(field, is)| *is && !fits.contains(field)) {
-            return Err(format!("expect.{stray} says nothing about {name}; it may expect {}", fits.join(", ")).into());
+            return Err(format!("expect.{stray} does not apply to {name}; it may expect {}", fits.join(", ")).into());
         }
         let says_nothing = expect.fault.is_none() && !given.iter().any(|(_, is)| *is);
         let checked: Result<(), CaseError> = match invocation {
             Invocation::Mutate(_) | Invocation::Upgrade(_) if says_nothing => {
-                Err(format!("expect has to say what {name} answers: one of {}", fits.join(", ")).into())
+                Err(format!("expect must contain the answer of {name}: one of {}", fits.join(", ")).into())
             }
             Invocation::Authorize(_) if says_nothing => {
-                Err("expect has to say `allow: true`, or `deny: REASON`".into())
+                Err("expect must contain `allow: true`, or `deny: REASON`".into())
             }
             Invocation::Reconcile(_)
                 if expect.fault.is_none() && expect.outcome.is_none() && expect.error.is_none() =>
             {
-                Err("expect has to say how reconcile ends: `outcome: done`, or `error: TEXT`".into())
+                Err("expect must contain the end of reconcile: `outcome: done`, or `error: TEXT`".into())
             }
             _ => Ok(()),
         };
@@ -385,11 +384,11 @@ mod tests {
         assert!(
             fault(json!({"case": "c", "mutate": thing, "validate": thing, "expect": {}})).contains("exactly one of")
         );
-        assert!(fault(json!({"case": "c", "mutate": thing, "expect": {}})).contains("has to say what mutate answers"));
+        assert!(fault(json!({"case": "c", "mutate": thing, "expect": {}})).contains("must contain the answer of mutate"));
         assert!(fault(json!({"case": "c", "validate": thing, "expects": {}})).contains("unknown field `expects`"));
         assert!(fault(json!({"case": "c", "validate": thing, "expect": {"dta": 1}})).contains("unknown field `dta`"));
-        assert!(fault(json!({"case": "c", "validate": thing, "expect": {"data": {}}})).contains("says nothing about"));
-        assert!(fault(json!({"case": "c", "reconcile": {"name": "x"}, "expect": {}})).contains("how reconcile ends"));
+        assert!(fault(json!({"case": "c", "validate": thing, "expect": {"data": {}}})).contains("does not apply to"));
+        assert!(fault(json!({"case": "c", "reconcile": {"name": "x"}, "expect": {}})).contains("the end of reconcile"));
         let said = json!([{"path": "data"}]);
         let refused = fault(json!({"case": "c", "validate": thing, "expect": {"diagnostics": said}}));
         assert!(refused.contains("either `error: TEXT`"), "{refused}");

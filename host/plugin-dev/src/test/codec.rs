@@ -1,4 +1,4 @@
-//! Resources as cases and recordings have them: the form that `mortise apply` takes, typed by the plugin's descriptors.
+//! Resources in the form of cases and recordings: that of `mortise apply`, typed by the plugin's descriptors.
 
 use mortise_plugin_host::{Manifest, TypeDecl};
 use mortise_resource::{Scope, pb, types::Gvk};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::CaseError;
 
-/// The types that cases may name.
+/// Types that cases may name.
 #[derive(Default)]
 pub(crate) struct Codec {
     types: TypeTable,
@@ -23,17 +23,17 @@ impl Codec {
         }
     }
 
-    /// Reads a resource. Tenancy that it leaves open is `default`, as far as its type has any.
+    /// Reads a resource. A missing tenancy is `default`, as far as the type has any.
     ///
     /// # Errors
-    /// What is wrong with it, a fault a line; `what` names it.
+    /// The faults of the resource, one a line; `what` names it.
     pub(crate) fn read(&self, what: &str, value: &Value) -> Result<pb::Resource, CaseError> {
         let text = value.to_string();
         let source = Source { name: what, text: &text };
         let wrong = |source: Diagnostics| CaseError::Resource { field: what.to_owned(), source };
         let mut documents = mortise_text::parse(source, Some(Format::Json), &self.types).map_err(wrong)?;
         let (Some(mut document), true) = (documents.pop(), documents.is_empty()) else {
-            return Err(format!("{what}: it has to be one resource: a map with type, name and data").into());
+            return Err(format!("{what}: it must be one resource: a map with type, name and data").into());
         };
         document.place_in("default", "default", &self.types);
         let status = document.status(&self.types).map_err(wrong)?;
@@ -49,23 +49,23 @@ impl Codec {
         Ok(resource)
     }
 
-    /// The type that a name in a case means: `group.version.Kind`, a kind, or a short name.
+    /// Finds the type for a name in a case: `group.version.Kind`, a kind, or a short name.
     ///
     /// # Errors
-    /// There is none, or more than one.
+    /// No type matches, or more than one.
     pub(crate) fn named(&self, name: &str) -> Result<Gvk, CaseError> {
         match self.types.named(name).as_slice() {
             [one] => Ok(one.into()),
             [] => {
                 let known = self.of.iter().map(Gvk::to_string).collect::<Vec<_>>().join(", ");
-                let text = "--with FILE.wasm brings another plugin's";
-                Err(format!("there is no type {name:?}; there is {known}, and {text}").into())
+                let text = "--with FILE.wasm adds those of another plugin";
+                Err(format!("there is no type {name:?}, only {known}; {text}").into())
             }
             _ => Err(format!("{name:?} means more than one type; write group.version.Kind").into()),
         }
     }
 
-    /// The message of a type.
+    /// Returns the message of a type.
     pub(crate) fn message(&self, of: &Gvk) -> Option<prost_reflect::MessageDescriptor> {
         self.types.message(&of.to_pb())
     }
@@ -74,17 +74,17 @@ impl Codec {
         self.types.scope(&of.to_pb()).unwrap_or(Scope::Undefined)
     }
 
-    /// A resource as YAML.
+    /// Renders a resource as YAML.
     pub(crate) fn yaml(&self, resource: &pb::Resource) -> String {
         mortise_text::to_yaml(resource, &self.types)
     }
 
-    /// A resource as JSON.
+    /// Renders a resource as JSON.
     pub(crate) fn json(&self, resource: &pb::Resource) -> Value {
         serde_json::from_str(&mortise_text::to_json(resource, &self.types, Indent::Compact)).unwrap_or_default()
     }
 
-    /// One status as JSON.
+    /// Renders a status as JSON.
     pub(crate) fn status(&self, status: &pb::Status) -> Value {
         let status = std::collections::BTreeMap::from([("k".to_owned(), status.clone())]);
         let mut json = self.json(&pb::Resource { status, ..pb::Resource::default() });
@@ -92,7 +92,7 @@ impl Codec {
     }
 }
 
-/// An id as JSON; what is empty is left out.
+/// Renders an id as JSON, without its empty parts.
 pub(crate) fn id_json(id: &pb::Id) -> Value {
     let tenancy = id.tenancy.clone().unwrap_or_default();
     let mut json = json!({"type": type_name(id.r#type.as_ref()), "name": id.name});

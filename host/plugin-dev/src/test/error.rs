@@ -1,4 +1,4 @@
-//! What keeps a case from being run: a fault of the case, not of the plugin.
+//! Faults of a case, not of the plugin, that keep the case from being run.
 
 use std::{borrow::Cow, error::Error, io, path::PathBuf};
 
@@ -11,7 +11,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// A case that cannot be run, or a recording that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaseError {
-    /// A rule of the format is broken: the text says which, and what to write.
+    /// A rule of the format is broken; the text names it, and the correct form.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
     /// The fields are not those of a case.
@@ -35,12 +35,12 @@ pub(crate) enum CaseError {
 }
 
 impl CaseError {
-    /// For a field whose value cannot be used.
+    /// Makes an error about a field with an unusable value.
     pub(super) fn field(field: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self::Field { field: field.into(), source: source.into() }
     }
 
-    /// For `map_err` on file operations.
+    /// Makes an error about a file, for `map_err`.
     pub(super) fn file(verb: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { verb, path, source }
@@ -59,7 +59,7 @@ impl From<&'static str> for CaseError {
     }
 }
 
-/// Diagnostics by the path in the field, since the text that they were found in is not a file's.
+/// Lists diagnostics by the path in the field, since their text is not that of a file.
 fn lines(field: &str, found: &Diagnostics) -> String {
     let one = |fault: &mortise_text::Diagnostic| {
         let path = if fault.path.is_empty() { String::new() } else { format!(".{}", fault.path) };

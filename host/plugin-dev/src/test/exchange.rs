@@ -1,5 +1,4 @@
-//! What a reconciler asks of its host, and what it is answered, as data: so that both can be listed, recorded and
-//! compared.
+//! Host calls of a reconciler and their answers, as data that can be listed, recorded and compared.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -66,7 +65,7 @@ pub(super) enum HostCall {
         headers: BTreeMap<String, String>,
         body: Vec<u8>,
     },
-    /// To a host and port.
+    /// Connect to a host and port.
     Connect(String),
 }
 
@@ -93,7 +92,7 @@ pub(super) struct Exchange {
 #[async_trait]
 pub(super) trait Responder: Send + Sync {
     async fn answer(&self, ask: &HostCall) -> Result<Answer, Failure>;
-    /// Milliseconds since 1970.
+    /// Current time in milliseconds since 1970.
     fn now(&self) -> u64;
 }
 
@@ -108,7 +107,7 @@ impl Journal {
         Arc::new(Self { responder, exchanges: Mutex::default() })
     }
 
-    /// The calls so far, in order.
+    /// Returns the calls so far, in order.
     pub(super) fn exchanges(&self) -> Vec<Exchange> {
         self.exchanges.lock().clone()
     }
@@ -142,9 +141,9 @@ impl Journal {
     }
 }
 
-/// Only a recording that was written by hand answers so.
+/// Error for an answer of the wrong kind, as only a recording written by hand has it.
 fn unfit() -> Failure {
-    Failure::new(Code::Internal, "the recorded answer is none to this question")
+    Failure::new(Code::Internal, "the recorded answer does not fit this call")
 }
 
 #[async_trait]
@@ -255,7 +254,7 @@ impl ReconcilerHost for Journal {
     }
 
     async fn tcp_connect(&self, to: &str) -> Option<Result<Duration, Failure>> {
-        // Where nothing leaves the machine, it takes no time.
+        // The connect takes no time, since nothing leaves the machine.
         Some(self.nothing(HostCall::Connect(to.to_owned())).await.map(|()| Duration::ZERO))
     }
 
@@ -286,7 +285,7 @@ impl ReconcilerHost for Journal {
 }
 
 impl HostCall {
-    /// The call's name in the contract.
+    /// Name of the call in the contract.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Read(_) => "resources.read",
@@ -311,7 +310,7 @@ impl HostCall {
         }
     }
 
-    /// The call with its arguments, as recordings have it.
+    /// Renders the call with its arguments, as in recordings.
     pub(super) fn json(&self, codec: &Codec) -> Value {
         let cached = |of: &pb::Type, index: &str, key: &CacheKey| {
             let key = match key {
@@ -353,10 +352,10 @@ impl HostCall {
         asked
     }
 
-    /// The answer to this question in a recording.
+    /// Reads the answer to this call in a recording.
     pub(super) fn read_answer(&self, json: &Value, codec: &Codec) -> Result<Answer, CaseError> {
         let resource = |json: &Value| codec.read(self.name(), json);
-        let list = |json: &Value| json.as_array().cloned().ok_or("the answer has to be a list");
+        let list = |json: &Value| json.as_array().cloned().ok_or("the answer must be a list");
         Ok(match self {
             Self::Read(_) | Self::Write(_) | Self::WriteStatus { .. } | Self::Update(_) | Self::CacheGet { .. } => {
                 let found = Some(json).filter(|json| !json.is_null()).map(resource).transpose()?;
@@ -397,7 +396,7 @@ impl HostCall {
 }
 
 impl Answer {
-    /// The answer, as recordings have it.
+    /// Renders the answer, as in recordings.
     pub(super) fn json(&self, codec: &Codec) -> Value {
         match self {
             Self::Nothing => Value::Null,
@@ -417,7 +416,7 @@ impl Answer {
     }
 }
 
-/// A search with its arguments.
+/// Renders a search with its arguments.
 fn searched(request: &SearchRequest) -> Value {
     let tenancy = request.tenancy.clone().unwrap_or_default();
     let selector = request.selector.clone().unwrap_or_default();
@@ -440,7 +439,7 @@ fn searched(request: &SearchRequest) -> Value {
     })
 }
 
-/// An update with its arguments.
+/// Renders an update with its arguments.
 fn updated(request: &UpdateRequest, codec: &Codec) -> Value {
     let paths = |mask: &Option<FieldMask>| mask.as_ref().map(|mask| mask.paths.clone()).unwrap_or_default();
     let resource = |resource: &Option<pb::Resource>| resource.as_ref().map_or(Value::Null, |one| codec.json(one));
@@ -454,7 +453,7 @@ fn updated(request: &UpdateRequest, codec: &Codec) -> Value {
     })
 }
 
-/// Text as it is, other bytes in base64.
+/// Renders text as it is, and other bytes in base64.
 fn bytes_json(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),
@@ -466,6 +465,6 @@ fn read_bytes(json: &Value) -> Result<Vec<u8>, CaseError> {
     match (json.as_str(), json.get("base64").and_then(Value::as_str)) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
         (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|e| CaseError::field("base64", e)),
-        (None, None) => Err("bytes have to be a text, or { \"base64\": TEXT }".into()),
+        (None, None) => Err("bytes must be a text, or { \"base64\": TEXT }".into()),
     }
 }

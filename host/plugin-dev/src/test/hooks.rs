@@ -1,4 +1,4 @@
-//! Runs a case of a hook: one request's worth of calls, in the sandbox.
+//! Runs a case of a hook: the calls of one request, in the sandbox.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -26,7 +26,7 @@ use super::{
     problems::{self, Problems},
 };
 
-/// A case of a hook that is being run.
+/// A running case of a hook.
 pub(super) struct HookCase<'a> {
     pub(super) plugin: &'a Arc<Plugin>,
     pub(super) codec: &'a Codec,
@@ -56,7 +56,7 @@ impl<'a> HookCase<'a> {
         found.ok_or_else(|| format!("{gvk} is another plugin's type; its hooks are tested with that plugin").into())
     }
 
-    /// Counts what the call used, and compares a fault with the one that is expected.
+    /// Counts the fuel of a call, and compares a fault with the expected one.
     fn count<T>(&mut self, call: &Call, answer: Result<T, HookError>) -> Option<T> {
         self.fuel += call.used().fuel;
         match answer {
@@ -86,7 +86,7 @@ impl<'a> HookCase<'a> {
         Ok(())
     }
 
-    /// What `mutate` makes of it; what it refuses goes to `said`. Nothing after a fault.
+    /// Calls `mutate`; its refusals go to `said`. `None` after a fault.
     async fn call_mutate(
         &mut self,
         call: &mut Call,
@@ -103,7 +103,7 @@ impl<'a> HookCase<'a> {
             }
             Some(MutateReply::Changed(bytes)) => match pb::Resource::decode(bytes.as_slice()) {
                 Err(e) => {
-                    self.problems.add(format!("mutate answered what is no resource: {e}"));
+                    self.problems.add(format!("mutate's answer is not a resource: {e}"));
                     None
                 }
                 Ok(after) => self.check_reserved_fields(before, &after)?.then_some(after),
@@ -111,7 +111,7 @@ impl<'a> HookCase<'a> {
         })
     }
 
-    /// What a server holds `mutate` to. False when nothing can be done with its data.
+    /// Checks the server's demands on `mutate`. False when its data is unusable.
     fn check_reserved_fields(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<bool, CaseError> {
         let going = |resource: &pb::Resource| resource.metadata.get(DELETION_TIMESTAMP).cloned();
         for (field, same) in [
@@ -130,40 +130,40 @@ impl<'a> HookCase<'a> {
         let schema = schema(self.decl(before)?);
         let of = schema.message().full_name();
         let fault = if schema.accepts_url(&data.type_url) {
-            schema.check(&data.value).err().map(|fault| format!("mutate answered data that is no {of}: {fault}"))
+            schema.check(&data.value).err().map(|fault| format!("mutate answered data that is not a {of}: {fault}"))
         } else {
-            Some(format!("mutate made data a {:?}; it has to be a {of}", data.type_url))
+            Some(format!("mutate made data a {:?}; it must be a {of}", data.type_url))
         };
         let usable = fault.is_none();
         self.problems.extend(fault);
         Ok(usable)
     }
 
-    /// A resource that is read, changed and written back goes through `mutate` once more.
+    /// Calls `mutate` on its own answer, as it happens when a resource is read, changed and written back.
     async fn check_idempotent(&mut self, call: &mut Call, after: &pb::Resource) {
         if self.case.expect.idempotent == Some(false) {
             return;
         }
-        // A fault of this further call is its own problem, whatever the case expects of the first.
+        // A fault of this second call is a problem of its own, whatever the case expects of the first.
         match call.mutate(after.encode_to_vec()).await {
             Ok(MutateReply::Changed(bytes)) => {
                 let again = pb::Resource::decode(bytes.as_slice()).unwrap_or_default();
                 let (first, second) = (self.codec.yaml(after), self.codec.yaml(&again));
                 if first != second {
-                    let diff = mortise_text::diff::unified(&first, &second, ("answer", "asked again about its answer"));
-                    self.problems.add(format!("mutate changes its own answer when it is asked again (`idempotent: false` allows that):\n{diff}"));
+                    let diff = mortise_text::diff::unified(&first, &second, ("answer", "second answer"));
+                    self.problems.add(format!("mutate changes its own answer when it is called a second time (`idempotent: false` allows that):\n{diff}"));
                 }
             }
             Ok(_) => {}
-            Err(fault) => self.problems.add(format!("asked again about its own answer: {fault}")),
+            Err(fault) => self.problems.add(format!("mutate fails on its own answer: {fault}")),
         }
     }
 
-    /// Compares a resource with what is expected of it.
+    /// Compares a resource with the expected one.
     fn compare(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<(), CaseError> {
         let expect = &self.case.expect;
         if expect.unchanged {
-            self.problems.same("it was to stay unchanged:", &self.codec.yaml(before), &self.codec.yaml(after));
+            self.problems.same("it must stay unchanged:", &self.codec.yaml(before), &self.codec.yaml(after));
         }
         let mut expected = after.clone();
         if let Some(data) = &expect.data {
@@ -176,7 +176,7 @@ impl<'a> HookCase<'a> {
         Ok(())
     }
 
-    /// Expected data, of the type that a resource is of.
+    /// Encodes expected data, for the type of a resource.
     fn data(&self, like: &pb::Resource, data: &Value) -> Result<Option<prost_types::Any>, CaseError> {
         let name = like.id.as_ref().map_or("x", |id| id.name.as_str());
         let whole = serde_json::json!({"type": type_of(like), "name": name, "data": data});
@@ -206,12 +206,12 @@ impl<'a> HookCase<'a> {
         Ok(self.count(call, answer))
     }
 
-    /// What is stored under the resource's name.
+    /// Returns the stored resource of the same name.
     fn stored(&self) -> Result<Option<pb::Resource>, CaseError> {
         self.case.stored.as_ref().map(|stored| self.codec.read("stored", stored)).transpose()
     }
 
-    /// What a server says last of all: that a field differs from what is stored which may not.
+    /// Makes the last check of a server: no immutable field differs from the stored one.
     fn immutable_change(&self, decl: &TypeDecl, after: &pb::Resource) -> Result<Option<Diagnostic>, CaseError> {
         let is_of = |stored: &pb::Resource| {
             stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|of| decl.gvk.matches(of))
@@ -227,7 +227,7 @@ impl<'a> HookCase<'a> {
         }))
     }
 
-    /// All hooks of a write, in a server's order, in one instance.
+    /// Runs all hooks of a write, in a server's order, in one instance.
     pub(super) async fn write(&mut self, resource: &Value) -> Result<(), CaseError> {
         let before = self.codec.read("write", resource)?;
         let decl = self.decl(&before)?;
@@ -308,7 +308,7 @@ impl<'a> HookCase<'a> {
                     Some(self.decide_by_permission(decl.permissions.list.as_ref(), &place, "operator:read")?)
                 }
             }
-            _ => return Err("authorize has to ask exactly one of read, write, list".into()),
+            _ => return Err("authorize must ask exactly one of read, write, list".into()),
         };
         if let Some(decision) = decision {
             self.problems.no_fault(self.case.expect.fault.as_deref());
@@ -317,7 +317,7 @@ impl<'a> HookCase<'a> {
         Ok(())
     }
 
-    /// What the host says itself where a type has no hook: by the permission that it declares, or the usual one.
+    /// Decides as the host does for a type without a hook: by the permission that it declares, or the usual one.
     fn decide_by_permission(
         &self,
         declared: Option<&Permission>,
@@ -332,17 +332,17 @@ impl<'a> HookCase<'a> {
         Ok(refused.map_or(Decision::Allow, |reason| Decision::Deny(reason.into())))
     }
 
-    /// Compares a decision; where none is expected, allowing is.
+    /// Compares a decision; by default it must be to allow.
     fn compare_decision(&mut self, decision: &Decision, always: bool) {
         let expect = &self.case.expect;
         let problem = match (decision, &expect.deny) {
             (Decision::Allow, None) => None,
-            (Decision::Allow, Some(_)) => Some("it was to be denied, and was allowed".to_owned()),
+            (Decision::Allow, Some(_)) => Some("expected a denial, but it was allowed".to_owned()),
             (Decision::Deny(reason), Some(part)) if reason.contains(part.as_str()) => None,
             (Decision::Deny(reason), Some(part)) => {
                 Some(format!("denied for another reason than expected:\n-…{part}…\n+{reason}\n"))
             }
-            (Decision::Deny(reason), None) => Some(format!("it was to be allowed, and was denied: {reason}")),
+            (Decision::Deny(reason), None) => Some(format!("expected no denial, but it was denied: {reason}")),
             (Decision::NeedResource, _) if always => Some("it asked for the resource once more".to_owned()),
             (Decision::NeedResource, _) => None,
         };
@@ -387,7 +387,7 @@ impl<'a> HookCase<'a> {
     }
 }
 
-/// What data of the type is checked against.
+/// Schema that data of the type is checked against.
 fn schema(decl: &TypeDecl) -> Schema {
     Schema::new(decl.message.clone(), decl.immutable.clone(), decl.query.spec.clone())
 }
@@ -418,7 +418,7 @@ impl Authorizer for CaseCaller {
     }
 }
 
-/// The caller of a case; one with every permission if the case names none.
+/// Returns the caller of a case; by default one with every permission.
 fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, CaseError> {
     let Some(caller) = caller else { return Ok(Arc::new(AllowAll)) };
     let read = |text: &String| {
@@ -427,7 +427,7 @@ fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, CaseError>
             permission.split_once(':').is_some_and(|(area, level)| !area.is_empty() && !level.is_empty());
         is_permission.then(|| (permission.trim().to_owned(), on.trim().to_owned())).ok_or_else(|| {
             CaseError::from(format!(
-                "caller.permissions: {text:?} is none; write `key:read on NAME`, or `operator:read`"
+                "caller.permissions: {text:?} is not a permission; write `key:read on NAME`, or `operator:read`"
             ))
         })
     };

@@ -1,8 +1,8 @@
-//! A host in memory, for one reconcile: the store that `mortise_plugin::testing::World` has, too, behind the plugin's
-//! own hooks in the sandbox.
+//! A host in memory, for one reconcile: the store of `mortise_plugin::testing::World`, behind the plugin's own hooks in
+//! the sandbox.
 //!
 //! # Limits
-//! Nothing is authorised. What is granted is the sandbox's business, as on a server. The cache is never behind.
+//! No call is authorised. Grants are checked by the sandbox, as on a server. The cache is never behind.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ pub(super) struct Memory {
     controller: ControllerDecl,
     stored: Arc<StoredResources>,
     values: Mutex<Values>,
-    /// What the plugin keeps for single resources, by uid.
+    /// Private bytes that the plugin keeps for single resources, by uid.
     private_bytes: Mutex<BTreeMap<String, Vec<u8>>>,
     http: Vec<HttpAnswer>,
     tcp: Vec<TcpAnswer>,
@@ -60,7 +60,7 @@ impl Memory {
         self.values.lock().clone()
     }
 
-    /// What the plugin's own hooks make of a write, as on a server.
+    /// Runs the plugin's own hooks on a write, as on a server.
     async fn apply_hooks(&self, mut resource: pb::Resource) -> Result<pb::Resource, Failure> {
         let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref()).map(Gvk::from);
         let decl = self.plugin.manifest().types.iter().find(|decl| Some(&decl.gvk) == of.as_ref());
@@ -75,7 +75,8 @@ impl Memory {
             match call.mutate(resource.encode_to_vec()).await.map_err(broken)? {
                 MutateReply::Unchanged => {}
                 MutateReply::Changed(bytes) => {
-                    let unreadable = |e| Failure::new(Code::Internal, format!("mutate answered no resource: {e}"));
+                    let unreadable =
+                        |e| Failure::new(Code::Internal, format!("mutate's answer is not a resource: {e}"));
                     resource = pb::Resource::decode(bytes.as_slice()).map_err(unreadable)?;
                 }
                 MutateReply::Refused(said) => return Err(refused(&said, Code::Internal)),
@@ -91,7 +92,7 @@ impl Memory {
         Ok(resource)
     }
 
-    /// The resources of a type under a key of one of the controller's indexes.
+    /// Finds the resources of a type under a key of one of the controller's indexes.
     fn look_up(&self, of: &pb::Type, index: &str, key: &CacheKey, listing: bool) -> Result<Vec<pb::Resource>, Failure> {
         let same = |gvk: &Gvk| gvk.group == of.group && gvk.kind == of.kind;
         let watched = self.controller.watches.iter().find(|watch| same(&watch.of));
@@ -132,7 +133,7 @@ impl Memory {
             self.stored
                 .codec()
                 .message(&of)
-                .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm brings it")))
+                .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm adds it")))
         };
         let undecodable = |fault: DataPathError| invalid(fault.to_string());
         let data = one.data.as_ref().map(|data| data.value.as_slice());
@@ -153,7 +154,7 @@ impl Memory {
                 let found = index.values(one, |path, data| {
                     path.values(&message()?).and_then(|field| field.of(data)).map_err(undecodable)
                 })?;
-                // As the cache's keys, a value ends with a zero byte, which ends a prefix that is a whole value.
+                // As in the cache's keys, a value ends with a zero byte, so that a prefix can end with a whole value.
                 found
                     .into_iter()
                     .any(|value| if listing { format!("{value}\0").starts_with(key.as_str()) } else { value == *key })
@@ -174,7 +175,7 @@ impl Memory {
     }
 
     fn http(&self, method: &str, url: &str) -> Result<Answer, Failure> {
-        // What goes to the usual port may be written without it.
+        // The default port may be left out.
         let plain = |url: &str| {
             let url = url.replacen(":443/", "/", usize::from(url.starts_with("https:")));
             url.replacen(":80/", "/", usize::from(url.starts_with("http:"))).trim_end_matches('/').to_owned()
@@ -187,7 +188,7 @@ impl Memory {
     }
 }
 
-/// A question that the cache cannot answer, as the host says it.
+/// Error for a question that the cache cannot answer, in the host's words.
 fn invalid(error: impl ToString) -> Failure {
     Failure::new(Code::InvalidArgument, error.to_string())
 }

@@ -1,9 +1,8 @@
 //! `mortise plugin test`: runs the hooks and reconcilers of a built component against cases, offline, in the sandbox
 //! that serves it.
 //!
-//! A case is a YAML document in `tests/cases/` ([`case`]). Its calls are real ones, with the limits of a server whose
-//! config.toml says nothing else; what a reconciler asks is answered in memory ([`memory`]) or from a recording
-//! ([`record`]).
+//! A case is a YAML document in `tests/cases/` ([`case`]). Its calls are real ones, with the default limits of a
+//! server; host calls of a reconciler are answered in memory ([`memory`]) or from a recording ([`record`]).
 
 mod case;
 mod codec;
@@ -42,25 +41,25 @@ pub struct Test {
     /// Folder of cases, or one file of them [default: tests/cases in --path]
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
-    /// Only cases with this text in their file's name or their own
+    /// Only cases with this text in their name or their file's name
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Write what reconcilers ask, and are answered, beside the cases; later runs compare with that
+    /// Records the host calls of reconcilers beside the cases; later runs compare with the recording
     #[arg(long)]
     record: bool,
-    /// Another plugin's component, whose types appear in cases
+    /// Another plugin's component, with types that appear in cases
     #[arg(long, value_name = "FILE.wasm")]
     with: Vec<PathBuf>,
-    /// How results are shown
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// As `cargo test` shows them
+    /// Text, as `cargo test` shows it
     Text,
-    /// One JSON document
+    /// A JSON document
     Json,
 }
 
@@ -81,7 +80,7 @@ impl Test {
             None => Ok(Exit::Done),
             Some(name) => Err(fault::failed(
                 format!("{} of {} cases failed", summary.failed(), summary.ran()),
-                format!("mend the plugin or the case; `mortise plugin test --filter {name:?}` runs the first alone"),
+                format!("fix the plugin or the case; `mortise plugin test --filter {name:?}` runs the first alone"),
             )),
         }
     }

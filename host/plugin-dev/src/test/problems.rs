@@ -1,4 +1,4 @@
-//! What is wrong with what came out, told so that a reader sees the difference.
+//! Differences between the expected and the actual outcome, as text.
 
 use mortise_resource::{Diagnostic, Severity};
 
@@ -6,7 +6,7 @@ use super::case::ExpectedDiagnostic;
 
 pub(super) const OTHER_DATA: &str = "other data than expected:";
 
-/// What differs from what was expected.
+/// Differences from the expected outcome.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<String>);
 
@@ -19,7 +19,7 @@ impl Problems {
         self.0.extend(problem);
     }
 
-    /// All of them, if there are any.
+    /// Returns all of them, if there are any.
     pub(super) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join("\n"))
     }
@@ -32,7 +32,7 @@ impl Problems {
         }
     }
 
-    /// Compares a fault of the plugin with what is expected to be said of one.
+    /// Compares a fault of the plugin with the expected one.
     pub(super) fn fault(&mut self, expected: Option<&str>, found: &str) {
         match expected {
             Some(part) if found.contains(part) => {}
@@ -41,14 +41,14 @@ impl Problems {
         }
     }
 
-    /// There was no fault.
+    /// Checks, without a fault, that none is expected.
     pub(super) fn no_fault(&mut self, expected: Option<&str>) {
         if let Some(part) = expected {
-            self.add(format!("it was to break ({part:?}), and did not"));
+            self.add(format!("expected a fault ({part:?}), but there was none"));
         }
     }
 
-    /// Compares what was said with what is expected, in any order. A path that is not expected is not compared.
+    /// Compares diagnostics with the expected ones, in any order. A path is compared only if it is expected.
     pub(super) fn diagnostics(&mut self, expected: &[ExpectedDiagnostic], found: &[Diagnostic]) {
         let mut rest: Vec<&Diagnostic> = found.iter().collect();
         let mut missing = Vec::new();

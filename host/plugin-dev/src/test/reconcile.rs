@@ -23,12 +23,12 @@ use super::{
     stored::StoredResources,
 };
 
-/// A case of a controller that is being run.
+/// A running case of a controller.
 pub(super) struct ControllerCase<'a> {
     pub(super) plugin: &'a Arc<Plugin>,
     pub(super) codec: &'a Arc<Codec>,
     pub(super) case: &'a Case,
-    /// The resources that are there.
+    /// The stored resources.
     pub(super) stored: &'a Arc<StoredResources>,
     /// Granted directories.
     pub(super) files: &'a Path,
@@ -41,12 +41,12 @@ pub(super) struct ControllerCase<'a> {
 pub(super) struct RunResult {
     pub(super) problems: Problems,
     pub(super) fuel: u64,
-    /// The host calls that it made.
+    /// Recording of the host calls.
     pub(super) recording: Option<Recording>,
 }
 
-/// The settings and grants that a case gives, with its files put below `dir`. Types that the plugin's controllers watch
-/// are granted, since nothing would be loaded without.
+/// Returns the settings and grants of a case, and writes its files below `dir`. Types that the plugin's controllers
+/// watch are granted, since the plugin would not load without.
 pub(super) fn settings(
     case: &Case,
     name: &str,
@@ -100,7 +100,7 @@ fn pattern(text: &str) -> Result<TypePattern, CaseError> {
     TypePattern::try_from(text.to_owned()).map_err(|e| CaseError::field("grants", e))
 }
 
-/// Grants of reading what controllers manage and watch.
+/// Grants reading of the types that controllers manage and watch.
 fn watch_grants(controllers: &[ControllerDecl]) -> Result<Grants, CaseError> {
     let mut grants = Grants::default();
     for one in controllers {
@@ -111,14 +111,14 @@ fn watch_grants(controllers: &[ControllerDecl]) -> Result<Grants, CaseError> {
     Ok(grants)
 }
 
-/// No settings, and no more grants than a plugin needs to be loaded.
+/// Returns no settings, and only the grants that a plugin needs to load.
 pub(crate) fn granted(manifest: &Manifest) -> Result<PluginSettings, CaseError> {
     let mut settings = PluginSettings::default();
     settings.grant(manifest.name.to_string(), watch_grants(&manifest.controllers)?);
     Ok(settings)
 }
 
-/// A controller and a store with one resource, for reconciles that are measured.
+/// A controller and a store with one resource, for measured reconciles.
 pub(crate) struct ReconcileHarness {
     reconciler: Reconciler,
     memory: Arc<Memory>,
@@ -127,10 +127,10 @@ pub(crate) struct ReconcileHarness {
 }
 
 impl ReconcileHarness {
-    /// Puts the resource there.
+    /// Stores the resource.
     ///
     /// # Errors
-    /// What the store has against it.
+    /// The store's refusal.
     pub(crate) fn new(
         plugin: &Arc<Plugin>,
         controller: &ControllerDecl,
@@ -145,7 +145,7 @@ impl ReconcileHarness {
         Ok(Self { reconciler, memory: Arc::new(memory), controller: controller.clone(), id })
     }
 
-    /// One call. What the plugin itself calls an error is an end like any other.
+    /// Reconciles once. An error returned by the plugin is an end like any other.
     ///
     /// # Errors
     /// The plugin's fault.
@@ -158,32 +158,32 @@ impl ReconcileHarness {
     }
 }
 
-/// The grant that a URL needs.
+/// Returns the grant that a URL needs.
 fn host_of(url: &str) -> Result<HttpHost, CaseError> {
     let uri = url.parse::<http::Uri>().ok();
     let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
-    let (scheme, authority) = parts.ok_or_else(|| format!("http: {url:?} is no URL"))?;
+    let (scheme, authority) = parts.ok_or_else(|| format!("http: {url:?} is not a URL"))?;
     let text = if scheme == "https" { authority.to_string() } else { format!("{scheme}://{authority}") };
     HttpHost::try_from(text).map_err(|e| CaseError::field("http", e))
 }
 
 impl ControllerCase<'_> {
-    /// The controller of a name; the plugin's only one without.
+    /// Finds a controller by its name; without a name, the plugin's only one.
     fn controller(&self, name: Option<&str>) -> Result<&ControllerDecl, CaseError> {
         let all = &self.plugin.manifest().controllers;
         let names = || all.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
         match (name, all.as_slice()) {
             (_, []) => Err("the plugin has no controllers".into()),
             (None, [one]) => Ok(one),
-            (None, _) => Err(format!("say which controller: one of {}", names()).into()),
+            (None, _) => Err(format!("name the controller: one of {}", names()).into()),
             (Some(name), _) => {
                 let found = all.iter().find(|one| &*one.name == name);
-                found.ok_or_else(|| format!("there is no controller {name:?}; there is {}", names()).into())
+                found.ok_or_else(|| format!("there is no controller {name:?}, only {}", names()).into())
             }
         }
     }
 
-    /// What the case gives, as a digest.
+    /// Digest of the case's input.
     fn fixture(&self, asked: &Value) -> String {
         let case = self.case;
         let mut given = json!([
@@ -201,7 +201,7 @@ impl ControllerCase<'_> {
                 .map(|one| json!([one.method, one.url, one.status, one.headers, one.body]))
                 .collect::<Vec<_>>(),
         ]);
-        // Recordings of cases without it are older than it.
+        // Absent TCP answers do not change the digest: older recordings lack them.
         if let Some(given) = given.as_array_mut().filter(|_| !case.tcp.is_empty()) {
             given.push(case.tcp.iter().map(|one| json!([one.to, one.fails])).collect());
         }
@@ -221,7 +221,7 @@ impl ControllerCase<'_> {
         let unit = |given: &Option<String>| given.clone().unwrap_or_default();
         let mut tenancy = pb::Tenancy { partition: unit(&asked.partition), namespace: unit(&asked.namespace) };
         match self.codec.scope(&controller.manages) {
-            // Of a foreign type nobody knows where it lives.
+            // The scope of a foreign type is unknown.
             mortise_resource::Scope::Undefined => {
                 tenancy = pb::Tenancy { partition: DEFAULT.into(), namespace: DEFAULT.into() };
             }
@@ -233,7 +233,7 @@ impl ControllerCase<'_> {
             tenancy: Some(tenancy),
             uid: String::new(),
         };
-        // A queue has the whole id of what changed.
+        // A queue has the whole id of the changed resource.
         let id = self.stored.find(&id).and_then(|found| found.id).unwrap_or(id);
         let fixture = self.fixture(&json!([controller.name.to_string(), super::codec::id_json(&id)]));
 
@@ -242,7 +242,7 @@ impl ControllerCase<'_> {
         let replay = match self.recording {
             Some(recording) if recording.fixture != fixture => {
                 ran.problems
-                    .add("the case was changed since it was recorded; `mortise plugin test --record` records it anew");
+                    .add("the case was changed since it was recorded; `mortise plugin test --record` records it again");
                 None
             }
             Some(recording) => Some(Replay::new(recording.clone(), self.codec.clone(), self.stored.now())),
@@ -257,7 +257,7 @@ impl ControllerCase<'_> {
         let exchanges = journal.exchanges();
         ran.recording = Some(Recording::new(fixture, &exchanges, self.codec));
         if let Some(difference) = replay.as_ref().and_then(|replay| replay.difference()) {
-            // What follows a difference says nothing more.
+            // Later differences follow from this one.
             ran.problems.add(difference);
             return Ok(ran);
         }
@@ -266,7 +266,7 @@ impl ControllerCase<'_> {
         Ok(ran)
     }
 
-    /// Compares how it ended.
+    /// Compares the end of the call.
     fn compare_outcome(&self, problems: &mut Problems, ended: Result<ActualOutcome, ReconcileError>) {
         let expect = &self.case.expect;
         match (ended, &expect.error) {
@@ -300,7 +300,7 @@ impl ControllerCase<'_> {
         }
     }
 
-    /// Compares what it did.
+    /// Compares the effects of the call.
     fn compare(
         &self,
         problems: &mut Problems,
@@ -314,7 +314,7 @@ impl ControllerCase<'_> {
             match (ask, answer) {
                 (_, Err(_)) => {}
                 (HostCall::Write(resource), _) => writes.push(resource),
-                // What was asked for is a part of it.
+                // The request holds only a part of the resource.
                 (HostCall::Update(_), Ok(Answer::Resource(Some(resource)))) => writes.push(resource),
                 (HostCall::WriteStatus { id, key, status, .. }, _) => statuses.push((id, key, status)),
                 (HostCall::Delete { id, .. }, _) => deletes.push(short(id)),
@@ -373,7 +373,7 @@ impl ControllerCase<'_> {
         Ok(())
     }
 
-    /// A written resource, as far as what is expected of it says something about it.
+    /// Renders a written resource, with the parts that the expectation names.
     fn write_text(&self, resource: &pb::Resource, expected: &Value) -> String {
         let says = |key: &str| expected.get(key).is_some();
         let mut shown =
@@ -390,7 +390,7 @@ impl ControllerCase<'_> {
         format!("---\n{}", self.codec.yaml(&shown))
     }
 
-    /// A written status; of its conditions, what is expected of them.
+    /// Renders a written status; its conditions have the fields that the expectation names.
     fn status_text(
         &self,
         id: &pb::Id,
@@ -426,7 +426,7 @@ impl ControllerCase<'_> {
             Ok(ids) => {
                 ran.problems.no_fault(self.case.expect.fault.as_deref());
                 if let Some(part) = &self.case.expect.error {
-                    ran.problems.add(format!("it was to fail ({part:?}), and did not"));
+                    ran.problems.add(format!("expected a failure ({part:?}), but there was none"));
                 }
                 let expected: String = self.case.expect.names.iter().map(|name| format!("{name}\n")).collect();
                 let found: String = ids.iter().map(|id| format!("{}\n", id.name)).collect();
@@ -461,7 +461,7 @@ fn status_lines(what: &str, key: &str, conditions: impl Iterator<Item = Map<Stri
     format!("{what} under {key}:\n{lines}")
 }
 
-/// An expected end.
+/// Converts an expected end.
 fn outcome(expected: &Outcome) -> Result<ActualOutcome, CaseError> {
     let time = |text: &String| duration(text).map_err(|e| CaseError::field("expect.outcome", e));
     Ok(match expected {

@@ -1,7 +1,7 @@
-//! Recordings: what a reconciler asked and was answered, in a file next to the case's, to be compared call by call.
+//! Recordings: the host calls of a reconciler and their answers, in a file next to the case's, compared call by call.
 //!
-//! A recording belongs to a case as it was: one whose fixtures changed since is refused, since its answers are another
-//! world's.
+//! A recording belongs to one state of its case: after a change of the fixtures it is rejected, since its answers
+//! belong to other input.
 
 use std::{
     collections::BTreeMap,
@@ -33,10 +33,10 @@ pub(super) struct Recordings {
     of: BTreeMap<String, Recording>,
 }
 
-/// What one case's reconciler asked.
+/// Host calls of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Recording {
-    /// SHA-256 of what the case gives the reconciler.
+    /// SHA-256 of the case's input for the reconciler.
     pub(super) fixture: String,
     calls: Vec<RecordedCall>,
 }
@@ -56,13 +56,13 @@ struct RecordedFailure {
     message: String,
 }
 
-/// Where the recordings of a file of cases are.
+/// Path of the recordings for a file of cases.
 pub(super) fn path_of(cases: &Path) -> PathBuf {
     cases.with_extension("recorded.json")
 }
 
 impl Recordings {
-    /// Those of a file of cases; none when there is no recording.
+    /// Loads the recordings for a file of cases; empty without a recording.
     pub(super) fn load(cases: &Path) -> Result<Self, CliError> {
         let path = path_of(cases);
         let text = match fs::read_to_string(&path) {
@@ -73,7 +73,7 @@ impl Recordings {
         serde_json::from_str(&text).map_err(|e| {
             fault::usage(
                 format!("{}: {e}", path.display()),
-                "`mortise plugin test --record` writes it anew; or restore it from version control",
+                "`mortise plugin test --record` writes it again; or restore it from version control",
             )
         })
     }
@@ -86,7 +86,7 @@ impl Recordings {
         self.of.insert(case.to_owned(), recording);
     }
 
-    /// Writes them, with those of cases that are still there.
+    /// Writes the recordings of the cases that still exist.
     pub(super) fn store(&mut self, cases: &Path, names: &[String]) -> Result<PathBuf, CliError> {
         self.of.retain(|name, _| names.contains(name));
         let path = path_of(cases);
@@ -102,7 +102,7 @@ impl Recordings {
 }
 
 impl Recording {
-    /// Of what was asked.
+    /// Makes a recording of host calls.
     pub(super) fn new(fixture: String, exchanges: &[Exchange], codec: &Codec) -> Self {
         let call = |one: &Exchange| {
             let ask = one.ask.json(codec);
@@ -119,7 +119,7 @@ impl Recording {
     }
 }
 
-/// Answers as it is recorded, for as long as the questions are those that are recorded.
+/// Answers from the recording, as long as the calls match it.
 pub(super) struct Replay {
     recording: Recording,
     codec: Arc<Codec>,
@@ -138,7 +138,7 @@ impl Replay {
         Arc::new(Self { recording, codec, now, state: Mutex::default() })
     }
 
-    /// The first difference from what was recorded, once the call is over.
+    /// Returns the first difference from the recording, once the call is over.
     pub(super) fn difference(&self) -> Option<String> {
         let state = self.state.lock();
         if state.differs.is_some() {
@@ -146,7 +146,7 @@ impl Replay {
         }
         let missing = self.recording.calls.get(state.next)?;
         let (place, count) = (state.next + 1, self.recording.calls.len());
-        Some(format!("host call {place} of {count} is recorded, and was not made:\n{}", lines("-", &missing.ask)))
+        Some(format!("host call {place} of {count} is recorded, but was not made:\n{}", lines("-", &missing.ask)))
     }
 }
 
@@ -167,7 +167,7 @@ impl Responder for Replay {
         if recorded.ask != asked {
             let pretty = |json: &Value| serde_json::to_string_pretty(json).unwrap_or_default() + "\n";
             let diff = mortise_text::diff::unified(&pretty(&recorded.ask), &pretty(&asked), ("recorded", "asked"));
-            state.differs = Some(format!("host call {place} of {count} is another than recorded:\n{diff}"));
+            state.differs = Some(format!("host call {place} of {count} differs from the recorded one:\n{diff}"));
             return Err(differs());
         }
         state.next += 1;
@@ -185,7 +185,7 @@ impl Responder for Replay {
     }
 }
 
-/// JSON with a sign before each line.
+/// Renders JSON with a sign before each line.
 fn lines(sign: &str, json: &Value) -> String {
     let text = serde_json::to_string_pretty(json).unwrap_or_default();
     text.lines().map(|line| format!("{sign}{line}\n")).collect()

@@ -1,4 +1,4 @@
-//! The resources of a case: what reconcilers read and write, and what hooks find when they search.
+//! The resources of a case: those that reconcilers read and write, and that hooks find when they search.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{case::Case, codec::Codec, error::CaseError};
 
-/// 2025-01-01T00:00:00Z, which a [`mortise_plugin::testing::World`] begins with, too. Milliseconds.
+/// 2025-01-01T00:00:00Z in milliseconds, at which a [`mortise_plugin::testing::World`] begins, too.
 const NEW_YEAR: u64 = 1_735_689_600_000;
 
-/// Resources in memory, at a time that stands still.
+/// Resources in memory, at a fixed time.
 pub(crate) struct StoredResources {
     codec: Arc<Codec>,
     now: u64,
@@ -30,17 +30,17 @@ pub(crate) struct StoredResources {
 }
 
 impl StoredResources {
-    /// None, of a plugin's types.
+    /// Makes an empty store for a plugin's types.
     pub(crate) fn of(manifest: &Manifest) -> Arc<Self> {
         let mut codec = Codec::default();
         codec.add(manifest);
         Arc::new(Self { codec: Arc::new(codec), now: NEW_YEAR, store: Mutex::default() })
     }
 
-    /// Those that a case gives, at the time that it gives.
+    /// Makes the store of a case, at the time of the case.
     ///
     /// # Errors
-    /// What is wrong with them, or with the time.
+    /// A fault of a resource, or of the time.
     pub(super) fn of_case(codec: &Arc<Codec>, case: &Case) -> Result<Arc<Self>, CaseError> {
         let now = match &case.now {
             None => NEW_YEAR,
@@ -58,12 +58,12 @@ impl StoredResources {
         Ok(Arc::new(stored))
     }
 
-    /// What resources are read and shown by.
+    /// Codec that reads and shows the resources.
     pub(super) fn codec(&self) -> &Arc<Codec> {
         &self.codec
     }
 
-    /// Milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub(super) fn now(&self) -> u64 {
         self.now
     }
@@ -72,7 +72,7 @@ impl StoredResources {
         self.store.lock()
     }
 
-    /// Puts a resource there as it is, with its status.
+    /// Stores a resource as it is, with its status.
     ///
     /// # Errors
     /// The store's refusal.
@@ -91,12 +91,12 @@ impl StoredResources {
         Ok(())
     }
 
-    /// The whole resource, if it is there.
+    /// Returns the whole resource, if it exists.
     pub(super) fn find(&self, id: &pb::Id) -> Option<pb::Resource> {
         self.store.lock().read(id).cloned()
     }
 
-    /// The resources of a type in a tenancy whose names begin so.
+    /// Lists the resources of a type in a tenancy, by a prefix of their names.
     pub(super) fn list(&self, of: &pb::Type, within: &pb::Tenancy, prefix: &str) -> Vec<pb::Resource> {
         let scope = self.codec.scope(&of.into());
         let mut within = within.clone();
@@ -114,15 +114,15 @@ impl StoredResources {
         self.store.lock().all().filter(fits).cloned().collect()
     }
 
-    /// What paths of queries lead through.
+    /// Returns the schema for the paths in queries.
     pub(super) fn schema(&self, of: Option<&pb::Type>) -> Schema {
         Schema::new(of.and_then(|of| self.codec.message(&of.into())))
     }
 
-    /// One page of what a query finds.
+    /// Returns one page of a query's result.
     ///
     /// # Errors
-    /// It is none.
+    /// The query is invalid.
     pub(super) fn find_all(&self, request: &SearchRequest) -> Result<SearchResponse, Error> {
         let of = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
         let candidates = self.list(&of, &request.tenancy.clone().unwrap_or_default(), &request.parent);
@@ -137,7 +137,7 @@ impl LookupHost for StoredResources {
     }
 }
 
-/// What the SDK's store says, as the host says it.
+/// Converts an error of the SDK's store to that of the host.
 pub(super) fn refused(error: &InMemoryError) -> Error {
     let code = match error {
         InMemoryError::Query(_) => Code::InvalidArgument,

@@ -24,13 +24,13 @@ use super::{
 };
 use crate::{fault, offline::Offline};
 
-/// Lines of a plugin's log that are shown with a case that failed.
+/// Most log lines shown with a failed case.
 const LOG_LINES: usize = 40;
 
 /// The cases to run, and the component to run them against.
 pub(crate) struct Suite {
     pub(crate) component: PathBuf,
-    /// A folder of files of cases, or one of them.
+    /// A folder of files of cases, or one such file.
     pub(crate) cases: PathBuf,
     pub(crate) filter: Option<String>,
     pub(crate) record: bool,
@@ -65,10 +65,10 @@ struct LocatedCase {
 }
 
 impl Suite {
-    /// Runs all of them. `say` is told each result as it comes.
+    /// Runs all cases. `say` gets each result as it comes.
     ///
     /// # Errors
-    /// A component that does not load, and cases that cannot be read: nothing is run then.
+    /// A component that does not load, or cases that cannot be read: nothing is run then.
     pub(crate) async fn run(&self, mut say: impl FnMut(String) -> Result<(), CliError>) -> Result<Summary, CliError> {
         let begun = Instant::now();
         let files = self.files()?;
@@ -100,7 +100,7 @@ impl Suite {
             let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let mut recordings = match Recordings::load(path) {
                 Ok(recordings) => recordings,
-                // It is written anew, whatever is in it.
+                // The recording is written again, whatever is in it.
                 Err(_) if self.record => Recordings::default(),
                 Err(fault) => return Err(fault),
             };
@@ -145,7 +145,7 @@ impl Suite {
 
     /// Files of cases, in order of their names.
     fn files(&self) -> Result<Vec<PathBuf>, CliError> {
-        let next = "write cases there, as docs/writing-plugins.md shows, or say where they are with --cases DIR";
+        let next = "write cases there, as docs/writing-plugins.md shows, or give their folder with --cases DIR";
         if self.cases.is_file() {
             return Ok(vec![self.cases.clone()]);
         }
@@ -163,7 +163,7 @@ impl Suite {
         Ok(files)
     }
 
-    /// Runs one: its fuel, what is wrong, and whether something was recorded.
+    /// Runs one case; returns its fuel, its problem, and whether something was recorded.
     async fn judge(
         &self,
         offline: &Offline,
@@ -179,7 +179,7 @@ impl Suite {
         let plugin = match offline.load(&settings).await {
             Ok(plugin) => plugin,
             Err(e) => {
-                // Settings that the plugin refuses are a case, too.
+                // Settings that the plugin rejects are a case, too.
                 return match &case.expect.fault {
                     Some(part) if e.to_string().contains(part.as_str()) => Ok((0, None, false)),
                     _ => Err(e.into()),
@@ -197,7 +197,7 @@ impl Suite {
                 let ran = match invocation {
                     Invocation::Map(asked) => run.map(asked).await?,
                     Invocation::Reconcile(asked) => run.reconcile(asked).await?,
-                    _ => return Err("no controller is invocation".into()),
+                    _ => return Err("the case calls no controller".into()),
                 };
                 (ran.problems, ran.fuel, ran.recording)
             }
@@ -230,7 +230,7 @@ impl Suite {
             Invocation::Write(resource) => hooks.write(resource).await?,
             Invocation::Authorize(asked) => hooks.authorize(asked).await?,
             Invocation::Upgrade(asked) => hooks.upgrade(asked).await?,
-            Invocation::Reconcile(_) | Invocation::Map(_) => return Err("no hook is invocation".into()),
+            Invocation::Reconcile(_) | Invocation::Map(_) => return Err("the case calls no hook".into()),
         }
         Ok((hooks.problems, hooks.fuel))
     }
@@ -241,7 +241,7 @@ fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
     let documents = yaml::read(&text).map_err(|e| {
-        let next = "mend the YAML there; documents are separated by `---`";
+        let next = "fix the YAML there; documents are separated by `---`";
         fault::usage(format!("{shown}:{e}"), next)
     })?;
     let mut placed: Vec<LocatedCase> = Vec::new();
@@ -252,7 +252,7 @@ fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
         let broken = |what: String| {
             fault::usage(
                 format!("{shown}:{line}: {named}{what}"),
-                "mend the case; docs/writing-plugins.md lists its fields",
+                "fix the case; docs/writing-plugins.md lists its fields",
             )
         };
         if !document.value.is_object() {
@@ -268,12 +268,12 @@ fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
 }
 
 impl Summary {
-    /// How many were run.
+    /// Number of cases that were run.
     pub(crate) fn ran(&self) -> usize {
         self.results.len()
     }
 
-    /// How many failed.
+    /// Number of cases that failed.
     pub(crate) fn failed(&self) -> usize {
         self.results.iter().filter(|one| one.problem.is_some()).count()
     }
@@ -283,7 +283,7 @@ impl Summary {
         self.results.iter().find(|one| one.problem.is_some()).map(|one| one.name.as_str())
     }
 
-    /// What failed and why, and the counts.
+    /// Renders the failures with their reasons, and the counts.
     pub(crate) fn text(&self, ui: &Ui) -> String {
         let mut text = String::new();
         let failures: Vec<_> = self.results.iter().filter(|one| one.problem.is_some()).collect();
@@ -322,7 +322,7 @@ impl Summary {
         text
     }
 
-    /// The same for programs.
+    /// Renders the same for programs.
     pub(crate) fn json(&self) -> Value {
         let one = |one: &CaseResult| {
             json!({
@@ -346,7 +346,7 @@ impl Summary {
     }
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with commas between its thousands.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,9 +1,9 @@
 //! Reads the documents of a case file as plain values, each with the line on which it begins.
 //!
-//! Unquoted scalars are what YAML 1.2's core schema says, but that numbers are JSON's alone: `007`, `0x1f` and `1_000`
-//! stay texts, which a field of numbers refuses by name. What is inside of resources is typed later, by `mortise-text`.
+//! Unquoted scalars follow YAML 1.2's core schema, except that numbers are JSON's alone: `007`, `0x1f` and `1_000` stay
+//! texts, which a field of numbers rejects by name. Values inside resources are typed later, by `mortise-text`.
 //!
-//! `serde-saphyr` reads the same events, but makes numbers of such texts, says its own words about aliases and keys,
+//! `serde-saphyr` reads the same events, but makes numbers of such texts, has its own errors about aliases and keys,
 //! and brings a table of character encodings. The reader of `mortise-text` keeps its tree to itself, since fields
 //! decide there what a scalar is.
 
@@ -13,25 +13,25 @@ use serde_json::{Map, Number, Value};
 /// Deepest nesting of lists and maps.
 const DEPTH: usize = 64;
 
-/// Most values in one file. Aliases count each time that they are used.
+/// Most values in one file.
 const VALUES: usize = 200_000;
 
-/// One document.
+/// A document of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Document {
-    /// Where it begins, counted from 1.
+    /// Line of the beginning, counted from 1.
     pub(super) line: usize,
     pub(super) value: Value,
 }
 
-/// What is wrong with a text, and where; both are counted from 1.
+/// Fault in a text, with its place; line and column are counted from 1.
 #[derive(Debug, thiserror::Error)]
 #[error("{line}:{column}: {what}")]
 pub(super) struct YamlError {
     line: usize,
     column: usize,
     what: String,
-    /// The parser's, if the text is not YAML.
+    /// Error of the parser, if the text is not YAML.
     source: Option<Box<ScanError>>,
 }
 
@@ -63,7 +63,7 @@ struct Reader {
     open: Vec<Open>,
     documents: Vec<Document>,
     values: usize,
-    /// Where the event is that is being read.
+    /// Line of the current event.
     line: usize,
     column: usize,
     /// The line of the document's first value.
@@ -71,7 +71,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// A fault at the event that is being read.
+    /// Makes a fault at the current event.
     fn fault(&self, what: impl Into<String>) -> YamlError {
         YamlError { line: self.line, column: self.column, what: what.into(), source: None }
     }
@@ -80,7 +80,7 @@ impl Reader {
         match event {
             Event::Scalar(text, style, _, _) => {
                 let value = if style == ScalarStyle::Plain { plain(&text) } else { Value::String(text.into_owned()) };
-                // As a key, it is what is written.
+                // A key keeps its text.
                 let key = match (&value, self.open.last()) {
                     (Value::String(text), Some(Open::Map(_, None))) => Some(text.clone()),
                     (other, Some(Open::Map(_, None))) => Some(other.to_string()),
@@ -98,7 +98,7 @@ impl Reader {
                 Some(Open::Map(map, _)) => self.push(Value::Object(map)),
                 None => Ok(()),
             },
-            Event::Alias(_) => Err(self.fault("aliases (`*name`) have no place in cases; write it out")),
+            Event::Alias(_) => Err(self.fault("aliases (`*name`) are not allowed in cases; write the value out")),
             _ => Ok(()),
         }
     }
@@ -120,7 +120,7 @@ impl Reader {
     fn key(&mut self, key: String) -> Result<(), YamlError> {
         match self.open.last_mut() {
             Some(Open::Map(map, _)) if map.contains_key(&key) => {
-                Err(self.fault(format!("the key {key:?} is there twice")))
+                Err(self.fault(format!("the key {key:?} occurs twice")))
             }
             Some(Open::Map(_, place)) => {
                 *place = Some(key);
@@ -152,7 +152,7 @@ impl Reader {
     }
 }
 
-/// An unquoted scalar.
+/// Types an unquoted scalar.
 fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,

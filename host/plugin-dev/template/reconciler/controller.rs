@@ -4,11 +4,10 @@ use mortise_plugin::{Condition, Context, Controller, Error, Outcome, Reconciler,
 
 use crate::{KIND, proto::{{module}}::{{message}}};
 
-/// Sixteen at once: one resource after another would wait for the disk after each write.
+/// Runs sixteen at once: one resource after another would wait for the disk after each write.
 pub(crate) static CONTROLLER: Controller<Accept> = Controller::new("{{controller}}", KIND, Accept).parallel(16);
 
-/// Says of each {{kind}} that it was seen. It reads what is there and does what is missing; asked again, it does
-/// nothing.
+/// Marks each {{kind}} as seen. It reads the current state and does what is missing; a second call does nothing.
 pub(crate) struct Accept;
 
 impl Reconciler for Accept {

@@ -1,4 +1,4 @@
-//! What hooks answer, in the host's own types, and the words that callers are shown.
+//! Answers of hooks, in the host's own types, and the texts of refusals.
 
 use std::sync::Arc;
 
@@ -6,81 +6,82 @@ use mortise_resource::{Diagnostic, FieldPath, PathStep, Severity, authorizer::de
 
 use crate::bindings;
 
-/// What one call of a guest took.
+/// Fuel and memory that one call of a guest took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Work, in wasmtime's fuel units: about one for each instruction.
     pub fuel: u64,
-    /// Linear memory of the instance afterwards, bytes. It never shrinks, so that was the most that it had.
+    /// Linear memory of the instance after the call, bytes. It never shrinks, so this is also the most that the call
+    /// had.
     pub memory: usize,
 }
 
-/// What `mutate` answered.
+/// Answer of `mutate`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MutateReply {
-    /// Nothing to change.
+    /// The resource stays as it is.
     Unchanged,
-    /// The encoded resource to go on with.
+    /// The encoded resource to continue with.
     Changed(Vec<u8>),
     /// The plugin refuses, for these reasons.
     Refused(Vec<Diagnostic>),
 }
 
-/// What `upgrade` answered.
+/// Answer of `upgrade`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UpgradeReply {
-    /// The data as it is now.
+    /// Data of the current schema version.
     Data(Vec<u8>),
     /// The plugin cannot upgrade it, for these reasons.
     Refused(Vec<Diagnostic>),
 }
 
-/// What `plan` answered.
+/// Answer of `plan`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanReply {
-    /// The encoded resource that is expected in the end, if it is another than the input.
+    /// The encoded resource that is expected in the end, if it differs from the input.
     pub predicted: Option<Vec<u8>>,
-    /// Fields that the stored resource cannot take.
+    /// Fields whose new value the stored resource cannot take.
     pub replace: Vec<FieldPath>,
-    /// Errors refuse the plan.
+    /// Diagnostics; errors refuse the plan.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What `move` or `import` answered.
+/// Answer of `move` or `import`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MadeReply {
-    /// A resource.
+    /// The new resource.
     Made {
-        /// Encoded.
+        /// Encoded resource.
         resource: Vec<u8>,
-        /// What the plugin's controllers are to find.
+        /// Private bytes for the plugin's controllers.
         kept: Option<Vec<u8>>,
     },
     /// The plugin refuses, for these reasons.
     Refused(Vec<Diagnostic>),
 }
 
-/// Why a function has no result, in its own words.
+/// Reason of a function for giving no result, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionFault {
-    /// The argument that is at fault, counted from 0.
+    /// Index of the faulty argument, from 0.
     pub argument: Option<u32>,
-    /// One sentence.
+    /// A sentence.
     pub text: String,
 }
 
-/// What an authorize hook answered.
+/// Answer of an authorize hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Go ahead.
+    /// The caller may proceed.
     Allow,
-    /// No, in these words, which begin with `Permission denied`.
+    /// The caller may not, for this reason, which begins with `Permission denied`.
     Deny(Arc<str>),
-    /// Ask again with the resource.
+    /// The hook must be asked again with the resource.
     NeedResource,
 }
 
-/// The words of a refusal: the guest's, or, if it gave none, those that name the permission it missed.
+/// Text of a refusal: the guest's, or, if that is empty, one that names the permission it missed.
 pub(crate) fn denied(caller: &str, reason: &str, refused: Option<(String, String)>) -> String {
     match (reason, refused) {
         ("", Some((permission, name))) => denial(caller, &permission, &name),
@@ -90,12 +91,12 @@ pub(crate) fn denied(caller: &str, reason: &str, refused: Option<(String, String
     }
 }
 
-/// The diagnostics of an answer.
+/// Diagnostics of an answer.
 pub(crate) fn diagnostics(wit: Vec<bindings::Diagnostic>) -> Vec<Diagnostic> {
     wit.into_iter().map(diagnostic).collect()
 }
 
-/// Severities that the contract does not know count as errors.
+/// A diagnostic. Severities that the contract does not know count as errors.
 fn diagnostic(wit: bindings::Diagnostic) -> Diagnostic {
     let severity = if wit.severity == 2 { Severity::Warning } else { Severity::Error };
     Diagnostic {

@@ -1,11 +1,11 @@
-//! Decisions that were made before.
+//! Cache of earlier authorize decisions.
 //!
 //! An authorize hook runs in a fresh instance without ambient authority, in a deterministic engine; so its answer is a
-//! function of its arguments and of what the caller may do, and the contract says so. Asking again costs an instance
-//! (about 10 µs); remembering costs a look-up. The key is everything that the answer depends on: the hook, the caller's
-//! fingerprint, and the arguments; of a resource its id with uid and version, since equal versions have equal content.
-//! What the plugin is set to counts too, so the memory belongs to one [`crate::Plugin`], which is one component with
-//! one set of settings: a new version of a plugin, or new settings, start with an empty one.
+//! function of its arguments and of the caller's permissions, and the contract says so. Asking again costs an instance
+//! (about 10 µs), a cached decision a look-up. The key is everything that the answer depends on: the hook, the caller's
+//! fingerprint, and the arguments; a resource is represented by its id with uid and version, since equal versions have
+//! equal content. The plugin's settings count too, so a cache belongs to one [`crate::Plugin`], which is one component
+//! with one set of settings: a new version of a plugin, or new settings, start with an empty cache.
 //!
 //! Bounded by the number of decisions (`sandbox.remembered_decisions`) and by the size of one key.
 
@@ -13,10 +13,10 @@ use quick_cache::sync::Cache;
 
 use crate::call::answer::Decision;
 
-/// Longer keys are not kept.
+/// Longest key that is cached, bytes.
 const MAX_KEY: usize = 1024;
 
-/// Everything a decision depends on.
+/// Cache key: all inputs of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 

@@ -1,4 +1,4 @@
-//! The exports of a plugin, one type for each: its arguments, its name, and how its answer is read.
+//! Exports of a plugin, one type for each: its arguments, its name, and how its answer is read.
 //!
 //! # Contract
 //! An export is called by [`Instance::call`](crate::call::instance::Instance::call) alone. Where an answer breaks the
@@ -43,19 +43,19 @@ use crate::{
 
 /// A function that a plugin exports, with its arguments.
 pub(crate) trait Export: Send + 'static {
-    /// In errors, logs and metrics.
+    /// Name in errors, logs and metrics.
     const NAME: &'static str;
-    /// The functions among which it is found.
+    /// Exported functions of an instance, among which this one is found.
     type Guest: Sync;
-    /// Its answer, checked.
+    /// Answer, checked.
     type Reply: Send + 'static;
 
-    /// Bytes of its arguments.
+    /// Bytes of the arguments.
     fn size(&self) -> usize {
         0
     }
 
-    /// Calls it once.
+    /// Calls the export once.
     fn call(
         self,
         guest: &Self::Guest,
@@ -63,14 +63,14 @@ pub(crate) trait Export: Send + 'static {
     ) -> impl Future<Output = wasmtime::Result<Self::Reply>> + Send;
 }
 
-/// An export that is called again and again while the plugin serves, and is counted and quarantined by its hook.
+/// An export that is called repeatedly while the plugin serves; calls are counted and quarantined by its hook.
 pub(crate) trait HookExport: Export {
     const HOOK: Hook;
 
-    /// What it is called with, to tell one input from another.
+    /// Arguments that distinguish one input from another.
     fn input(&self) -> Vec<&[u8]>;
 
-    /// A hash of the input: of its length and its first [`HASHED`] bytes, since a guest's arguments can be large.
+    /// Hash of the input: of each part's length and first [`HASHED`] bytes, since a guest's arguments can be large.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for part in self.input() {
@@ -81,10 +81,10 @@ pub(crate) trait HookExport: Export {
     }
 }
 
-/// Bytes of an argument that tell one input from another.
+/// Bytes of an argument that enter the hash of the input.
 const HASHED: usize = 4 << 10;
 
-/// Where the hooks of requests are in a component.
+/// Indices of a component's request hooks.
 pub(crate) struct HookExports {
     mutating: Option<MutatesIndices>,
     validating: Option<ValidatesIndices>,
@@ -109,7 +109,7 @@ impl HookExports {
     }
 }
 
-/// The hooks of one instance. A function is looked up when it is called: most requests call one or two of them.
+/// Hooks of one instance. A function is looked up when it is called: most requests call one or two of them.
 pub(crate) struct HookGuest {
     pub(crate) exports: Arc<HookExports>,
     pub(crate) instance: Instance,
@@ -121,7 +121,7 @@ impl HookGuest {
     }
 }
 
-/// Where the calls of controllers are in a component.
+/// Indices of a component's controller calls.
 pub(crate) struct ControllerExports {
     controlling: Option<ControlsIndices>,
     mapping: Option<MapsIndices>,
@@ -140,7 +140,7 @@ impl ControllerExports {
     }
 }
 
-/// The calls of controllers in one instance, looked up once: it serves many.
+/// Controller calls of one instance, looked up once: a warm instance serves many calls.
 pub(crate) struct ControllerGuest {
     controlling: Option<Controls>,
     mapping: Option<Maps>,
@@ -195,7 +195,7 @@ impl HookExport for Mutate {
     }
 }
 
-/// `validating.validate` of an encoded resource, with the one that is stored.
+/// `validating.validate` of an encoded resource, with the stored resource.
 pub(crate) struct Validate {
     pub(crate) resource: Vec<u8>,
     pub(crate) prior: Option<Vec<u8>>,
@@ -259,7 +259,7 @@ impl HookExport for Upgrade {
     }
 }
 
-/// `planning.plan` of an encoded, mutated resource, with the one that is stored and what is kept for it.
+/// `planning.plan` of an encoded, mutated resource, with the stored resource and its private bytes.
 pub(crate) struct Plan {
     pub(crate) input: Vec<u8>,
     pub(crate) prior: Option<Vec<u8>>,
@@ -296,7 +296,7 @@ impl HookExport for Plan {
     }
 }
 
-/// `moving.move` of an encoded resource of schema version `since`, with what is kept for it.
+/// `moving.move` of an encoded resource of schema version `since`, with its private bytes.
 pub(crate) struct Move {
     pub(crate) source: Vec<u8>,
     pub(crate) since: u32,
@@ -365,7 +365,7 @@ impl HookExport for CallFunction {
     }
 }
 
-/// `importing.import` of something outside.
+/// `importing.import` of an external object.
 pub(crate) struct Import {
     pub(crate) of: pb::Type,
     pub(crate) within: pb::Tenancy,
@@ -396,7 +396,7 @@ impl HookExport for Import {
     }
 }
 
-/// `authorizing.read` of an encoded id, with the encoded resource where it is at hand.
+/// `authorizing.read` of an encoded id, with the encoded resource if it is at hand.
 pub(crate) struct AuthorizeRead {
     pub(crate) caller: Arc<dyn Authorizer>,
     pub(crate) id: Vec<u8>,
@@ -603,7 +603,7 @@ fn bounded(bytes: Vec<u8>, store: &Store<State>) -> wasmtime::Result<Vec<u8>> {
     if bytes.len() > limit { Err(HookFault::Reply { limit }.into()) } else { Ok(bytes) }
 }
 
-/// An encoded resource that a guest made, and what is to be kept for it.
+/// An encoded resource that a guest made, and the private bytes to keep with it.
 fn made(resource: Vec<u8>, kept: Option<Vec<u8>>, store: &Store<State>) -> wasmtime::Result<MadeReply> {
     if kept.as_ref().is_some_and(|kept| kept.len() > MAX_PRIVATE_BYTES) {
         return Err(HookFault::Reply { limit: MAX_PRIVATE_BYTES }.into());
@@ -615,14 +615,14 @@ fn type_name(of: pb::Type) -> bindings::types::TypeName {
     bindings::types::TypeName { group: of.group, group_version: of.group_version, kind: of.kind }
 }
 
-/// From here on the import `authorizer` answers for this caller.
+/// Makes the import `authorizer` answer for this caller.
 fn begin_authorize(store: &mut Store<State>, caller: &Arc<dyn Authorizer>) {
     let state = store.data_mut();
     state.caller = Some(caller.clone());
     state.refused = None;
 }
 
-/// Reads an authorize hook's answer; `may_postpone` says whether it may ask for the resource.
+/// Reads an authorize hook's answer. `may_postpone`: whether the hook may ask for the resource.
 fn decision(
     store: &mut Store<State>,
     caller: &Arc<dyn Authorizer>,
@@ -638,7 +638,7 @@ fn decision(
         }
         bindings::Decision::NeedResource if may_postpone => Ok(Decision::NeedResource),
         bindings::Decision::NeedResource => {
-            Err(HookFault::Answer("it answered need-resource where it may not".into()).into())
+            Err(HookFault::Answer("it answered need-resource, which only `read` by id may".into()).into())
         }
     }
 }

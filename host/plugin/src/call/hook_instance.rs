@@ -1,11 +1,11 @@
-//! One fresh instance of a plugin, for the hooks of one request.
+//! A fresh instance of a plugin, for the hooks of one request.
 //!
 //! # Contract
-//! The hooks of one request share the instance, its fuel and its deadline; then it is dropped, so that nothing of one
+//! The hooks of one request share the instance, its fuel and its deadline; then it is dropped, so that no state of one
 //! caller reaches the next. After a fault the instance is dead and is never entered again.
 //!
 //! # Limits
-//! Between the items of a list an instance retires after [`CALLS`] calls, or [`BYTES`] bytes that went into it.
+//! Between the items of a list an instance retires after [`CALLS`] calls, or after [`BYTES`] bytes of arguments.
 
 use std::{
     sync::Arc,
@@ -36,13 +36,13 @@ use crate::{
     limits::Limits,
 };
 
-/// Calls into one instance after which the next item of a list gets another one.
+/// Calls of one instance after which the next item of a list gets a new one.
 const CALLS: u32 = 64;
 
-/// Bytes into one instance after which the next call gets another one: guests of the SDK free nothing.
+/// Bytes of arguments after which the next call gets a new instance: guests of the SDK free nothing.
 const BYTES: usize = 512 << 10;
 
-/// A plugin's hooks, ready to be instantiated, with all that an instance needs.
+/// A plugin's hooks, ready to be instantiated, with everything that an instance needs.
 #[derive(Clone)]
 pub(crate) struct HookComponent {
     pub(crate) engine: Engine,
@@ -51,26 +51,26 @@ pub(crate) struct HookComponent {
     pub(crate) limits: Arc<Limits>,
     /// The plugin's settings, as JSON; they never change.
     pub(crate) settings: Arc<str>,
-    /// Bounds the requests of this plugin, so that it cannot take every slot of the pool.
+    /// Permits that bound the plugin's concurrent requests, so that it cannot take every slot of the pool.
     pub(crate) turns: Arc<Semaphore>,
-    /// One permit for each slot of the pool.
+    /// Permits, one for each slot of the pool.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) slot_count: usize,
     pub(crate) ticker: Arc<Ticker>,
     pub(crate) reporter: Arc<Reporter>,
-    /// What its searches are held to; none where it does not import them.
+    /// Limits of the plugin's searches; `None` if it does not import them.
     pub(crate) searches: Option<Arc<Permit>>,
 }
 
-/// An instance, and what it holds while it lives.
+/// An instance, and the permits that it holds while it lives.
 pub(crate) struct HookInstance {
     instance: Instance<HookGuest>,
     reporter: Arc<Reporter>,
-    /// Whether so much of the request's time went by before the instance existed that being late is no fault of it.
+    /// Whether the request lost so much time before the instance existed that the guest is not blamed for being late.
     starved: bool,
-    /// Wall clock of the request, or of the item that has its own.
+    /// Time limit of the request, or of the item that has its own; wall clock.
     within: Duration,
-    /// Processor time of the hooks of that request or item so far.
+    /// Processor time that the hooks of that request or item have used so far.
     worked: Duration,
     calls: u32,
     bytes: usize,
@@ -80,7 +80,7 @@ pub(crate) struct HookInstance {
 }
 
 impl HookInstance {
-    /// A fresh instance; waits for a free one until the request's deadline, or not at all.
+    /// Makes a fresh instance. `waits`: whether it may wait for a free slot, until the request's deadline.
     pub(crate) async fn open(
         component: &HookComponent,
         hook: &'static str,
@@ -100,8 +100,8 @@ impl HookInstance {
             let left = within.saturating_sub(begun.elapsed());
             tokio::time::timeout(left, of.clone().acquire_owned()).await.ok()?.ok()
         };
-        // The one order in which two places are taken: who holds a slot waits for nothing, so a turn is never waited
-        // for with a slot in hand, and slots come back.
+        // Turns are always taken before slots, and a holder of a slot waits for nothing; so slots come back, and the
+        // two cannot deadlock.
         let Some(turn) = permit(&component.turns).await else {
             let fault = HookFault::Busy { limit: limits.concurrency, setting: "sandbox.concurrency" };
             return Err(reporter.fault(hook, fault, None));
@@ -143,7 +143,7 @@ impl HookInstance {
         self.instance.is_dead() || self.calls >= CALLS || self.bytes >= BYTES
     }
 
-    /// Gives the next call a request's fuel and time of its own: for the items of a list.
+    /// Gives the next item of a list the fuel and time of a whole request.
     pub(crate) fn renew(&mut self) {
         let state = self.instance.state_mut();
         let (fuel, deadline) = (state.limits.fuel, state.limits.deadline());
@@ -155,7 +155,7 @@ impl HookInstance {
         self.worked = Duration::ZERO;
     }
 
-    /// From here on its log holds none of these, which may become more.
+    /// Removes these secrets from the instance's log from now on; secrets may be added later.
     pub(crate) fn hide(&mut self, secrets: &Arc<Mutex<Secrets>>) {
         self.instance.state_mut().secrets = secrets.clone();
     }
@@ -170,7 +170,7 @@ impl HookInstance {
         self.instance.state().memory
     }
 
-    /// Calls a hook, within what is left of the request's time.
+    /// Calls a hook, within the remaining time of the request.
     pub(crate) async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         self.calls += 1;
         self.bytes += export.size();

@@ -1,9 +1,9 @@
-//! One instance of a component, and the one way to call an export in it.
+//! An instance of a component, and the only way to call an export in it.
 //!
 //! # Contract
-//! Every guest is instantiated and called here, whether for a hook, a controller or while it is loaded: its time is
-//! bounded, and the end of a call that gave no answer is classified. Only a call that ended well leaves an instance
-//! that may be entered again; a trap, a limit, a reply that breaks the contract, or a dropped future leaves it dead.
+//! Every guest is instantiated and called here: for a hook, for a controller, and while a plugin is loaded. Its time is
+//! bounded, and a call that ends without an answer is classified. An instance may be entered again only after a call
+//! that ended well; a trap, a limit, a reply that breaks the contract, or a dropped future leaves it dead.
 //!
 //! # Cost
 //! Beyond the guest's own work: a timer, and two reads of the thread's clock if the guest pauses.
@@ -24,7 +24,7 @@ use crate::{
     host::state::State,
 };
 
-/// A component's instance, with the functions `G` that its exports need.
+/// An instance of a component, with the functions `G` that its exports need.
 pub(crate) struct Instance<G> {
     store: Store<State>,
     guest: G,
@@ -33,15 +33,15 @@ pub(crate) struct Instance<G> {
     fuel: u64,
 }
 
-/// How a call ended that gave no answer.
+/// Failure of a call that ended without an answer.
 pub(crate) struct CallFailure {
     pub(crate) fault: HookFault,
-    /// What wasmtime says, with the guest's backtrace; none for a call that was given up from outside.
+    /// Error of wasmtime, with the guest's backtrace; `None` for a call that the host abandoned.
     pub(crate) cause: Option<wasmtime::Error>,
 }
 
 impl<G> Instance<G> {
-    /// Instantiates a component in `store`, until then at most, and looks its functions up.
+    /// Instantiates a component in `store`, by `until` at the latest, and looks its functions up.
     pub(crate) async fn open(
         mut store: Store<State>,
         component: &InstancePre<State>,
@@ -55,7 +55,7 @@ impl<G> Instance<G> {
         Ok(Self { store, guest, dead: false, fuel: 0 })
     }
 
-    /// Calls an export, until then at most. The processor time is the thread's from the guest's first pause on.
+    /// Calls an export, until `until` at most. Also answers the thread's processor time since the guest's first pause.
     pub(crate) async fn call<E: Export<Guest = G>>(
         &mut self,
         export: E,
@@ -74,12 +74,12 @@ impl<G> Instance<G> {
         (reply, work)
     }
 
-    /// Whether a call left it so that it may not be entered again.
+    /// Whether a call left the instance in a state that must not be entered again.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead
     }
 
-    /// Gives the next call that much fuel, and a whole tick before it comes back to the host.
+    /// Gives the next call `fuel` units, and a whole tick before it first yields to the host.
     pub(crate) fn refuel(&mut self, fuel: u64) {
         // Cannot fail: every engine counts fuel.
         self.dead |= self.store.set_fuel(fuel).is_err();
@@ -100,7 +100,7 @@ impl<G> Instance<G> {
     }
 }
 
-/// The answer of a call that is over, or what became of it.
+/// Answer of a finished call, or the fault that ended it.
 fn ended<R>(outcome: Result<wasmtime::Result<R>, Elapsed>, store: &Store<State>) -> Result<R, CallFailure> {
     match outcome {
         Ok(Ok(reply)) => Ok(reply),

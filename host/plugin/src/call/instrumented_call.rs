@@ -1,5 +1,4 @@
-//! A call of a hook or of a controller, from its admission to its end: the same is counted, timed and traced about
-//! both.
+//! A call of a hook or of a controller, from its admission to its end: both are counted, timed and traced alike.
 
 use std::time::Instant;
 
@@ -12,10 +11,10 @@ use crate::{
     hook::Hook,
 };
 
-/// A call of a hook from its admission to its end: what is counted, timed and traced about it.
+/// A call of a hook from its admission to its end, with its counters, timer and span.
 pub(crate) struct InstrumentedCall<'a> {
     reporter: &'a Reporter,
-    /// Where it runs if the plugin's calls have low priority.
+    /// Threads for the call if the plugin has low priority.
     threads: &'a LowPriorityThreads,
     hook: Hook,
     metrics: &'a HookMetrics,
@@ -25,8 +24,8 @@ pub(crate) struct InstrumentedCall<'a> {
 }
 
 impl<'a> InstrumentedCall<'a> {
-    /// Begins with this input of a caller, unless the hook is quarantined. The span costs one load of a static while no subscriber
-    /// takes spans.
+    /// Begins a call by `caller` with this input, unless the hook is quarantined. The span costs one load of a static
+    /// while no subscriber takes spans.
     pub(crate) fn begin(
         reporter: &'a Reporter,
         threads: &'a LowPriorityThreads,
@@ -43,8 +42,8 @@ impl<'a> InstrumentedCall<'a> {
         Ok(Self { reporter, threads, hook, metrics: reporter.metrics.hook(hook), pass, begun: Instant::now(), span })
     }
 
-    /// Does the call's work, within its span, on the threads where the plugin's calls of this kind belong now. `work`
-    /// makes the future where it is needed: moving one costs more than anything else here.
+    /// Runs the call within its span, on the threads that the plugin's priority selects. `work` makes the future where
+    /// it is needed, since moving one costs more than anything else here.
     pub(crate) async fn work<T, W, F>(&self, work: W) -> Result<T, HookError>
     where
         W: FnOnce() -> F,
@@ -57,12 +56,12 @@ impl<'a> InstrumentedCall<'a> {
         self.metrics.low_priority();
         let done = Box::pin(self.threads.run(work().instrument(self.span.clone()))).await;
         done.unwrap_or_else(|| {
-            let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
+            let fault = HookFault::Host("its thread panicked; see the log".into());
             Err(self.reporter.fault(self.hook.name(), fault, None))
         })
     }
 
-    /// Counts how it ended. What the host did counts for nothing: the pass is dropped without an outcome.
+    /// Counts the outcome. Faults of the host do not count: the pass is dropped without an outcome.
     pub(crate) fn end<T>(self, outcome: Result<T, HookError>, fuel: u64) -> Result<T, HookError> {
         self.metrics.called(self.begun.elapsed(), fuel);
         self.span.record("fuel", fuel);

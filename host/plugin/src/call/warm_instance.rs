@@ -1,12 +1,12 @@
-//! One instance of a plugin for its controllers, which serves one call after another.
+//! An instance of a plugin for its controllers, which serves one call after another.
 //!
 //! # Contract
-//! Each call has fuel, time, host calls and log of its own. Only a call that ended well leaves an instance that is
-//! entered again: after a trap, a limit, or a call that was given up it is dead.
+//! Each call has fuel, time, host calls and log of its own. An instance is entered again only after a call that ended
+//! well: after a trap, a limit, or an abandoned call it is dead.
 //!
 //! # Limits
-//! An instance retires after [`CALLS`] calls, or when its memory is [`GROWTH`] larger than it was at first: guests of
-//! the SDK free nothing.
+//! An instance retires after [`CALLS`] calls, or when its memory has grown by [`GROWTH`]: guests of the SDK free
+//! nothing.
 
 use std::{
     sync::Arc,
@@ -44,10 +44,10 @@ use crate::{
 /// Calls after which an instance retires.
 const CALLS: u32 = 1_000;
 
-/// Imports of a plugin at once.
+/// Imports of one plugin that may run at once.
 pub(crate) const IMPORTS: usize = 4;
 
-/// Growth of its memory after which an instance retires, bytes.
+/// Growth of the memory after which an instance retires, bytes.
 const GROWTH: usize = 1 << 20;
 
 /// A plugin's controllers, ready to be instantiated in the engine for controllers.
@@ -55,11 +55,11 @@ pub(crate) struct ControllerComponent {
     pub(crate) engine: Engine,
     pub(crate) pre: InstancePre<State>,
     pub(crate) exports: ControllerExports,
-    /// Whether it sends HTTP requests.
+    /// Whether the component sends HTTP requests.
     pub(crate) http: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) permit: Arc<Permit>,
-    /// Bounds the imports that run at once, so that callers cannot take the places of controllers.
+    /// Permits that bound concurrent imports, so that callers cannot take the places of controllers.
     pub(crate) import_turns: Semaphore,
 }
 
@@ -67,15 +67,15 @@ pub(crate) struct ControllerComponent {
 pub(crate) struct WarmInstance {
     instance: Instance<ControllerGuest>,
     reporter: Arc<Reporter>,
-    /// Its memory before the first call, bytes.
+    /// Memory before the first call, bytes.
     first: usize,
     calls: u32,
-    /// Dropped last: the slot is free when the memory is.
+    /// Dropped last: the slot becomes free only after the memory.
     _slot: OwnedSemaphorePermit,
 }
 
 impl WarmInstance {
-    /// A fresh instance. `until` is the deadline of the call that it is made for.
+    /// Makes a fresh instance. `until` is the deadline of the first call.
     pub(crate) async fn open(
         reporter: &Arc<Reporter>,
         component: &ControllerComponent,
@@ -88,7 +88,8 @@ impl WarmInstance {
         let left = until.saturating_duration_since(Instant::now());
         let host = |e: wasmtime::Error| reporter.fault(hook.name(), HookFault::Host(format!("{e:#}")), Some(&e));
         let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), left).map_err(host)?;
-        // Room for what is somewhat too large, which is a failure that the guest hears; what is far too large ends it.
+        // Twice the limit and some more: a message slightly too large is an error for the guest, one far too large ends
+        // it.
         store.set_hostcall_fuel(limits.reply_bytes.saturating_mul(2).saturating_add(64 << 10));
         store.data_mut().hook = hook.name();
         if component.http {
@@ -104,18 +105,18 @@ impl WarmInstance {
         Ok(Self { instance, reporter: reporter.clone(), first, calls: 0, _slot: slot })
     }
 
-    /// Whether the next call should get another one.
+    /// Whether the next call should get a new instance.
     pub(crate) fn must_retire(&self) -> bool {
         let memory = self.instance.state().memory;
         self.instance.is_dead() || self.calls >= CALLS || memory > self.first.saturating_add(GROWTH)
     }
 
-    /// What the last call used.
+    /// Fuel and memory that the last call used.
     pub(crate) fn used(&self) -> Usage {
         Usage { fuel: self.instance.spent(), memory: self.instance.state().memory }
     }
 
-    /// Calls the guest once, until then at most.
+    /// Calls the guest once, until `until` at most.
     pub(crate) async fn call<E: HookExport<Guest = ControllerGuest>>(
         &mut self,
         export: E,
@@ -160,7 +161,7 @@ impl WarmInstance {
             let why = || format!("a call took {work:?} of processor time after its first pause");
             self.reporter.lower_priority(E::HOOK, why);
         }
-        // A call that waited for the host, or for a core, is late by no fault of its own.
+        // A call that waited for the host, or for a core, is not blamed for being late.
         outcome.map_err(|CallFailure { fault, cause }| {
             excused(self.reporter.fault(E::NAME, fault, cause.as_ref()), was_starved(work, within))
         })

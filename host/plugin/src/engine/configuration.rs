@@ -1,4 +1,4 @@
-//! How engines are configured: alike, but for where memories lie, so that code for one serves the other.
+//! Configuration of engines: alike except for where memories lie, so that code compiled for one runs in the other.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -24,21 +24,21 @@ pub(crate) fn hook_engine(limits: &Limits) -> wasmtime::Result<(Engine, PoolSize
                 size.report(&wanted);
                 return Ok((engine, size));
             }
-            // What the system says is free may be in pieces, or less than it says: reserving it is the only proof.
+            // The system may report fragmented space, or more than there is: reserving it is the only proof.
             Err(e) => size = size.smaller().ok_or(e)?,
         }
     }
 }
 
-/// The contract's imports, for one engine.
+/// Imports of the contract, for one engine.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     bindings::imports::Imports::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 
-/// A number that engines share which can run the same code: it differs between wasmtime versions, settings and
-/// processors.
+/// Number that engines share if they can run the same compiled code: it differs between versions of wasmtime, settings
+/// and processors.
 pub(crate) fn fingerprint(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -60,7 +60,7 @@ pub(crate) fn config(limits: &Limits, size: &PoolSize) -> Config {
         .max_wasm_stack(256 << 10)
         .async_stack_size(pool::STACK)
         .memory_guard_size(pool::GUARD);
-    // All that a memory may grow to is reserved when it is made, in either way: growth within the limit never fails, so
+    // Both strategies reserve the largest size of a memory at its creation: growth within the limit never fails, so
     // only where memories lie differs, and fuel, limits and answers are the same.
     config.memory_reservation(size.reservation).memory_may_move(false).allocation_strategy(match size.strategy {
         pool::Strategy::Pooled => InstanceAllocationStrategy::Pooling(size.config(limits)),

@@ -1,16 +1,16 @@
-//! Threads of low priority, for plugins that took more than their share, and for what takes long by its nature.
+//! Threads of low priority, for plugins that took more than their share, and for work that takes long by its nature.
 //!
 //! Hooks run on the threads that serve requests, since handing a call over costs more than most calls. That is fair
-//! only to guests that are done before the first tick: one that works for longer, or traps and leaves a large instance
-//! to clear away, holds up every request of the same thread. So a plugin has low priority after a hook that faulted, or
-//! went on for [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick: until
-//! `sandbox.low_priority_ms` have passed without another such call, its calls and the clearing away of its instances
-//! happen on threads of their own, as many as there are cores, which yield to every other thread of the process.
-//! Limits, order and answers are the same, and while cores are idle such a plugin is hardly slower.
+//! only to guests that finish before the first tick: a guest that works for longer, or traps and leaves a large
+//! instance to clear away, delays every request of the same thread. So a plugin gets low priority after a hook that
+//! faulted, or ran for [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick. Until
+//! `sandbox.low_priority_ms` have passed without another such call, its calls and the cleaning up of its instances
+//! happen on these threads, one for each core, which yield to every other thread of the process. Limits, order and
+//! answers are the same, and while cores are idle such a plugin is hardly slower.
 //!
 //! The service reads long lists and snapshots on threads of its own of this kind.
 //!
-//! Cost: a plugin that behaves pays one relaxed load for each call. The threads are started when they are first needed.
+//! Cost: a plugin of normal priority pays one relaxed load for each call. The threads are started when first needed.
 
 use std::{sync::OnceLock, thread};
 
@@ -20,18 +20,18 @@ use tokio::{
 };
 use tokio_util::context::TokioContext;
 
-/// Niceness of the threads beyond that of the process: about a thirtieth of what a serving thread gets where both want
-/// the same core.
+/// Niceness of the threads beyond that of the process. A thread gets about a thirtieth of the time of a serving thread
+/// when both want the same core.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 15;
 
-/// The threads, as many as there are cores, and as many again as work on them blocks. They are started with the first
-/// work; when the system refuses them, the work is done where it is asked for.
+/// The threads, one for each core, and further ones for blocking work. They are started with the first work; if the
+/// system refuses them, the work runs on the caller's thread.
 #[derive(Debug, Default)]
 pub struct LowPriorityThreads(OnceLock<Option<Runtime>>);
 
 impl LowPriorityThreads {
-    /// Does something on these threads. It is given up when the future is dropped. None when it panicked.
+    /// Runs `work` on these threads. Dropping the future cancels it. Answers `None` if it panicked.
     pub async fn run<F>(&self, work: F) -> Option<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -45,7 +45,7 @@ impl LowPriorityThreads {
         }
     }
 
-    /// Runs a future where it is, but what it gives to [`tokio::task::spawn_blocking`] on these threads.
+    /// Runs a future on the caller's thread, but its calls of [`tokio::task::spawn_blocking`] on these threads.
     pub async fn blocking<F: Future>(&self, work: F) -> F::Output {
         match self.runtime() {
             Some(runtime) => TokioContext::new(work, runtime.handle().clone()).await,
@@ -53,7 +53,7 @@ impl LowPriorityThreads {
         }
     }
 
-    /// Drops something on these threads, and does not wait for it.
+    /// Drops a value on these threads, without waiting for it.
     pub(crate) fn clear_away<T: Send + 'static>(&self, what: T) {
         if let Some(runtime) = self.runtime() {
             runtime.spawn(async move { drop(what) });
@@ -69,7 +69,7 @@ impl LowPriorityThreads {
                 .build()
                 .inspect_err(|e| {
                     tracing::error!(
-                        "no threads of low priority; plugins that should run on them go on as they are: {e}"
+                        "cannot start the threads of low priority; all plugins keep their normal priority: {e}"
                     )
                 })
                 .ok()
@@ -80,23 +80,23 @@ impl LowPriorityThreads {
 
 impl Drop for LowPriorityThreads {
     fn drop(&mut self) {
-        // Waiting for them is not allowed where other tasks run.
+        // Waiting for the threads is not allowed where other tasks run.
         if let Some(Some(runtime)) = self.0.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Lowers the priority of the thread that calls it. On Linux niceness belongs to threads; elsewhere it would be the
-/// whole process's, and these threads share as equals.
+/// Lowers the priority of the calling thread. On Linux niceness belongs to threads; elsewhere it would be that of the
+/// whole process, so there these threads share as equals.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
-    // A thread begins with the niceness of the one that starts it, which may have a low priority already; the first
+    // A thread inherits the niceness of the thread that starts it, which may be of low priority already; the first
     // thread of the process has the usual one.
     if let Err(e) = rustix::process::getpriority_process(Some(rustix::process::getpid()))
         .and_then(|usual| rustix::process::setpriority_process(None, (usual + NICE).min(19)))
     {
-        tracing::warn!("the threads of low priority keep the usual one: {e}");
+        tracing::warn!("cannot lower the priority of a thread; it keeps the normal one: {e}");
     }
 }
 

@@ -1,13 +1,13 @@
-//! How many instances there may be at once, and where their memory comes from.
+//! Number of instances at once, and the source of their memory.
 //!
 //! A pool reserves address space for every slot when it is made, so that a fresh instance costs microseconds. Address
-//! space is plenty on most machines and scarce on some: a Raspberry Pi's kernel has 39 bits, a container may have a
-//! limit on it (`ulimit -v`). So the size is what is wanted, cut to a quarter of what is free, and cut again for as
-//! long as the reservation fails. Where not even four slots fit, instances are made on demand: some tens of
-//! microseconds dearer, and otherwise the same.
+//! space is plenty on most machines and scarce on some: a Raspberry Pi's kernel has 39 bits, a container may limit it
+//! (`ulimit -v`). So the wanted size is cut to a quarter of the free space, and cut again for as long as the
+//! reservation fails. Where not even four slots fit, instances are made on demand: some tens of microseconds dearer,
+//! and otherwise the same.
 //!
-//! None of it changes an answer: limits on memory, tables and fuel stay as they are set. With fewer slots, more calls
-//! wait for one.
+//! The size never changes an answer: limits on memory, tables and fuel stay as they are set. With fewer slots, more
+//! calls wait for one.
 
 use std::fs;
 
@@ -18,47 +18,47 @@ use crate::limits::Limits;
 /// Inaccessible bytes behind each memory.
 pub(crate) const GUARD: u64 = 64 << 10;
 
-/// The stack that a guest and the host calls it makes run on, bytes.
+/// Stack of a guest and of the host calls that it makes, bytes.
 pub(crate) const STACK: usize = 512 << 10;
 
-/// The same for controllers: what they ask of the host is answered on it, and may go as deep as on any thread of a
-/// server.
+/// Stack of a controller's guest, bytes. The host answers its requests on it, and those may go as deep as on any thread
+/// of a server.
 pub(crate) const CONTROLLER_STACK: usize = STACK + (2 << 20);
 
-/// A pool with fewer slots than this is not worth having.
+/// Fewest slots of a useful pool.
 const FEWEST: u32 = 4;
 
-/// How many instances there are at once when they are made on demand.
+/// Most instances at once when they are made on demand.
 const ON_DEMAND: u32 = 8;
 
-/// Where the memory of an instance comes from.
+/// Source of an instance's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// From address space that is reserved once.
+    /// Address space that is reserved once.
     Pooled,
-    /// From the system, for each instance.
+    /// The system, for each instance.
     OnDemand,
 }
 
-/// How many instances exist at once, and how much address space each has.
+/// Number of instances at once, and address space of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Where their memory comes from.
+    /// Source of their memory.
     pub strategy: Strategy,
     /// Instances at once; at least one.
     pub slots: u32,
     /// Address space of one linear memory, bytes; not less than `sandbox.memory_bytes`.
     pub reservation: u64,
-    /// Bytes of a memory that stay resident when its instance is gone, so that the next one finds them warm.
+    /// Bytes of a memory that stay resident after its instance, so that the next instance finds them warm.
     pub keep_resident: usize,
-    /// The least that one memory needs, bytes.
+    /// The least address space of one memory, bytes.
     tight: u64,
-    /// Address space of one slot, all of its memories, tables and its stack, bytes.
+    /// Address space of one slot, bytes: all its memories, tables and its stack.
     footprint: u64,
 }
 
 impl PoolSize {
-    /// What this machine would have, were address space no matter: sized by its memory, and by `sandbox.instances`.
+    /// The size for unlimited address space: from the machine's memory and `sandbox.instances`.
     #[must_use]
     pub fn wanted(limits: &Limits) -> Self {
         let small = physical_memory().is_some_and(|bytes| bytes < 1 << 30);
@@ -82,8 +82,8 @@ impl PoolSize {
         self
     }
 
-    /// This size, cut to a quarter of the address space that is free, so that the rest of the process has the other
-    /// three. None: there is no limit.
+    /// Cuts this size to a quarter of the free address space, which leaves the rest to the other parts of the process.
+    /// `None`: the address space is unlimited.
     #[must_use]
     pub fn within(self, free: Option<u64>) -> Self {
         let Some(free) = free else {
@@ -97,7 +97,7 @@ impl PoolSize {
         }
     }
 
-    /// The next size to try when this one could not be had; none after the last.
+    /// The next size to try after this one failed; `None` after the last.
     #[must_use]
     pub fn smaller(self) -> Option<Self> {
         match self.strategy {
@@ -107,7 +107,7 @@ impl PoolSize {
         }
     }
 
-    /// As many as a quarter of the free space has room for, should each hold one memory as large as it may be.
+    /// Size without a pool: slots for a quarter of the free space, if each holds one memory of the largest size.
     fn on_demand(self, free: u64) -> Self {
         let each = self.tight.saturating_add(GUARD).saturating_add(STACK as u64);
         let fit = u32::try_from(free / 4 / each).unwrap_or(u32::MAX);
@@ -115,7 +115,7 @@ impl PoolSize {
         Self { strategy: Strategy::OnDemand, slots, reservation: self.tight, ..self }
     }
 
-    /// Says what became of the size that was wanted.
+    /// Logs the size that was obtained instead of the wanted one.
     pub(crate) fn report(&self, wanted: &Self) {
         let (slots, wanted_slots) = (self.slots, wanted.slots);
         match self.strategy {
@@ -133,8 +133,8 @@ impl PoolSize {
         }
     }
 
-    /// The pool as wasmtime is told. Every slot may hold the largest component that the limits allow: a plugin with
-    /// many memories takes nothing from others.
+    /// Configuration of the pool for wasmtime. Every slot may hold the largest component that the limits allow: a
+    /// plugin with many memories takes nothing from others.
     pub(crate) fn config(&self, limits: &Limits) -> PoolingAllocationConfig {
         let count = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         let (instances, tables, memories) =
@@ -148,7 +148,7 @@ impl PoolSize {
             .max_core_instances_per_component(instances)
             .max_memories_per_component(memories)
             .max_tables_per_component(tables)
-            // All of them may be in one module. Neither reserves anything: slots have room for a component.
+            // One module may hold them all. Neither call reserves anything: slots have room for a component.
             .max_memories_per_module(memories)
             .max_tables_per_module(tables)
             .max_memory_size(limits.memory_bytes)
@@ -164,14 +164,14 @@ impl PoolSize {
     }
 }
 
-/// Memory of this machine, bytes, if the system says.
+/// Memory of this machine, bytes; `None` if the system does not say.
 #[must_use]
 pub fn physical_memory() -> Option<u64> {
     let info = rustix::system::sysinfo();
     info.totalram.checked_mul(u64::from(info.mem_unit))
 }
 
-/// Address space that this process may still take, bytes, if it has a limit (`RLIMIT_AS`).
+/// Address space that this process may still take, bytes; `None` without a limit (`RLIMIT_AS`).
 #[must_use]
 pub fn address_space() -> Option<u64> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;

@@ -1,9 +1,9 @@
-//! What holds a guest: a store with every limit set, and the names of what a call that broke one did.
+//! Store of a guest with every limit set, and the classification of calls that broke a limit.
 //!
 //! # Contract
 //! Stores are made here and nowhere else, for hooks and for controllers, so that no limit is forgotten. Fuel and memory
-//! end a call by themselves; at each tick a guest that runs comes back, and is ended past its deadline. What does not
-//! come back in time is given up from outside, [`GRACE`] later.
+//! end a call by themselves; at each tick a running guest yields to the host, which ends it past its deadline. A call
+//! that does not yield in time is abandoned [`GRACE`] later.
 
 use std::{
     sync::Arc,
@@ -19,14 +19,14 @@ use crate::{
     limits::Limits,
 };
 
-/// How much later than its deadline a call is given up from outside, should the guest not come back to the host.
+/// Time past its deadline after which a call is abandoned, if the guest has not yielded to the host.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 
-/// The part of its time, one in so many, that a call must have been at work for being late to be its own fault. What
-/// ran for less would have been in time on cores that were not busy with others.
+/// Divisor of a call's time limit: a call that ran for less than limit / `WORKED` was kept from its work by others, and
+/// is not blamed for being late.
 const WORKED: u32 = 2;
 
-/// A store with every limit set. The only place where one is made.
+/// Makes a store with every limit set: the only place where one is made.
 pub(crate) fn store(
     engine: &Engine,
     logs: &Arc<Logs>,
@@ -51,7 +51,7 @@ pub(crate) fn store(
     Ok(store)
 }
 
-/// What a failed call was about.
+/// Fault that ended a failed call.
 pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     if let Some(fault) = error.downcast_ref::<HookFault>() {
         return fault.clone();
@@ -64,7 +64,7 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
                 HookFault::HostCalls { limit: limits.host_calls, setting: limits.host_calls_setting() }
             }
             AbortReason::OnlyReconcilers { what } => {
-                HookFault::Answer(format!("it called {what}, which only a reconciler may"))
+                HookFault::Answer(format!("it called {what}, which only reconcilers may call"))
             }
             AbortReason::Exit { status } => HookFault::Exit { status: *status },
             AbortReason::Random { limit } => {
@@ -77,7 +77,7 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
         Some(Trap::Interrupt) => return HookFault::late(limits),
         Some(Trap::StackOverflow) => return HookFault::Stack,
         Some(trap) => {
-            // What a guest does that was refused memory: panic, or abort.
+            // A guest that was refused memory panics or aborts; the refusal is the cause.
             return state.growth_refused.clone().unwrap_or_else(|| HookFault::Trap(trap.to_string()));
         }
         None => {}
@@ -86,11 +86,11 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
         return HookFault::Host(format!("{error:#}"));
     }
     let text = format!("{error:#}");
-    // Wasmtime has no type for this one.
+    // Wasmtime has no type for this error.
     if text.contains("fuel allocated for hostcalls") {
         return HookFault::Reply { limit: limits.reply_bytes };
     }
-    // Nor for this one, the end of a call of an import in an instance without imports.
+    // Nor for this one: a call of an import in an instance without imports.
     if let Some((import, _)) = text.split_once("unknown import: `").and_then(|(_, rest)| rest.split_once('`')) {
         return HookFault::Answer(format!("it called {import}, and functions have no imports"));
     }
@@ -101,12 +101,12 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     HookFault::Answer(text)
 }
 
-/// Whether calls that had so much time, and ran for so much of it, were kept from their work by others.
+/// Whether a call was kept from its work by others: it ran for too small a part of its time limit.
 pub(crate) fn was_starved(ran: Duration, within: Duration) -> bool {
     ran < within / WORKED
 }
 
-/// Being late does not count against a plugin that got its turn late.
+/// Keeps a late call from counting against a plugin that got its turn late.
 pub(crate) fn excused(mut error: HookError, starved: bool) -> HookError {
     if starved && matches!(error.fault, HookFault::Deadline { .. }) {
         error.counts = false;
@@ -118,7 +118,7 @@ pub(crate) fn excused(mut error: HookError, starved: bool) -> HookError {
 mod tests {
     use super::*;
 
-    /// On a busy machine a call gets a share of a core. One that ran for a third of its time would have been in time
+    /// A call gets a share of a core on a busy machine. A call that ran for a third of its time would have been in time
     /// alone.
     #[test]
     fn late_for_want_of_a_core_is_no_fault() {

@@ -1,8 +1,8 @@
 //! The thread that advances the epoch of each engine, once a millisecond while any call runs.
 //!
-//! At each tick a running guest comes back to the host, which ends it if its time is over and otherwise lets other
-//! tasks of the thread go first. That also holds for a guest that burns little fuel in big steps. The thread sleeps
-//! while nothing runs.
+//! At each tick a running guest yields to the host, which ends it past its deadline and otherwise lets other tasks of
+//! the thread go first. This also bounds a guest that burns little fuel in big steps. The thread sleeps while no call
+//! runs.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,7 +17,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use wasmtime::{Engine, EngineWeak};
 
-/// How often a running guest comes back to the host.
+/// Interval at which a running guest yields to the host.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// Ticks without a running call after which the ticker goes to sleep.
@@ -26,12 +26,12 @@ const IDLE_TICKS: u32 = 50;
 /// The thread that advances the epoch.
 pub(crate) struct Ticker {
     running: AtomicUsize,
-    /// Set while the thread sleeps until [`TickGuard`] wakes it. Set, and waited for, under the lock.
+    /// Set while the thread sleeps until [`TickGuard`] wakes it. Written and waited for under the lock.
     asleep: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
     ticks: AtomicU64,
-    /// The engine for controllers, once there is one.
+    /// Engine of controllers, once it exists.
     second: OnceLock<EngineWeak>,
 }
 
@@ -60,7 +60,7 @@ impl Ticker {
                     idle = 0;
                 }
                 drop(ticker);
-                #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
+                #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may sleep")]
                 thread::sleep(TICK);
             }
         };
@@ -68,18 +68,18 @@ impl Ticker {
         Ok(ticker)
     }
 
-    /// Advances the epoch of one more engine from now on.
+    /// Advances the epoch of a second engine from now on.
     pub(crate) fn also(&self, engine: &Engine) {
-        // A second one there is once.
+        // Fails only if a second engine is set already, and there are never three.
         let _ = self.second.set(engine.weak());
     }
 
-    /// Waits until a call runs, and answers whether one does. Comes back now and then without one, so that the thread
-    /// sees whether the sandbox is gone.
+    /// Waits until a call runs, and answers whether one does. Returns once a second without one, so that the thread
+    /// notices when the sandbox is gone.
     fn sleep(&self) -> bool {
         let mut lock = self.lock.lock();
         self.asleep.store(true, Ordering::SeqCst);
-        // A call that began before the flag was set did not see it; it is counted, though.
+        // A call that began before the flag was set did not see the flag, but is counted.
         let called = self.running.load(Ordering::SeqCst) > 0
             || !self.wake.wait_for(&mut lock, Duration::from_secs(1)).timed_out();
         self.asleep.store(false, Ordering::SeqCst);
@@ -95,16 +95,16 @@ impl Ticker {
     }
 }
 
-/// Works until that ends without a panic: without ticks no call would end that does not end by itself.
+/// Repeats `work` until it ends without a panic: without ticks, a call that does not end by itself would run for ever.
 fn again_after_panics(mut work: impl FnMut()) {
     while catch_unwind(AssertUnwindSafe(&mut work)).is_err() {
-        tracing::error!("the thread that ends calls in time panicked, and goes on; please report it with the log");
-        #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
+        tracing::error!("the ticker thread panicked and was restarted; please report this with the log");
+        #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may sleep")]
         thread::sleep(TICK);
     }
 }
 
-/// While one of these lives, epochs advance.
+/// Keeps epochs advancing while it lives.
 pub(crate) struct TickGuard(Arc<Ticker>);
 
 impl Drop for TickGuard {

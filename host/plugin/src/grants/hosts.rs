@@ -1,16 +1,16 @@
 //! Hosts and ports, as grants name them and as reconcilers ask for them.
 //!
 //! # Contract
-//! A pattern is a host and a port: `db.internal:5432`, `192.0.2.7:22`, `[2001:db8::1]:22`. `*.example.net:5432` is every
-//! name below `example.net`, however deep, and not `example.net` itself. `*:5432` is that port of every host, and `*`
-//! every port of every host.
+//! A pattern is a host and a port: `db.internal:5432`, `192.0.2.7:22`, `[2001:db8::1]:22`. `*.example.net:5432` is
+//! every name below `example.net`, however deep, and not `example.net` itself. `*:5432` is that port of every host, and
+//! `*` every port of every host.
 //!
-//! What is asked for is compared as text, letters of either case alike: no name is looked up, and no other way to write
-//! an address is understood. So `127.1`, a dot at the end and `user@host` match nothing but a `*`, which they cannot
-//! reach either, since they are not read.
+//! Requested hosts are compared as text, ignoring case: names are not looked up, and other ways to write an address are
+//! not understood. So `127.1`, a name with a dot at the end and `user@host` match only a `*`, and are refused there
+//! too, since they cannot be read.
 //!
 //! # Limits
-//! The grant of a name is one of the addresses that it resolves to, private ones included: it is the operator's
+//! A grant of a name covers each address that it resolves to, private ones included: the operator controls the
 //! resolver.
 
 use std::{
@@ -21,41 +21,41 @@ use std::{
 /// Longest name of a host, bytes.
 const MAX_NAME: usize = 253;
 
-/// The hosts and ports of an entry.
+/// Hosts and ports that an entry covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostPattern {
     hosts: Hosts,
-    /// None: every port.
+    /// `None`: every port.
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Hosts {
     Any,
-    /// The names below one, which is in lower case.
+    /// Names below this one, which is in lower case.
     Below(String),
     One(Host),
 }
 
-/// One port of one host.
+/// A port of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostPort {
     pub(crate) host: Host,
     pub(crate) port: u16,
 }
 
-/// One host.
+/// A host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Host {
-    /// In lower case.
+    /// Name, in lower case.
     Name(String),
     V4(Ipv4Addr),
     V6(Ipv6Addr),
 }
 
-/// The error of a text that is no host that can be granted, with what to write.
+/// Error for a text that does not name a host to grant, with the text to write instead.
 #[derive(Debug, thiserror::Error)]
-#[error("{text:?} is no host for grants.{grant}: {why}")]
+#[error("{text:?} is not a host for grants.{grant}: {why}")]
 pub struct HostError {
     text: String,
     grant: &'static str,
@@ -69,19 +69,19 @@ impl HostError {
 }
 
 impl HostPattern {
-    /// Reads an entry. `port` is that of a host without one; where there is none, only `*` may be without.
+    /// Reads an entry. `port` is the default port; without a default, only `*` may omit the port.
     ///
     /// # Errors
-    /// The fault, with what to write.
+    /// The fault, and the text to write instead.
     pub(crate) fn read(text: &str, port: Option<u16>) -> Result<Self, &'static str> {
         if text.contains(['/', '?', '#']) {
-            return Err("it has a path; a host is granted whole, so write it without");
+            return Err("it has a path; write the host without it");
         }
         if text.contains('@') {
-            return Err("it has a user; a grant names hosts alone");
+            return Err("it has a user; write the host without it");
         }
         if !text.is_ascii() {
-            return Err("a name with other letters is written as it is looked up, with xn--");
+            return Err("it has letters that are not ASCII; write the name in its xn-- form");
         }
         let (below, rest) = text.strip_prefix("*.").map_or((false, text), |rest| (true, rest));
         let Some((host, written)) = split(rest) else { return Err("write it as \"api.example.org:8443\"") };
@@ -99,7 +99,7 @@ impl HostPattern {
         let hosts = match (any, Host::read(host)) {
             (true, _) => Hosts::Any,
             (_, Some(Host::Name(name))) if below => Hosts::Below(name),
-            (_, Some(_)) if below => return Err("nothing stands below an address"),
+            (_, Some(_)) if below => return Err("an address has no names below it; write it without `*.`"),
             (_, Some(host)) => Hosts::One(host),
             (_, None) => {
                 return Err("write a name as \"api.example.org\", without a dot at the end, and an address as \
@@ -109,7 +109,7 @@ impl HostPattern {
         Ok(Self { hosts, port })
     }
 
-    /// Whether it covers every host and port that `other` does.
+    /// Whether this pattern covers every host and port that `other` covers.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         let hosts = match (&self.hosts, &other.hosts) {
             (Hosts::Any, _) => true,
@@ -120,7 +120,7 @@ impl HostPattern {
         hosts && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Whether it covers a port of a host.
+    /// Whether this pattern covers a port of a host.
     pub(crate) fn covers(&self, to: &HostPort) -> bool {
         self.covers_host(&to.host) && self.port.is_none_or(|port| port == to.port)
     }
@@ -134,7 +134,7 @@ impl HostPattern {
         }
     }
 
-    /// Writes it, without a port that is `usual`.
+    /// Writes the pattern, without its port if that is `usual`.
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, usual: Option<u16>) -> fmt::Result {
         match &self.hosts {
             Hosts::Any => f.write_str("*")?,
@@ -149,7 +149,7 @@ impl HostPattern {
     }
 }
 
-/// The entry that grants it.
+/// The entry that grants this host and port.
 impl From<HostPort> for HostPattern {
     fn from(HostPort { host, port }: HostPort) -> Self {
         Self { hosts: Hosts::One(host), port: Some(port) }
@@ -157,14 +157,14 @@ impl From<HostPort> for HostPattern {
 }
 
 impl HostPort {
-    /// Reads an authority, whose port may be left out where there is a usual one; none if it is not a plain one.
+    /// Reads an authority, whose port may be omitted if there is a usual one. `None` if it is not in plain form.
     pub(crate) fn read(authority: &str, usual: Option<u16>) -> Option<Self> {
         let (host, port) = split(authority)?;
         Some(Self { host: Host::read(host)?, port: port.map_or(usual, number)? })
     }
 }
 
-/// In the one way that it is written.
+/// The canonical form.
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
@@ -172,12 +172,12 @@ impl fmt::Display for HostPort {
 }
 
 impl Host {
-    /// Reads a name or an address, with IPv6 in brackets; none if it is written in any other way.
+    /// Reads a name or an address, with IPv6 in brackets. `None` for any other form.
     pub(crate) fn read(text: &str) -> Option<Self> {
         if let Some(address) = text.strip_prefix('[') {
             return address.strip_suffix(']')?.parse().ok().map(Self::V6);
         }
-        // A resolver takes a name that ends with a number for an address, in more ways than one.
+        // A resolver takes a name that ends with a number for an address, in several forms.
         let last = text.rsplit('.').next()?;
         if last.starts_with(|first: char| first.is_ascii_digit()) {
             return text.parse().ok().map(Self::V4);
@@ -216,7 +216,7 @@ fn split(authority: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// A port, in digits alone.
+/// A port, of digits only.
 fn number(port: &str) -> Option<u16> {
     let digits = port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0');
     if digits { port.parse().ok() } else { None }
@@ -230,7 +230,8 @@ mod tests {
         HostPattern::read(text, None).unwrap()
     }
 
-    /// From the widest to the narrowest: each line is one pattern, a target that it covers, and one that it does not.
+    /// Patterns from the widest to the narrowest: each line is a pattern, a target that it covers, and one that it does
+    /// not.
     const PATTERNS: [(&str, &str, Option<&str>); 9] = [
         ("*", "anything.at.all:1", None),
         ("*:5432", "[2001:db8::1]:5432", Some("db.example.net:5433")),
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_compared_with_every_other() {
-        // Which of the patterns, by their places, each one includes besides itself.
+        // For each pattern, the positions of the other patterns that it includes.
         let includes: [&[usize]; 9] =
             [&[1, 2, 3, 4, 5, 6, 7, 8], &[2, 3, 4, 5, 7], &[3, 4], &[4], &[], &[], &[], &[], &[]];
         for (one, (text, ..)) in PATTERNS.iter().enumerate() {
@@ -295,7 +296,7 @@ mod tests {
             (":22", "write a name"),
             ("db.example.org.:22", "write a name"),
             ("127.1:22", "write a name"),
-            ("*.192.0.2.1:22", "below an address"),
+            ("*.192.0.2.1:22", "no names below it"),
             ("postgres://db:5432", "has a path"),
             ("me@db:5432", "has a user"),
             ("bücher:22", "xn--"),

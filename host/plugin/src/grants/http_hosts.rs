@@ -1,12 +1,12 @@
-//! Hosts that reconcilers may send HTTP requests to: the entries of `[plugin.<name>.grants] http`.
+//! Hosts for HTTP requests of reconcilers: the entries of `[plugin.<name>.grants] http`.
 //!
 //! # Contract
-//! An entry is a host, with a scheme and a port if it needs them: `api.example.org` is https on port 443 and nothing
-//! else, `api.example.org:8443` https on that port, `http://127.0.0.1:8080` plain http, which has to be said.
+//! An entry is a host, with a scheme and a port if it needs them: `api.example.org` is https on port 443 only,
+//! `api.example.org:8443` https on that port, `http://127.0.0.1:8080` plain http, which must be explicit.
 //! `*.example.net` is every name below `example.net`, however deep, and not `example.net` itself. `*` is https to every
 //! port of every host, `http://*` plain http. IPv6 addresses are in brackets.
 //!
-//! A request is compared by its own scheme, host and port ([`HostPattern`]). Only what was parsed here is sent on
+//! A request is compared by its own scheme, host and port ([`HostPattern`]). The host sends the parsed form on
 //! ([`Target::authority`]), so no other parser can see another host in the same text.
 
 use std::fmt;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grants::hosts::{HostError, HostPattern, HostPort};
 
-/// A granted host, all names below one, or every host.
+/// A granted host, all names below one, or every host, with a scheme.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HttpHost {
@@ -23,7 +23,7 @@ pub struct HttpHost {
     pattern: HostPattern,
 }
 
-/// Where a request goes.
+/// Destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     scheme: Scheme,
@@ -37,25 +37,25 @@ enum Scheme {
 }
 
 impl HttpHost {
-    /// Whether it covers every host that `other` does.
+    /// Whether this entry covers every host that `other` covers.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         self.scheme == other.scheme && self.pattern.includes(&other.pattern)
     }
 
-    /// Whether a request may go there.
+    /// Whether this entry allows a request to `to`.
     pub(crate) fn covers(&self, to: &Target) -> bool {
         self.scheme == to.scheme && self.pattern.covers(&to.at)
     }
 }
 
 impl Target {
-    /// Reads a request's scheme and authority; none if they are not plain ones.
+    /// Reads a request's scheme and authority. `None` if they are not in plain form.
     pub(crate) fn read(scheme: &str, authority: &str) -> Option<Self> {
         let scheme = Scheme::read(scheme)?;
         Some(Self { scheme, at: HostPort::read(authority, Some(scheme.port()))? })
     }
 
-    /// Host and port, in the one way that they are written.
+    /// Host and port, in canonical form.
     pub(crate) fn authority(&self) -> String {
         self.at.to_string()
     }
@@ -110,7 +110,7 @@ impl fmt::Display for HttpHost {
     }
 }
 
-/// As the entry that grants it.
+/// The entry that grants this target.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         HttpHost { scheme: self.scheme, pattern: self.at.clone().into() }.fmt(f)
@@ -125,7 +125,7 @@ mod tests {
         HttpHost::try_from(text.to_owned()).unwrap()
     }
 
-    /// Whether an entry lets a request to a scheme and an authority through.
+    /// Whether an entry allows a request to a scheme and an authority.
     fn lets(granted: &str, scheme: &str, authority: &str) -> bool {
         Target::read(scheme, authority).is_some_and(|to| entry(granted).covers(&to))
     }
@@ -291,8 +291,8 @@ mod tests {
             ("a.*.org", "`*` may stand"),
             ("*.*.org", "`*` may stand"),
             ("*example.org", "`*` may stand"),
-            ("*.192.0.2.1", "below an address"),
-            ("*.[::1]", "below an address"),
+            ("*.192.0.2.1", "no names below it"),
+            ("*.[::1]", "no names below it"),
             ("ftp://example.org", "http or https"),
             ("://example.org", "http or https"),
             ("https://", "write a name"),

@@ -1,8 +1,8 @@
-//! What operators grant to single plugins beyond their own types: `[plugin.<name>.grants]` in config.toml.
+//! Grants of operators to single plugins beyond their own types: `[plugin.<name>.grants]` in config.toml.
 //!
-//! A plugin's reconcilers may read and write resources of the plugin's own types, and nothing else. Types of others,
-//! directories, secrets and hosts for HTTP and TCP are granted one by one, by name; a fault in a grant is a fault of the
-//! configuration, found when that is read. What is refused for want of a grant names the setting to add.
+//! A plugin's reconcilers may read and write resources of the plugin's own types only. Other types, directories,
+//! secrets and hosts for HTTP and TCP are granted one by one, by name; a fault in a grant is a fault of the
+//! configuration, found when that is read. A refusal for a missing grant names the setting to add.
 
 pub(crate) mod hosts;
 pub(crate) mod http_hosts;
@@ -21,21 +21,21 @@ use crate::grants::{
     tcp_hosts::TcpHost,
 };
 
-/// What one plugin is granted. Part of config.toml as `[plugin.<name>.grants]`. The default grants nothing.
+/// Grants of one plugin: `[plugin.<name>.grants]` in config.toml. The default grants nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
-    /// Types that it may read, list, and watch.
+    /// Types that the plugin may read, list and watch.
     pub read: Vec<TypePattern>,
-    /// Types that it may also write and delete.
+    /// Types that the plugin may also write and delete.
     pub write: Vec<TypePattern>,
-    /// Directories, by the names that the plugin knows them by.
+    /// Directories, by their names for the plugin.
     pub directories: BTreeMap<String, Directory>,
-    /// Secrets, by the names that the plugin knows them by.
+    /// Secrets, by their names for the plugin.
     pub secrets: BTreeMap<String, Secret>,
-    /// Hosts that it may send HTTP requests to.
+    /// Hosts for HTTP requests.
     pub http: Vec<HttpHost>,
-    /// Hosts and ports that it may connect to over TCP.
+    /// Hosts and ports for TCP connections.
     pub tcp: Vec<TcpHost>,
 }
 
@@ -43,23 +43,23 @@ pub struct Grants {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Directory {
-    /// Where it is.
+    /// Path of the directory on the host.
     pub path: PathBuf,
-    /// Whether files in it may be written and removed.
+    /// Whether the plugin may write and remove files in it.
     #[serde(default)]
     pub write: bool,
-    /// Bytes that its files may have together for one more to be written; `None` for `controllers.directory_bytes`.
+    /// Most bytes of its files together after a write; `None` for `controllers.directory_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
-/// Where the host reads a granted secret from.
+/// Source of a granted secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "SecretTable", into = "SecretTable")]
 pub enum Secret {
-    /// In a file, which is read each time.
+    /// A file, which is read each time.
     File(PathBuf),
-    /// In a variable of the server's environment.
+    /// A variable of the server's environment.
     Env(String),
 }
 
@@ -100,19 +100,19 @@ impl From<Secret> for SecretTable {
 pub struct TypePattern {
     group: String,
     group_version: String,
-    /// None: every kind.
+    /// `None`: every kind.
     kind: Option<String>,
 }
 
 impl TypePattern {
-    /// Whether it covers every type that `other` does.
+    /// Whether this pattern covers every type that `other` covers.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         self.group == other.group
             && self.group_version == other.group_version
             && (self.kind.is_none() || self.kind == other.kind)
     }
 
-    /// Whether it covers a type.
+    /// Whether this pattern covers a type.
     #[must_use]
     pub fn covers(&self, of: &Gvk) -> bool {
         self.group == of.group
@@ -121,19 +121,19 @@ impl TypePattern {
     }
 }
 
-/// Why a text covers no types.
+/// Reason that a text is not a pattern of types.
 #[derive(Debug, thiserror::Error)]
 pub enum PatternError {
-    /// A `*` in another place than the kind's.
+    /// A `*` elsewhere than for the kind.
     #[error("{text:?}: `*` may stand for a whole kind only, such as \"demo.v2.*\"")]
     Wildcard {
-        /// As it was written.
+        /// The text of the entry.
         text: String,
     },
-    /// Not three names.
-    #[error("{text:?} is no type; write it as \"demo.v2.Artist\", or \"demo.v2.*\" for every kind")]
+    /// The text does not have three parts.
+    #[error("{text:?} is not a type; write it as \"demo.v2.Artist\", or \"demo.v2.*\" for every kind")]
     NotAType {
-        /// As it was written.
+        /// The text of the entry.
         text: String,
     },
 }
@@ -171,21 +171,20 @@ impl fmt::Display for TypePattern {
     }
 }
 
-/// What a plugin's reconcilers may do: its own types, and what is both asked for and granted.
+/// Permissions of a plugin's reconcilers: its own types, and everything both requested and granted.
 #[derive(Debug, Clone)]
 pub(crate) struct Permit {
     plugin: String,
     own: Vec<Gvk>,
-    /// Types of others that its controllers manage or watch, which is how they are asked for.
+    /// Types of others that its controllers manage or watch, which counts as a request.
     watched: Vec<Gvk>,
-    /// None: the manifest has no requests, and everything counts as asked for.
+    /// `None`: the manifest has no requests, and everything counts as requested.
     requests: Option<GrantRequests>,
     grants: Grants,
 }
 
 impl Permit {
-    /// Of the plugin with that name, these types of its own, these types of others that its controllers need, and these
-    /// requests.
+    /// Permissions of the named plugin with its own types, the other types that its controllers need, and its requests.
     pub(crate) fn new(
         plugin: &str,
         own: Vec<Gvk>,
@@ -196,7 +195,7 @@ impl Permit {
         Self { plugin: plugin.to_owned(), own, watched, requests, grants }
     }
 
-    /// For tests: of a plugin without types, which asks for nothing by name.
+    /// Permissions for tests: of a plugin without types and without requests.
     #[cfg(test)]
     pub(crate) fn of(plugin: &str, grants: Grants) -> Self {
         Self::new(plugin, Vec::new(), Vec::new(), None, grants)
@@ -210,7 +209,7 @@ impl Permit {
                 && (self.watched.contains(of) || self.asks(|requests| requests.reads(of))))
     }
 
-    /// Whether a type may be written. Writing answers what is stored, so it includes reading.
+    /// Whether a type may be written. A write answers the stored resource, so it includes reading.
     pub(crate) fn writes(&self, of: &Gvk) -> bool {
         let granted = || self.grants.write.iter().any(|granted| granted.covers(of));
         self.own.contains(of) || (granted() && self.asks(|requests| requests.writes(of)))
@@ -222,22 +221,22 @@ impl Permit {
         of.is_some_and(|of| self.reads(&of.into()))
     }
 
-    /// Whether an HTTP request may go there.
+    /// Whether an HTTP request may go to `target`.
     pub(crate) fn sends_to(&self, target: &Target) -> bool {
         self.grants.http.iter().any(|granted| granted.covers(target)) && self.asks(|requests| requests.http(target))
     }
 
-    /// Whether a TCP connection may go there.
+    /// Whether a TCP connection may go to `to`.
     pub(crate) fn connects_to(&self, to: &HostPort) -> bool {
         self.grants.tcp.iter().any(|granted| granted.covers(to)) && self.asks(|requests| requests.tcp(to))
     }
 
-    /// A directory, if the plugin has it.
+    /// A directory, if it is granted and requested.
     pub(crate) fn directory(&self, name: &str) -> Option<&Directory> {
         self.grants.directories.get(name).filter(|_| self.asks(|requests| requests.directory(name)))
     }
 
-    /// A secret, if the plugin has it.
+    /// A secret, if it is granted and requested.
     pub(crate) fn secret(&self, name: &str) -> Option<&Secret> {
         self.grants.secrets.get(name).filter(|_| self.asks(|requests| requests.secret(name)))
     }
@@ -246,12 +245,12 @@ impl Permit {
         self.requests.as_ref().is_none_or(asks)
     }
 
-    /// The key of one of the plugin's grants.
+    /// Key of one of the plugin's grants in config.toml.
     pub(crate) fn key(&self, what: &str) -> String {
         format!("plugin.{}.grants.{what}", self.plugin)
     }
 
-    /// What to do about a type that may not be read, or not be written.
+    /// Next step for a type that may not be read, or not be written.
     pub(crate) fn remedy(&self, of: &Gvk, list: TypeGrant) -> String {
         let (list, asked) = match list {
             TypeGrant::Read => ("read", self.watched.contains(of) || self.asks(|requests| requests.reads(of))),
@@ -260,39 +259,39 @@ impl Permit {
         self.remedy_for(asked, &format!("{list} = [\"{of}\"]"))
     }
 
-    /// What to do about a host that no request may go to.
+    /// Next step for a host that HTTP requests may not go to.
     pub(crate) fn http_remedy(&self, target: &Target) -> String {
         self.remedy_for(self.asks(|requests| requests.http(target)), &format!("http = [\"{target}\"]"))
     }
 
-    /// What to do about a host and port that no connection may go to.
+    /// Next step for a host and port that connections may not go to.
     pub(crate) fn tcp_remedy(&self, to: &HostPort) -> String {
         self.remedy_for(self.asks(|requests| requests.tcp(to)), &format!("tcp = [\"{to}\"]"))
     }
 
-    /// What to do about a directory that the plugin does not have.
+    /// Next step for a directory that the plugin does not have.
     pub(crate) fn directory_remedy(&self, name: &str) -> String {
         let asked = self.asks(|requests| requests.directory(name));
         self.remedy_for(asked, &format!("directories.{name} = {{ path = \"…\" }}"))
     }
 
-    /// What to do about a secret that the plugin does not have.
+    /// Next step for a secret that the plugin does not have.
     pub(crate) fn secret_remedy(&self, name: &str) -> String {
         let asked = self.asks(|requests| requests.secret(name));
         self.remedy_for(asked, &format!("secrets.{name} = {{ file = \"…\" }}"))
     }
 
-    /// `entry` is the line of the grant, in config.toml.
+    /// Next step for a missing permission. `entry` is the line of the grant in config.toml.
     fn remedy_for(&self, asked: bool, entry: &str) -> String {
         if asked {
             format!("grant it with {} in config.toml", self.key(entry))
         } else {
-            "the plugin's manifest does not ask for it, and has to (GrantRequest in the SDK)".to_owned()
+            "the plugin's manifest does not ask for it; add a GrantRequest to the plugin".to_owned()
         }
     }
 }
 
-/// The lists of types that an operator grants.
+/// The two lists of types that an operator grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TypeGrant {
     /// `read`.

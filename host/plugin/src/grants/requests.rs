@@ -1,9 +1,9 @@
-//! What a plugin asks for in its manifest, beside what it is granted.
+//! Requests of a plugin's manifest for grants.
 //!
 //! # Contract
-//! A manifest that has requests gets what is both asked for and granted, and nothing else. One without, as of every
-//! component that was built before there were requests, gets what is granted. What controllers manage and watch is
-//! asked for by that.
+//! A plugin whose manifest has requests gets what is both requested and granted, and nothing else. A manifest without
+//! requests, as in every component built before requests existed, gets everything that is granted. Controllers request
+//! the types that they manage and watch implicitly.
 //!
 //! # Limits
 //! [`MAX_REQUESTS`] requests, with names of [`MAX_NAME`] and reasons of [`MAX_REASON`] bytes.
@@ -28,7 +28,7 @@ const MAX_NAME: usize = 253;
 /// Longest reason, bytes.
 const MAX_REASON: usize = 1_024;
 
-/// Something that can be granted. Written as in config.toml.
+/// A thing to grant, written as in config.toml.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
     /// A directory, by its name.
@@ -45,47 +45,47 @@ pub enum Grant {
     Write(TypePattern),
 }
 
-/// Something that a plugin asks for.
+/// A request of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRequest {
-    /// The thing.
+    /// The requested thing.
     pub grant: Grant,
-    /// What for, in the plugin's words.
+    /// Purpose, in the plugin's words.
     pub reason: String,
 }
 
-/// Everything that a plugin asks for.
+/// All requests of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRequests(Vec<GrantRequest>);
 
-/// Why a request cannot be read.
+/// Reason that a request cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     /// Too many of them.
     #[error("at most {MAX_REQUESTS}, got: {0}")]
     TooMany(usize),
-    /// Nothing in it that this host knows.
+    /// The request has no field that this host knows.
     #[error("a request names a directory, a secret, a host for http or tcp, or a type to read or to write")]
     Unknown,
-    /// A name that is empty or too long.
+    /// A name is empty or too long.
     #[error("a name has 1 to {MAX_NAME} bytes, got: {0}")]
     Name(usize),
-    /// A reason that is missing or too long.
+    /// The reason is missing or too long.
     #[error("{grant}: the reason is required, up to {MAX_REASON} bytes")]
     Reason {
-        /// The thing that is asked for.
+        /// The requested thing.
         grant: Grant,
     },
-    /// No type.
+    /// The type cannot be read.
     #[error(transparent)]
     Type(#[from] PatternError),
-    /// No host.
+    /// The host cannot be read.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
 impl Grant {
-    /// Whether `other` includes all of it.
+    /// Whether `other` includes all of this grant.
     fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Directory(one), Self::Directory(other)) | (Self::Secret(one), Self::Secret(other)) => one == other,
@@ -116,7 +116,7 @@ impl GrantRequests {
     /// Reads the requests of a manifest.
     ///
     /// # Errors
-    /// What is wrong with the first that is wrong.
+    /// The first fault.
     pub(crate) fn read(wire: wire::GrantRequests) -> Result<Self, RequestError> {
         use wire::grant_request::Wants;
         if wire.requests.len() > MAX_REQUESTS {
@@ -142,7 +142,7 @@ impl GrantRequests {
         wire.requests.into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Each request, in the manifest's order.
+    /// Requests, in the manifest's order.
     pub fn iter(&self) -> impl Iterator<Item = &GrantRequest> {
         self.0.iter()
     }
@@ -175,16 +175,16 @@ impl GrantRequests {
         self.any(|grant| matches!(grant, Grant::Write(asked) if asked.covers(of)))
     }
 
-    /// Whether a grant has an effect: it gives some of what is asked for.
+    /// Whether a grant has an effect: it covers at least a part of some request.
     pub fn is_requested(&self, granted: &Grant) -> bool {
         let overlaps = |granted: &Grant| self.any(|asked| asked.is_within(granted) || granted.is_within(asked));
-        // Writing includes reading, which may be all that is asked for.
+        // Writing includes reading, and perhaps only reading is requested.
         overlaps(granted) || matches!(granted, Grant::Write(of) if overlaps(&Grant::Read(of.clone())))
     }
 }
 
 impl Grants {
-    /// Each thing that is granted.
+    /// Each granted thing.
     pub fn iter(&self) -> impl Iterator<Item = Grant> {
         let directories = self.directories.keys().cloned().map(Grant::Directory);
         let secrets = self.secrets.keys().cloned().map(Grant::Secret);
@@ -195,7 +195,7 @@ impl Grants {
         directories.chain(secrets).chain(hosts).chain(connects).chain(read).chain(write)
     }
 
-    /// Whether all of something is granted.
+    /// Whether all of `wanted` is granted.
     #[must_use]
     pub fn includes(&self, wanted: &Grant) -> bool {
         self.iter().any(|granted| wanted.is_within(&granted))
@@ -241,9 +241,9 @@ mod tests {
     fn what_is_no_request_is_refused() {
         use wire::grant_request::Wants;
         let one = |wants| read(vec![request(wants)]).unwrap_err();
-        assert!(one(Wants::Read("demo".into())).contains("is no type"));
+        assert!(one(Wants::Read("demo".into())).contains("is not a type"));
         assert!(one(Wants::Http("ftp://x".into())).contains("the scheme is http or https"));
-        assert!(one(Wants::Tcp("db.internal".into())).contains("is no host for grants.tcp: a port is required"));
+        assert!(one(Wants::Tcp("db.internal".into())).contains("is not a host for grants.tcp: a port is required"));
         assert!(one(Wants::Secret(String::new())).contains("1 to 253 bytes"));
         assert!(one(Wants::Directory("x".repeat(254))).contains("1 to 253 bytes"));
         assert!(

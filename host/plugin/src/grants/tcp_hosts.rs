@@ -1,5 +1,5 @@
-//! Hosts and ports that reconcilers may connect to: the entries of `[plugin.<name>.grants] tcp`, written as
-//! [`HostPattern`] says. A host has a port; `*` alone is every port of every host.
+//! Hosts and ports for TCP connections of reconcilers: the entries of `[plugin.<name>.grants] tcp`, in the syntax of
+//! [`HostPattern`]. A host has a port; `*` alone is every port of every host.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use crate::grants::hosts::{HostError, HostPattern, HostPort};
 pub struct TcpHost(HostPattern);
 
 impl TcpHost {
-    /// Whether it covers every host and port that `other` does.
+    /// Whether this entry covers every host and port that `other` covers.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         self.0.includes(&other.0)
     }
 
-    /// Whether a connection may go there.
+    /// Whether this entry allows a connection to `to`.
     pub(crate) fn covers(&self, to: &HostPort) -> bool {
         self.0.covers(to)
     }

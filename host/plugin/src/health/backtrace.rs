@@ -1,5 +1,5 @@
-//! Backtraces of guests, as people read them: one frame a line, innermost first, with file and line where the component
-//! has them (DWARF), and without frames of the host.
+//! Readable backtraces of guests: one frame a line, innermost first, with file and line if the component has them
+//! (DWARF), and without frames of the host.
 //!
 //! Names come from the component, so they are cleaned and cut; a backtrace has at most [`MAX_BYTES`] bytes.
 
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 4 << 10;
 /// Longest name of a function or a file, characters.
 const MAX_NAME: usize = 200;
 
-/// The backtrace that an error carries; empty when it has none.
+/// Backtrace of an error; empty if it has none.
 pub(crate) fn render(error: &wasmtime::Error) -> String {
     let frames = match error.downcast_ref::<WasmBacktrace>() {
         Some(backtrace) if !backtrace.frames().is_empty() => backtrace.frames(),
@@ -37,7 +37,7 @@ pub(crate) fn render(error: &wasmtime::Error) -> String {
     text
 }
 
-/// A frame, or, where the compiler put functions into one another, one line for each of them.
+/// Line of a frame, or one line for each function that the compiler inlined into it.
 fn lines(frame: &FrameInfo) -> Vec<String> {
     let named = |name: &str| short(&wasmtime_demangle(name));
     let mut lines: Vec<String> = frame
@@ -63,7 +63,7 @@ fn unnamed(frame: &FrameInfo) -> String {
     format!("function {} (its component has no names)", frame.func_index())
 }
 
-/// Names in DWARF are demangled by wasmtime, those of the name section are not.
+/// Demangles a name of the name section; wasmtime demangles those of DWARF only.
 fn wasmtime_demangle(name: &str) -> String {
     format!("{:#}", rustc_demangle::demangle(name))
 }

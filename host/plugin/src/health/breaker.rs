@@ -1,4 +1,4 @@
-//! When one hook is called and when it is refused: a state machine without a clock of its own.
+//! Circuit breaker of one hook: a state machine without a clock of its own that admits or refuses calls.
 //!
 //! ```text
 //! healthy ──faults in a window──▶ probation ──more of them──▶ quarantined ◀─────────────┐
@@ -7,21 +7,23 @@
 //!                                   └──────────── success ───────────── one trial ──────┘
 //! ```
 //!
-//! Healthy and probation differ in what is shown and in how much is forgiven; calls go on in both. In quarantine calls
-//! are refused until the wait is over; then the first caller's call is the trial, and the others are refused until its
-//! outcome is known. A hook that comes back is on probation, and the next bout of quarantine waits twice as long, until
-//! a quiet window made it healthy again. A trial whose caller went away is free for the next caller.
+//! Healthy and probation differ in what is shown and in how many faults are forgiven; calls go on in both. In
+//! quarantine calls are refused until the wait is over; then the first caller's call is the trial, and others are
+//! refused until its outcome is known. A hook that comes back is on probation, and its next quarantine waits twice as
+//! long, until a quiet window has made it healthy again. If the caller of a trial goes away, the next caller gets the
+//! trial.
 //!
-//! # Whose fault it is
-//! A number of faults alone does not quarantine, or else one caller's input would close the hook for all. They must also
-//! be a share (`share_percent`):
-//! - of the calls, where faults count by input, so that one input that is sent again and again weighs as much as one call
+//! # Blame
+//! A number of faults alone does not quarantine, or else one caller's input would close the hook for all. They must
+//! also be a share (`share_percent`):
+//! - of the calls, where faults count by input, so that one input that is sent repeatedly weighs as much as one call
 //!   that ended well;
-//! - of the callers, among those that had faults and those that were served since there is doubt: one caller may have as
-//!   many inputs as it likes. A holder of a token is one caller; without tokens each connection is one.
+//! - of the callers, among those that had faults and those that were served since the hook left the healthy state: one
+//!   caller may have as many inputs as it likes. A holder of a token is one caller; without tokens each connection is
+//!   one.
 //!
-//! In quarantine, an input that is known to have set off a fault, and a caller whose trial failed, get the trial only when
-//! the wait has passed twice and no other came: others have the better chance.
+//! In quarantine, an input that is known to have set off a fault, and a caller whose trial failed, get the trial only
+//! after twice the wait and if no other came: others have the better chance.
 //!
 //! Bounded: at most `MAX_FAULTS` faults, their inputs and their callers are remembered, [`MAX_SERVED`] callers that were
 //! served, [`MAX_POISON`] inputs and as many callers in quarantine, and one text.
@@ -32,40 +34,41 @@ use std::{
     time::Duration,
 };
 
+use mortise_resource::backoff::Backoff;
 use serde::{Deserialize, Serialize};
 
-/// Most faults that a window can be asked to hold.
+/// Most faults of a window.
 const MAX_FAULTS: u32 = 10_000;
 
-/// Inputs that are remembered in quarantine for having set off a fault, and callers whose trials failed.
+/// Most remembered inputs that set off a fault, and most remembered callers whose trials failed, in quarantine.
 const MAX_POISON: usize = 256;
 
-/// Callers that are remembered for having been served.
+/// Most remembered callers that were served.
 const MAX_SERVED: usize = 256;
 
-/// What callers are told to wait while a trial is under way, at most.
+/// Longest wait that callers are asked for while a trial is running.
 const TRIAL_TAKES: Duration = Duration::from_secs(1);
 
-/// When hooks are quarantined, and for how long. Part of config.toml as `[quarantine]`.
+/// Rules of quarantine: `[quarantine]` in config.toml.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quarantine {
     /// Faults of one hook within the window that quarantine it, 1 to 10,000.
     pub faults: u32,
-    /// Faults of one hook within the window that put it on probation; and those that a hook may have after quarantine
-    /// before it goes back.
+    /// Faults of one hook within the window that put it on probation; and those that return a hook to quarantine after
+    /// it came back.
     pub probation_faults: u32,
-    /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent;
-    /// faults of one input count once. And the share of the callers that had faults among all that called since then.
+    /// Least share of faults among the calls since the first of these faults for a quarantine, percent; faults of one
+    /// input count once. Also the least share of callers with faults among all callers since then.
     pub share_percent: u32,
-    /// The window, milliseconds; also how long a hook must be without fault to leave probation.
+    /// The window, milliseconds; also the time without faults after which a hook leaves probation.
     pub window_ms: u64,
-    /// The first wait, milliseconds; it doubles with each trial that fails.
+    /// The first wait, milliseconds; it doubles with each failed trial.
     pub backoff_ms: u64,
     /// The longest wait, milliseconds.
     pub max_backoff_ms: u64,
-    /// Types, such as `demo.v2.Artist`, that are written without their `mutate` while that is broken. Validation and
-    /// authorisation are never skipped.
+    /// Types, such as `demo.v2.Artist`, that are written without their `mutate` while that hook is quarantined.
+    /// Validation and authorisation are never skipped.
     pub skip_mutate: Vec<String>,
 }
 
@@ -96,34 +99,33 @@ impl Quarantine {
         Duration::from_millis(self.window_ms)
     }
 
-    /// The wait after so many failed trials in a row.
+    /// Wait after so many failed trials in a row.
     fn backoff(&self, failed_trials: u32) -> Duration {
-        let factor = 1_u64.checked_shl(failed_trials).unwrap_or(u64::MAX);
-        let first = self.backoff_ms.max(1);
-        Duration::from_millis(first.saturating_mul(factor).min(self.max_backoff_ms.max(first)))
+        Backoff::new(Duration::from_millis(self.backoff_ms), Duration::from_millis(self.max_backoff_ms))
+            .delay(failed_trials)
     }
 }
 
-/// How a hook, or a plugin as a whole, is doing.
+/// Health of a hook, or of a plugin as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum HealthState {
-    /// No reason to doubt it.
+    /// The hook works.
     Healthy = 0,
-    /// It failed lately, or has just come back from quarantine. It is called.
+    /// The hook failed recently, or has just come back from quarantine. It is called.
     Probation = 1,
-    /// It is not called, except for a trial now and then.
+    /// The hook is not called, except for occasional trials.
     Quarantined = 2,
 }
 
-/// What becomes of a call.
+/// Decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Call it.
+    /// The call may run.
     Go,
-    /// Call it, and tell the outcome with this number: everything depends on it.
+    /// The call is the trial of this number, and its outcome decides the quarantine.
     Trial(u64),
-    /// Do not call it; ask again after this time.
+    /// The call is refused; retry after this time.
     Refused(Duration),
 }
 
@@ -132,11 +134,11 @@ enum Phase {
     #[default]
     Healthy,
     Probation {
-        /// Whether it was in quarantine before.
+        /// Whether the hook was in quarantine before.
         returned: bool,
-        /// Whether nothing but the trial speaks for it yet: one fault, and it is back.
+        /// Whether only the trial has succeeded yet: one fault brings the quarantine back.
         unproven: bool,
-        /// The last fault, or the return from quarantine.
+        /// Time of the last fault, or of the return from quarantine.
         since: Duration,
     },
     Quarantined {
@@ -145,27 +147,27 @@ enum Phase {
     },
 }
 
-/// Who calls: the faults of one are told from those of others by it.
+/// Identity of a caller, which separates its faults from those of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CallerNumber(u64);
 
 impl CallerNumber {
-    /// The host itself, in whose name controllers run, too.
+    /// The host itself, which also calls for controllers.
     pub const HOST: Self = Self(0);
 
-    /// The caller of this number, which is another one for another caller.
+    /// Identity of the caller with this number; each caller needs its own.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// A call that was let in.
+/// An admitted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Admitted {
-    /// The number of the trial that it is.
+    /// The number of the trial, if the call is one.
     pub(crate) trial: Option<u64>,
-    /// What the hook is called with; `None` for a call that began while the hook was healthy, which is not looked at.
+    /// Hash of the hook's input; `None` for a call that began while the hook was healthy, when inputs are not hashed.
     pub(crate) input: Option<u64>,
     pub(crate) caller: CallerNumber,
 }
@@ -180,13 +182,13 @@ struct Fault {
     good: u64,
 }
 
-/// The faults within the window, oldest first.
+/// Faults within the window, oldest first.
 #[derive(Debug, Default)]
 struct Window {
     faults: VecDeque<Fault>,
-    /// How many of them each known input set off.
+    /// Number of these faults by known input.
     inputs: HashMap<u64, u32>,
-    /// How many of them each caller had.
+    /// Number of these faults by caller.
     callers: HashMap<CallerNumber, u32>,
 }
 
@@ -212,7 +214,7 @@ impl Window {
         count_down(&mut self.callers, &oldest.caller);
     }
 
-    /// Inputs that set off a fault: the known ones, and each of the others as one of its own.
+    /// Number of inputs that set off a fault; each fault of an unknown input counts as one.
     fn faulty_inputs(&self) -> u64 {
         let known: u64 = self.inputs.values().map(|count| u64::from(*count)).sum();
         self.inputs.len() as u64 + (self.faults.len() as u64).saturating_sub(known)
@@ -232,20 +234,20 @@ fn count_down<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
     }
 }
 
-/// One hook's state. Moments are times since any fixed one.
+/// State of one hook. Moments are times since any fixed one.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     phase: Phase,
     recent: Window,
-    /// When it last came back from quarantine, and the calls that had ended well before the one that brought it back.
+    /// Time of the last return from quarantine, and the calls that had ended well before the trial.
     returned: Option<(Duration, u64)>,
-    /// Inputs that set off faults before it was quarantined, or were a trial that failed; the oldest first.
+    /// Inputs that set off faults before the quarantine, or were a failed trial; the oldest first.
     poison: VecDeque<u64>,
     /// Callers whose trials failed, the oldest first.
     deferred: VecDeque<CallerNumber>,
-    /// Who was served while there was doubt, and when last.
+    /// Callers that were served outside of the healthy state, with the last time.
     served: HashMap<CallerNumber, Duration>,
-    /// Bouts of quarantine, each failed trial included.
+    /// Number of quarantines; each failed trial counts as another.
     bouts: u64,
     failed_trials: u32,
     trials: u64,
@@ -262,27 +264,27 @@ impl Breaker {
         }
     }
 
-    /// Faults since it was made or reset.
+    /// Faults since the breaker was made or reset.
     pub(crate) fn faults(&self) -> u64 {
         self.faults
     }
 
-    /// Bouts of quarantine since it was made; a trial that fails begins another one.
+    /// Quarantines since the breaker was made; a failed trial begins another one.
     pub(crate) fn bouts(&self) -> u64 {
         self.bouts
     }
 
-    /// Whether a trial is under way, or anyone's next call is one.
+    /// Whether a trial is running, or the next call is one.
     pub(crate) fn is_on_trial(&self, now: Duration) -> bool {
         matches!(self.phase, Phase::Quarantined { until, trial } if trial.is_some() || now >= until)
     }
 
-    /// The last fault, in words; empty when there was none.
+    /// Text of the last fault; empty if there was none.
     pub(crate) fn last_fault(&self) -> &str {
         &self.last_fault
     }
 
-    /// How long calls are refused from now on; nothing when they are not.
+    /// Time for which calls are refused from now on; `None` if they are admitted.
     pub(crate) fn retry_in(&self, rules: &Quarantine, now: Duration) -> Option<Duration> {
         match self.phase {
             Phase::Healthy | Phase::Probation { .. } => None,
@@ -291,7 +293,7 @@ impl Breaker {
         }
     }
 
-    /// May a call with this input begin?
+    /// Decides whether a call with this input may begin.
     pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration, caller: CallerNumber, input: u64) -> Admission {
         let Phase::Quarantined { until, trial } = &mut self.phase else { return Admission::Go };
         if trial.is_none() && (self.poison.contains(&input) || self.deferred.contains(&caller)) {
@@ -310,7 +312,7 @@ impl Breaker {
         Admission::Refused(self.retry_in(rules, now).unwrap_or_default())
     }
 
-    /// A call ended well. `good` are the calls that ended well so far, this one included.
+    /// Counts a call that ended well. `good` are the calls that ended well so far, this one included.
     pub(crate) fn succeeded(&mut self, rules: &Quarantine, now: Duration, call: Admitted, good: u64) {
         match &mut self.phase {
             Phase::Healthy => {}
@@ -332,21 +334,21 @@ impl Breaker {
                 self.phase = Phase::Probation { returned: true, unproven: true, since: now };
                 self.returned = Some((now, good.saturating_sub(1)));
             }
-            // It began before the quarantine.
+            // The call began before the quarantine.
             Phase::Quarantined { .. } => {}
         }
     }
 
-    /// A call ended with a fault of the plugin. `good` are the calls that ended well so far.
+    /// Counts a call that ended with a fault of the plugin. `good` are the calls that ended well so far.
     pub(crate) fn failed(&mut self, rules: &Quarantine, now: Duration, call: Admitted, good: u64, what: String) {
         let Admitted { trial, input, caller } = call;
         self.faults += 1;
         self.last_fault = what;
         if let Phase::Quarantined { trial: pending, .. } = self.phase {
-            // One that began before the quarantine says nothing new.
+            // A call that began before the quarantine brings no news.
             if pending.is_some() && pending == trial {
                 self.poison.extend(input);
-                // Of whom there is only one, who has nobody to make room for.
+                // The host is the only caller of controllers, so it has no others to make room for.
                 if caller != CallerNumber::HOST && !self.deferred.contains(&caller) {
                     self.deferred.push_back(caller);
                     self.deferred.drain(..self.deferred.len().saturating_sub(MAX_POISON));
@@ -370,11 +372,11 @@ impl Breaker {
         }
     }
 
-    /// Whether so many of the calls since the first fault of the window were faults, and so many of the callers had some,
-    /// that the hook itself is to blame.
+    /// Whether the share of faults among the calls since the window's first fault, and the share of callers with
+    /// faults, are so large that the hook itself is to blame.
     fn is_the_rule(&self, rules: &Quarantine, now: Duration, good: u64) -> bool {
         let first = self.recent.faults.front().map_or(good, |fault| fault.good);
-        // What brought it back from quarantine counts as well: it is why it is called at all.
+        // The fault that led to the last quarantine counts as well: it is the reason for the trial.
         let returned = self.returned.filter(|(at, _)| now.saturating_sub(*at) <= rules.window());
         let since = returned.map_or(first, |(_, good)| first.min(good));
         let (faulty, good) = (self.recent.faulty_inputs(), good.saturating_sub(since));
@@ -388,7 +390,7 @@ impl Breaker {
         is_share(faulty, good) && is_share(self.recent.callers.len() as u64, served as u64)
     }
 
-    /// A trial that has no outcome: its caller went away, or the host had no room for it. The next caller's is one.
+    /// Frees a trial without outcome: its caller went away, or the host had no room for it. The next call is the trial.
     pub(crate) fn released(&mut self, number: u64) {
         if let Phase::Quarantined { trial, .. } = &mut self.phase
             && *trial == Some(number)
@@ -397,7 +399,7 @@ impl Breaker {
         }
     }
 
-    /// Healthy, as if nothing had been. Trials under way mean nothing any more.
+    /// Makes the hook healthy and forgets its past. Outcomes of running trials no longer count.
     pub(crate) fn reset(&mut self) {
         *self = Self { trials: self.trials, bouts: self.bouts, ..Self::default() };
     }
@@ -413,7 +415,7 @@ impl Breaker {
     }
 }
 
-/// Notes that a caller was served; who was served longest ago is forgotten for it.
+/// Records that a caller was served; drops the caller that was served longest ago if there are too many.
 fn serve(served: &mut HashMap<CallerNumber, Duration>, caller: CallerNumber, now: Duration) {
     if served.len() >= MAX_SERVED
         && !served.contains_key(&caller)

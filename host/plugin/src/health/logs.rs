@@ -1,15 +1,15 @@
-//! The plugins' logs: a level, a rate and a bounded memory for each, and a channel for those who follow.
+//! Logs of plugins: a level, a rate and a bounded memory for each, and a channel for followers.
 //!
-//! Every line that is taken goes to three places: the process's log (target `plugin`, whose filter may hide it there),
-//! a ring of the plugin's last lines, and the followers. A follower that is too slow loses the oldest lines and is told
-//! how many, by the channel. A line below the plugin's level costs nothing and is not counted; one over its rate is
-//! dropped and counted, which is said once a second at most.
+//! Every accepted line goes to three places: the process's log (target `plugin`, whose filter may hide it there), a
+//! ring of the plugin's last lines, and the followers. A follower that is too slow loses the oldest lines and learns
+//! their number from the channel. A line below the plugin's level costs nothing and is not counted; a line over its
+//! rate is dropped and counted, and the count is logged once a second at most.
 //!
 //! The host's own lines about a plugin (faults, quarantine, low priority) have a level, a rate and a ring of their own,
-//! which the plugin cannot use up: no flood of its lines hides what became of it. What the plugin sets off line by
-//! line, such as a refused request, is its own.
+//! which the plugin cannot use up: a flood of its lines cannot hide its state. Lines that the plugin causes one by one,
+//! such as one for a refused request, are its own.
 //!
-//! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered (`MAX_PLUGINS`); of the host's,
+//! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered (`MAX_PLUGINS`); for the host's lines,
 //! `HOST_LINES` a second, as many kept, and `HOST_BYTES`.
 
 use std::{
@@ -23,19 +23,19 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-/// Plugins whose lines are kept; of one more, the one that was silent longest is forgotten.
+/// Most plugins whose lines are kept; beyond it, the plugin that was silent longest is forgotten.
 const MAX_PLUGINS: usize = 1_024;
 
-/// Lines of the host's about one plugin in a second, and lines that are kept. Not a setting: it says a few a second at
-/// most.
+/// Most lines of the host about one plugin in a second, and most that are kept. Not a setting: the host writes a few a
+/// second at most.
 const HOST_LINES: usize = 100;
 
-/// Bytes of these lines, in a second and kept.
+/// Most bytes of these lines, in a second and kept.
 const HOST_BYTES: usize = 256 << 10;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How much plugins may log. Part of config.toml as `[plugin_logs]`.
+/// Limits of plugins' logs: `[plugin_logs]` in config.toml.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogSettings {
@@ -43,7 +43,7 @@ pub struct LogSettings {
     pub lines_per_second: u32,
     /// Bytes of one plugin in a second.
     pub bytes_per_second: usize,
-    /// Lines of one plugin that are kept to be shown.
+    /// Kept lines of one plugin.
     pub kept_lines: usize,
     /// Bytes of these lines.
     pub kept_bytes: usize,
@@ -63,12 +63,12 @@ impl Default for LogSettings {
     }
 }
 
-/// One line, or several where the host adds a backtrace.
+/// A log line; it has line breaks if the host adds a backtrace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Whose.
+    /// Name of the plugin.
     pub plugin: Arc<str>,
-    /// When.
+    /// Time of the line.
     pub at: SystemTime,
     /// 1 error, 2 warn, 3 info, 4 debug, 5 trace.
     pub level: u8,
@@ -105,7 +105,7 @@ impl LogLine {
     }
 }
 
-/// The number of a level by its name; none for what is no name of one. `off` is 0.
+/// Number of a level by its name; `None` for an unknown name. `off` is 0.
 #[must_use]
 pub fn level(name: &str) -> Option<u8> {
     ["off", "error", "warn", "info", "debug", "trace"].iter().position(|known| *known == name).map(|n| n as u8)
@@ -119,7 +119,7 @@ pub struct Logs {
     live: broadcast::Sender<Arc<LogLine>>,
 }
 
-/// How many lines are taken, and kept.
+/// Limits of accepted and kept lines.
 struct Bounds {
     lines_per_second: usize,
     bytes_per_second: usize,
@@ -128,7 +128,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Of the lines about a plugin that the host writes.
+    /// Limits of the host's lines about a plugin.
     const HOST: Self = Self {
         lines_per_second: HOST_LINES,
         bytes_per_second: HOST_BYTES,
@@ -136,7 +136,7 @@ impl Bounds {
         kept_bytes: HOST_BYTES,
     };
 
-    /// Of a plugin's own lines.
+    /// Limits of a plugin's own lines.
     fn of(settings: &LogSettings) -> Self {
         Self {
             lines_per_second: settings.lines_per_second as usize,
@@ -156,25 +156,25 @@ struct Lines {
     bytes_in_second: usize,
 }
 
-/// One plugin's lines.
+/// Lines of one plugin.
 struct PluginLog {
     guest: Lines,
     host: Lines,
-    /// Dropped and not said yet.
+    /// Number of dropped lines that is not logged yet.
     dropped: u64,
     said: Option<Instant>,
 }
 
 impl Logs {
-    /// Empty. `levels` are those of plugins that have one of their own (see [`level`]); the others log from info on.
+    /// Makes empty logs. `levels` are the levels of plugins that set one (see [`level`]); the others log from info on.
     #[must_use]
     pub fn new(settings: LogSettings, levels: BTreeMap<String, u8>) -> Self {
         let (live, _) = broadcast::channel(settings.follow_lines.clamp(1, 1 << 20));
         Self { settings, levels, books: Mutex::default(), live }
     }
 
-    /// The last lines of a plugin up to that level, oldest first; at most `last`, and at most what is kept. The host's have
-    /// half of them, and what the plugin's own leave: the newest of each.
+    /// Last lines of a plugin up to that level, oldest first; at most `last`, and at most those kept. The host's lines
+    /// get half of them, and the part that the plugin's own leave: the newest of each.
     #[must_use]
     pub fn tail(&self, plugin: &str, last: usize, up_to: u8) -> Vec<Arc<LogLine>> {
         let books = self.books.lock();
@@ -190,23 +190,23 @@ impl Logs {
         lines
     }
 
-    /// Every line of every plugin from now on.
+    /// Subscribes to every line of every plugin from now on.
     #[must_use]
     pub fn follow(&self) -> broadcast::Receiver<Arc<LogLine>> {
         self.live.subscribe()
     }
 
-    /// Whether a plugin's lines of this level are taken.
+    /// Whether a plugin's lines of this level are accepted.
     pub(crate) fn wants(&self, plugin: &str, level: u8) -> bool {
         level <= self.levels.get(plugin).copied().unwrap_or(3)
     }
 
-    /// Takes a line of the host's about a plugin, whatever the plugin's level. It may have several lines.
+    /// Takes a line of the host about a plugin, regardless of the plugin's level. It may contain line breaks.
     pub(crate) fn host(&self, plugin: &str, hook: &'static str, level: u8, message: String) {
         self.write_at(Instant::now(), true, LogLine::new(plugin, hook, level, message, Vec::new()));
     }
 
-    /// Takes a line of the plugin itself: what could forge lines of a log is replaced.
+    /// Takes a line of the plugin itself, and replaces characters that could forge lines of a log.
     pub(crate) fn guest(
         &self,
         plugin: &str,
@@ -270,7 +270,7 @@ impl Logs {
         drop(books);
         for line in taken {
             trace(&line);
-            // Nobody follows: nothing to do.
+            // Fails only without followers.
             let _ = self.live.send(line);
         }
     }
@@ -287,7 +287,7 @@ impl Lines {
         Self { ring: VecDeque::new(), bytes: 0, second: now, lines_in_second: 0, bytes_in_second: 0 }
     }
 
-    /// Counts a line against the current second; whether it fits.
+    /// Counts a line against the current second; answers whether it fits.
     fn spend(&mut self, bounds: &Bounds, now: Instant, size: usize) -> bool {
         if now.saturating_duration_since(self.second) >= SECOND {
             self.second = now;
@@ -313,7 +313,7 @@ impl Lines {
     }
 }
 
-/// Text without what moves a cursor or begins a line.
+/// Replaces characters that move a cursor or begin a line.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(|c: char| c.is_control() && c != '\t', "\u{2424}")
 }
@@ -385,13 +385,13 @@ mod tests {
         [1_001, 1_002, 1_003, 1_500, 9_000].into_iter().for_each(say);
         let dropped =
             |n| format!("log lines dropped (limits plugin_logs.lines_per_second, bytes_per_second) dropped={n}");
-        // At 1,001 ms the rate's second is over, the one since the last word on dropping is not.
+        // At 1,001 ms the rate's second is over, that of the last report of dropped lines is not.
         let expected = ["at 0", "at 1", &dropped(1), "at 1001", &dropped(3), "at 1002", &dropped(2), "at 9000"];
         assert_eq!(texts(&logs.tail("p", 99, 5)), expected);
         assert_eq!(logs.tail("q", 9, 5).len(), 1, "a plugin's rate is its own");
     }
 
-    /// Its quarantine is in the log, and stays there, whatever the plugin writes before and after.
+    /// A plugin's quarantine stays in the log, no matter how much the plugin writes before and after.
     #[test]
     fn no_plugin_hides_what_the_host_says_of_it() {
         let logs = logs(LogSettings { lines_per_second: 5, kept_lines: 5, ..LogSettings::default() });
@@ -407,7 +407,7 @@ mod tests {
         assert!(logs.tail("p", usize::MAX, 5).len() <= 5 + HOST_LINES, "the host's are bounded, too");
     }
 
-    /// Nor by filling what is shown unless more is asked for.
+    /// The plugin cannot hide it by filling the shown lines either, unless more are requested.
     #[test]
     fn the_lines_that_are_shown_are_shared() {
         let logs = logs(LogSettings { lines_per_second: 2_000, ..LogSettings::default() });

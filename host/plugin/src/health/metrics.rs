@@ -1,10 +1,10 @@
-//! What is counted about plugins, by plugin and hook. The table of all metrics is docs/metrics.md.
+//! Metrics about plugins, by plugin and hook. The table of all metrics is docs/metrics.md.
 //!
 //! Handles are looked up when a plugin is loaded, so that a call pays atomic additions only: two counters and a
 //! histogram at its end, two gauge moves for its instance. Faults, which are rare, look theirs up.
 //!
-//! Bounded: labels are names of plugins that were loaded, hooks and kinds of fault. After [`MAX_NAMES`] names in one
-//! life of the process, further plugins share the name `(others)`.
+//! Bounded: labels are names of loaded plugins, hooks and kinds of fault. After [`MAX_NAMES`] names in one life of the
+//! process, further plugins share the name `(others)`.
 
 use std::{
     collections::HashSet,
@@ -23,10 +23,10 @@ use crate::{
     hook::{Hook, PerHook},
 };
 
-/// Names of plugins that have series of their own.
+/// Most plugins with series of their own.
 const MAX_NAMES: usize = 256;
 
-/// What the others are called.
+/// Label of all further plugins.
 const OTHERS: &str = "(others)";
 
 /// The names that label series.
@@ -44,7 +44,7 @@ impl PluginLabels {
         }
     }
 
-    /// The label of what may not be a plugin yet: a name that was never loaded has no series of its own.
+    /// The label of a name that may not be a loaded plugin: such names share a series.
     pub(crate) fn known(&self, called: &str) -> Arc<str> {
         self.0.lock().get(called).cloned().unwrap_or_else(|| OTHERS.into())
     }
@@ -70,7 +70,7 @@ pub(crate) struct HookMetrics {
 }
 
 impl PluginMetrics {
-    /// Handles for a plugin. The metrics of its hooks begin at nothing, or go on where another version of it left off.
+    /// Makes handles for a plugin. The metrics of its hooks begin at 0, or continue those of another version of it.
     pub(crate) fn new(label: Arc<str>) -> Self {
         let plugin = label.to_string();
         let hook = |hook: Hook| HookMetrics::new(&plugin, hook.name());
@@ -83,7 +83,7 @@ impl PluginMetrics {
         }
     }
 
-    /// What the plugin is called in metrics.
+    /// Name of the plugin in metrics.
     pub(crate) fn label(&self) -> String {
         self.label.to_string()
     }
@@ -92,7 +92,7 @@ impl PluginMetrics {
         self.hooks.get(hook)
     }
 
-    /// A fault that ended a call of a hook.
+    /// Counts a fault that ended a call of a hook.
     pub(crate) fn fault(&self, hook: &'static str, kind: &'static str) {
         match Hook::named(hook) {
             Some(hook) if kind == "quarantined" => self.hook(hook).refused.increment(1),
@@ -103,12 +103,12 @@ impl PluginMetrics {
         }
     }
 
-    /// An instance begins.
+    /// Counts a new instance.
     pub(crate) fn begins(&self) {
         self.instances.increment(1.0);
     }
 
-    /// An instance ends that had this much memory, bytes.
+    /// Counts the end of an instance that had this much memory, bytes.
     pub(crate) fn ends(&self, memory: usize) {
         self.instances.decrement(1.0);
         if memory > self.peak_bytes.load(Ordering::Relaxed)
@@ -118,7 +118,7 @@ impl PluginMetrics {
         }
     }
 
-    /// How long its code took to compile.
+    /// Records the time that compiling took.
     pub(crate) fn compiled(&self, took: Duration) {
         metrics::histogram!("mortise_plugin_compile_seconds", "plugin" => self.label.to_string()).record(took);
     }
@@ -137,19 +137,20 @@ impl HookMetrics {
         }
     }
 
-    /// A call that was not refused is over. `took` is what its request waited for it, for an instance included.
+    /// Counts a finished call that was not refused. `took` is the time that its request waited for it, including the
+    /// time for an instance.
     pub(crate) fn called(&self, took: Duration, fuel: u64) {
         self.calls.increment(1);
         self.seconds.record(took);
         self.fuel.increment(fuel);
     }
 
-    /// A call begins at low priority.
+    /// Counts a call at low priority.
     pub(crate) fn low_priority(&self) {
         self.low_priority.increment(1);
     }
 
-    /// How the hook is doing from now on.
+    /// Sets the health of the hook.
     pub(crate) fn is(&self, state: HealthState) {
         self.state.set(f64::from(state as u8));
     }

@@ -1,4 +1,4 @@
-//! What is known about plugins that serve: faults and quarantine, metrics, logs, backtraces.
+//! Health of serving plugins: faults and quarantine, metrics, logs, backtraces.
 
 pub(crate) mod backtrace;
 pub(crate) mod breaker;

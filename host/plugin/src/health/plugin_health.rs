@@ -1,7 +1,7 @@
-//! How a plugin's hooks are doing, and which calls are refused for that: one `Breaker` for each hook.
+//! Health of a plugin's hooks, and admission of their calls: one `Breaker` for each hook.
 //!
-//! Faults of the plugin count; being too busy, a call that its caller gave up, and what the host could not do, do not.
-//! Each loaded component has a health of its own, so a new file starts healthy.
+//! Faults of the plugin count; a busy host, a call abandoned by its caller, and failures of the host do not. Each
+//! loaded component has a health of its own, so a new file starts healthy.
 //!
 //! Cost: a healthy hook pays one relaxed load before the call, and a load and an addition after it. A fault, and any
 //! call of a hook that is not healthy, takes the hook's lock for a moment, and the call's input is hashed.
@@ -26,10 +26,10 @@ use crate::{
 /// Longest text of a fault that is kept, bytes.
 const MAX_TEXT: usize = 512;
 
-/// The time since some fixed moment.
+/// Clock: the time since some fixed moment.
 pub(crate) type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
 
-/// Told of each change of a hook's state: the hook, what it was, what it is, and what was wrong last.
+/// Callback for each change of a hook's state: the hook, its previous state, and its health with the last fault.
 pub(crate) type Listener = Box<dyn Fn(Hook, HealthState, &HookHealth) + Send + Sync>;
 
 /// The health of one loaded plugin.
@@ -44,7 +44,7 @@ pub struct Health {
 
 #[derive(Default)]
 struct Cell {
-    /// The breaker's state, to be read without its lock.
+    /// State of the breaker, for reading without its lock.
     state: AtomicU8,
     /// Calls that ended well.
     good: AtomicU64,
@@ -54,31 +54,31 @@ struct Cell {
 /// A plugin's health at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthReport {
-    /// The worst of its hooks'.
+    /// The worst state of its hooks.
     pub state: HealthState,
-    /// Each hook that one of its types uses.
+    /// Hooks that one of its types uses.
     pub hooks: Vec<HookHealth>,
 }
 
 /// A hook's health at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookHealth {
-    /// The hook, such as `validate`.
+    /// Name of the hook, such as `validate`.
     pub hook: &'static str,
-    /// How it is doing.
+    /// State of the hook.
     pub state: HealthState,
     /// Faults since the plugin was loaded or its health was reset.
     pub faults: u64,
-    /// The last fault; empty when there was none.
+    /// Text of the last fault; empty if there was none.
     pub last_fault: String,
-    /// When a quarantined hook is tried again, from now; nothing otherwise.
+    /// Time until a quarantined hook is tried again; `None` otherwise.
     pub retry_in: Option<Duration>,
     /// Whether a quarantined hook has its trial now, or with its next call.
     pub on_trial: bool,
 }
 
 impl Health {
-    /// All healthy. `used` are the hooks to report.
+    /// Makes a health with all hooks healthy. `used` are the hooks to report.
     pub(crate) fn new(rules: Arc<Quarantine>, used: Vec<Hook>, listener: Listener) -> Self {
         let begun = Instant::now();
         Self::with_clock(rules, used, listener, Box::new(move || begun.elapsed()))
@@ -88,7 +88,7 @@ impl Health {
         Self { rules, clock, cells: PerHook::new(|_| Cell::default()), used, changes: watch::Sender::new(0), listener }
     }
 
-    /// How each hook is doing now.
+    /// Health of each hook now.
     #[must_use]
     pub fn report(&self) -> HealthReport {
         let now = (self.clock)();
@@ -103,13 +103,13 @@ impl Health {
         (Duration::from_millis(self.rules.backoff_ms), Duration::from_millis(self.rules.max_backoff_ms))
     }
 
-    /// A counter that changes with every change of a hook's state, and with each trial that failed.
+    /// Counter that changes with every change of a hook's state, and with each failed trial.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Every hook is healthy from now on, whatever was before.
+    /// Makes every hook healthy, regardless of its past.
     pub fn reset(&self) {
         for hook in Hook::ALL {
             self.with(hook, |breaker, _| breaker.reset());
@@ -121,7 +121,7 @@ impl Health {
         self.cell(hook).state.load(Ordering::Relaxed) == HealthState::Quarantined as u8
     }
 
-    /// Asks for a call of a caller with this input, which is asked for unless the hook is healthy.
+    /// Admits a call of a caller. `input` computes the input's hash, only if the hook is not healthy.
     ///
     /// # Errors
     /// [`HookFault::Quarantined`].
@@ -149,8 +149,7 @@ impl Health {
         admitted.map(|trial| pass(trial, Some(input)))
     }
 
-    /// Counts a fault that was found in an answer after a caller's call had ended, which had counted as one that ended
-    /// well.
+    /// Counts a fault found in an answer after the call had ended and had counted as one that ended well.
     pub(crate) fn blame(&self, hook: Hook, caller: CallerNumber, what: &HookFault) {
         let less = |good: u64| Some(good.saturating_sub(1));
         // Always stores: the closure has no `None`.
@@ -168,7 +167,7 @@ impl Health {
         self.with(hook, |breaker, now| breaker.failed(&self.rules, now, call, good, text));
     }
 
-    /// Does something to a hook's breaker, and tells of a change of its state, and of a trial that failed.
+    /// Runs `act` on a hook's breaker, and reports a change of its state, or a failed trial.
     fn with<R>(&self, hook: Hook, act: impl FnOnce(&mut Breaker, Duration) -> R) -> R {
         let cell = self.cell(hook);
         let mut breaker = cell.breaker.lock();
@@ -179,7 +178,7 @@ impl Health {
         if before != after || bouts != breaker.bouts() {
             cell.state.store(after as u8, Ordering::Relaxed);
             let told = described(hook, &breaker, &self.rules, now);
-            // Under the lock, so that nobody hears of changes in the wrong order.
+            // Under the lock, so that listeners get changes in order.
             (self.listener)(hook, before, &told);
             self.changes.send_modify(|count| *count = count.wrapping_add(1));
         }
@@ -206,8 +205,8 @@ fn described(hook: Hook, breaker: &Breaker, rules: &Quarantine, now: Duration) -
     }
 }
 
-/// Leave to call a hook once. Dropped without an outcome (the caller went away), it counts for nothing, and a trial is
-/// free for the next caller.
+/// Permission to call a hook once. Dropped without an outcome (the caller went away), it does not count, and its trial
+/// is free for the next caller.
 pub(crate) struct Pass<'a> {
     health: &'a Health,
     hook: Hook,
@@ -245,10 +244,10 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// What was heard: which hook, and how it was from then on.
+    /// Reported changes: the hook, and its new state.
     type Heard = Arc<Mutex<Vec<(Hook, HealthState)>>>;
 
-    /// A health, the seconds on its clock, and what it told.
+    /// A health, the seconds on its clock, and its reports.
     fn health() -> (Health, Arc<AtomicU64>, Heard) {
         let seconds = Arc::new(AtomicU64::new(0));
         let heard = Heard::default();
@@ -321,7 +320,7 @@ mod tests {
         );
     }
 
-    /// Who pauses controllers while their hook is quarantined has to hear of it.
+    /// The controllers pause while their hook is quarantined, so they must learn of this.
     #[test]
     fn a_trial_that_fails_is_told() {
         let (health, seconds, heard) = health();

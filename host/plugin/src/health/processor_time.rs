@@ -1,8 +1,8 @@
-//! How much processor time a call took, and whether the guest can have used it.
+//! Processor time of calls, and whether the guest can have used it.
 //!
-//! Wall-clock time would blame a guest for what others do to its thread. Processor time alone is no proof either: what
-//! a hypervisor takes from a virtual machine is counted as the thread's, so that on a busy host the shortest call may
-//! seem to have worked for milliseconds. So a call must also have left traces of that much work
+//! Wall-clock time would blame a guest for the work of others on its thread. Processor time alone is not proof either:
+//! the time that a hypervisor takes from a virtual machine counts as the thread's, so that on a busy host the shortest
+//! call may seem to have worked for milliseconds. So a call must also have left traces of that much work
 //! ([`could_have_worked`]).
 //!
 //! Cost: two reads of the thread's clock for each poll after the first.
@@ -19,32 +19,33 @@ use rustix::time::{ClockId, clock_gettime};
 /// Processor time of one call, counted from its first tick on, after which its plugin runs at low priority.
 pub(crate) const SHARE: Duration = Duration::from_millis(1);
 
-/// Traces of a call that can have taken [`SHARE`] of work, any one of them: fuel, of which instructions and each byte
-/// of bulk ones take a unit; memory, where the first touch of each page costs the system a fault; calls of the host,
-/// each of which may copy what there is of memory. None of them fills a millisecond below these.
+/// Traces of a call that can have taken [`SHARE`] of work; any one of them suffices: fuel, of which each instruction
+/// and each byte of a bulk instruction takes a unit; memory, bytes, where the first touch of each page costs the system
+/// a fault; host calls, each of which may copy all of the memory. A call below all three cannot fill a millisecond.
 const FUEL: u64 = 100_000;
 const MEMORY: usize = 2 << 20;
 const HOST_CALLS: u32 = 10;
 
-/// Whether a call that used so much fuel, in an instance with so many bytes of memory, and called the host so often,
-/// can have worked for [`SHARE`].
+/// Whether a call that used so much fuel, in an instance with so many bytes of memory, and with so many host calls, can
+/// have worked for [`SHARE`].
 pub(crate) fn could_have_worked(fuel: u64, memory: usize, host_calls: u32) -> bool {
     fuel >= FUEL || memory >= MEMORY || host_calls >= HOST_CALLS
 }
 
-/// Runs a call, and answers how much processor time it took from its first pause on, which is a guest's first tick.
-/// Wall-clock time would blame it for what others do to the thread.
+/// Runs a call, and answers its processor time from its first pause on, which is a guest's first tick. Wall-clock time
+/// would include the work of others on the thread.
 pub(crate) fn timed<F: Future>(call: F) -> Timed<F> {
     Timed { call, counts: false, spent: Duration::ZERO }
 }
 
-/// Runs something, and answers how much processor time it took, all of it: what the host did for a guest.
+/// Runs host work for a guest, and answers all of its processor time.
 pub(crate) fn worked<F: Future>(work: F) -> Timed<F> {
     Timed { call: work, counts: true, spent: Duration::ZERO }
 }
 
 pin_project! {
-    /// See [`timed`] and [`worked`]. No `async fn`, which would hold its argument twice: every call is in one of these.
+    /// Future of [`timed`] and [`worked`]. Not an `async fn`, which would hold its argument twice: every call is in one
+    /// of these.
     pub(crate) struct Timed<F> {
         #[pin]
         call: F,
@@ -86,7 +87,7 @@ mod tests {
         }
     }
 
-    /// Keeps a core busy for so long.
+    /// Keeps a core busy for `length`.
     fn work(length: Duration) {
         let begun = processor_time();
         while processor_time().saturating_sub(begun) < length {}

@@ -1,8 +1,8 @@
-//! Where a loaded plugin's faults, measures and log lines go.
+//! Collector of a loaded plugin's faults, measurements and log lines.
 //!
 //! # Contract
 //! One reporter belongs to one loaded plugin, and outlives its instances. It names the plugin in each error, counts
-//! each fault, writes at most one backtrace a second, and says until when the plugin's calls have low priority.
+//! each fault, writes at most one backtrace a second, and decides whether the plugin's calls have low priority.
 //!
 //! # Cost
 //! A call that ends well pays one relaxed load here. A fault pays a look-up of its counter, and a log line at most.
@@ -28,7 +28,7 @@ use crate::{
     hook::Hook,
 };
 
-/// Takes what happens in one plugin's instances.
+/// Collector of the events in one plugin's instances.
 pub(crate) struct Reporter {
     pub(crate) plugin: Arc<str>,
     pub(crate) version: Arc<str>,
@@ -37,16 +37,17 @@ pub(crate) struct Reporter {
     pub(crate) health: Health,
     backtraces: Throttle,
     hooks: Demotion,
-    /// Apart from the hooks': heavy controllers do not slow hooks down.
+    /// Separate from the hooks: heavy controllers do not slow hooks down.
     controllers: Demotion,
-    /// How long a cause of low priority has effect.
+    /// Time for which a cause of low priority has effect.
     demotion: Duration,
-    /// Where the clock of `hooks` and `controllers` begins.
+    /// Zero of the clock of `hooks` and `controllers`.
     start: Instant,
 }
 
 impl Reporter {
-    /// `used` are the hooks whose health is reported; `demotion` is `sandbox.low_priority_ms`, counted from `start`.
+    /// Makes a reporter. `used` are the hooks whose health is reported; `demotion` is `sandbox.low_priority_ms`;
+    /// `start` is the zero of its clock.
     pub(crate) fn new(
         (plugin, version): (Arc<str>, Arc<str>),
         logs: Arc<Logs>,
@@ -69,7 +70,7 @@ impl Reporter {
         }
     }
 
-    /// Makes an error of this plugin, and writes what is known about it to the log, at most one backtrace a second.
+    /// Makes an error of this plugin and logs it, with at most one backtrace a second.
     pub(crate) fn fault(&self, hook: &'static str, fault: HookFault, cause: Option<&wasmtime::Error>) -> HookError {
         let counts = fault.is_of_the_plugin();
         let error =
@@ -80,15 +81,14 @@ impl Reporter {
         if let Some(missed) = is_news.then(|| self.backtraces.admit()).flatten() {
             let backtrace = cause.map(backtrace::render).unwrap_or_default();
             let more =
-                if missed > 0 { format!(" ({missed} more faults since the last one said)") } else { String::new() };
+                if missed > 0 { format!(" ({missed} more faults since the last one logged)") } else { String::new() };
             let text = format!("{error}{more}\n{backtrace}");
             self.logs.host(&self.plugin, hook, 1, text.trim_end().to_owned());
         }
         error
     }
 
-    /// Blames the plugin for an answer to `caller` that breaks a rule of the contract which only the hook's user can
-    /// check.
+    /// Blames the plugin for an answer to `caller` that breaks the contract in a way only the hook's user can check.
     pub(crate) fn unusable(&self, hook: &'static str, caller: CallerNumber, what: String) -> HookError {
         let error = self.fault(hook, HookFault::Answer(what), None);
         if let Some(hook) = Hook::named(hook) {
@@ -104,20 +104,20 @@ impl Reporter {
         demotion.holds(self.start)
     }
 
-    /// Gives the plugin's hooks low priority, or its controllers if they gave the cause, until [`Self::demotion`] has
-    /// passed without another cause.
+    /// Gives low priority to the plugin's hooks, or to its controllers if one of them is the cause, until
+    /// [`Self::demotion`] has passed without another cause.
     pub(crate) fn lower_priority(&self, hook: Hook, why: impl FnOnce() -> String) {
         let (demotion, what) =
             if hook.is_of_controllers() { (&self.controllers, "controllers") } else { (&self.hooks, "hooks") };
         if demotion.prolong(self.start, self.demotion) {
             let length = self.demotion;
-            let text = format!("its {what} run at low priority until {length:?} have passed without cause; {}", why());
+            let text = format!("its {what} run at low priority until {length:?} pass without another cause: {}", why());
             self.logs.host(&self.plugin, hook.name(), 2, text);
         }
     }
 }
 
-/// A health that reports each change of a hook's state to log and metrics.
+/// Makes a health that reports each change of a hook's state to log and metrics.
 fn health(
     plugin: &Arc<str>,
     logs: &Arc<Logs>,
@@ -132,11 +132,11 @@ fn health(
         let (level, text) = match (before, now.state) {
             (HealthState::Quarantined, HealthState::Quarantined) => {
                 let wait = now.retry_in.unwrap_or_default();
-                (2, format!("hook {name} stays quarantined: its trial failed; tried again in {wait:?}"))
+                (2, format!("hook {name} stays quarantined: its trial failed; next trial in {wait:?}"))
             }
             (_, HealthState::Quarantined) => {
                 let wait = now.retry_in.unwrap_or_default();
-                (1, format!("hook {name} is quarantined: {faults} faults so far; tried again in {wait:?}"))
+                (1, format!("hook {name} is quarantined: {faults} faults so far; first trial in {wait:?}"))
             }
             (HealthState::Quarantined, HealthState::Probation) => {
                 (2, format!("hook {name} is back from quarantine, on probation"))
@@ -149,18 +149,18 @@ fn health(
     Health::new(rules, used, Box::new(listener))
 }
 
-/// Until when calls have low priority, milliseconds since a start that the caller keeps; 0 before the first cause.
+/// End of low priority, milliseconds since a start that the caller keeps; 0 before the first cause.
 #[derive(Default)]
 struct Demotion(AtomicU64);
 
 impl Demotion {
-    /// Whether it lasts now.
+    /// Whether the demotion still lasts.
     fn holds(&self, start: Instant) -> bool {
         let until = self.0.load(Ordering::Relaxed);
         until > 0 && millis(start.elapsed()) < until
     }
 
-    /// Lets it last for `length` from now; answers whether it begins only now.
+    /// Makes the demotion last for `length` from now; answers whether it begins only now.
     fn prolong(&self, start: Instant, length: Duration) -> bool {
         let now = millis(start.elapsed());
         self.0.fetch_max(now.saturating_add(millis(length)), Ordering::Relaxed) <= now && !length.is_zero()

@@ -1,6 +1,6 @@
-//! At most one event a second, for log lines that could come ten thousand times.
+//! Rate limiter for log lines that could come ten thousand times: at most one event a second.
 //!
-//! Written by hand: `governor` refuses events too, but does not count those that it refused.
+//! Counts the refused events: docs/decisions/0032-throttles-of-log-lines-count-what-they-hold-back.md.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// How many were held back since the last one that was let through; none when this one is held back too.
+    /// Number of events suppressed since the last admitted one; `None` if this event is suppressed too.
     pub(crate) fn admit(&self) -> Option<u64> {
         static START: OnceLock<Instant> = OnceLock::new();
         let now = START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1;

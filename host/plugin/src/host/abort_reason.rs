@@ -1,6 +1,6 @@
-//! Why the host itself ends a call of a guest.
+//! Reasons of the host itself for ending a guest's call.
 
-/// A limit that the host itself enforces; found again by type when a call fails.
+/// Reason of the host for ending a call; found again by type when the call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AbortReason {
     #[error("the deadline passed")]
@@ -9,7 +9,7 @@ pub(crate) enum AbortReason {
     HostCalls,
     #[error("the guest called exit with status {status}")]
     Exit { status: u8 },
-    #[error("more than {limit} random bytes at once")]
+    #[error("the guest asked for more than {limit} random bytes at once")]
     Random { limit: u64 },
     #[error("only a reconciler may call {what}")]
     OnlyReconcilers { what: &'static str },

@@ -1,4 +1,4 @@
-//! How a guest's call into the host is counted, timed and answered; [`crate::host::call_context`] states the contract.
+//! Counting, timing and answering of a guest's calls into the host; [`crate::host::call_context`] states the contract.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl State {
-    /// Begins a host call that has no way to fail.
+    /// Begins a host call that cannot fail.
     pub(crate) fn begin(&mut self, what: &'static str) -> wasmtime::Result<&CallContext> {
         self.count_host_call()?;
         self.call_context.as_ref().ok_or_else(|| AbortReason::OnlyReconcilers { what }.into())

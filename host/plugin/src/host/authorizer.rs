@@ -1,5 +1,4 @@
-//! `authorizer`: what the caller of the current request may do. Outside of an authorize hook there is no caller, and
-//! the answer is no.
+//! `authorizer`: permissions of the current request's caller. Outside of an authorize hook every permission is refused.
 
 use crate::{bindings::imports::mortise::plugin::authorizer::Host, host::state::State};
 

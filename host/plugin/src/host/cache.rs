@@ -1,4 +1,4 @@
-//! `cache`: what the controller's watches have seen, within what is granted.
+//! `cache`: resources that the controller's watches have seen, within the plugin's grants.
 
 use crate::{
     bindings::{

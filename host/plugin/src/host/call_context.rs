@@ -1,12 +1,13 @@
-//! The running call of a controller in an instance: which host answers its calls, what they may ask for, and how long
-//! they may take.
+//! The running call of a controller in an instance: the host that answers its host calls, their permissions, and their
+//! time limits.
 //!
 //! # Contract
-//! Each host call counts towards `controllers.host_calls`. Those that may wait have `controllers.host_call_ms`, and
-//! never more than what is left of the whole call's deadline; what they hand over either way is bounded by
-//! `sandbox.reply_bytes`. Too much of either is a failure that the guest hears, the end of the whole call's time is
-//! not. In an instance for hooks nothing is under way: questions are answered with a failure, and what has no way to
-//! fail ends the hook, so that hooks depend on their input alone; but for [searches](crate::host::lookup_host).
+//! Each host call counts towards `controllers.host_calls`. Calls that may wait have `controllers.host_call_ms`, and
+//! never more than the remaining time of the whole call; their arguments and answers are bounded by
+//! `sandbox.reply_bytes`. A host call that exceeds its time or size fails, and the guest may handle the failure; a call
+//! that exceeds its own deadline is ended. In an instance for hooks no controller's call is running: host calls that
+//! can fail do, others end the hook, so that hooks depend on their input alone; except for
+//! [searches](crate::host::lookup_host).
 
 use std::{
     sync::{
@@ -32,12 +33,12 @@ use crate::{
     },
 };
 
-/// Tells a controller's call that it should come to an end soon. Clones are one flag.
+/// Signal that a controller's call should end soon. Clones share one flag.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Not cancelled.
+    /// Makes a signal that is not cancelled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -48,44 +49,44 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was.
+    /// Whether it is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What an instance has while a controller's call runs in it.
+/// Data of an instance while a controller's call runs in it.
 pub(crate) struct CallContext {
     pub(crate) host: Arc<dyn ReconcilerHost>,
     pub(crate) permit: Arc<Permit>,
     pub(crate) cancel: Cancel,
-    /// Since when `clock.elapsed` counts.
+    /// Zero of `clock.elapsed`.
     pub(crate) made: Instant,
-    /// The longest that one host call may take.
+    /// Time limit of one host call.
     pub(crate) host_call: Duration,
-    /// Bounds the threads that wait for files.
+    /// Permits that bound the threads that wait for files.
     pub(crate) file_turns: Arc<Semaphore>,
-    /// Bounds the connects of all controllers.
+    /// Permits that bound the connects of all controllers.
     pub(crate) connect_turns: Arc<Semaphore>,
-    /// What decrypts the files of secrets.
+    /// Keys that decrypt the files of secrets.
     pub(crate) identities: Option<Arc<Identities>>,
     pub(crate) metrics: Arc<PluginMetrics>,
-    /// What a granted directory may hold.
+    /// Limits of a granted directory.
     pub(crate) quota: DirQuota,
-    /// What the texts of this call are not to hold.
+    /// Secrets to remove from the texts of this call.
     pub(crate) secrets: Arc<Mutex<Secrets>>,
-    /// Processor time that went into host calls: it is not the guest's.
+    /// Processor time of host calls, which is not the guest's.
     pub(crate) host_work: Duration,
 }
 
-/// What a host call needs to be answered.
+/// Data that a host call needs for its answer.
 pub(crate) struct Question {
     pub(crate) host: Arc<dyn ReconcilerHost>,
     pub(crate) permit: Arc<Permit>,
-    /// Bytes that it may hand over, either way.
+    /// Most bytes of arguments, and of the answer.
     pub(crate) limit: usize,
-    /// When the answer is of no use any more.
+    /// Deadline of the answer.
     pub(crate) until: Instant,
     pub(crate) file_turns: Arc<Semaphore>,
     pub(crate) connect_turns: Arc<Semaphore>,
@@ -94,22 +95,22 @@ pub(crate) struct Question {
     pub(crate) secrets: Arc<Mutex<Secrets>>,
 }
 
-/// What a host call that may fail answers: the outer error ends the guest.
+/// Answer of a host call that may fail: the outer error ends the guest.
 pub(crate) type Answer<T> = wasmtime::Result<Result<T, bindings::Failure>>;
 
 impl Question {
-    /// Takes notice of what a resource holds that is redacted, before the guest has it or after it made it.
+    /// Records the redacted fields of a resource, before the guest gets the resource or after it made it.
     pub(crate) fn note(&self, resource: &pb::Resource) {
         self.host.note_secrets(resource, &mut self.secrets.lock());
     }
 
-    /// Whether so many bytes may be handed over, in answer or in argument.
+    /// Fails if an answer or an argument of `size` bytes is over the limit.
     pub(crate) fn bounded(&self, what: &str, size: usize) -> Result<(), Failure> {
         check_bytes(what, size, self.limit)
     }
 }
 
-/// Whether so many bytes may be handed over.
+/// Fails if `size` bytes are over `limit`.
 pub(crate) fn check_bytes(what: &str, size: usize, limit: usize) -> Result<(), Failure> {
     if size <= limit {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `clock`: the time, for reconcilers. A hook that asks for it is ended: its answer must not depend on it.
+//! `clock`: the time, for reconcilers. A hook that asks for it is ended, since its answer must not depend on the time.
 
 use crate::{bindings::imports::mortise::plugin::clock::Host, host::state::State};
 

@@ -1,5 +1,4 @@
-//! `config`: the plugin's own settings. In `describe` there are none, since its answer must depend on the component
-//! alone.
+//! `config`: the plugin's own settings. `describe` gets none, since its answer must depend on the component alone.
 
 use crate::{bindings::imports::mortise::plugin::config::Host, host::state::State};
 

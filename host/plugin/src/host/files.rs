@@ -1,7 +1,7 @@
-//! `files`: granted directories. The work is done by [`crate::folder`], on threads that may wait.
+//! `files`: granted directories. [`GrantedDir`] does the work, on threads that may wait.
 //!
-//! A call that took too long is answered with a failure, and may still take effect: a system call cannot be called
-//! back. At most [`FILE_TURNS`] threads wait for files at once, so that a file system that hangs does not take every
+//! A call that took too long is answered with a failure, and may still take effect, since a system call cannot be
+//! cancelled. At most [`FILE_TURNS`] threads wait for files at once, so that a hanging file system does not take every
 //! thread.
 
 use std::{sync::Arc, time::Instant};
@@ -60,7 +60,7 @@ impl Host for State {
     }
 }
 
-/// Does something that waits for the system, on a thread for such, until when its answer is of use.
+/// Runs work that waits for the system on a thread for blocking work, and passes it the deadline of its answer.
 pub(super) async fn blocking<T: Send + 'static>(
     question: Question,
     work: impl FnOnce(Instant) -> Result<T, Failure> + Send + 'static,
@@ -73,7 +73,7 @@ pub(super) async fn blocking<T: Send + 'static>(
         work(until)
     });
     done.await
-        .unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the thread that worked on it gave up; see the log")))
+        .unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the host's thread for files panicked; see the log")))
 }
 
 fn granted(permit: &Arc<Permit>, name: &str, write: bool) -> Result<Directory, Failure> {
@@ -88,7 +88,7 @@ fn granted(permit: &Arc<Permit>, name: &str, write: bool) -> Result<Directory, F
     }
 }
 
-/// Where it is, is the operator's business: the guest hears the name that it knows.
+/// Opens a granted directory. Errors use the guest's name for it; the path is known to the operator only.
 fn open(name: &str, directory: &Directory) -> Result<GrantedDir, Failure> {
     GrantedDir::open(&directory.path).map_err(|e| {
         let text = format!("directory {name:?} cannot be opened: {e}; see its path in the plugin's grants");

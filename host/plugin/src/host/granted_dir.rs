@@ -1,19 +1,19 @@
-//! The files of one directory, by plain names, for plugins: nothing outside of it can be reached.
+//! Files of one directory, by plain names, for plugins: nothing outside of it can be reached.
 //!
 //! # Contract
 //! Names have no separators and are neither `.` nor `..`; everything is opened relative to the directory, without
-//! following links, and only regular files are read. A file is written under a temporary name, synced, and renamed, and
-//! the directory is synced then: readers see the old content or the new, also after a loss of power. Writers of one
-//! directory take turns, those of other processes too (`flock` on the directory, where the file system has it). What a
-//! crash leaves behind is hidden, and goes when the same name is written again.
+//! following links, and only regular files are read. A file is written under a temporary name, synced and renamed, and
+//! then the directory is synced: readers see the old content or the new, also after a loss of power. Writers of one
+//! directory take turns, those of other processes too (`flock` on the directory, where the file system has it).
+//! Temporary files that a crash left are hidden, and removed when the same name is written again.
 //!
 //! # Cost
-//! All of it waits for the disk: it belongs on threads that may wait.
+//! Every call waits for the disk: it belongs on threads that may wait.
 //!
 //! # Limits
-//! Content and lists are bounded by the caller, and so is what a directory holds after a write ([`DirQuota`]): every
-//! file in it counts, whoever wrote it, and each write looks at all of them. A writer waits for its turn until the
-//! caller's moment.
+//! Content and lists are bounded by the caller, and so is the size of a directory after a write ([`DirQuota`]): every
+//! file in it counts, even one from another writer, and each write looks at all of them. A writer waits for its turn
+//! until the caller's deadline.
 
 use std::{
     fs::File,
@@ -33,21 +33,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::host::reconciler_host::Failure;
 
-/// How files begin that are not in their place yet.
+/// Prefix of files that are not in their place yet.
 const TEMPORARY: &str = ".mortise-tmp-";
 
-/// Longest name, bytes: what file systems have.
+/// Longest name, bytes: the limit of common file systems.
 const MAX_NAME: usize = 255;
 
-/// How often a writer looks whether it is its turn.
+/// Interval at which a writer checks whether it is its turn.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a directory may hold after a file was written.
+/// Largest size of a directory after a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DirQuota {
     /// Bytes of all files.
     pub(crate) bytes: u64,
-    /// Files.
+    /// Number of files.
     pub(crate) files: u64,
 }
 
@@ -61,10 +61,10 @@ impl GrantedDir {
         Ok(Self(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
     }
 
-    /// The content of a file; none if it is not there.
+    /// Content of a file; `None` if it does not exist.
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
         check_name(name)?;
-        // Without waiting: a pipe would have no beginning.
+        // Non-blocking: opening a pipe would wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.0, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -85,7 +85,7 @@ impl GrantedDir {
         Ok(Some(content))
     }
 
-    /// Puts a file in place, whole. One that is there keeps its mode.
+    /// Puts a whole file in place. An existing file keeps its mode.
     pub(crate) fn write(&self, name: &str, content: &[u8], quota: DirQuota, until: Instant) -> Result<(), Failure> {
         check_name(name)?;
         let failed = |e: io::Error| failed("writing", name, e);
@@ -100,20 +100,20 @@ impl GrantedDir {
         };
         self.admit(name, content.len() as u64, quota)?;
         let temporary = temporary(name);
-        // Nobody else's: writers take turns.
+        // No other writer's: writers take turns.
         match rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(e) => return Err(failed(e.into())),
         }
         let placed = self.place(&temporary, name, content, mode);
         if placed.is_err() {
-            // As far as it goes: the next writer of this name tries again.
+            // Best effort: the next writer of this name tries again.
             let _ = rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty());
         }
         placed.map_err(failed)
     }
 
-    /// Whether a file of this size may take its place. Files that are not in their place yet count too: they take room.
+    /// Checks whether a file of this size fits. Temporary files count too: they take room.
     fn admit(&self, name: &str, size: u64, quota: DirQuota) -> Result<(), Failure> {
         let (mut bytes, mut files) = (size, 1_u64);
         let replaced = temporary(name);
@@ -123,7 +123,7 @@ impl GrantedDir {
             if other.to_bytes() == name.as_bytes() || other.to_bytes() == replaced.as_bytes() {
                 continue;
             }
-            // One that went meanwhile takes no room.
+            // A file that was removed meanwhile takes no room.
             let Ok(found) = rustix::fs::statat(&self.0, other, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if FileType::from_raw_mode(found.st_mode).is_file() {
                 bytes = bytes.saturating_add(found.st_size.unsigned_abs());
@@ -161,7 +161,7 @@ impl GrantedDir {
         Ok(rustix::fs::fsync(&self.0)?)
     }
 
-    /// Removes a file, if it is there. A link goes itself, not what it points at.
+    /// Removes a file, if it exists. A link itself is removed, not its target.
     pub(crate) fn remove(&self, name: &str) -> Result<(), Failure> {
         check_name(name)?;
         match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
@@ -172,7 +172,7 @@ impl GrantedDir {
         }
     }
 
-    /// The names of its files, in order: no directories, no links, nothing that is not text.
+    /// Names of the regular files, in order; names that are not UTF-8 are left out.
     pub(crate) fn list(&self, limit: usize) -> Result<Vec<String>, Failure> {
         let failed = |e: Errno| Failure::new(Code::Internal, format!("listing failed: {}", io::Error::from(e)));
         let (mut names, mut bytes) = (Vec::new(), 0_usize);
@@ -194,7 +194,7 @@ impl GrantedDir {
         Ok(names)
     }
 
-    /// Some file systems do not say in the list.
+    /// Whether an entry is a regular file. Some file systems do not list the type.
     fn is_file(&self, name: &str, listed: FileType) -> bool {
         match listed {
             FileType::Unknown => rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -203,7 +203,7 @@ impl GrantedDir {
         }
     }
 
-    /// Waits until no other writer is at work in this directory. The turn ends with the folder.
+    /// Waits until no other writer works in this directory. The turn ends with the directory's descriptor.
     fn take_turn(&self, name: &str, until: Instant) -> Result<(), Failure> {
         loop {
             match rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
@@ -212,17 +212,17 @@ impl GrantedDir {
                     thread::sleep(LOOK);
                 }
                 Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                    let text = format!("file {name:?}: another writer is at work in the directory; try again later");
+                    let text = format!("file {name:?}: another writer is working in the directory; try again later");
                     return Err(Failure::new(Code::Unavailable, text));
                 }
-                // A file system without locks has writers of one process only, as far as anybody can tell.
+                // On a file system without locks, writers of other processes cannot be detected.
                 Ok(()) | Err(_) => return Ok(()),
             }
         }
     }
 }
 
-/// The name that a file has until it is in place: another one for each name, and never too long.
+/// Name of a file until it is in place: a different one for each name, and never too long.
 fn temporary(name: &str) -> String {
     let hash = Sha256::digest(name.as_bytes());
     hash.iter().take(16).fold(TEMPORARY.to_owned(), |text, byte| text + &format!("{byte:02x}"))
@@ -232,17 +232,18 @@ fn check_name(name: &str) -> Result<(), Failure> {
     let fault = if name.is_empty() || name.len() > MAX_NAME {
         format!("it must have 1 to {MAX_NAME} bytes")
     } else if name.contains(['/', '\0']) || name == "." || name == ".." {
-        "it must be plain: no separators, not \".\" nor \"..\"".to_owned()
+        "it must be plain: no separators, and not \".\" or \"..\"".to_owned()
     } else if name.starts_with(TEMPORARY) {
-        format!("names that begin with {TEMPORARY:?} are the host's")
+        format!("names that begin with {TEMPORARY:?} are reserved for the host")
     } else {
         return Ok(());
     };
-    Err(Failure::new(Code::InvalidArgument, format!("{name:?} is no name of a file: {fault}")))
+    Err(Failure::new(Code::InvalidArgument, format!("{name:?} is not a file name: {fault}")))
 }
 
 fn no_file(name: &str) -> Failure {
-    let text = format!("{name:?} is no regular file; links are not followed, and only files can be read and written");
+    let text =
+        format!("{name:?} is not a regular file; links are not followed, and only files can be read and written");
     Failure::new(Code::FailedPrecondition, text)
 }
 

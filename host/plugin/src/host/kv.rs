@@ -1,4 +1,4 @@
-//! `kv`: the plugin's own durable values, as the host keeps them.
+//! `kv`: the plugin's own durable values.
 
 use mortise_resource::Code;
 

@@ -1,5 +1,5 @@
-//! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. What is dropped is
-//! counted and said when the request ends. What redacted fields of resources hold is taken out.
+//! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. Dropped lines are counted
+//! and reported when the request ends. Contents of redacted fields of resources are removed.
 
 use crate::{bindings::imports::mortise::plugin::log::Host, host::state::State};
 
@@ -11,7 +11,7 @@ impl Host for State {
     }
 }
 
-/// What a line counts for beyond its text, so that empty ones are bounded too.
+/// Bytes that a line counts beyond its text, so that empty lines are bounded too.
 const LINE_COST: usize = 32;
 
 impl State {

@@ -1,9 +1,9 @@
-//! `lookup`: searches from `mutate`, `validate` and `plan`, within what the plugin is granted.
+//! `lookup`: searches from `mutate`, `validate` and `plan`, within the plugin's grants.
 //!
 //! # Contract
-//! A hook holds an instance, and others wait for it; so whatever its search needs is there at once, or the search fails.
-//! A failure that lies in the question is the guest's to hear. Any other ends the hook: its author cannot tell it from a
-//! refusal, and the caller of the request is not to blame.
+//! A hook holds an instance, and others wait for it; so everything that its search needs is available at once, or the
+//! search fails. A failure caused by the request is an answer to the guest. Any other failure ends the hook: its author
+//! cannot tell it from a refusal, and the caller of the request is not to blame.
 
 use mortise_resource::{Code, data::SearchRequest};
 use tokio::time::{Instant, timeout_at};
@@ -60,7 +60,7 @@ impl Host for State {
     }
 }
 
-/// The search, if it is one that the plugin may make.
+/// Decodes a search, and checks that the plugin may read its type.
 fn readable(permit: &Permit, limit: usize, request: &[u8]) -> Result<SearchRequest, Failure> {
     let request: SearchRequest = decoded(SEARCH, limit, "SearchRequest", request)?;
     may_read(permit, &of(SEARCH, "type", request.r#type.as_ref())?)?;

@@ -1,4 +1,4 @@
-//! What the searches of hooks are answered by.
+//! Host interface that answers the searches of hooks.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::grants::Permit;
 /// Answers the searches of hooks: the resource service, behind a [`Sandbox`](crate::Sandbox).
 #[async_trait]
 pub trait LookupHost: Send + Sync {
-    /// Searches with the rights of the plugin of this name, to which the type is open. Waits for no place.
+    /// Searches with the rights of the named plugin, which may read the type. Never waits for a free slot.
     async fn search(&self, plugin: &str, request: SearchRequest) -> Result<SearchResponse, Error>;
 
-    /// Adds what the redacted fields of a resource hold.
+    /// Adds the contents of a resource's redacted fields to `_secrets`.
     fn note_secrets(&self, _resource: &pb::Resource, _secrets: &mut Secrets) {}
 }
 
-/// What the hooks of one request search with.
+/// Host and permissions for the searches of one request's hooks.
 #[derive(Clone)]
 pub(crate) struct Lookup {
     pub(crate) host: Arc<dyn LookupHost>,

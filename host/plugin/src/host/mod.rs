@@ -1,4 +1,4 @@
-//! What guests may call: one file for each imported interface.
+//! Imports of guests: one file for each interface.
 
 pub(crate) mod abort_reason;
 mod ask;
@@ -26,6 +26,6 @@ pub(crate) mod wasi;
 
 use crate::{bindings, host::state::State};
 
-// Interfaces of types alone: there is nothing to call.
+// Interfaces with types alone: there are no functions to call.
 impl bindings::types::mortise::plugin::types::Host for State {}
 impl bindings::imports::mortise::plugin::failures::Host for State {}

@@ -1,4 +1,4 @@
-//! `private-bytes`: what the plugin keeps for one resource.
+//! `private-bytes`: data that the plugin keeps for one resource.
 
 use mortise_resource::{Code, pb, types::Gvk};
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Most bytes that a plugin keeps for one resource.
+/// Most bytes that a plugin may keep for one resource.
 pub const MAX_PRIVATE_BYTES: usize = 64 << 10;
 
 impl Host for State {
@@ -51,13 +51,13 @@ impl Host for State {
     }
 }
 
-/// An id with a uid.
+/// An id with a uid, and its type.
 fn incarnation(what: &str, id: &[u8]) -> Result<(pb::Id, Gvk), Failure> {
     let (id, of) = read_id(what, "id", id)?;
     if id.uid.is_empty() {
         return Err(Failure::new(
             Code::InvalidArgument,
-            format!("{what}: id.uid is required; read the resource first"),
+            format!("{what}: id.uid is required; read the resource first and use its id"),
         ));
     }
     Ok((id, of))

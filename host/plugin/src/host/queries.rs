@@ -1,4 +1,4 @@
-//! `queries`: queries by content, for reconcilers, within what is granted.
+//! `queries`: queries by content, for reconcilers, within the plugin's grants.
 
 use mortise_resource::{
     Code,
@@ -39,7 +39,7 @@ impl Host for State {
     }
 }
 
-/// A search of a reconciler, by whichever import.
+/// Answers a search of a reconciler, for either import that has one.
 pub(super) async fn search(state: &mut State, what: &'static str, request: Vec<u8>) -> Answer<Vec<u8>> {
     let answer = |question: Question| async move {
         let request: SearchRequest = decoded(what, question.limit, "SearchRequest", &request)?;
@@ -58,7 +58,7 @@ pub(super) fn of(what: &str, field: &str, of: Option<&pb::Type>) -> Result<Gvk, 
 pub(super) fn decoded<M: Message + Default>(what: &str, limit: usize, of: &str, bytes: &[u8]) -> Result<M, Failure> {
     check_bytes(what, bytes.len(), limit)?;
     M::decode(bytes)
-        .map_err(|e| Failure::new(Code::InvalidArgument, format!("{what}: the request is no mortise.v1.{of}: {e}")))
+        .map_err(|e| Failure::new(Code::InvalidArgument, format!("{what}: the request is not a mortise.v1.{of}: {e}")))
 }
 
 pub(super) fn encoded(what: &str, limit: usize, answer: &impl Message) -> Result<Vec<u8>, Failure> {

@@ -1,13 +1,13 @@
-//! What a reconciler may ask of the host: the runtime of controllers implements it.
+//! Host interface for reconcilers, implemented by the runtime of controllers.
 //!
 //! # Contract
-//! The sandbox has done its part before a question gets here: bytes decoded, the plugin's grants allow the type, keys
+//! The sandbox has done its part before a call gets here: bytes are decoded, the plugin's grants allow the type, keys
 //! are of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), a list
-//! while it is read, and gives each question a deadline (`controllers.host_call_ms`), after which the future is
-//! dropped: an answer must not depend on being polled to its end to leave things whole.
+//! while it is read, and gives each call a deadline (`controllers.host_call_ms`), after which it drops the future: an
+//! implementation must stay consistent if its future is dropped early.
 //!
-//! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its
-//! questions: what needs a certain runtime's handle brings that along.
+//! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its host
+//! calls: an implementation that needs a certain runtime must bring its handle.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,17 +21,17 @@ use mortise_resource::{
 
 use crate::bindings;
 
-/// How a question fails, as the guest hears it.
+/// Failure of a host call, as the guest gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// A code of gRPC; `wit/v0.1.0/failures.wit` says which are used.
+    /// Code of gRPC; `wit/v0.1.0/failures.wit` lists the codes in use.
     pub code: u32,
-    /// What failed, and what to do about it.
+    /// Fault, and the next step.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure.
+    /// Makes a failure.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code: (code as i32).unsigned_abs(), message: message.into() }
     }
@@ -49,25 +49,25 @@ impl From<Failure> for bindings::Failure {
     }
 }
 
-/// What to look for in an index of the cache.
+/// Key to look up in an index of the cache.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CacheKey {
-    /// An id or a reference; its uid does not count.
+    /// An id or a reference; its uid is ignored.
     Id(pb::Id),
     /// A value; when listing, a prefix of it.
     Value(String),
 }
 
-/// Takes the resources of a list one by one while it is read; a failure of it ends the reading.
+/// Callback that gets the resources of a list one by one while it is read; its failure ends the list.
 pub type EachResource<'a> = &'a mut (dyn FnMut(&pb::Resource) -> Result<(), Failure> + Send);
 
-/// Answers a reconciler's questions. `wit/v0.1.0` says what each means.
+/// Answers the host calls of a reconciler. `wit/v0.1.0` specifies each.
 #[async_trait]
 pub trait ReconcilerHost: Send + Sync {
     /// `resources.read`.
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure>;
 
-    /// `resources.list`; an absent unit of the tenancy is empty, and `*` is every one.
+    /// `resources.list`; an absent unit of the tenancy is empty, and `*` is every unit.
     async fn list(
         &self,
         of: pb::Type,
@@ -76,13 +76,13 @@ pub trait ReconcilerHost: Send + Sync {
         each: EachResource<'_>,
     ) -> Result<(), Failure>;
 
-    /// `resources.list-by-owner`. `each` passes over resources of types that the plugin may not read.
+    /// `resources.list-by-owner`. `each` skips resources of types that the plugin may not read.
     async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure>;
 
-    /// `resources.write`; answers what is stored.
+    /// `resources.write`; answers the stored resource.
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure>;
 
-    /// `resources.write-status`; an empty version takes whatever is there.
+    /// `resources.write-status`; an empty version accepts any stored version.
     async fn write_status(
         &self,
         id: pb::Id,
@@ -116,33 +116,34 @@ pub trait ReconcilerHost: Send + Sync {
         each: EachResource<'_>,
     ) -> Result<(), Failure>;
 
-    /// Adds what the redacted fields of a resource hold. Without types of its own to know them by, nothing.
+    /// Adds the contents of a resource's redacted fields to `_secrets`. The default knows no types and adds nothing.
     fn note_secrets(&self, _resource: &pb::Resource, _secrets: &mut Secrets) {}
 
-    /// `clock.now`: milliseconds since 1970. Without a clock of its own, the machine's.
+    /// `clock.now`: milliseconds since 1970. The default is the machine's clock.
     fn now(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A request by `wasi:http` to a host that was granted, with its whole body, or none: it is sent.
+    /// Answers a request by `wasi:http` with its whole body to a granted host, or `None` to have it sent.
     ///
-    /// Only asked where [`ReconcilerHost::answers_http`] says so.
+    /// Called only if [`ReconcilerHost::answers_http`] is true.
     async fn http(&self, _request: http::Request<Vec<u8>>) -> Option<Result<http::Response<Vec<u8>>, Failure>> {
         None
     }
 
-    /// Whether [`ReconcilerHost::http`] is to be asked about each request.
+    /// Whether [`ReconcilerHost::http`] is called for each request.
     fn answers_http(&self) -> bool {
         false
     }
 
-    /// `tcp.connect` to a host and port that were granted: how long it took, or none: it is connected to.
+    /// Answers `tcp.connect` to a granted host and port with the duration of the connect, or `None` to have it
+    /// connected.
     async fn tcp_connect(&self, _to: &str) -> Option<Result<Duration, Failure>> {
         None
     }
 
-    /// `kv.get`. Without a store for them, values of plugins are not available.
+    /// `kv.get`. The default has no store, and fails.
     async fn kv_get(&self, _key: String) -> Result<Option<Vec<u8>>, Failure> {
         Err(no_values())
     }
@@ -179,13 +180,13 @@ pub trait ReconcilerHost: Send + Sync {
 }
 
 fn no_queries() -> Failure {
-    Failure::new(Code::FailedPrecondition, "queries is not available: this host has no resources to look through")
+    Failure::new(Code::FailedPrecondition, "queries is not available: this host stores no resources")
 }
 
 fn no_private_bytes() -> Failure {
-    Failure::new(Code::FailedPrecondition, "private-bytes is not available: this host keeps none for plugins")
+    Failure::new(Code::FailedPrecondition, "private-bytes is not available: this host stores none")
 }
 
 fn no_values() -> Failure {
-    Failure::new(Code::FailedPrecondition, "kv is not available: this host keeps no values for plugins")
+    Failure::new(Code::FailedPrecondition, "kv is not available: this host stores no values for plugins")
 }

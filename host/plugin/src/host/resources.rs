@@ -1,4 +1,4 @@
-//! `resources`: the resource service, for reconcilers, within what is granted.
+//! `resources`: the resource service, for reconcilers, within the plugin's grants.
 
 use mortise_resource::{Code, pb, types::Gvk};
 use prost::Message;
@@ -111,7 +111,7 @@ pub(super) fn read_id(what: &str, field: &str, bytes: &[u8]) -> Result<(pb::Id, 
 
 pub(super) fn decoded<M: Message + Default>(what: &str, field: &str, of: &str, bytes: &[u8]) -> Result<M, Failure> {
     M::decode(bytes).map_err(|e| {
-        Failure::new(Code::InvalidArgument, format!("{what}: {field} is no hashicorp.consul.resource.{of}: {e}"))
+        Failure::new(Code::InvalidArgument, format!("{what}: {field} is not a hashicorp.consul.resource.{of}: {e}"))
     })
 }
 
@@ -151,7 +151,7 @@ impl<'a> ListReply<'a> {
         Self { what, question, resources: Vec::new(), bytes: 0 }
     }
 
-    /// Adds a resource, if there is room for it.
+    /// Adds a resource, unless the list gets too large.
     pub(super) fn push(&mut self, resource: &pb::Resource) -> Result<(), Failure> {
         // An item of a list takes eight bytes beyond its content.
         self.bytes += resource.encoded_len() + 8;

@@ -1,4 +1,4 @@
-//! `run`: the reconcile that is under way. There is none in a hook, and one that asks is ended.
+//! `run`: state of the running reconcile. A hook has none, and is ended if it asks.
 
 use crate::{bindings::imports::mortise::plugin::run::Host, host::state::State};
 

@@ -1,5 +1,5 @@
-//! `secrets`: granted secrets, read each time they are asked for, so that a secret that was changed is the new one at
-//! once. A file in age's format is decrypted each time, with the identities of `plugins.age_identity_file`.
+//! `secrets`: granted secrets, read on each call, so that a changed secret takes effect at once. A file in age's format
+//! is decrypted each time, with the identities of `plugins.age_identity_file`.
 //!
 //! Content appears in no log and no error. A secret has at most 64 KiB; the file of an encrypted one has at most twice
 //! that.
@@ -40,7 +40,7 @@ impl Host for State {
     }
 }
 
-/// `key` is the grant's own, which names the plugin.
+/// Reads a secret. `key` is the setting of the grant, which names the plugin.
 fn read(name: &str, secret: &Secret, key: &str, identities: Option<&Identities>) -> Result<Vec<u8>, Failure> {
     let missing = |what: String| {
         Failure::new(Code::FailedPrecondition, format!("secret {name:?}: {what}; see the plugin's grants"))
@@ -56,7 +56,7 @@ fn read(name: &str, secret: &Secret, key: &str, identities: Option<&Identities>)
                 _ if file.len() > MAX_FILE || !is_encrypted(&file) => without_newline(file),
                 None => {
                     return Err(sealed(
-                        "is encrypted, and there are no plugins.age_identity_file to decrypt it".into(),
+                        "is encrypted, and plugins.age_identity_file is not set; set it to decrypt the secret".into(),
                     ));
                 }
                 Some(identities) => without_newline(identities.decrypt(&file).map_err(|e| {
@@ -69,26 +69,26 @@ fn read(name: &str, secret: &Secret, key: &str, identities: Option<&Identities>)
             .ok_or_else(|| missing(format!("the server's environment has no {variable}")))?,
     };
     if content.len() > MAX_SECRET {
-        let text = format!("secret {name:?} has more than {MAX_SECRET} bytes, which is too long for a secret");
+        let text = format!("secret {name:?} has more than {MAX_SECRET} bytes; shorten it");
         return Err(Failure::new(Code::ResourceExhausted, text));
     }
     Ok(content)
 }
 
-/// The content of a file, but for what is too much of it.
+/// Content of a file, cut one byte past the limit.
 fn content(path: &Path) -> io::Result<Vec<u8>> {
-    // Without waiting: what is no file may never have an end, or a beginning.
+    // Non-blocking: a pipe or device may never have a beginning or an end.
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file: File = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let mut content = Vec::new();
     file.take(MAX_FILE as u64 + 1).read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// What is written without the newline at its end.
+/// Removes one newline at the end of a text.
 fn without_newline(mut content: Vec<u8>) -> Vec<u8> {
     if content.last() == Some(&b'\n') {
         content.pop();

@@ -1,4 +1,4 @@
-//! The data of an instance's store: the limits as wasmtime asks for them, the log's budget, and the call that runs.
+//! Data of an instance's store: the limits as wasmtime asks for them, the log's budget, and the running call.
 
 use std::{
     sync::Arc,
@@ -25,33 +25,33 @@ use crate::{
 /// The data of one instance's store.
 pub(crate) struct State {
     pub(crate) plugin: Arc<str>,
-    /// What `config` answers.
+    /// Answer of `config`: the settings, as JSON.
     pub(crate) settings: Arc<str>,
     pub(crate) limits: Arc<Limits>,
-    /// When the guest must be done.
+    /// Deadline of the running call.
     pub(crate) deadline: Instant,
     /// Set while an authorize hook runs.
     pub(crate) caller: Option<Arc<dyn Authorizer>>,
-    /// The last question that `authorizer` answered with no: permission, name.
+    /// The last permission and name that `authorizer` refused.
     pub(crate) refused: Option<(String, String)>,
-    /// The call of a controller that runs; none in an instance for hooks.
+    /// The running call of a controller; `None` in an instance for hooks.
     pub(crate) call_context: Option<CallContext>,
-    /// What hooks search with; none where the component has no use for it, and in an instance for controllers.
+    /// Search access of hooks; `None` if the component does not import it, and in an instance for controllers.
     pub(crate) lookup: Option<Lookup>,
-    /// Processor time that went into searches of the current hook: it is not the guest's.
+    /// Processor time of searches in the current hook, which is not the guest's.
     pub(crate) host_work: Duration,
-    /// What growth of a memory or a table was refused for, in the current call.
+    /// Limit that refused growth of a memory or a table in the current call.
     pub(crate) growth_refused: Option<HookFault>,
     pub(crate) host_calls: u32,
     pub(crate) logs: Arc<Logs>,
-    /// What its log is not to hold: of the resources that this request, or this call of a controller, has seen.
+    /// Secrets to remove from the log: of the resources that this request, or this controller's call, has seen.
     pub(crate) secrets: Arc<Mutex<Secrets>>,
-    /// The hook that runs, for the log.
+    /// Name of the running hook, for the log.
     pub(crate) hook: &'static str,
     pub(crate) logged_bytes: usize,
     pub(crate) dropped_logs: u32,
     pub(crate) wasi: Wasi,
-    /// What is sent from controllers; only where the component imports it.
+    /// State of `wasi:http`; only in an instance for controllers whose component imports it.
     pub(crate) http: Option<Box<Http>>,
     /// Linear memory of the instance, bytes. It never shrinks.
     pub(crate) memory: usize,
@@ -88,8 +88,8 @@ impl State {
         }
     }
 
-    /// Ends the log of a request: unfinished lines are written, and what was dropped is said. `label` is what the
-    /// plugin is called in metrics.
+    /// Ends the log of a request: writes unfinished lines, and reports the number of dropped ones. `label` is the
+    /// plugin's name in metrics.
     pub(crate) fn end_log(&mut self, label: impl FnOnce() -> String) {
         self.end_lines();
         self.logged_bytes = 0;
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Counts a call of the guest into the host.
+    /// Counts a host call of the guest.
     pub(crate) fn count_host_call(&mut self) -> Result<(), wasmtime::Error> {
         self.host_calls += 1;
         if self.host_calls > self.limits.host_calls {
@@ -111,8 +111,7 @@ impl State {
     }
 }
 
-/// Growth beyond a limit is refused, which a guest may cope with. One that cannot will trap, and the limit is named
-/// then.
+/// Refuses growth beyond a limit, which a guest may handle. If it traps instead, the fault names the limit.
 impl ResourceLimiter for State {
     fn memory_growing(
         &mut self,

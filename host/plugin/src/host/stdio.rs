@@ -1,9 +1,9 @@
-//! stdout and stderr of a guest: its log, a line for a line.
+//! stdout and stderr of a guest: each line becomes a line of its log.
 
 use crate::host::{state::State, wasi::printed::LINE};
 
 impl State {
-    /// Takes bytes of stdout (1) or stderr (2), and logs the lines that are whole.
+    /// Takes bytes of stdout (1) or stderr (2), and logs whole lines.
     pub(super) fn print(&mut self, stream: u32, bytes: impl Iterator<Item = u8>) {
         for byte in bytes {
             let [out, err] = &mut self.wasi.unfinished;
@@ -26,7 +26,7 @@ impl State {
         }
     }
 
-    /// Logs what stdout and stderr were left with.
+    /// Logs the unfinished lines of stdout and stderr.
     pub(crate) fn end_lines(&mut self) {
         if let Some(http) = &self.http {
             for (stream, bytes) in (1..).zip(http.printed.take()) {

@@ -1,17 +1,17 @@
-//! `tcp`: whether something accepts connections at a host and a port that are granted.
+//! `tcp`: checks whether a granted host and port accept connections.
 //!
 //! # Contract
 //! A connection is opened and closed; nothing is sent or read. Host and port are compared with `grants.tcp`
-//! (`grants/hosts.rs`), and what is looked up and connected to is what was compared.
+//! (`grants/hosts.rs`), and exactly the compared form is looked up and connected to.
 //!
 //! # Cost
 //! A name costs a thread for blocking work while the system resolves it.
 //!
 //! # Limits
-//! [`CONNECTS`] of a server are under way at once; further ones wait, for `controllers.host_call_ms` at most, and the
-//! guest's own timeout begins after that. A look-up that outlives its timeout keeps its place until the resolver has
-//! answered, so that no more threads wait for resolvers than there are places. A name leads to [`MAX_ADDRESSES`]
-//! addresses at most, tried in the resolver's order, each for its share of the time that is left.
+//! A server makes at most [`CONNECTS`] connects at once; further ones wait, for `controllers.host_call_ms` at most, and
+//! the guest's own timeout begins after that. A look-up that outlives its timeout keeps its permit until the resolver
+//! has answered, so that the number of threads that wait for resolvers stays bounded. Of a name's addresses, the first
+//! [`MAX_ADDRESSES`] are tried in the resolver's order, each for its share of the remaining time.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -56,7 +56,7 @@ impl tcp::Host for State {
     }
 }
 
-/// Counts a connect that was answered, by the code that it failed with.
+/// Counts a finished connect, by the code of its failure.
 fn count(metrics: &PluginMetrics, code: Option<u32>) {
     let is = |one: Code| code == Some(one as u32);
     let outcome = match code {
@@ -71,7 +71,7 @@ fn count(metrics: &PluginMetrics, code: Option<u32>) {
 async fn connect(question: Question, host: String, port: u16, timeout_ms: u32) -> Result<u32, Failure> {
     let to = target(&host, port)?;
     if timeout_ms == 0 {
-        return Err(Failure::new(Code::InvalidArgument, format!("{WHAT}: the timeout is 1 ms at least")));
+        return Err(Failure::new(Code::InvalidArgument, format!("{WHAT}: the timeout must be at least 1 ms")));
     }
     if !question.permit.connects_to(&to) {
         let text = format!("connections to {to} are not granted; {}", question.permit.tcp_remedy(&to));
@@ -102,9 +102,9 @@ async fn connect(question: Question, host: String, port: u16, timeout_ms: u32) -
     Err(fault.unwrap_or_else(|| unavailable(&to, "its name has no address")))
 }
 
-/// What a guest asks for, if it is a host that can be granted and a port.
+/// Reads the host and port that a guest asks for.
 fn target(host: &str, port: u16) -> Result<HostPort, Failure> {
-    // An address of IPv6 stands in brackets only where a port follows.
+    // An address of IPv6 needs brackets only before a port.
     let host = match host.parse() {
         Ok(IpAddr::V6(address)) => Some(Host::V6(address)),
         _ => Host::read(host),
@@ -113,12 +113,11 @@ fn target(host: &str, port: u16) -> Result<HostPort, Failure> {
     if port == 0 {
         return Err(refused("a port is a number from 1 to 65535"));
     }
-    let host =
-        host.ok_or_else(|| refused("the host is no DNS name and no address; write it without a scheme and a port"))?;
+    let host = host.ok_or_else(|| refused("the host is neither a DNS name nor an address; omit scheme and port"))?;
     Ok(HostPort { host, port })
 }
 
-/// The addresses of a host. The place is kept until the resolver has answered, even if nobody waits for it any more.
+/// Addresses of a host. The permit is kept until the resolver has answered, even after the caller's timeout.
 async fn resolve(to: HostPort, turn: OwnedSemaphorePermit) -> Result<(Vec<SocketAddr>, OwnedSemaphorePermit), Failure> {
     let name = match to.host {
         Host::V4(address) => return Ok((vec![SocketAddr::new(address.into(), to.port)], turn)),
@@ -142,7 +141,7 @@ fn micros(took: Duration) -> u32 {
 }
 
 fn late(to: &HostPort, timeout_ms: u32, what: &str) -> Failure {
-    Failure::new(Code::DeadlineExceeded, format!("{WHAT} to {to}: {what} in time, of {timeout_ms} ms in all"))
+    Failure::new(Code::DeadlineExceeded, format!("{WHAT} to {to}: {what} in time (timeout {timeout_ms} ms)"))
 }
 
 fn unavailable(to: &HostPort, what: &str) -> Failure {
@@ -167,7 +166,7 @@ mod tests {
         }
         for bad in ["", "*", "db:22", "tcp://db", "127.1", "db.internal.", "me@db", "d b", "2130706433"] {
             let (code, message) = read(bad, 22).unwrap_err();
-            assert!(code == Code::InvalidArgument as u32 && message.contains("no DNS name and no address"), "{bad}");
+            assert!(code == Code::InvalidArgument as u32 && message.contains("neither a DNS name nor"), "{bad}");
         }
         assert!(read("db", 0).unwrap_err().1.contains("1 to 65535"));
     }

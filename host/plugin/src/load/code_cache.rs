@@ -1,22 +1,22 @@
-//! Compiled code and manifests, kept between runs.
+//! Cache of compiled code and manifests, kept between runs.
 //!
 //! # Contract
 //! One file for each component digest and engine: a keyed checksum, then the manifest's bytes, then machine code.
-//! Machine code runs unchecked once it is loaded, so a file counts only if its checksum, keyed with the secret of the
-//! directory, is right; anything else is as good as absent, and is compiled and written anew.
+//! Loaded machine code runs unchecked, so a file is used only if its checksum, keyed with the secret of the directory,
+//! is right; any other file is ignored, compiled again and replaced.
 //!
-//! The directory (mode 0700) and its secret (0600) belong to this user alone. Where others had access the modes are
-//! mended and the secret is made anew, so that no file from before counts; where another user owns one of them nothing
-//! is kept. A cache that cannot be used costs time, never correctness: only a `cache_dir` that is no directory is an
-//! error, since it was meant as something else.
+//! The directory (mode 0700) and its secret (0600) belong to this user alone. If others had access, the modes are
+//! corrected and a new secret is made, so that no earlier file is used; if another user owns one of them, the cache
+//! stays off. A cache that cannot be used costs time, never correctness: only a `cache_dir` that is not a directory is
+//! an error, since it was meant as something else.
 //!
 //! # Cost
 //! Loading from the cache takes well under a millisecond where compiling takes tens. Files are replaced whole and not
-//! synced: one that a loss of power damaged is compiled anew.
+//! synced: one that a loss of power damaged is compiled again.
 //!
 //! # Limits
-//! `sandbox.code_cache_bytes` bounds the files of all engines and all processes that share the directory; those used
-//! least lately are removed when one is added, and at the opening.
+//! `sandbox.code_cache_bytes` bounds the files of all engines and all processes that share the directory; the least
+//! recently used are removed when a file is added, and when the cache is opened.
 
 use std::{
     fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions},
@@ -33,22 +33,22 @@ use wasmtime::{Engine, component::Component};
 
 use crate::{engine::configuration, error::LoadError};
 
-/// Changes with the layout of the files.
+/// Version of the files' layout.
 const LAYOUT: &str = "1";
 
-/// How a file of the cache ends, and how one does that is not finished.
+/// Suffixes of a finished file of the cache, and of an unfinished one.
 const FINISHED: &str = ".bin";
 const UNFINISHED: &str = ".part";
 
-/// Age of an unfinished file that its writer must have left: writing one takes less than a second.
+/// Age of an unfinished file at which its writer must be gone: writing one takes less than a second.
 const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
-/// Bytes of the checksum in front.
+/// Bytes of the checksum at the front.
 const MAC_LEN: usize = 32;
 
 pub(crate) struct Cache {
     dir: PathBuf,
-    /// None: the directory cannot be used, and nothing is kept.
+    /// `None`: the directory cannot be used, and the cache is off.
     secret: Option<[u8; 32]>,
     /// Most bytes of all files.
     limit: u64,
@@ -56,19 +56,20 @@ pub(crate) struct Cache {
     fingerprint: String,
 }
 
-/// What is kept of a component.
+/// Cached data of a component.
 pub(crate) struct Entry {
     pub(crate) component: Component,
     pub(crate) manifest: Vec<u8>,
 }
 
-/// A component's identity: SHA-256 of its bytes, in hexadecimal.
+/// Identity of a component: SHA-256 of its bytes, in hexadecimal.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
 impl Cache {
-    /// Opens the cache in a directory, which is made when missing. `limit` bounds its files, bytes; 0 keeps nothing.
+    /// Opens the cache in a directory, which is made if missing. `limit` bounds its files, bytes; 0 turns the cache
+    /// off.
     pub(crate) fn open(dir: PathBuf, limit: u64, engine: &Engine) -> Result<Self, LoadError> {
         if dir.exists() && !dir.is_dir() {
             let what = format!("{} is not a directory; remove it, or choose another", dir.display());
@@ -110,7 +111,7 @@ impl Cache {
         Some(mac)
     }
 
-    /// The entry of a digest; none when it is missing or not one of ours.
+    /// The entry of a digest; `None` if it is missing or fails its checksum.
     pub(crate) fn get(&self, engine: &Engine, digest: &str) -> Option<Entry> {
         self.secret?;
         let path = self.path(digest);
@@ -120,11 +121,11 @@ impl Cache {
             Some(Entry { component, manifest: manifest.to_vec() })
         });
         if entry.is_some() {
-            // The time of its last use. A file that cannot be marked goes a little earlier.
+            // Marks the time of last use. A file that cannot be marked is removed a little earlier.
             let times = FileTimes::new().set_accessed(SystemTime::now());
             let _ = File::open(&path).and_then(|file| file.set_times(times));
         } else {
-            tracing::warn!(path = %path.display(), "compile cache entry is damaged or foreign; compiling anew");
+            tracing::warn!(path = %path.display(), "compile cache entry is damaged or foreign; compiling again");
         }
         entry
     }
@@ -168,9 +169,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the files that were used least lately until the others are within the limit, and those that a writer
-    /// left unfinished. Other processes may do the same meanwhile; a file that does not go is looked at again the next
-    /// time.
+    /// Removes the least recently used files until the others are within the limit, and abandoned unfinished files.
+    /// Other processes may do the same meanwhile; a file that cannot be removed is tried again the next time.
     fn remove_oldest(&self) {
         if self.secret.is_none() {
             return;
@@ -207,14 +207,13 @@ fn fingerprint(engine: &Engine) -> String {
     format!("{:016x}", configuration::fingerprint(engine))
 }
 
-/// A component in another engine that can run the same code, without compiling it again. None when it cannot.
+/// Moves a component to another engine that can run the same code, without compiling it again. `None` if that fails.
 pub(crate) fn moved(component: &Component, to: &Engine) -> Option<Component> {
-    // The same bytes that go into a file, and nobody has had them in between.
+    // The bytes that would go into a file; they never left this process.
     deserialize(to, &component.serialize().ok()?)
 }
 
-/// The secret of this directory, made at the first use and when others had access; or where it should be, and what is
-/// wrong there.
+/// Secret of this directory, made at the first use and whenever others had access. The error names the path at fault.
 fn secret(dir: &Path) -> Result<[u8; 32], (PathBuf, io::Error)> {
     let path = dir.join("secret");
     let was_private = make_private(dir).map_err(|e| (dir.to_owned(), e))?;
@@ -227,7 +226,7 @@ fn secret(dir: &Path) -> Result<[u8; 32], (PathBuf, io::Error)> {
     secret.map_err(|e| (path, e))
 }
 
-/// Takes other users' access to the directory away. Answers whether they could not have written into it before.
+/// Removes other users' access to the directory. Answers whether they could not write into it before.
 fn make_private(dir: &Path) -> io::Result<bool> {
     let metadata = fs::metadata(dir)?;
     refuse_foreign(&metadata)?;
@@ -242,7 +241,7 @@ fn make_private(dir: &Path) -> io::Result<bool> {
     Ok(metadata.mode() & 0o022 == 0)
 }
 
-/// The secret of a file that is whole and private; none for one that has to be made anew.
+/// Reads a secret that is whole and private; `None` for one that must be replaced.
 fn read_secret(path: &Path) -> io::Result<Option<[u8; 32]>> {
     let opened =
         OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path);
@@ -262,10 +261,10 @@ fn refuse_foreign(metadata: &Metadata) -> io::Result<()> {
     if owner == this {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to user {owner}, and this is user {this}")))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to user {owner}, but this is user {this}")))
 }
 
-/// Makes a secret. Of two processes that make one at once the second counts; files of the first are compiled anew.
+/// Makes a secret. If two processes make one at once, the second counts; files of the first are compiled again.
 fn new_secret(path: &Path) -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
@@ -276,8 +275,8 @@ fn new_secret(path: &Path) -> io::Result<[u8; 32]> {
     made.map(|()| secret).map_err(|e| e.source)
 }
 
-/// The only unsafe code of the host: machine code from a file.
-#[allow(unsafe_code, reason = "wasmtime cannot check machine code; the argument stands below")]
+/// Loads machine code from a file: the only unsafe code of the host.
+#[allow(unsafe_code, reason = "wasmtime cannot check machine code; the reason is below")]
 fn deserialize(engine: &Engine, code: &[u8]) -> Option<Component> {
     // SAFETY: the bytes came out of `Component::serialize` of this very program: their checksum is keyed with a secret
     // that only this user can read. Wasmtime itself refuses code of another version, setting or processor.

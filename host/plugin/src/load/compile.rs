@@ -1,4 +1,4 @@
-//! Compiles components, on a few threads that are gone afterwards: calls that are served keep the other cores.
+//! Compiles components, on a few threads that end afterwards: served calls keep the other cores.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use crate::{error::LoadError, limits::Limits, load::needs::exceeded_limit};
 pub(crate) async fn compile(engine: &Engine, limits: &Limits, bytes: &[u8]) -> Result<Component, LoadError> {
     let not = |what: String| LoadError::NotAComponent { what };
     if Engine::detect_precompiled(bytes).is_some() {
-        return Err(not("it is precompiled machine code, which is never taken from users; give the .wasm file".into()));
+        return Err(not("it is precompiled machine code, which is never accepted; use the .wasm file".into()));
     }
     match bytes {
         [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
@@ -34,11 +34,11 @@ pub(crate) async fn compile(engine: &Engine, limits: &Limits, bytes: &[u8]) -> R
     match compiled {
         Ok(Ok(component)) => Ok(component),
         Ok(Err(e)) => Err(exceeded_limit(&e, limits).unwrap_or_else(|| not(format!("{e:#}")))),
-        Err(_) => Err(not("the compiler gave up on it".into())),
+        Err(_) => Err(not("the compiler panicked; see the log".into())),
     }
 }
 
-/// How many cores may compile at once.
+/// Cores that may compile at once.
 fn threads(limits: &Limits) -> usize {
     match limits.compile_threads {
         0 => thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1),

@@ -1,8 +1,8 @@
-//! The first part of loading: what depends on the component alone, and not on the settings under which it is to serve.
+//! First part of loading: checks that depend on the component alone, and not on its settings.
 //!
 //! # Contract
 //! The file is parsed whole, compiled or taken from the cache, compared with the contract and with the host's limits,
-//! and `describe` is called once for each digest, under limits. Nothing of it touches plugins that serve already.
+//! and `describe` is called once for each digest, under limits. Plugins that serve already are not touched.
 //!
 //! # Cost
 //! Compiling: some 200 to 400 ms for a plugin of the SDK, on half of the cores. From the cache a few milliseconds.
@@ -31,7 +31,7 @@ use crate::{
     sandbox::Inner,
 };
 
-/// A component that fits the contract, and what it says about itself.
+/// A component that fits the contract, and its manifest.
 pub(crate) struct CheckedComponent {
     pub(crate) digest: String,
     pub(crate) component: Component,
@@ -39,11 +39,11 @@ pub(crate) struct CheckedComponent {
     pub(crate) exports: Exports,
     pub(crate) described: Vec<u8>,
     pub(crate) manifest: Manifest,
-    /// How long compiling took; none for one that was in the cache.
+    /// Time of compiling; `None` if the code was in the cache.
     pub(crate) compiling: Option<Duration>,
 }
 
-/// The first part of loading: what depends on the component alone.
+/// Does the first part of loading. `called` is the plugin's name in errors until the manifest is known.
 pub(crate) async fn prepare(inner: &Inner, called: &str, bytes: &[u8]) -> Result<CheckedComponent, LoadError> {
     let limit = inner.limits.component_bytes;
     if bytes.len() > limit {

@@ -1,4 +1,4 @@
-//! Which exports a component has and which imports it wants, compared with the contract this host knows.
+//! Check of a component's exports and imports against the contract of this host.
 
 use wasmtime::{
     Engine,
@@ -7,7 +7,7 @@ use wasmtime::{
 
 use crate::{error::LoadError, host::wasi, manifest::exports::Exports};
 
-/// The newest contract this host knows: the WIT package's version.
+/// Version of the newest contract that this host knows: that of the WIT package.
 pub const VERSION: &str = "0.1.0";
 
 const PACKAGE: &str = "mortise:plugin/";
@@ -32,7 +32,7 @@ const IMPORTS: [&str; 16] = [
     "run",
 ];
 
-/// Optional interfaces that a component may export.
+/// Interfaces that a component may export; all but `plugin` are optional.
 const EXPORTS: [&str; 13] = [
     "plugin",
     "mutating",
@@ -49,7 +49,7 @@ const EXPORTS: [&str; 13] = [
     "functions",
 ];
 
-/// What to do about an import that this host does not offer; none about one that it offers.
+/// Next step for an import that this host does not offer; `None` if it does.
 pub(crate) fn import_fault(name: &str) -> Option<String> {
     let known = name
         .strip_prefix(PACKAGE)
@@ -58,7 +58,7 @@ pub(crate) fn import_fault(name: &str) -> Option<String> {
     (!known && wasi::interfaces::interface(name).is_none()).then(|| remedy(name))
 }
 
-/// What to do about an export that this host does not call; none about one that it calls. Such an export does no harm.
+/// Next step for an export that this host does not call; `None` if it does. Such an export is harmless.
 pub(crate) fn export_fault(name: &str) -> Option<String> {
     let (interface, version) = name.strip_prefix(PACKAGE)?.split_once('@')?;
     if version == VERSION && EXPORTS.contains(&interface) {
@@ -91,7 +91,7 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         let what = match other {
             Some(name) => format!("it exports {name}; {}", remedy(name)),
             None => format!(
-                "it does not export {PACKAGE}plugin@{VERSION}, so it is no Mortise plugin; build it with the \
+                "it does not export {PACKAGE}plugin@{VERSION}, so it is not a Mortise plugin; build it with the \
                  mortise-plugin crate, or against wit/v{VERSION}"
             ),
         };
@@ -119,7 +119,7 @@ pub(crate) fn imports_lookup(engine: &Engine, component: &Component) -> bool {
     component.component_type().imports(engine).any(|(name, _)| name == lookup)
 }
 
-/// What someone who sees an unknown import or export should do.
+/// Next step for an unknown import or export.
 fn remedy(name: &str) -> String {
     match name.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('@')) {
         Some((_, version)) if version != VERSION => format!(
@@ -130,8 +130,8 @@ fn remedy(name: &str) -> String {
             format!("contract {VERSION} has no interface {interface:?}; it offers {}", IMPORTS.join(", "))
         }
         None if name.starts_with("wasi:") => format!(
-            "of WASI this host offers {} of 0.2, with nothing in them, and wasi:http/outgoing-handler; build for wasm32-wasip2 with a toolchain that \
-             imports no more than those, or for wasm32-unknown-unknown, which needs none",
+            "of WASI 0.2 this host offers {}, without any access, and wasi:http/outgoing-handler; build for \
+             wasm32-wasip2 with a toolchain that imports only those, or for wasm32-unknown-unknown, which needs none",
             wasi::interfaces::PACKAGES.map(|package| format!("wasi:{package}")).join(", ")
         ),
         None => format!("plugins may import {PACKAGE}{{{}}}@{VERSION} only", IMPORTS.join(",")),

@@ -1,16 +1,16 @@
-//! The second engine, for controllers: made when the first plugin that has some is loaded, and not at all otherwise.
+//! Second engine, for controllers: made when the first plugin with controllers is loaded, and not at all otherwise.
 //!
 //! A controller's call waits for the host most of its time, and would hold a slot of the hooks' pool meanwhile. So it
 //! has instances elsewhere, made on demand and kept warm between calls (`warm`). They are few, and made seldom:
 //! reserving address space for all of them in advance would gain nothing.
 //!
-//! Code is generated in the same way for both engines, so that what was compiled for hooks serves here too. Only where
+//! Both engines generate the same code, so code compiled for hooks serves here too. Only where
 //! `controllers.memory_bytes` is more than the hooks' engine reserves for a memory is it compiled once more, and cached
 //! under this engine's own fingerprint.
 //!
 //! # Limits
-//! `controllers.instances` bounds the instances of all plugins, those that run and those that are kept warm: one that
-//! is needed pushes out the one that was used least lately.
+//! `controllers.instances` bounds the instances of all plugins, running and warm: a new one replaces the least recently
+//! used idle one.
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
@@ -48,17 +48,16 @@ use crate::{
     reconcile_limits::ReconcileLimits,
 };
 
-/// Instances at once unless `controllers.instances` says otherwise: on a machine with less than 1 GiB of memory, and on
-/// others.
+/// Default of `controllers.instances`: on a machine with less than 1 GiB of memory, and on others.
 const FEW: u32 = 16;
 const MANY: u32 = 64;
 
-/// The engine for controllers, and the instances that are kept warm.
+/// Engine for controllers, and its warm instances.
 pub(crate) struct ControllerEngine {
     pub(crate) engine: Engine,
     linker: Linker<State>,
     pub(crate) limits: ReconcileLimits,
-    /// The cache of code for this engine; none when the hooks' code fits.
+    /// Cache of code for this engine; `None` if the hooks' code fits.
     cache: Option<Cache>,
     slots: Arc<Semaphore>,
     pub(crate) slot_count: usize,
@@ -67,13 +66,13 @@ pub(crate) struct ControllerEngine {
     pub(crate) connect_turns: Arc<Semaphore>,
 }
 
-/// Instances without a call, the one used last at the end.
+/// Idle instances, the most recently used last.
 #[derive(Default)]
 struct IdleInstances {
     idle: VecDeque<(u64, WarmInstance)>,
-    /// Calls that wait for a slot: while there are any, none is kept.
+    /// Calls that wait for a slot; while there are any, finished instances are not kept.
     waiting: usize,
-    /// Keys given out.
+    /// Number of keys given out.
     keys: u64,
 }
 
@@ -106,7 +105,7 @@ impl ControllerEngine {
     }
 
     /// Makes a component ready for this engine, compiled under the limits of the hooks. `bytes` are the component's
-    /// file, and `component` is what the hooks' engine made of it.
+    /// file, and `component` is the one compiled for the hooks' engine.
     pub(crate) async fn fit(
         &self,
         hook_limits: &Limits,
@@ -155,21 +154,21 @@ impl ControllerEngine {
         })
     }
 
-    /// A key for instances that are kept under it.
+    /// New key for keeping instances.
     pub(crate) fn key(&self) -> u64 {
         let mut idle = self.idle.lock();
         idle.keys += 1;
         idle.keys
     }
 
-    /// The instance kept under a key that was used last.
+    /// The most recently used instance kept under a key.
     pub(crate) fn take(&self, key: u64) -> Option<WarmInstance> {
         let mut idle = self.idle.lock();
         let position = idle.idle.iter().rposition(|(of, _)| *of == key)?;
         idle.idle.remove(position).map(|(_, warm)| warm)
     }
 
-    /// Keeps an instance under a key, or answers it when others wait for its slot.
+    /// Keeps an instance under a key, or returns it if others wait for its slot.
     pub(crate) fn keep(&self, key: u64, warm: WarmInstance) -> Option<WarmInstance> {
         let mut idle = self.idle.lock();
         if idle.waiting > 0 {
@@ -179,7 +178,7 @@ impl ControllerEngine {
         None
     }
 
-    /// Gives up all instances kept under a key.
+    /// Removes all instances kept under a key.
     pub(crate) fn give_up(&self, key: u64) -> Vec<WarmInstance> {
         let mut idle = self.idle.lock();
         let (gone, kept) = std::mem::take(&mut idle.idle).into_iter().partition(|(of, _)| *of == key);
@@ -188,19 +187,19 @@ impl ControllerEngine {
         gone.into_iter().map(|(_, warm)| warm).collect()
     }
 
-    /// A slot for one more instance; none when none was free until then.
+    /// Slot for one more instance; `None` if none was free until `until`.
     pub(crate) async fn slot(&self, until: Instant) -> Option<OwnedSemaphorePermit> {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return Some(slot);
         }
         let (_waiting, idle) = self.wait();
-        // Outside of the lock: clearing away takes a moment.
+        // Dropped outside of the lock: cleaning up takes a moment.
         drop(idle);
         timeout_at(until.into(), self.slots.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// Counts a call that waits, and takes out the idle instance that was used least lately. While calls wait, an
-    /// instance whose call ends is given up, so the slot that frees is not missed.
+    /// Counts a waiting call, and removes the least recently used idle instance. While calls wait, finished instances
+    /// are dropped, so every freed slot reaches a waiting call.
     fn wait(&self) -> (Waiting<'_>, Option<WarmInstance>) {
         let mut idle = self.idle.lock();
         idle.waiting += 1;
@@ -218,13 +217,12 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// How memories are laid out, and how many instances there may be: as many as a quarter of the free address space has
-/// room for.
+/// Layout of memories, and number of instances: as many as fit into a quarter of the free address space.
 fn size(hooks: &PoolSize, limits: &ReconcileLimits, free: Option<u64>) -> (PoolSize, usize) {
     let needed = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
     let mut config = *hooks;
     config.strategy = pool::Strategy::OnDemand;
-    // The hooks' own if that will do: then their code fits.
+    // The hooks' reservation if it is large enough: then their code fits.
     config.reservation = hooks.reservation.max(needed);
     let small = pool::physical_memory().is_some_and(|bytes| bytes < 1 << 30);
     let wanted = match (limits.instances, small) {
@@ -239,7 +237,7 @@ fn size(hooks: &PoolSize, limits: &ReconcileLimits, free: Option<u64>) -> (PoolS
         tracing::warn!(
             instances = count,
             wanted,
-            "address space is scarce (ulimit -v, or a small kernel): fewer instances of controllers at once"
+            "address space is scarce (ulimit -v, or a small kernel): controllers have fewer instances"
         );
     }
     (config, count as usize)

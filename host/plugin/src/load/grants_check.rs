@@ -1,4 +1,4 @@
-//! Whether a plugin's controllers have the types that they cannot start without.
+//! Check that a plugin's controllers have the types that they cannot start without.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub struct NotGranted {
     remedy: String,
 }
 
-/// The controllers of a manifest that run with these settings, which are JSON.
+/// Controllers of a manifest that run with these settings, which are JSON.
 pub(crate) fn running<'m>(
     manifest: &'m Manifest,
     settings: &str,
@@ -30,7 +30,7 @@ pub(crate) fn running<'m>(
     manifest.controllers.iter().filter(runs)
 }
 
-/// What the plugin of a manifest may do with these grants. Controllers that do not run need none.
+/// Permissions of a plugin under these grants. Controllers that do not run need none.
 pub(crate) fn permit(manifest: &Manifest, grants: Grants, settings: &str) -> Result<Permit, NotGranted> {
     let own = manifest.types.iter().map(|decl| decl.gvk.clone()).collect();
     let needed = || {

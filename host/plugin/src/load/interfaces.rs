@@ -1,4 +1,4 @@
-//! What a component imports and exports, compared with this host: for people who look at a file before they install it.
+//! Imports and exports of a component, compared with this host: for a look at a file before it is installed.
 
 use crate::{
     Sandbox,
@@ -9,26 +9,26 @@ use crate::{
 /// A component's imports and exports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interfaces {
-    /// What it wants of the host, in its order.
+    /// Imports, in the component's order.
     pub imports: Vec<Interface>,
-    /// What it offers, in its order.
+    /// Exports, in the component's order.
     pub exports: Vec<Interface>,
 }
 
-/// One interface.
+/// An interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Such as `mortise:plugin/log@0.1.0`.
+    /// Name, such as `mortise:plugin/log@0.1.0`.
     pub name: String,
-    /// What to do about it, if this host does not know it.
+    /// Next step, if this host does not know the interface.
     pub remedy: Option<String>,
 }
 
 impl Interfaces {
-    /// Reads and compiles a component, which takes tens of milliseconds, and compares.
+    /// Reads and compiles a component, which takes tens of milliseconds, and compares its interfaces with the host's.
     ///
     /// # Errors
-    /// It is no component, or over the limit.
+    /// The bytes are not a component, or are over the limit.
     pub async fn read(sandbox: &Sandbox, bytes: &[u8]) -> Result<Self, LoadError> {
         let inner = sandbox.inner();
         let limit = inner.limits.component_bytes;

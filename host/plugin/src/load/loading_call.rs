@@ -1,6 +1,6 @@
-//! A call of an export while the plugin is loaded, when no reporter exists yet that could take its faults.
+//! Call of an export while the plugin is loaded, before a reporter exists for its faults.
 //!
-//! It has an instance of its own, under the given limits and the wall clock of `describe`: no request waits for it.
+//! It has an instance of its own, under the given limits and the wall clock of `describe`: requests never wait for it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,7 +23,7 @@ use crate::{
     sandbox::Inner,
 };
 
-/// The plugin as errors name it.
+/// The plugin's name and version for errors.
 pub(crate) struct PluginName<'a> {
     pub(crate) plugin: Arc<str>,
     pub(crate) version: &'a str,

@@ -1,4 +1,4 @@
-//! What makes a component's bytes a plugin that can be called.
+//! Loading: from a component's bytes to a plugin that can be called.
 
 pub(crate) mod code_cache;
 mod compile;

@@ -1,16 +1,16 @@
-//! What a component needs, compared with the limits that it will run under.
+//! Check of a component's needs against the limits that it will run under.
 
 use wasmtime::component::Component;
 
 use crate::{error::LoadError, limits::Limits};
 
-/// What the largest memory of a component begins with, bytes. Wasmtime says it in pages.
+/// Initial size of a component's largest memory, bytes. Wasmtime reports it in pages.
 pub(crate) fn least_memory(component: &Component) -> u64 {
     let pages = component.resources_required().and_then(|needs| needs.max_initial_memory_size).unwrap_or(0);
     pages.saturating_mul(64 << 10)
 }
 
-/// What a component may need more of than there is.
+/// A need of a component that has a limit.
 #[derive(Debug, Clone, Copy)]
 enum Need {
     CoreInstances,
@@ -23,7 +23,7 @@ enum Need {
 }
 
 impl Need {
-    /// Refuses a component that needs `n`.
+    /// Makes the error for a component that needs `n`.
     fn over(self, n: u64, limits: &Limits) -> LoadError {
         let (what, limit, setting) = match self {
             Self::CoreInstances => (format!("{n} core instances"), limits.core_instances, "sandbox.core_instances"),
@@ -38,9 +38,9 @@ impl Need {
     }
 }
 
-/// How wasmtime says that a component does not fit into a slot of the pool, which it does after compiling, or that an
-/// instance made on demand has too many parts: the words before the number, those after it, and what is meant. It has
-/// no type for either.
+/// Messages of wasmtime, which has no types for them: after compiling, for a component that does not fit into a slot of
+/// the pool; and for an instance made on demand that has too many parts. Each is the text before the number, the text
+/// after it, and the need that it means.
 const MESSAGES: [(&str, &str, Need); 8] = [
     ("component transitively contains ", " core module instances", Need::CoreInstances),
     ("component transitively contains ", " Wasm linear memories", Need::Memories),
@@ -52,7 +52,7 @@ const MESSAGES: [(&str, &str, Need); 8] = [
     ("resource limit exceeded: instance count too high at ", "", Need::CoreInstances),
 ];
 
-/// The limit that an error of wasmtime is about, if it is about one.
+/// Error for the limit that an error of wasmtime reports; `None` for other errors.
 pub(crate) fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option<LoadError> {
     let text = error.root_cause().to_string();
     MESSAGES.into_iter().find_map(|(before, after, need)| {
@@ -62,12 +62,12 @@ pub(crate) fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option
     })
 }
 
-/// Refuses what could not be instantiated anyway, with a better message than that of instantiation: without a pool,
-/// compiling does not look.
+/// Refuses a component that could not be instantiated, with a better message than that of instantiation: without a
+/// pool, compiling does not check.
 pub(crate) fn check_limits(component: &Component, limits: &Limits) -> Result<(), LoadError> {
     let Some(needs) = component.resources_required() else {
         return Err(LoadError::NotAComponent {
-            what: "it instantiates modules that it imports; a plugin must be complete in itself".into(),
+            what: "it instantiates imported modules; a plugin must contain all its modules".into(),
         });
     };
     for (need, n, limit) in [

@@ -1,9 +1,9 @@
-//! What operators set for single plugins, by the plugins' names: `[plugin.<name>.settings]` and
+//! Settings and grants of single plugins, by the plugins' names: `[plugin.<name>.settings]` and
 //! `[plugin.<name>.grants]` in config.toml.
 //!
 //! Settings are one JSON object for each plugin. They reach the plugin as text, through the contract's `config`,
 //! bounded by `sandbox.settings_bytes`. A [`crate::Plugin`] keeps the settings that it was loaded with for as long as
-//! it lives; other settings, or other grants, make another `Plugin`, which remembers none of the first one's decisions.
+//! it lives; other settings, or other grants, make another `Plugin`, with an empty cache of decisions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 
 use crate::{error::LoadError, grants::Grants};
 
-/// No settings, as a plugin sees them.
+/// Empty settings, as a plugin sees them.
 pub(crate) const NONE: &str = "{}";
 
-/// The settings of every plugin, by name, and what each is granted. The default has none, and grants nothing.
+/// Settings and grants of every plugin, by name. The default has none, and grants nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PluginSettings {
     told: BTreeMap<String, Value>,
@@ -25,37 +25,37 @@ pub struct PluginSettings {
 }
 
 impl PluginSettings {
-    /// Sets what a plugin of that name is told, in place of what was set before.
+    /// Replaces the settings of the plugin of that name.
     pub fn set(&mut self, name: impl Into<String>, settings: Map<String, Value>) {
         self.told.insert(name.into(), Value::Object(settings));
     }
 
-    /// The settings of the plugin of that name: always an object, empty when nothing was set.
+    /// Settings of the plugin of that name: always an object, empty if none were set.
     #[must_use]
     pub fn of(&self, name: &str) -> &Value {
         static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
         self.told.get(name).unwrap_or(&NOTHING)
     }
 
-    /// Grants what a plugin of that name may do beyond its own types, in place of what was granted before.
+    /// Replaces the grants of the plugin of that name.
     pub fn grant(&mut self, name: impl Into<String>, grants: Grants) {
         self.granted.insert(name.into(), grants);
     }
 
-    /// What the plugin of that name is granted.
+    /// Grants of the plugin of that name.
     #[must_use]
     pub fn grants_of(&self, name: &str) -> &Grants {
         static NOTHING: LazyLock<Grants> = LazyLock::new(Grants::default);
         self.granted.get(name).unwrap_or(&NOTHING)
     }
 
-    /// The names of plugins for which something was set or granted, in order.
+    /// Names of plugins with settings or grants, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names: BTreeSet<_> = self.told.keys().chain(self.granted.keys()).map(String::as_str).collect();
         names.into_iter()
     }
 
-    /// The text that the plugin is given.
+    /// Settings as the plugin gets them: JSON, within the limit of bytes.
     pub(crate) fn text(&self, name: &str, limit: usize) -> Result<Arc<str>, LoadError> {
         let text = self.of(name).to_string();
         if text.len() > limit {
@@ -71,7 +71,7 @@ impl PluginSettings {
     }
 }
 
-/// The key in config.toml of one setting, or of all of them when `path` is empty.
+/// Key in config.toml of one setting, or of all of them if `path` is empty.
 pub(crate) fn key(name: &str, path: &str) -> String {
     match path {
         "" => format!("plugin.{name}.settings"),

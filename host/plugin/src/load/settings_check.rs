@@ -1,7 +1,7 @@
 //! A plugin's own check of its settings, once each time it is loaded.
 //!
-//! It runs in an instance of its own, under the plugin's fuel and memory and the wall clock of `describe`: nothing
-//! serves yet that could wait for it.
+//! It runs in an instance of its own, under the plugin's fuel and memory and the wall clock of `describe`: nothing that
+//! serves waits for it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
     sandbox::Inner,
 };
 
-/// Asks the plugin what it thinks of its settings. Errors keep it from being loaded, warnings are logged.
+/// Asks the plugin to check its settings. Errors keep it from being loaded, warnings are logged.
 pub(crate) async fn check(
     sandbox: &Inner,
     manifest: &Manifest,

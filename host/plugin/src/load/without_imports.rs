@@ -1,4 +1,4 @@
-//! A component for its functions: it is linked to nothing, so that whatever it calls ends the call.
+//! A component for its functions: it is linked to nothing, so that any import it calls ends the call.
 
 use wasmtime::component::{Component, InstancePre, Linker};
 

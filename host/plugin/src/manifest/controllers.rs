@@ -1,8 +1,8 @@
-//! The controllers that a manifest declares, in checked form: who reconciles what, and which changes concern it.
+//! Controllers of a manifest, in checked form: the type that each reconciles, and the changes that trigger it.
 //!
-//! Checked is all that can be known from one plugin. Fields of types of others are looked up when their messages are at
-//! hand ([`DataPath`]); whether such types are granted is `grants`' business, and cycles between plugins are the
-//! caller's, with the same words ([`circular`]).
+//! The checks need nothing but the manifest. Fields of other plugins' types are looked up once their messages are known
+//! ([`DataPath`]); `grants` checks whether such types are granted, and the caller finds cycles between plugins, with
+//! the same function and text ([`circular`]).
 
 use std::{
     borrow::Cow,
@@ -33,95 +33,95 @@ const MAX_INDEXES: usize = 16;
 /// Most resources that one controller reconciles at once.
 const MAX_PARALLEL: u32 = 64;
 
-/// Bounds of times that a manifest may ask for, milliseconds.
+/// Bounds of times in a manifest, milliseconds.
 const SHORTEST_RESYNC: u64 = 1_000;
 const LONGEST_RESYNC: u64 = 30 * 24 * 60 * 60 * 1_000;
 const LONGEST_BACKOFF: u64 = 24 * 60 * 60 * 1_000;
 
-/// The name of the index that is always there.
+/// Name of the built-in index.
 const BY_ID: &str = "id";
 
-/// One controller of a plugin.
+/// A controller of a plugin.
 #[derive(Debug, Clone)]
 pub struct ControllerDecl {
-    /// Its name, unique in the plugin.
+    /// Name, unique in the plugin.
     pub name: Arc<str>,
-    /// The type whose resources it reconciles.
+    /// Type whose resources it reconciles.
     pub manages: Gvk,
-    /// Other types whose changes concern resources of the managed one.
+    /// Other types whose changes trigger reconciles of the managed type.
     pub watches: Vec<WatchDecl>,
-    /// Ways to find resources of the managed type in the cache.
+    /// Indexes of the managed type in the cache.
     pub indexes: Vec<IndexDecl>,
-    /// Where it runs.
+    /// Servers that it runs on.
     pub placement: Placement,
-    /// How long a resource whose reconcile ended well is left alone.
+    /// Time after a successful reconcile until the next one without a change.
     pub resync: Duration,
     /// Resources that are reconciled at once; at least one.
     pub parallel: usize,
     /// Whether `initialize` is called before each start.
     pub initializes: bool,
-    /// The first delay after an error.
+    /// First delay after an error.
     pub backoff_base: Duration,
-    /// The longest delay after an error.
+    /// Longest delay after an error.
     pub backoff_max: Duration,
-    /// A setting of the plugin's that has to be true for it to run; empty: it runs always.
+    /// Setting of the plugin that must be true for the controller to run; empty: it always runs.
     pub only_if: String,
 }
 
-/// Where a controller runs when there is more than one server.
+/// Servers that a controller runs on, if there is more than one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// On one of them.
+    /// A single one of the servers.
     Singleton,
-    /// On each of them.
+    /// Each server.
     EachServer,
 }
 
-/// A type that is watched.
+/// A watched type.
 #[derive(Debug, Clone)]
 pub struct WatchDecl {
     /// The type.
     pub of: Gvk,
-    /// How a change of one of its resources leads to resources of the managed type.
+    /// Mapping from a changed resource to resources of the managed type.
     pub mapper: Mapper,
-    /// Ways to find resources of this type in the cache.
+    /// Indexes of this type in the cache.
     pub indexes: Vec<IndexDecl>,
 }
 
-/// How a change leads to resources of the managed type.
+/// Mapping from a changed resource to resources of the managed type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mapper {
-    /// To the owner, if it is of the managed type.
+    /// The owner, if it is of the managed type.
     Owner,
-    /// To the one with the same name and tenancy.
+    /// The resource with the same name and tenancy.
     SameName,
-    /// To those that a field of the changed resource refers to.
+    /// The resources that a field of the changed resource refers to.
     Reference(DataPath),
-    /// To those that this index of the managed type, by reference, has under the changed resource's id.
+    /// The resources that this index by reference, of the managed type, holds under the changed resource's id.
     Index(Arc<str>),
-    /// To those that the plugin's `map` answers.
+    /// The resources that the plugin's `map` answers.
     Map,
 }
 
-/// A way to find resources in the cache.
+/// An index of the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexDecl {
-    /// Its name; unique for its type.
+    /// Name; unique for its type.
     pub name: Arc<str>,
-    /// What it is by.
+    /// Source of its keys.
     pub by: IndexBy,
-    /// Whether `partition/namespace/` of the resource is before each value.
+    /// Whether each value is prefixed with the resource's `partition/namespace/`.
     pub in_tenancy: bool,
 }
 
 impl IndexDecl {
-    /// The values of a resource, as they are in the index, in the order of their source; none for an index that is by
-    /// owner or reference. `field` reads a field's values out of encoded data.
+    /// Values of a resource in this index, in the order of their source; empty for an index by owner or reference.
+    /// `field` reads a field's values from encoded data.
     ///
-    /// A value with a zero byte is left out: a key of the cache ends with one.
+    /// A value with a zero byte is left out: keys of the cache end with one.
     ///
     /// # Errors
-    /// What `field` answers.
+    /// The error of `field`.
     pub fn values<E>(
         &self,
         resource: &pb::Resource,
@@ -146,23 +146,23 @@ impl IndexDecl {
     }
 }
 
-/// What an index is by.
+/// Source of an index's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexBy {
     /// The owner.
     Owner,
-    /// What a field refers to.
+    /// The target of a reference field.
     Reference(DataPath),
     /// The value of a field.
     Value(DataPath),
     /// The resource's name.
     Name,
-    /// The pairs of its metadata, each as `key=value`.
+    /// Pairs of its metadata, each as `key=value`.
     Metadata,
 }
 
-/// Whether any two of these controllers, given as pairs of managed and watched type, feed each other: each would start
-/// the other for ever. Longer circles are not looked for. Answers the fault, in Consul's words.
+/// Finds two controllers, given as pairs of managed and watched type, that would trigger each other for ever. Longer
+/// cycles are not searched. Answers the fault, in Consul's words.
 #[must_use]
 pub fn circular<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Option<String> {
     let pairs: HashSet<_> = pairs.into_iter().collect();
@@ -178,7 +178,7 @@ pub fn circular<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Opti
     circles.first().map(|(a, b)| format!("circular dependency between {a:?} and {b:?}"))
 }
 
-/// Reads and checks the controllers of a manifest, whose types are `types`.
+/// Reads and checks the controllers of a manifest with these `types`.
 pub(crate) fn read(
     wire: Vec<wire::Controller>,
     types: &[TypeDecl],
@@ -207,14 +207,14 @@ pub(crate) fn read(
     let pairs = all.iter().flat_map(|one| one.watches.iter().map(|watch| (&one.manages, &watch.of)));
     match circular(pairs) {
         Some(fault) => {
-            let fault = format!("{fault}; let one of them not watch the other's type");
+            let fault = format!("{fault}; remove one of the two watches");
             Err(ManifestError::new(fault).at("controllers"))
         }
         None => Ok(all),
     }
 }
 
-/// What a controller is checked against.
+/// Context for the checks of a controller.
 struct Reader<'a> {
     types: &'a [TypeDecl],
     exports: Exports,
@@ -235,9 +235,9 @@ impl Reader<'_> {
         for watch in &wire.watches {
             let of = read_type(watch.r#type.as_ref()).map_err(|fault| fault.at("watches"))?;
             let at = |fault: ManifestError| fault.at(format!("watch of {of}"));
-            // All versions of a kind are one set of resources.
+            // All versions of a kind are the same resources.
             if !seen.insert((of.group.clone(), of.kind.clone())) {
-                let what = "is managed or watched already; the managed type is watched by itself, others once";
+                let what = "is managed or watched already; remove the watch (the managed type is always watched)";
                 return Err(at(ManifestError::new(what)));
             }
             let mapper = self.mapper(&of, watch.mapper.as_ref(), &indexes).map_err(at)?;
@@ -289,7 +289,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The message of a type, if it is one of the plugin's own.
+    /// Message of a type, if it is one of the plugin's own.
     fn message(&self, of: &Gvk) -> Option<&MessageDescriptor> {
         self.types.iter().find(|decl| decl.gvk == *of).map(|decl| &decl.message)
     }
@@ -307,7 +307,7 @@ impl Reader<'_> {
             Some(Wire::ReferenceField(path)) => return self.reference(of, path).map(Mapper::Reference),
             Some(Wire::Index(name)) => match indexes.iter().find(|index| *index.name == **name) {
                 Some(IndexDecl { name, by: IndexBy::Reference(_), .. }) => return Ok(Mapper::Index(name.clone())),
-                Some(_) => format!("index {name:?} is not by reference; only such can be looked into").into(),
+                Some(_) => format!("index {name:?} is not by reference; name one that is").into(),
                 None => format!("the controller has no index {name:?}; declare it in its indexes").into(),
             },
             Some(Wire::Map(true)) if self.exports.mapping => return Ok(Mapper::Map),
@@ -345,7 +345,7 @@ impl Reader<'_> {
                 Some(Wire::Metadata(true)) => IndexBy::Metadata,
                 Some(Wire::Owner(false) | Wire::ResourceName(false) | Wire::Metadata(false)) | None => {
                     let fault =
-                        "what it is by is required: owner, reference_field, value_field, resource_name or metadata";
+                        "its source is required: owner, reference_field, value_field, resource_name or metadata";
                     return Err(at(ManifestError::new(fault)));
                 }
             };
@@ -369,7 +369,7 @@ impl Reader<'_> {
             .map_err(|fault| ManifestError::of(fault).at("value_field"))
     }
 
-    /// A path, checked against the message of a type of the plugin's own.
+    /// Reads a path, and checks it against the message if the type is the plugin's own.
     fn path(
         &self,
         of: &Gvk,
@@ -382,7 +382,7 @@ impl Reader<'_> {
     }
 }
 
-/// Two of one name.
+/// Fault of a repeated name.
 const TWICE: &str = "declared twice; each needs a name of its own";
 
 fn at_most(most: usize, got: usize) -> ManifestError {

@@ -1,14 +1,15 @@
-//! The descriptors in a plugin's manifest, counted, built and checked.
+//! Descriptors of a plugin's manifest, counted, built and checked.
 //!
 //! # Limits
 //! A plugin has at most [`MAX_FILES`] files, [`MAX_DECLARATIONS`] messages, fields, enums, values and the like in all,
-//! and messages declared within messages at most [`MAX_DEPTH`] deep. How long a chain of messages that hold each other
-//! or of files that import each other may be is bounded by these counts alone, so later readers must not recurse along
-//! one. In bytes, they are part of an answer (`sandbox.reply_bytes`).
+//! and messages declared within messages at most [`MAX_DEPTH`] deep. Only these counts bound the length of a chain of
+//! messages that hold each other or of files that import each other, so later readers must not recurse along one. In
+//! bytes, descriptors are part of an answer (`sandbox.reply_bytes`).
 //!
-//! The library that builds them takes what no compiler of protocol buffers would write, and later readers rely on what
-//! one writes: a reader of a map asks its entry for a key and a value, and panics where there is none; names end up in
-//! JSON, in tables and in paths of fields. So that is refused here, before anyone reads it.
+//! The library that builds them accepts descriptors that no compiler of protocol buffers would write, while later
+//! readers rely on compilers: a reader of a map asks its entry for a key and a value, and panics if one is missing;
+//! names end up in JSON, in tables and in paths of fields. So this module refuses such descriptors before they are
+//! used.
 
 use mortise_resource::descriptors::FileDescriptorSet;
 use prost::Message as _;
@@ -23,18 +24,18 @@ const MAX_FILES: usize = 1_024;
 /// Most declarations of one plugin: a file takes up to a KB of memory for each.
 const MAX_DECLARATIONS: usize = 65_536;
 
-/// Most messages that are declared within each other.
+/// Deepest nesting of messages declared within messages.
 const MAX_DEPTH: usize = 32;
 
-/// The library does not take the files.
+/// The library refuses the files.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; give whole files with their imports, in dependency order")]
 struct PoolError(#[source] prost_reflect::DescriptorError);
 
-/// A pool of the plugin's files on top of the well-known ones.
+/// Builds a pool of the plugin's files on top of the well-known ones.
 ///
 /// # Errors
-/// What is wrong with them, and what to do.
+/// The fault in the files, and the next step.
 pub(crate) fn pool(files: &FileDescriptorSet) -> Result<DescriptorPool, ManifestError> {
     if files.file.len() > MAX_FILES {
         let fault =
@@ -42,8 +43,8 @@ pub(crate) fn pool(files: &FileDescriptorSet) -> Result<DescriptorPool, Manifest
         return Err(ManifestError::new(fault));
     }
     count(&files.decoded().map_err(ManifestError::of)?)?;
-    // The descriptors come from a stranger, and the library that reads them is large: should it panic, only this plugin
-    // may notice.
+    // The descriptors are not trusted, and the library that reads them is large: if it panics, only this plugin is
+    // affected.
     let built = std::panic::catch_unwind(|| {
         let mut pool = DescriptorPool::global();
         pool.decode_file_descriptor_set(files.encode_to_vec().as_slice()).map(|()| pool)
@@ -55,7 +56,7 @@ pub(crate) fn pool(files: &FileDescriptorSet) -> Result<DescriptorPool, Manifest
     }
 }
 
-/// Refuses more than a plugin may declare, before anything is built of it.
+/// Refuses more declarations than a plugin may have, before the pool is built.
 fn count(files: &prost_types::FileDescriptorSet) -> Result<(), ManifestError> {
     let mut declarations = 0;
     let values = |enums: &[EnumDescriptorProto]| enums.iter().map(|of| 1 + of.value.len()).sum::<usize>();
@@ -85,7 +86,7 @@ fn count(files: &prost_types::FileDescriptorSet) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Checks what the library does not.
+/// Checks properties that the library does not check.
 fn check(pool: &DescriptorPool) -> Result<(), ManifestError> {
     for file in pool.files() {
         let package = file.package_name();
@@ -137,8 +138,8 @@ fn is_identifier(s: &str) -> bool {
     matches!(s.as_bytes(), [first, rest @ ..] if (first.is_ascii_alphabetic() || *first == b'_') && rest.iter().all(tail))
 }
 
-/// Holds the entry of a map to what `map<KEY, VALUE>` becomes: `key` = 1 and `value` = 2, one of each, and nothing
-/// else.
+/// Checks that the entry of a map is what `map<KEY, VALUE>` compiles to: `key` = 1 and `value` = 2, one of each, and no
+/// other field.
 fn check_map_entry(entry: &MessageDescriptor) -> Result<(), ManifestError> {
     let bad = |what: String| {
         let fault = format!("as the entry of a map it {what}; declare a map<KEY, VALUE> instead of the entry");
@@ -195,7 +196,7 @@ mod tests {
         field(name, number, Label::Optional, kind, "")
     }
 
-    /// A file with the message `demo.Thing`, an enum and a oneof, each as they should be.
+    /// A file with the message `demo.Thing`, an enum and a oneof, all valid.
     fn file() -> FileDescriptorProto {
         let zero = EnumValueDescriptorProto {
             name: Some("NONE".into()),
@@ -222,14 +223,14 @@ mod tests {
         }
     }
 
-    /// What is said about the file with something changed in it.
+    /// The fault in the file after a change.
     fn with(change: impl FnOnce(&mut FileDescriptorProto)) -> Result<(), String> {
         let mut file = file();
         change(&mut file);
         pool(&prost_types::FileDescriptorSet { file: vec![file] }.into()).map(drop).map_err(|e| e.to_string())
     }
 
-    /// What is said about a map in `demo.v1.Thing` whose entry has these fields.
+    /// The fault in a map of `demo.v1.Thing` whose entry has these fields.
     fn map_of(entry: Vec<FieldDescriptorProto>) -> Result<(), String> {
         with(|file| {
             let thing = &mut file.message_type[0];
@@ -289,7 +290,7 @@ mod tests {
             (Type::Double, "", "its field key is double"),
             (Type::Message, ".demo.v1.Thing", "its field key is demo.v1.Thing"),
             (Type::Enum, ".demo.v1.Thing.Colour", "its field key is demo.v1.Thing.Colour"),
-            // What it says of itself does not count.
+            // The type name decides, not the declared type.
             (Type::String, ".demo.v1.Thing", "its field key is demo.v1.Thing"),
         ] {
             refused(vec![field("key", 1, Label::Optional, kind, of), value()], says);

@@ -1,4 +1,4 @@
-//! A plugin's manifest, read and checked. Its bytes come from a stranger: the worst that they can do is be refused.
+//! A plugin's manifest, read and checked. Its bytes are not trusted: a bad manifest is refused, and does no other harm.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -26,83 +26,83 @@ use crate::{
     },
 };
 
-/// What a plugin is, in checked form.
+/// A plugin's manifest, in checked form.
 #[derive(Debug, Clone)]
 pub struct Manifest {
-    /// Its name.
+    /// Name of the plugin.
     pub name: Arc<str>,
-    /// Its version.
+    /// Version of the plugin.
     pub version: Arc<str>,
-    /// Its types; at least one.
+    /// Types; at least one.
     pub types: Vec<TypeDecl>,
-    /// Every message that it defines, and the well-known ones.
+    /// Every message of the plugin, and the well-known ones.
     pub pool: DescriptorPool,
-    /// The fields that are marked with `debug_redact`; none: no type's data has one.
+    /// Fields marked with `debug_redact`; `None` if the data of no type has one.
     pub redaction: Option<Redaction>,
-    /// What it asks to be held to.
+    /// Limits that the plugin sets for itself.
     pub limits: wire::Limits,
-    /// Its controllers; most plugins have none.
+    /// Controllers; most plugins have none.
     pub controllers: Vec<ControllerDecl>,
-    /// What it asks for beyond its own types; none: it asks for nothing by name, and has what is granted.
+    /// Requests for grants; `None`: the plugin requests nothing by name, and gets everything that is granted.
     pub requests: Option<GrantRequests>,
-    /// Its functions, by name.
+    /// Functions, by name.
     pub functions: BTreeMap<String, FunctionDecl>,
 }
 
-/// One resource type of a plugin.
+/// A resource type of a plugin.
 #[derive(Debug, Clone)]
 pub struct TypeDecl {
-    /// Its name.
+    /// Name of the type.
     pub gvk: Gvk,
-    /// Its scope; never [`Scope::Undefined`].
+    /// Scope; never [`Scope::Undefined`].
     pub scope: Scope,
-    /// What `data` holds.
+    /// Message in `data`.
     pub message: MessageDescriptor,
     /// Version of the meaning of stored data.
     pub schema_version: NonZeroU32,
-    /// Which hooks are called for it.
+    /// Hooks that are called for it.
     pub hooks: Hooks,
-    /// Which questions of authorisation need no hook.
+    /// Permissions that replace authorize hooks.
     pub permissions: Permissions,
     /// Fields that an update may not change.
     pub immutable: Vec<Vec<FieldDescriptor>>,
     /// Columns for tables.
     pub columns: Vec<wire::PrinterColumn>,
-    /// Other names for command lines.
+    /// Short names for command lines.
     pub short_names: Vec<String>,
-    /// Types whose resources can become resources of this one.
+    /// Types whose resources can be moved to this type.
     pub moved_from: Vec<Gvk>,
-    /// How its resources are counted, shown and found.
+    /// Options for counting, showing and finding resources.
     pub query: QueryDecl,
-    /// Fields of its data that refer to other resources.
+    /// Fields of the data that refer to other resources.
     pub references: ReferenceDecls,
-    /// Which region its resources belong to.
+    /// Regions of its resources.
     pub regions: RegionDecl,
 }
 
-/// Which region the resources of a type belong to, and where copies of them may be.
+/// Region options of a type.
 #[derive(Debug, Clone, Default)]
 pub struct RegionDecl {
-    /// The field that names the region, which cannot be changed; empty: none does.
+    /// Field that names the region, which cannot be changed; empty if there is no such field.
     pub field: Vec<FieldDescriptor>,
-    /// Where copies may be.
+    /// Regions that may hold copies.
     pub syncing: wire::RegionSyncing,
 }
 
-/// How resources of a type are counted, shown and found.
+/// Options for counting, showing and finding resources of a type.
 #[derive(Debug, Clone, Default)]
 pub struct QueryDecl {
-    /// Fields whose changes make the generation rise; without any, all do.
+    /// Fields whose changes raise the generation; if empty, all fields do.
     pub spec: Vec<Vec<FieldDescriptor>>,
     /// Paths that the view BASIC shows.
     pub basic_view: Vec<String>,
     /// Paths that the view DETAIL shows.
     pub detail_view: Vec<String>,
-    /// What indexes are kept of.
+    /// Paths that have an index.
     pub indexed: Vec<IndexPath>,
 }
 
-/// Which hooks are called for a type.
+/// Hooks that are called for a type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hooks {
     /// `mutating.mutate`.
@@ -121,7 +121,7 @@ pub struct Hooks {
     pub import: bool,
 }
 
-/// Abilities that a plugin may ask for in its manifest.
+/// Capabilities that a plugin may name in its manifest.
 const CAPABILITIES: [&str; 15] = [
     "authorizer",
     "cache",
@@ -146,17 +146,17 @@ const MAX_VERSION: usize = 64;
 /// Most types of one plugin.
 const MAX_TYPES: usize = 256;
 
-/// Most types whose resources can become those of one type.
+/// Most source types of moves to one type.
 const MAX_MOVED_FROM: usize = 16;
 
-/// Most fields of one type that indexes are kept of.
+/// Most indexed fields of one type.
 const MAX_INDEXED: usize = 8;
 
 impl Manifest {
     /// Reads and checks a manifest.
     pub(crate) fn read(bytes: &[u8], exports: Exports) -> Result<Self, ManifestError> {
         let wire = wire::Manifest::decode(bytes)
-            .map_err(|source| ManifestError::of(source).at("describe answered no mortise.plugin.v1.Manifest"))?;
+            .map_err(|source| ManifestError::of(source).at("describe did not return a mortise.plugin.v1.Manifest"))?;
         if let Some(why) = name::fault(&wire.name) {
             return Err(fault(why.replace("a resource name", "a plugin's name")).at("name"));
         }
@@ -202,7 +202,7 @@ impl Manifest {
         })
     }
 
-    /// Adds what the redacted fields of a resource of one of its types hold.
+    /// Adds the contents of a resource's redacted fields to `secrets`, if its type is the plugin's.
     pub fn note_secrets(&self, resource: &pb::Resource, secrets: &mut Secrets) {
         let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
         if let (Some(of), Some(data)) = (of, &resource.data) {
@@ -210,7 +210,7 @@ impl Manifest {
         }
     }
 
-    /// The same of a type's encoded data.
+    /// Adds the contents of redacted fields in a type's encoded data to `secrets`.
     pub(crate) fn note_secrets_of_data(&self, of: &pb::Type, data: &[u8], secrets: &mut Secrets) {
         let Some(redaction) = &self.redaction else { return };
         if let Some(decl) = self.types.iter().find(|decl| decl.gvk.matches(of))
@@ -299,14 +299,14 @@ impl TypeDecl {
 impl RegionDecl {
     fn read(wire: &wire::RegionOptions, message: &MessageDescriptor) -> Result<Self, ManifestError> {
         let syncing = wire::RegionSyncing::try_from(wire.syncing)
-            .map_err(|_| fault(format!("{} is no syncing", wire.syncing)).at("regions.syncing"))?;
+            .map_err(|_| fault(format!("this host does not know {}", wire.syncing)).at("regions.syncing"))?;
         let field = match wire.field.as_str() {
             "" => Vec::new(),
             path => resolve(message, path).map_err(|source| ManifestError::of(source).at("regions.field"))?,
         };
         match field.last() {
             Some(last) if last.is_list() || last.is_map() || last.kind() != Kind::String => {
-                Err(fault(format!("{:?} is no text; name a field of type string", wire.field)).at("regions.field"))
+                Err(fault(format!("{:?} is not a string; name a field of type string", wire.field)).at("regions.field"))
             }
             _ => Ok(Self { field, syncing }),
         }
@@ -380,7 +380,7 @@ fn read_moved_from(wire: Vec<wire::TypeName>, of: &Gvk, exports: Exports) -> Res
     Ok(from)
 }
 
-/// Holds the three names of a type to their patterns.
+/// Checks the three names of a type against their patterns.
 pub(crate) fn type_name(gvk: &Gvk) -> Result<(), ManifestError> {
     let (part, pattern, got) = if !is_group(&gvk.group) {
         ("group", "^[a-z][a-z\\d_]+$", &gvk.group)

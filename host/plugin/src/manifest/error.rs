@@ -1,9 +1,8 @@
-//! What is wrong in a manifest.
+//! Faults in a manifest.
 
 use std::{borrow::Cow, error::Error, fmt};
 
-/// A fault in a manifest: the place, such as `controller "x": watch of demo.v2.Artist`, and what is wrong there, with
-/// what to do.
+/// A fault in a manifest: the place, such as `controller "x": watch of demo.v2.Artist`, the fault, and the next step.
 #[derive(Debug)]
 pub struct ManifestError {
     place: String,
@@ -12,12 +11,12 @@ pub struct ManifestError {
 }
 
 impl ManifestError {
-    /// A fault whose place is given by [`ManifestError::at`].
+    /// Makes a fault; [`ManifestError::at`] adds its place.
     pub(crate) fn new(fault: impl Into<Cow<'static, str>>) -> Self {
         Self { place: String::new(), fault: fault.into(), source: None }
     }
 
-    /// A fault that another error tells, in its words.
+    /// Makes a fault with the text of another error.
     pub(crate) fn of(source: impl Error + Send + Sync + 'static) -> Self {
         Self { fault: source.to_string().into(), source: Some(Box::new(source)), ..Self::new("") }
     }

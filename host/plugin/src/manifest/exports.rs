@@ -1,6 +1,6 @@
-//! The abilities that a component offers, for the checks of what its manifest asks for.
+//! Interfaces that a component exports, for the checks of its manifest.
 
-/// Which optional interfaces a component exports.
+/// The optional interfaces that a component exports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Exports {
     pub(crate) mutating: bool,

@@ -1,9 +1,8 @@
-//! What a resource's data refers to, and the values in it: for the mappers and indexes that a manifest declares by a
-//! path.
+//! References and values in a resource's data, for the mappers and indexes that a manifest declares by a path.
 //!
-//! A [`DataPath`] is resolved once for each message; [`References`] and [`Values`] then read data by it. Reading
-//! decodes the whole of the data, a microsecond or a few for a KB. Data that does not decode is an error; what is not
-//! set gives nothing.
+//! A [`DataPath`] is resolved once for each message; [`References`] and [`Values`] then read data with it. Reading
+//! decodes all of the data, a microsecond or a few for a KB. Data that does not decode is an error; an unset field has
+//! no values.
 
 use std::sync::Arc;
 
@@ -17,22 +16,22 @@ const MAX_PATH: usize = 256;
 const REFERENCE: &str = "hashicorp.consul.resource.Reference";
 const ID: &str = "hashicorp.consul.resource.ID";
 
-/// Why a path leads to nothing that can be read.
+/// Reason that a path cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DataPathError {
-    /// It is written wrongly.
-    #[error("{path:?} is no path; write names of fields joined by dots, such as \"spec.target\"")]
+    /// The path is malformed.
+    #[error("{path:?} is not a path; write names of fields joined by dots, such as \"spec.target\"")]
     Syntax {
         /// The path.
         path: String,
     },
-    /// A step before the last is repeated, or no message.
+    /// A step before the last is repeated, or not a message.
     #[error("{path:?} goes through a field that is not a single message")]
     Through {
         /// The path.
         path: String,
     },
-    /// A step names no field.
+    /// A step does not name a field.
     #[error("{path:?}: {message} has no field {field:?}")]
     NoField {
         /// The path.
@@ -42,25 +41,25 @@ pub enum DataPathError {
         /// The step.
         field: String,
     },
-    /// The field at its end is of another kind.
+    /// The last field is of an unsupported kind.
     #[error("{path:?} is {what}")]
     Kind {
         /// The path.
         path: String,
-        /// What it is not.
+        /// Description of the kind.
         what: String,
     },
-    /// Data is not of the type.
+    /// Data does not decode as the type.
     #[error("{what}: {source}")]
     Data {
-        /// What was decoded.
+        /// Description of the data.
         what: String,
-        /// Why it does not decode.
+        /// Cause.
         source: prost::DecodeError,
     },
 }
 
-/// Names of fields joined by dots, from the message of a type down.
+/// Path of field names joined by dots, from the message of a type down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPath(Arc<str>);
 
@@ -76,29 +75,29 @@ impl DataPath {
         Ok(Self(path.into()))
     }
 
-    /// The path as the manifest writes it.
+    /// Text of the path, as in the manifest.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Finds the references that it leads to.
+    /// Resolves the path to a field of references.
     ///
     /// # Errors
-    /// What is wrong with the path in this message, or with the field at its end.
+    /// The fault of the path in this message, or of its last field.
     pub fn references(&self, message: &MessageDescriptor) -> Result<References, DataPathError> {
         let at = Place::find(message, self)?;
         match at.last.kind() {
             Kind::Message(of) if !at.last.is_map() && of.full_name() == REFERENCE => Ok(References { at, id: false }),
             Kind::Message(of) if !at.last.is_map() && of.full_name() == ID => Ok(References { at, id: true }),
-            _ => Err(self.of_kind(format!("no {REFERENCE} and no {ID}"))),
+            _ => Err(self.of_kind(format!("neither a {REFERENCE} nor an {ID}"))),
         }
     }
 
-    /// Finds the values that it leads to.
+    /// Resolves the path to a field of values.
     ///
     /// # Errors
-    /// What is wrong with the path in this message, or with the field at its end.
+    /// The fault of the path in this message, or of its last field.
     pub fn values(&self, message: &MessageDescriptor) -> Result<Values, DataPathError> {
         let at = Place::find(message, self)?;
         match at.last.kind() {
@@ -107,10 +106,10 @@ impl DataPath {
                 if is_text(entry.map_entry_key_field()) && is_text(entry.map_entry_value_field()) {
                     Ok(Values { at })
                 } else {
-                    Err(self.of_kind("a map; only those of text to text will do"))
+                    Err(self.of_kind("a map; only maps of string to string can be used"))
                 }
             }
-            Kind::Message(_) | Kind::Bytes => Err(self.of_kind("no text, number, truth value or enum")),
+            Kind::Message(_) | Kind::Bytes => Err(self.of_kind("not a string, number, bool or enum")),
             _ => Ok(Values { at }),
         }
     }
@@ -129,7 +128,7 @@ pub struct References {
 }
 
 impl References {
-    /// What encoded data refers to. References without a type or a name are left out; tenancies are as the data has
+    /// References in encoded data. References without a type or a name are left out; tenancies are as the data has
     /// them.
     ///
     /// # Errors
@@ -140,7 +139,7 @@ impl References {
         for value in self.at.read(data)? {
             let Value::Message(message) = value else { continue };
             let bytes = message.encode_to_vec();
-            // The plugin's descriptors have a message of this name; whether it is the one, only its content tells.
+            // The plugin may define a message of this name with other fields; only the content tells.
             let reference = if self.id {
                 let id = pb::Id::decode(bytes.as_slice()).map_err(undecodable)?;
                 pb::Reference { r#type: id.r#type, tenancy: id.tenancy, name: id.name, section: String::new() }
@@ -162,8 +161,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// The values in encoded data, as text: numbers in decimal, `true` and `false`, enums by the names of their values,
-    /// the entries of a map as `key=value`. Empty texts are left out; so is what is not set, where the message can tell.
+    /// Values in encoded data, as text: numbers in decimal, `true` and `false`, enums by the names of their values, the
+    /// entries of a map as `key=value`. Empty texts are left out; so are unset fields, if the message tracks presence.
     ///
     /// # Errors
     /// The data does not decode.
@@ -192,12 +191,12 @@ impl Values {
     }
 }
 
-/// An entry of a map of text to text.
+/// Text of an entry in a map of string to string.
 fn entry((key, value): (&MapKey, &Value)) -> Option<String> {
     Some(format!("{}={}", key.as_str()?, value.as_str()?))
 }
 
-/// Resolves names joined by dots, through message fields, to the fields they name.
+/// Resolves names joined by dots, through message fields, to the fields that they name.
 ///
 /// # Errors
 /// [`DataPathError::Through`] and [`DataPathError::NoField`].
@@ -220,7 +219,7 @@ pub(crate) fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<Fie
     Ok(fields)
 }
 
-/// A field, and the way to it.
+/// A field, and the path to it.
 #[derive(Debug, Clone)]
 struct Place {
     message: MessageDescriptor,
@@ -231,15 +230,15 @@ struct Place {
 impl Place {
     fn find(message: &MessageDescriptor, path: &DataPath) -> Result<Self, DataPathError> {
         let mut way = resolve(message, path.as_str())?;
-        // There is one: no path is empty.
+        // Always some: a path has at least one step.
         let last = way.pop().ok_or_else(|| DataPathError::Syntax { path: path.as_str().to_owned() })?;
         Ok(Self { message: message.clone(), way, last })
     }
 
-    /// The field's content; each item of it, when it is repeated.
+    /// Content of the field; each item if it is repeated.
     fn read(&self, data: &[u8]) -> Result<Vec<Value>, DataPathError> {
         let mut at = DynamicMessage::decode(self.message.clone(), data).map_err(|source| DataPathError::Data {
-            what: format!("data is no {}", self.message.full_name()),
+            what: format!("data is not a {}", self.message.full_name()),
             source,
         })?;
         for step in &self.way {

@@ -1,8 +1,8 @@
-//! Functions of a manifest: what they take and answer, and whether values are of that type.
+//! Functions of a manifest: parameters and results, and checks of values against their types.
 //!
 //! # Limits
-//! [`MAX_FUNCTIONS`] of one plugin, [`MAX_PARAMETERS`] of one function, types [`MAX_DEPTH`] deep. Values are looked at
-//! along their types alone, so they are bounded by these.
+//! [`MAX_FUNCTIONS`] of one plugin, [`MAX_PARAMETERS`] of one function, types [`MAX_DEPTH`] deep. Checks follow a value
+//! only as deep as its type goes, so they are bounded too.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -20,7 +20,7 @@ const MAX_PARAMETERS: usize = 32;
 const MAX_DEPTH: usize = 16;
 /// Longest name of a function, a parameter or an attribute, bytes.
 const MAX_NAME: usize = 63;
-/// Longest text that describes something, bytes.
+/// Longest summary, description or deprecation, bytes.
 const MAX_TEXT: usize = 16 << 10;
 /// Most arguments of one call.
 const MAX_ARGUMENTS: usize = 1024;
@@ -38,9 +38,9 @@ pub struct FunctionDecl {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct FunctionCallError {
-    /// The argument, counted from 0; none for their number.
+    /// Index of the argument, from 0; `None` if their number is at fault.
     pub argument: Option<u32>,
-    /// What is wrong, and what would do.
+    /// The fault, and the accepted values.
     pub what: String,
 }
 
@@ -88,13 +88,13 @@ impl FunctionDecl {
         Ok(Self { returns: wire.returns.clone().unwrap_or_default(), wire })
     }
 
-    /// As the manifest has it.
+    /// Declaration in the manifest.
     #[must_use]
     pub fn wire(&self) -> &Function {
         &self.wire
     }
 
-    /// Holds arguments to the parameters.
+    /// Checks arguments against the parameters.
     ///
     /// # Errors
     /// The first that does not fit.
@@ -119,10 +119,10 @@ impl FunctionDecl {
         Ok(())
     }
 
-    /// Holds a result to its type.
+    /// Checks a result against its type.
     ///
     /// # Errors
-    /// The reason for which it is not of the type.
+    /// The mismatch.
     pub(crate) fn check_result(&self, result: &FunctionValue) -> Result<(), ValueFault> {
         check_value(&self.returns, result)
     }
@@ -130,13 +130,13 @@ impl FunctionDecl {
 
 fn check_argument(parameter: &FunctionParameter, argument: &FunctionValue) -> Result<(), ValueFault> {
     match (&parameter.r#type, &argument.value) {
-        (_, None) if !parameter.allow_null => Err(ValueFault::new("null is not taken")),
+        (_, None) if !parameter.allow_null => Err(ValueFault::new("null is not allowed")),
         (Some(of), _) => check_value(of, argument),
         (None, _) => Ok(()),
     }
 }
 
-/// A value that is not of its type, and where in it.
+/// Mismatch of a value and its type, and the place in the value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ValueFault {
     place: String,
@@ -195,7 +195,7 @@ fn check_primitive(of: Primitive, value: &Value) -> Result<(), ValueFault> {
     }
 }
 
-/// Whether a text is a number in decimal notation, as JSON has them.
+/// Whether a text is a number in decimal notation, as in JSON.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -235,7 +235,7 @@ fn check_type(of: Option<&ValueType>, depth: usize) -> Result<(), ManifestError>
         Some(Type::Primitive(of)) => match Primitive::try_from(*of) {
             Ok(Primitive::Bool | Primitive::Number | Primitive::String) => Ok(()),
             Ok(Primitive::Unspecified) | Err(_) => {
-                Err(ManifestError::new("its primitive is one that this host does not know"))
+                Err(ManifestError::new("this host does not know its primitive type"))
             }
         },
         Some(Type::List(of) | Type::Set(of) | Type::Map(of)) => check_type(Some(of), depth + 1),
@@ -261,7 +261,7 @@ fn check_name(what: &str, name: &str) -> Result<(), ManifestError> {
 fn check_text(text: &str) -> Result<(), ManifestError> {
     match text.len() <= MAX_TEXT {
         true => Ok(()),
-        false => Err(ManifestError::new(format!("a text of {} bytes; at most {MAX_TEXT}", text.len()))),
+        false => Err(ManifestError::new(format!("a text has {} bytes; at most {MAX_TEXT} are allowed", text.len()))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Authorisation that a manifest declares instead of a hook: a permission, and a text about the resource that it is
-//! asked on. Judging one costs a few short copies, where a hook costs an instance.
+//! Declared authorisation, which replaces a hook: a permission, and a text about the resource to ask it on. A check
+//! costs a few short copies, where a hook costs an instance.
 
 use mortise_resource::{
     IdRef,
@@ -9,7 +9,7 @@ use mortise_resource::{
 
 use crate::manifest::error::ManifestError;
 
-/// Longest permission, and longest text it is asked on, bytes.
+/// Longest permission, and longest text to ask it on, bytes.
 const MAX_LEN: usize = 1024;
 
 /// The declared permissions of a type.
@@ -23,14 +23,14 @@ pub struct Permissions {
     pub list: Option<Permission>,
 }
 
-/// A permission on something that is named after the resource.
+/// A permission on a text made from the resource's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
     permission: String,
     on: Vec<Piece>,
 }
 
-/// A piece of the text that names what a permission is asked on.
+/// A piece of the text to ask a permission on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
@@ -58,7 +58,7 @@ const PARTS: [(&str, Part); 6] = [
 ];
 
 impl Permissions {
-    /// From the manifest.
+    /// Reads the permissions of a manifest's type.
     pub(crate) fn read(wire: &wire::Permissions) -> Result<Self, ManifestError> {
         let one = |what: &str, declared: &Option<wire::Permission>| {
             let read = declared.as_ref().map(Permission::read).transpose();
@@ -73,16 +73,16 @@ impl Permissions {
 }
 
 impl Permission {
-    /// From the manifest.
+    /// Reads a permission of a manifest.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// The fault, and the next step.
     pub fn read(wire: &wire::Permission) -> Result<Self, ManifestError> {
         if wire.permission.is_empty() {
             return Err(ManifestError::new("permission is required, such as \"key:read\""));
         }
         if wire.permission.len() > MAX_LEN || wire.on.len() > MAX_LEN {
-            return Err(ManifestError::new(format!("permission and on may have {MAX_LEN} bytes each")));
+            return Err(ManifestError::new(format!("permission and on may have at most {MAX_LEN} bytes each")));
         }
         let mut on = Vec::new();
         let mut rest = wire.on.as_str();
@@ -94,7 +94,7 @@ impl Permission {
             let Some((part, after)) = part else {
                 let known = PARTS.map(|(name, _)| format!("{{{name}}}")).join(", ");
                 return Err(
-                    ManifestError::new(format!("{:?} has a brace that begins none of {known}", wire.on)).at("on")
+                    ManifestError::new(format!("{:?} has a brace that is not one of {known}", wire.on)).at("on")
                 );
             };
             on.extend([Piece::Text(text.to_owned()), Piece::Part(part)]);
@@ -105,8 +105,8 @@ impl Permission {
         Ok(Self { permission: wire.permission.clone(), on })
     }
 
-    /// Asks whether the caller has it on the resource of this id. Answers the refusal, which names the permission and
-    /// the text that it was asked on; none for a caller who has it.
+    /// Checks whether the caller has the permission on the resource of this id. Answers the refusal, which names the
+    /// permission and the text that it was asked on; `None` if the caller has it.
     #[must_use]
     pub fn refusal(&self, caller: &dyn Authorizer, id: IdRef<'_>) -> Option<String> {
         let part = |part| match part {

@@ -1,8 +1,8 @@
-//! Fields of a type's data that are references, as its descriptors declare them by the option `mortise.v1.reference`.
+//! Reference fields of a type's data, declared in its descriptors by the option `mortise.v1.reference`.
 //!
-//! A declaration holds wherever its message stands in the data: at the top, in a message within it, or in the messages of a
-//! list or a map. Descriptors are read once for each type; [`ReferenceDecls::find`] and [`ReferenceDecls::clear`] decode
-//! data, and look only into messages that can hold a reference.
+//! A declaration holds wherever its message is in the data: at the top, in a message within it, or in the messages of a
+//! list or a map. Descriptors are read once for each type; [`ReferenceDecls::find`] and [`ReferenceDecls::clear`]
+//! decode data, and visit only messages that can hold a reference.
 //!
 //! # Limits
 //! A resource has at most [`MAX_REFERENCES`] references. Data is nested as deep as it decodes, 100 messages.
@@ -22,18 +22,18 @@ use prost_reflect::{
 
 use crate::manifest::{document::type_name, error::ManifestError};
 
-/// References of one resource.
+/// Most references of one resource.
 pub const MAX_REFERENCES: usize = 1_024;
 
 const REFERENCE: &str = "hashicorp.consul.resource.Reference";
 const ID: &str = "hashicorp.consul.resource.ID";
 
-/// The references that a type's message declares.
+/// References that a type's message declares.
 #[derive(Debug, Clone, Default)]
 pub struct ReferenceDecls {
-    /// By the message that has the fields.
+    /// Reference fields, by the message that has them.
     fields: HashMap<String, Vec<ReferenceField>>,
-    /// Messages that have such a field somewhere in them, these included.
+    /// Messages that have a reference field, or hold a message that does.
     holders: HashSet<String>,
 }
 
@@ -45,42 +45,42 @@ struct ReferenceField {
     on_delete: OnDelete,
 }
 
-/// A reference in data, as it is written there.
+/// A reference in data, as written there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataReference {
     /// The field: names joined by dots.
     pub field: String,
-    /// The type of what it refers to.
+    /// Type of the target.
     pub target: Gvk,
-    /// What becomes of the resource when that is deleted.
+    /// Action on the resource when the target is deleted.
     pub on_delete: OnDelete,
-    /// What was given of the tenancy; empty for what was not.
+    /// Tenancy as far as the data gives it; the rest is empty.
     pub tenancy: pb::Tenancy,
-    /// The name.
+    /// Name of the target.
     pub name: String,
 }
 
-/// Why data has no references that can be followed.
+/// Fault of references in data.
 #[derive(Debug, thiserror::Error)]
 pub enum DataReferenceError {
-    /// It is not of the type.
+    /// The data does not decode.
     #[error("data does not decode: {0}")]
     Undecodable(#[from] prost::DecodeError),
-    /// One of them is none.
+    /// A reference is malformed.
     #[error("data.{field} {what}")]
     Bad {
         /// The field.
         field: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
-    /// There are too many.
+    /// The data has too many references.
     #[error("data has more than {MAX_REFERENCES} references")]
     TooMany,
 }
 
 impl ReferenceDecls {
-    /// Reads what is declared in a message and the messages in it.
+    /// Reads the declarations in a message and the messages in it.
     pub(crate) fn read(pool: &DescriptorPool, message: &MessageDescriptor) -> Result<Self, ManifestError> {
         let options: HashMap<_, FieldOptions<RawOptions>> =
             pool.files().flat_map(|file| descriptors::field_options(&file.encode_to_vec())).collect();
@@ -88,7 +88,7 @@ impl ReferenceDecls {
         if !options.values().flat_map(HashMap::values).any(|said| said.reference.is_some()) {
             return Ok(decls);
         }
-        // Which messages hold which: the other way round, for the second walk.
+        // For each message, the messages that hold it: the second walk goes upwards.
         let mut held_by: HashMap<String, Vec<String>> = HashMap::new();
         let (mut open, mut seen) = (vec![message.clone()], HashSet::from([message.full_name().to_owned()]));
         while let Some(message) = open.pop() {
@@ -117,18 +117,18 @@ impl ReferenceDecls {
         Ok(decls)
     }
 
-    /// Whether there are none.
+    /// Whether the type declares no references.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// The types that are referred to.
+    /// Types of the targets.
     pub fn targets(&self) -> impl Iterator<Item = &Gvk> {
         self.fields.values().flatten().map(|declared| &declared.target)
     }
 
-    /// The references in encoded data of `message`, in no particular order. What is empty refers to nothing.
+    /// Finds the references in encoded data of `message`, in no particular order. Empty ones are left out.
     ///
     /// # Errors
     /// [`DataReferenceError`].
@@ -145,8 +145,8 @@ impl ReferenceDecls {
         Ok(found)
     }
 
-    /// The references that can be read in data that was stored before they were declared, the first [`MAX_REFERENCES`]. What
-    /// is none, refers to nothing.
+    /// Finds the readable references in data that may have been stored before they were declared, the first
+    /// [`MAX_REFERENCES`]. Malformed ones are left out.
     #[must_use]
     pub fn find_readable(&self, message: &MessageDescriptor, data: &[u8]) -> Vec<DataReference> {
         let mut found = Vec::new();
@@ -158,7 +158,7 @@ impl ReferenceDecls {
         found
     }
 
-    /// Finds what can be read; `refused` is the first that cannot.
+    /// Finds readable references; sets `refused` to the fault of the first unreadable one.
     fn find_in(
         &self,
         message: &DynamicMessage,
@@ -195,8 +195,8 @@ impl ReferenceDecls {
         }
     }
 
-    /// Data without the references for which `goes` holds: single ones are cleared, of lists these elements go. What is no
-    /// reference stays.
+    /// Removes the references for which `goes` answers true: clears single fields, and drops elements of lists.
+    /// Malformed references stay.
     ///
     /// # Errors
     /// [`DataReferenceError::Undecodable`].
@@ -266,7 +266,7 @@ impl ReferenceDecls {
     }
 }
 
-/// What stands in a field: each value of a list or a map, or the single one.
+/// Values of a field: each one of a list or a map, or the single one.
 fn items<'v>(value: &'v Value) -> Box<dyn Iterator<Item = &'v Value> + 'v> {
     match value {
         Value::List(values) => Box::new(values.iter()),
@@ -302,7 +302,7 @@ impl ReferenceField {
         }
     }
 
-    /// What a value refers to; an empty one to nothing.
+    /// Reads the reference in a value; `None` if it is empty.
     fn reference(&self, value: &Value, field: &str) -> Result<Option<DataReference>, DataReferenceError> {
         let bad = |what: String| DataReferenceError::Bad { field: field.to_owned(), what };
         let (tenancy, name) = match value {
@@ -336,7 +336,7 @@ impl ReferenceField {
                     return Ok(None);
                 }
                 if let Some(of) = of.filter(|of| (&of.group, &of.kind) != (&self.target.group, &self.target.kind)) {
-                    return Err(bad(format!("refers to a {}, and has to refer to a {}", types::gvk(&of), self.target)));
+                    return Err(bad(format!("refers to a {}, but must refer to a {}", types::gvk(&of), self.target)));
                 }
                 (tenancy.unwrap_or_default(), name)
             }
@@ -345,7 +345,7 @@ impl ReferenceField {
         let parts = [("name", &name), ("partition", &tenancy.partition), ("namespace", &tenancy.namespace)];
         for (part, text) in parts.into_iter().filter(|(part, text)| *part == "name" || !text.is_empty()) {
             if let Some(fault) = name::fault(text) {
-                return Err(bad(format!("refers to something with a bad {part}: {fault}")));
+                return Err(bad(format!("refers to an invalid {part}: {fault}")));
             }
         }
         let (target, on_delete) = (self.target.clone(), self.on_delete);
@@ -353,7 +353,7 @@ impl ReferenceField {
     }
 }
 
-/// Of `google.protobuf.FieldOptions`, what is looked at here.
+/// The fields of `google.protobuf.FieldOptions` that are read here.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawOptions {
     #[prost(message, optional, tag = "51001")]

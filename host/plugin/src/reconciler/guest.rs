@@ -1,6 +1,7 @@
-//! A guest for tests, of a few instructions: what `reconcile` does is the first letter of the controller's name.
+//! A guest for tests, of a few instructions: the first letter of the controller's name selects the action of
+//! `reconcile`.
 //!
-//! | letter | what it does |
+//! | letter | action |
 //! |---|---|
 //! | `c` | counts its calls in this instance, and answers the count as `requeue-after` |
 //! | `e` | answers the controller's name as its error |
@@ -61,7 +62,7 @@ pub(super) fn manifest(name: &str, controllers: &[&str]) -> wire::Manifest {
     }
 }
 
-/// The component whose manifest that is.
+/// The component with this manifest.
 pub(super) fn component(manifest: &wire::Manifest) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/v0.1.0");
     let mut wit = "package mortise:plugin@0.1.0;\n".to_owned();
@@ -102,7 +103,7 @@ fn module(manifest: &[u8]) -> Vec<u8> {
     memories.memory(MemoryType { minimum, maximum: None, memory64: false, shared: false, page_size_log2: None });
     let mut globals = GlobalSection::new();
     let number = GlobalType { val_type: ValType::I32, mutable: true, shared: false };
-    // Where free memory begins, and how often `c` was called.
+    // Start of free memory, and number of calls of `c`.
     globals.global(number, &ConstExpr::i32_const(i32::try_from(end).unwrap())).global(number, &ConstExpr::i32_const(0));
     let mut exports = ExportSection::new();
     exports.export("memory", ExportKind::Memory, 0);
@@ -127,7 +128,7 @@ fn at(offset: i32) -> MemArg {
     MemArg { offset: u64::try_from(offset).unwrap(), align: 0, memory_index: 0 }
 }
 
-/// Memory that is never given back, as that of the SDK's guests.
+/// Allocator that never frees, like that of the SDK's guests.
 fn realloc() -> Function {
     let mut function = Function::new([(1, ValType::I32)]);
     let mut i = function.instructions();
@@ -140,7 +141,7 @@ fn realloc() -> Function {
     function
 }
 
-/// Answers an outcome: `done` is 0, `requeue-now` 1, and 2 is `requeue-after` what is on the stack.
+/// Answers an outcome: `done` is 0, `requeue-now` 1, and 2 is `requeue-after` with the value on the stack.
 fn answer(i: &mut InstructionSink<'_>, outcome: i32) {
     if outcome == 2 {
         i.local_set(5).i32_const(0).local_get(5).i64_store(at(ANSWER + 16));

@@ -23,7 +23,7 @@ use crate::{
 
 const ALL: [&str; 10] = ["count", "error", "grow", "loop", "now", "read", "spin", "trap", "work", "x-cancelled"];
 
-/// Answers reads as their names say.
+/// A host that answers reads by their names.
 #[derive(Default)]
 struct Answers {
     reads: AtomicUsize,
@@ -91,7 +91,7 @@ fn dig(steps: usize) -> usize {
     if steps == 0 { room[0].into() } else { dig(steps - 1) + 1 + usize::from(room[1]) }
 }
 
-/// A reconciler of the test guest, and what it asks.
+/// A reconciler of the test guest, and its host.
 struct Set {
     reconciler: Reconciler,
     host: Arc<Answers>,
@@ -127,7 +127,7 @@ impl Set {
         self.reconciler.reconcile(controller, &id, self.host.clone(), &self.cancel).await
     }
 
-    /// How many calls the instance that serves this one has counted.
+    /// Number of calls that the serving instance has counted.
     async fn count(&self) -> u128 {
         match self.call("count", "a").await {
             Ok(Outcome::RequeueAfter(count)) => count.as_millis(),
@@ -142,7 +142,7 @@ impl Set {
         }
     }
 
-    /// The guest's own error, which holds what it heard from the host.
+    /// The guest's own error, with the text that it got from the host.
     async fn heard(&self, name: &str) -> String {
         match self.call("read", name).await {
             Err(ReconcileError::Guest(heard)) => heard,
@@ -235,7 +235,7 @@ async fn every_limit_ends_a_call_and_is_named() {
         if counted > 0 {
             break;
         }
-        // Other tests had the processors: of a call that waits for one, nobody can say that it was at fault.
+        // Other tests used the processors: a call that waits for one is not to blame.
     }
     assert!(counted > 0, "it was at work all the time");
     let late = set.fault("read", "slow").await;
@@ -266,7 +266,7 @@ async fn a_guest_that_does_not_fit_is_refused_when_it_is_loaded() {
     );
 }
 
-/// The host's answers may go deep: as deep as where they usually run.
+/// The host's answers may go as deep as on its usual threads.
 #[tokio::test]
 async fn there_is_room_for_deep_answers() {
     let set = usual().await;
@@ -371,7 +371,7 @@ async fn heavy_controllers_are_set_aside_and_hooks_are_not() {
 async fn calls_at_once_have_instances_of_their_own() {
     let mut set = usual().await;
     set.host = Arc::new(Answers { together: Some(Barrier::new(2)), ..Answers::default() });
-    // Neither goes on before the other is there.
+    // Each waits until the other has begun.
     let (one, two) = tokio::join!(set.call("read", "together"), set.call("read", "together"));
     assert_eq!((one.unwrap(), two.unwrap()), (Outcome::Done, Outcome::Done));
 }
@@ -387,7 +387,7 @@ async fn warm_instances_make_room_for_those_that_are_needed() {
     let second = std::mem::replace(&mut set.reconciler, first);
     assert_eq!(set.count().await, 1, "and the other way round");
 
-    // One that waits gets the slot of the one at work when that is done, though it could be kept warm.
+    // A waiting call gets the slot of the working instance when that is done, though it could be kept warm.
     let id = named("Thing", "slow");
     let slow = second.reconcile("read", &id, set.host.clone(), &set.cancel);
     let (slow, counted) = tokio::join!(slow, async {
@@ -424,5 +424,5 @@ async fn hooks_hear_that_they_may_not_ask() {
     assert_eq!((heard.code, heard.message.contains("only a reconciler may call kv.get")), (9, true));
     let ended = clock::Host::now(&mut state).unwrap_err();
     let fault = crate::engine::store::classify(&ended, &state);
-    assert_eq!(fault, HookFault::Answer("it called clock.now, which only a reconciler may".into()));
+    assert_eq!(fault, HookFault::Answer("it called clock.now, which only reconcilers may call".into()));
 }

@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
-use mortise_resource::{meta, pb};
+use mortise_resource::{
+    backoff::{Backoff, Waits},
+    meta, pb,
+};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 
@@ -202,21 +205,21 @@ async fn update(server: &Server, known: &Known<'_>, request: pb::Resource) -> Re
 /// Looks again and again, less and less often.
 struct Looks {
     until: Instant,
-    pause: Duration,
+    waits: Waits,
 }
 
 impl Looks {
     fn for_at_most(timeout: Duration) -> Self {
-        Self { until: Instant::now() + timeout, pause: LOOK }
+        Self { until: Instant::now() + timeout, waits: Waits::new(Backoff::new(LOOK, LOOK_AT_MOST)) }
     }
 
     /// Waits until the next look; false when there is none.
     async fn next(&mut self, session: &Session) -> bool {
-        if session.is_stopped() || Instant::now() + self.pause > self.until {
+        let wait = self.waits.next_wait();
+        if session.is_stopped() || Instant::now() + wait > self.until {
             return false;
         }
-        sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LOOK_AT_MOST);
+        sleep(wait).await;
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Every call of the protocol, decoded and answered.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
@@ -42,13 +42,44 @@ fn answer<T>(message: T) -> Answer<T> {
     Ok(Response::new(message))
 }
 
-fn capabilities() -> ServerCapabilities {
-    ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: true }
+/// An answer that can say that a call failed.
+trait Failed: Default {
+    fn failed(diagnostics: Faults) -> Self;
 }
 
-/// Diagnostics of a result that holds nothing else.
-fn faults(of: Result<Faults, Faults>) -> Faults {
-    of.unwrap_or_else(|faults| faults)
+macro_rules! answers_with_diagnostics {
+    ($($call:ident),*) => {
+        $(impl Failed for pb::$call::Response {
+            fn failed(diagnostics: Faults) -> Self {
+                Self { diagnostics, ..Self::default() }
+            }
+        })*
+    };
+}
+
+answers_with_diagnostics!(
+    get_functions,
+    validate_provider_config,
+    validate_resource_config,
+    validate_data_resource_config,
+    upgrade_resource_state,
+    configure_provider,
+    import_resource_state,
+    move_resource_state,
+    read_data_source
+);
+
+/// Answers a call with the result of its work. Faults become the diagnostics of an answer that is empty otherwise.
+async fn answer_with<Q, R: Failed>(
+    request: Request<Q>,
+    work: impl AsyncFnOnce(&Session, &Q) -> Result<R, Faults>,
+) -> Answer<R> {
+    let session = session(&request)?;
+    answer(work(&session, request.get_ref()).await.unwrap_or_else(R::failed))
+}
+
+fn capabilities() -> ServerCapabilities {
+    ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: true }
 }
 
 /// What is planned.
@@ -135,73 +166,66 @@ impl Provider for ProviderService {
         &self,
         request: Request<pb::validate_provider_config::Request>,
     ) -> Answer<pb::validate_provider_config::Response> {
-        let checked = decode_object(request.get_ref().config.as_ref(), &provider_type()).map(|config| {
+        answer_with(request, async |_, request| {
+            let config = decode_object(request.config.as_ref(), &provider_type())?;
             let both = !config.get("token").is_null() && !config.get("token_file").is_null();
-            if both { vec![error("only one of token and token_file may be set", "")] } else { Vec::new() }
-        });
-        answer(pb::validate_provider_config::Response { diagnostics: faults(checked) })
+            let diagnostics = both.then(|| error("only one of token and token_file may be set", ""));
+            Ok(pb::validate_provider_config::Response { diagnostics: diagnostics.into_iter().collect() })
+        })
+        .await
     }
 
     async fn validate_resource_config(
         &self,
         request: Request<pb::validate_resource_config::Request>,
     ) -> Answer<pb::validate_resource_config::Response> {
-        let session = session(&request)?;
-        let request = request.into_inner();
-        let checked = async {
-            let known = KnownType::of(&session, &request.type_name).await?;
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
             let of = known.resource()?;
-            Ok(validate::resource(of, &decode_object(request.config.as_ref(), &of.to_type())?))
-        };
-        answer(pb::validate_resource_config::Response { diagnostics: faults(checked.await) })
+            let config = decode_object(request.config.as_ref(), &of.to_type())?;
+            Ok(pb::validate_resource_config::Response { diagnostics: validate::resource(of, &config) })
+        })
+        .await
     }
 
     async fn validate_data_resource_config(
         &self,
         request: Request<pb::validate_data_resource_config::Request>,
     ) -> Answer<pb::validate_data_resource_config::Response> {
-        let session = session(&request)?;
-        let request = request.into_inner();
-        let checked = async {
-            let known = KnownType::of(&session, &request.type_name).await?;
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
             let of = match request.type_name == known.schema.list_name() {
                 true => list_type(),
                 false => known.resource()?.data_source_type(),
             };
-            decode_object(request.config.as_ref(), &of).map(|_| Vec::new())
-        };
-        answer(pb::validate_data_resource_config::Response { diagnostics: faults(checked.await) })
+            decode_object(request.config.as_ref(), &of).map(|_| pb::validate_data_resource_config::Response::default())
+        })
+        .await
     }
 
     async fn upgrade_resource_state(
         &self,
         request: Request<pb::upgrade_resource_state::Request>,
     ) -> Answer<pb::upgrade_resource_state::Response> {
-        let session = session(&request)?;
-        let request = request.into_inner();
-        let upgraded = async {
-            let known = KnownType::of(&session, &request.type_name).await?;
-            upgrade(known.resource()?, &request.raw_state.unwrap_or_default())
-        };
-        answer(match upgraded.await {
-            Ok(state) => {
-                pb::upgrade_resource_state::Response { upgraded_state: encode(&state), diagnostics: Vec::new() }
-            }
-            Err(diagnostics) => pb::upgrade_resource_state::Response { upgraded_state: None, diagnostics },
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
+            let state = upgrade(known.resource()?, request.raw_state.as_ref())?;
+            Ok(pb::upgrade_resource_state::Response { upgraded_state: encode(&state), diagnostics: Vec::new() })
         })
+        .await
     }
 
     async fn configure_provider(
         &self,
         request: Request<pb::configure_provider::Request>,
     ) -> Answer<pb::configure_provider::Response> {
-        let session = session(&request)?;
-        let configured = async {
-            let config = decode_object(request.get_ref().config.as_ref(), &provider_type())?;
+        answer_with(request, async |session, request| {
+            let config = decode_object(request.config.as_ref(), &provider_type())?;
             let (settings, defaults) = settings(&config)?;
-            session.configure(&settings, defaults).await
-        };
-        answer(pb::configure_provider::Response { diagnostics: configured.await.err().unwrap_or_default() })
+            session.configure(&settings, defaults).await?;
+            Ok(pb::configure_provider::Response::default())
+        })
+        .await
     }
 
     async fn read_resource(&self, request: Request<pb::read_resource::Request>) -> Answer<pb::read_resource::Response> {
@@ -295,80 +319,61 @@ impl Provider for ProviderService {
         &self,
         request: Request<pb::import_resource_state::Request>,
     ) -> Answer<pb::import_resource_state::Response> {
-        let session = session(&request)?;
-        let request = request.into_inner();
-        let imported = async {
-            let known = KnownType::of(&session, &request.type_name).await?;
-            import::imported(known.resource()?, &*session.server().await?, &request.id).await
-        };
-        answer(match imported.await {
-            Ok((state, private)) => pb::import_resource_state::Response {
-                imported_resources: vec![pb::import_resource_state::ImportedResource {
-                    type_name: request.type_name.clone(),
-                    state: encode(&state),
-                    private,
-                }],
-                diagnostics: Vec::new(),
-            },
-            Err(diagnostics) => pb::import_resource_state::Response { imported_resources: Vec::new(), diagnostics },
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
+            let server = session.server().await?;
+            let (state, private) = import::imported(known.resource()?, &server, &request.id).await?;
+            let type_name = request.type_name.clone();
+            let imported = pb::import_resource_state::ImportedResource { type_name, state: encode(&state), private };
+            Ok(pb::import_resource_state::Response { imported_resources: vec![imported], diagnostics: Vec::new() })
         })
+        .await
     }
 
     async fn move_resource_state(
         &self,
         request: Request<pb::move_resource_state::Request>,
     ) -> Answer<pb::move_resource_state::Response> {
-        let session = session(&request)?;
-        let request = request.into_inner();
-        let moved = async {
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.target_type_name).await?;
             // One that only comes from another address of this provider.
-            if request.source_type_name == request.target_type_name {
-                let known = KnownType::of(&session, &request.target_type_name).await?;
-                let raw = request.source_state.clone().unwrap_or_default();
-                return Ok((upgrade(known.resource()?, &raw)?, request.source_private.clone()));
-            }
-            let known = KnownType::of(&session, &request.target_type_name).await?;
-            moving::moved(&known.schema, &*session.server().await?, &request).await
-        };
-        answer(match moved.await {
-            Ok((state, target_private)) => pb::move_resource_state::Response {
-                target_state: encode(&state),
-                target_private,
-                diagnostics: Vec::new(),
-            },
-            Err(diagnostics) => pb::move_resource_state::Response { diagnostics, ..Default::default() },
+            let (state, target_private) = if request.source_type_name == request.target_type_name {
+                (upgrade(known.resource()?, request.source_state.as_ref())?, request.source_private.clone())
+            } else {
+                moving::moved(&known.schema, &*session.server().await?, request).await?
+            };
+            let target_state = encode(&state);
+            Ok(pb::move_resource_state::Response { target_state, target_private, diagnostics: Vec::new() })
         })
+        .await
     }
 
     async fn read_data_source(
         &self,
         request: Request<pb::read_data_source::Request>,
     ) -> Answer<pb::read_data_source::Response> {
-        let session = session(&request)?;
-        let request = request.into_inner();
-        let read = async {
-            let known = KnownType::of(&session, &request.type_name).await?;
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
             let server = session.server().await?;
-            if request.type_name == known.schema.list_name() {
+            let state = if request.type_name == known.schema.list_name() {
                 let config = decode_object(request.config.as_ref(), &list_type())?;
-                return read::list(&known.schema, &server, &config).await;
-            }
-            let of = known.resource()?;
-            let config = decode_object(request.config.as_ref(), &of.data_source_type())?;
-            read::by_name(of, &server, &config).await
-        };
-        let (state, diagnostics) = match read.await {
-            Ok(state) => (encode(&state), Vec::new()),
-            Err(faults) => (None, faults),
-        };
-        answer(pb::read_data_source::Response { state, diagnostics })
+                read::list(&known.schema, &server, &config).await?
+            } else {
+                let of = known.resource()?;
+                let config = decode_object(request.config.as_ref(), &of.data_source_type())?;
+                read::by_name(of, &server, &config).await?
+            };
+            Ok(pb::read_data_source::Response { state: encode(&state), diagnostics: Vec::new() })
+        })
+        .await
     }
 
     async fn get_functions(&self, request: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {
-        answer(match session(&request)?.functions().await {
-            Ok(functions) => pb::get_functions::Response { functions: functions.to_proto(), diagnostics: Vec::new() },
-            Err(diagnostics) => pb::get_functions::Response { functions: BTreeMap::new(), diagnostics },
+        answer_with(request, async |session, _| {
+            let functions = session.functions().await?.to_proto();
+            Ok(pb::get_functions::Response { functions, diagnostics: Vec::new() })
         })
+        .await
     }
 
     async fn call_function(&self, request: Request<pb::call_function::Request>) -> Answer<pb::call_function::Response> {
@@ -388,10 +393,10 @@ impl Provider for ProviderService {
 
 /// Brings a state of whatever version of the type into the form that it has now. The server has brought the resource
 /// itself there, and a read follows; so what the two have in common is all that is taken over.
-fn upgrade(of: &ResourceSchema, raw: &pb::RawState) -> Result<Value, Faults> {
-    if raw.json.is_empty() {
+fn upgrade(of: &ResourceSchema, raw: Option<&pb::RawState>) -> Result<Value, Faults> {
+    let Some(raw) = raw.filter(|raw| !raw.json.is_empty()) else {
         return Err(vec![error("the state is in a form of before Terraform 0.12, which is not read", "")]);
-    }
+    };
     let kind = of.to_type();
     let state = json::decode_older(&raw.json, &kind).map_err(|fault| vec![super::diagnostic::value_error(&fault)])?;
     let Value::Map(mut parts) = state else { return Err(vec![error("the state holds no object", "")]) };

@@ -1,4 +1,4 @@
-//! Commits of several mutations.
+//! Tests of commits of several mutations.
 
 use mortise_resource::pb;
 
@@ -24,7 +24,7 @@ fn exists(resource: &pb::Resource) -> Expectation {
     Expectation { id: ExpectedId::from(&id(resource)), generation: None, is_unmarked: false }
 }
 
-/// One result for each mutation: the stored resource of a put, nothing for a delete.
+/// Results come in order: the stored resource of a put, `None` for a delete.
 pub async fn results_stand_in_order<B: Backend>(store: &B) {
     let old = write(store, &resource("old")).await;
     let mutations = vec![put(resource("a")), delete_of(&old), put(resource("b"))];
@@ -38,7 +38,7 @@ pub async fn results_stand_in_order<B: Backend>(store: &B) {
     assert_eq!(store.commit(Batch::default()).await.unwrap(), []);
 }
 
-/// When one mutation fails, nothing of the batch happens: to no resource, no index, no watch.
+/// A failed mutation undoes the whole batch: in resources, indexes and watches.
 pub async fn all_or_nothing<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     let old = write(store, &resource("old")).await;
@@ -52,11 +52,11 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
     assert_eq!(list(store, &everything()).await, [old.clone(), owner.clone()]);
     assert_eq!(store.list_by_owner(&id(&owner)).await.unwrap(), []);
     assert_silent(store, &mut events, &resource("marker")).await;
-    // What failed does not stand in the way of what comes next.
+    // A failed batch does not affect later ones.
     write(store, &numbered(old, 2)).await;
 }
 
-/// A mutation sees what those before it in the batch did.
+/// A mutation sees the earlier ones of its batch.
 pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = resource("a");
@@ -73,7 +73,7 @@ pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&twice)).await, None);
 }
 
-/// The position of the first mutation that fails.
+/// Errors have the position of the first failing mutation.
 pub async fn failures_name_the_mutation<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stale = Mutation::Delete { id: id(&stored), version: "nonsense".into() };
@@ -81,7 +81,7 @@ pub async fn failures_name_the_mutation<B: Backend>(store: &B) {
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 1 })), "{result:?}");
 }
 
-/// An expected resource must exist; the first that does not is named, before any mutation is judged.
+/// An expected resource must exist; the error names the first that does not, before any mutation is checked.
 pub async fn expectations_of_existence<B: Backend>(store: &B) {
     let there = write(store, &resource("there")).await;
     let absent = resource("absent");
@@ -94,7 +94,7 @@ pub async fn expectations_of_existence<B: Backend>(store: &B) {
     assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
 }
 
-/// With a uid, that incarnation; without one, any.
+/// An expectation with a uid needs that incarnation; without one, any.
 pub async fn expectations_of_an_incarnation<B: Backend>(store: &B) {
     let first = write(store, &resource("x")).await;
     delete(store, &first).await;
@@ -106,7 +106,7 @@ pub async fn expectations_of_an_incarnation<B: Backend>(store: &B) {
     store.commit(expecting([any], put(resource("a")))).await.unwrap();
 }
 
-/// The generation, when one is given; whatever else was written.
+/// An expectation with a generation needs that generation, whatever else was written.
 pub async fn expectations_of_a_generation<B: Backend>(store: &B) {
     let stored = write(store, &resource("x")).await;
     let expected = Expectation { generation: Some(stored.generation.clone()), ..exists(&stored) };
@@ -117,7 +117,7 @@ pub async fn expectations_of_a_generation<B: Backend>(store: &B) {
     assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
 }
 
-/// Of a deletion and a creation that expects what is deleted, at once: never both.
+/// A deletion and a creation that expects the deleted resource, at once, never both succeed.
 pub async fn expectations_see_other_batches<B: Backend>(store: &B) {
     for round in 0..20 {
         let parent = write(store, &resource(&format!("parent-{round}"))).await;
@@ -128,7 +128,7 @@ pub async fn expectations_see_other_batches<B: Backend>(store: &B) {
         let (removed, created) = tokio::join!(removal, creation);
         removed.unwrap();
         match created {
-            // The creation was first.
+            // The creation came first.
             Ok(_) => assert!(read(store, &id(&child)).await.is_some()),
             Err(StoreError::Unexpected { expectation: 0 }) => assert_eq!(read(store, &id(&child)).await, None),
             Err(error) => panic!("{error}"),
@@ -136,7 +136,7 @@ pub async fn expectations_see_other_batches<B: Backend>(store: &B) {
     }
 }
 
-/// Events come one for each change, in the order of the batch, each with a version of its own.
+/// Events come one for each change, in the order of the batch, each with its own version.
 pub async fn each_change_is_one_event<B: Backend>(store: &B) {
     let old = write(store, &resource("old")).await;
     let (_, mut events) = watch(store, &everything()).await;

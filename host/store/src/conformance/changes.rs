@@ -1,4 +1,4 @@
-//! Watches of changes: from a content on, and from a position on.
+//! Tests of watches of changes, from the present content and from a position on.
 
 use mortise_resource::pb;
 
@@ -11,7 +11,7 @@ use crate::{
     TermSubject,
 };
 
-/// A change as a model has it.
+/// A change in the model.
 #[derive(Debug, Clone, PartialEq)]
 struct Step {
     before: Option<pb::Resource>,
@@ -34,7 +34,7 @@ async fn next<W: ChangeWatch + ?Sized>(watch: &mut W) -> ChangeEvent {
     }
 }
 
-/// Everything up to the end of what had happened.
+/// Returns every change up to the end of the replay.
 async fn replay<B: Backend>(store: &B, query: &Query, part: &ScanPart, from: Position) -> (Vec<Step>, Position) {
     let mut watch = store.changes_after(query, part, &[], from).await.unwrap().expect("it is in the history");
     let mut steps = Vec::new();
@@ -73,7 +73,7 @@ fn env(values: &[&str]) -> Term {
     Term { subject: TermSubject::Label("env".into()), values: values.iter().map(|value| (*value).to_owned()).collect() }
 }
 
-/// Conjunctions of terms; the field is the last digit of the number, and that of 9 cannot be said.
+/// Makes conjunctions of terms; the field is the last digit of the number, unknown for 9.
 fn terms() -> [Vec<Term>; 8] {
     let values = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
     let name = Term { subject: TermSubject::Name, values: values(&["r-03", "r-11", "none"]) };
@@ -97,7 +97,7 @@ fn digit(resource: &pb::Resource) -> Option<String> {
     number.chars().last().filter(|digit| *digit != '9').map(String::from)
 }
 
-/// Whether each term holds for a step, as far as can be said.
+/// Whether each term holds for a step; true where that is unknown.
 fn holds(step: &Step, terms: &[Term]) -> bool {
     terms.iter().all(|Term { subject, values }| {
         !values.is_empty()
@@ -114,7 +114,7 @@ fn holds(step: &Step, terms: &[Term]) -> bool {
     })
 }
 
-/// A watch that is opened in the midst of a history.
+/// A watch opened in the midst of a history.
 struct Live {
     begun: usize,
     query: Query,
@@ -124,11 +124,11 @@ struct Live {
     found: Vec<Step>,
 }
 
-/// A random history, each step at its position; and what watches that are opened in its midst get.
+/// A random history with its positions, and the changes that watches opened in its midst get.
 pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
     let queries = [everything(), query("*", "*", "r-1")];
     let parts = [ScanPart::default(), of_label("a"), of_label("b"), of_label("none")];
-    // A linear congruential sequence; its high bits are random enough for a history.
+    // A linear congruential generator; its high bits are random enough for a history.
     let mut seed: u64 = 20;
     let mut random = move |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -164,7 +164,7 @@ pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
             stored[slot] = Some(write(store, &numbered(labelled(base, "env", value), n)).await);
         }
         steps.push(Step { before, now: stored[slot].clone() });
-        // What is no business of these queries moves positions on.
+        // Changes outside these queries move the positions, too.
         if n % 10 == 0 {
             let other = resource_in(type_of("v1", "B"), tenancy("default", "default"), &format!("other-{n}"));
             write(store, &labelled(other, "env", "a")).await;
@@ -199,7 +199,7 @@ pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
     assert!(compared > 100_000, "{compared}");
 }
 
-/// Who resumes and stays gets what comes after the history, too.
+/// A resumed watch also gets the changes after its replay.
 pub async fn a_replay_goes_on_with_what_happens<B: Backend>(store: &B) {
     let first = write(store, &labelled(resource("r"), "env", "a")).await;
     let from = store.open_changes(&everything(), &of_label("a"), &[]).await.unwrap().position;
@@ -213,7 +213,7 @@ pub async fn a_replay_goes_on_with_what_happens<B: Backend>(store: &B) {
     assert_eq!(watch.ready().unwrap(), None, "it has left");
 }
 
-/// A position that the store never had, and one of another history.
+/// Positions that the store never had, and those of another history, are rejected.
 pub async fn a_position_of_elsewhere_is_not_followed<B: Backend>(store: &B) {
     let stored = write(store, &resource("r")).await;
     let here = store.open_changes(&everything(), &ScanPart::default(), &[]).await.unwrap().position;

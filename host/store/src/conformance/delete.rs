@@ -1,4 +1,4 @@
-//! DeleteCAS: a commit of one delete.
+//! Tests of DeleteCAS: a commit of one delete.
 
 use super::fixtures::{delete, everything, id, list, numbered, read, resource, type_of, ulid, write};
 use crate::{Backend, StoreError};
@@ -11,14 +11,14 @@ pub async fn deletes<B: Backend>(store: &B) {
     assert_eq!(list(store, &everything()).await, []);
 }
 
-/// Deleting what is not there succeeds, whatever the version.
+/// Deleting an absent resource succeeds, whatever the version.
 pub async fn absent_succeeds<B: Backend>(store: &B) {
     let absent = id(&resource("a"));
     store.delete_cas(&absent, "").await.unwrap();
     store.delete_cas(&absent, "1").await.unwrap();
 }
 
-/// Another uid, an empty one included, succeeds and deletes nothing, whatever the version.
+/// Deleting under another uid, even an empty one, succeeds without effect, whatever the version.
 pub async fn another_uid_has_no_effect<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     for uid in [ulid(), String::new()] {
@@ -30,7 +30,7 @@ pub async fn another_uid_has_no_effect<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
 }
 
-/// Another version, an empty one included, fails.
+/// Another version, even an empty one, fails.
 pub async fn another_version_fails<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = write(store, &numbered(first.clone(), 2)).await;

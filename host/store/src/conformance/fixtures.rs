@@ -1,4 +1,4 @@
-//! Resources to test with, and short ways to ask for them.
+//! Resources for tests, and short forms of calls.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -9,37 +9,37 @@ use mortise_resource::{EncodedResource, pb};
 
 use crate::{Backend, Batch, Consistency, Cursor, Query, StoreError, TypeKey, Watch, WatchEvent};
 
-/// A [`WatchEvent`] whose resource is decoded.
+/// A [`WatchEvent`] with a decoded resource.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Created or replaced, or part of the snapshot.
+    /// The resource was created or replaced, or is part of the snapshot.
     Upsert(pb::Resource),
-    /// Deleted.
+    /// The resource was deleted.
     Delete(pb::Resource),
     /// The snapshot is complete.
     EndOfSnapshot,
 }
 
-/// A string in the form of a ULID that was not given before in this process.
+/// Makes a string in the form of a ULID, unique in this process.
 #[must_use]
 pub fn ulid() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("{:026}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A type of the group `test`.
+/// Makes a type of the group `test`.
 #[must_use]
 pub fn type_of(group_version: &str, kind: &str) -> pb::Type {
     pb::Type { group: "test".into(), group_version: group_version.into(), kind: kind.into() }
 }
 
-/// A tenancy.
+/// Makes a tenancy.
 #[must_use]
 pub fn tenancy(partition: &str, namespace: &str) -> pb::Tenancy {
     pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
 }
 
-/// A new resource of any type and place, without a version.
+/// Makes a new resource of any type and place, without a version.
 #[must_use]
 pub fn resource_in(r#type: pb::Type, tenancy: pb::Tenancy, name: &str) -> pb::Resource {
     pb::Resource {
@@ -49,45 +49,45 @@ pub fn resource_in(r#type: pb::Type, tenancy: pb::Tenancy, name: &str) -> pb::Re
     }
 }
 
-/// A new resource `test.v1.A` in default/default.
+/// Makes a new resource `test.v1.A` in default/default.
 #[must_use]
 pub fn resource(name: &str) -> pb::Resource {
     resource_in(type_of("v1", "A"), tenancy("default", "default"), name)
 }
 
-/// The same resource with a label.
+/// Returns the resource with a label.
 #[must_use]
 pub fn labelled(mut resource: pb::Resource, label: &str, value: &str) -> pb::Resource {
     resource.meta.get_or_insert_default().labels.insert(label.into(), value.into());
     resource
 }
 
-/// The resource's id.
+/// Returns the resource's id.
 #[must_use]
 pub fn id(resource: &pb::Resource) -> pb::Id {
     resource.id.clone().unwrap()
 }
 
-/// The resource's name.
+/// Returns the resource's name.
 #[must_use]
 pub fn name(resource: &pb::Resource) -> String {
     id(resource).name
 }
 
-/// The same resource with a counter in its metadata.
+/// Returns the resource with a counter in its metadata.
 #[must_use]
 pub fn numbered(mut resource: pb::Resource, number: u64) -> pb::Resource {
     resource.metadata.insert("n".into(), number.to_string());
     resource
 }
 
-/// The counter in a resource's metadata; 0 when there is none.
+/// Returns the counter in a resource's metadata; 0 without one.
 #[must_use]
 pub fn number(resource: &pb::Resource) -> u64 {
     resource.metadata.get("n").map_or(0, |n| n.parse().unwrap())
 }
 
-/// A query for `test.*.A`.
+/// Makes a query for `test.*.A`.
 #[must_use]
 pub fn query(partition: &str, namespace: &str, prefix: &str) -> Query {
     Query {
@@ -97,13 +97,13 @@ pub fn query(partition: &str, namespace: &str, prefix: &str) -> Query {
     }
 }
 
-/// A query for `test.*.A` everywhere.
+/// Makes a query for `test.*.A` everywhere.
 #[must_use]
 pub fn everything() -> Query {
     query("*", "*", "")
 }
 
-/// The whole resource.
+/// Decodes the whole resource.
 #[must_use]
 pub fn decoded(resource: &EncodedResource) -> pb::Resource {
     resource.decode().unwrap()
@@ -120,12 +120,12 @@ pub async fn write<B: Backend>(store: &B, resource: &pb::Resource) -> pb::Resour
     store.write_cas(resource.clone()).await.unwrap()
 }
 
-/// Deletes what is stored.
+/// Deletes the stored resource.
 pub async fn delete<B: Backend>(store: &B, stored: &pb::Resource) {
     store.delete_cas(&id(stored), &stored.version).await.unwrap();
 }
 
-/// What is stored under an id; `None` when that is nothing.
+/// Reads the resource under an id; `None` if it is absent.
 pub async fn read<B: Backend>(store: &B, id: &pb::Id) -> Option<pb::Resource> {
     match store.read(Consistency::Eventual, id).await {
         Ok(resource) => Some(resource),
@@ -134,12 +134,12 @@ pub async fn read<B: Backend>(store: &B, id: &pb::Id) -> Option<pb::Resource> {
     }
 }
 
-/// What is listed.
+/// Lists resources.
 pub async fn list<B: Backend>(store: &B, query: &Query) -> Vec<pb::Resource> {
     store.list(Consistency::Consistent, query).await.unwrap()
 }
 
-/// `partition/namespace/name` of each.
+/// Returns `partition/namespace/name` of each resource.
 #[must_use]
 pub fn places(resources: &[pb::Resource]) -> Vec<String> {
     let place = |resource: &pb::Resource| {
@@ -150,12 +150,12 @@ pub fn places(resources: &[pb::Resource]) -> Vec<String> {
     resources.iter().map(place).collect()
 }
 
-/// The next page of a scan; `None` after the last.
+/// Returns the next page of a scan; `None` after the last.
 pub async fn page(cursor: &mut Box<dyn Cursor>) -> Option<Vec<pb::Resource>> {
     cursor.next().await.unwrap().map(|page| page.iter().map(decoded).collect())
 }
 
-/// The next event, which must come soon.
+/// Returns the next event, which must come soon.
 pub async fn next(watch: &mut Box<dyn Watch>) -> Event {
     match tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("an event in time").unwrap() {
         WatchEvent::Upsert(resource) => Event::Upsert(decoded(&resource)),
@@ -177,7 +177,7 @@ pub async fn watch<B: Backend>(store: &B, query: &Query) -> (Vec<pb::Resource>, 
     }
 }
 
-/// Fails unless the watch has nothing to say before the marker resource is written and seen.
+/// Fails if the watch has an event before that of the marker resource, which is written here.
 pub async fn assert_silent<B: Backend>(store: &B, watch: &mut Box<dyn Watch>, marker: &pb::Resource) {
     let marker = write(store, marker).await;
     assert_eq!(next(watch).await, Event::Upsert(marker));

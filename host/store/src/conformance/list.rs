@@ -1,4 +1,4 @@
-//! List, and the types.
+//! Tests of List, and of the types.
 
 use mortise_resource::pb;
 
@@ -7,7 +7,7 @@ use super::fixtures::{
 };
 use crate::{Backend, Query, TypeKey};
 
-/// Consul's conformance seed.
+/// Writes Consul's conformance seed.
 async fn seed<B: Backend>(store: &B) -> Vec<pb::Resource> {
     let mut stored = Vec::new();
     for (group_version, kind, partition, namespace, name) in [
@@ -56,7 +56,7 @@ pub async fn the_seed<B: Backend>(store: &B) {
     assert_eq!(list(store, &absent).await, []);
 }
 
-/// Partition before namespace before name, each byte by byte, a shorter one before a longer one.
+/// Lists are ordered by partition, namespace, name, each byte by byte, a prefix before its extensions.
 pub async fn byte_order<B: Backend>(store: &B) {
     let units = ["a", "a-0", "a0", "aa", "b", "0"];
     for partition in units.iter().rev() {
@@ -73,7 +73,7 @@ pub async fn byte_order<B: Backend>(store: &B) {
     assert_eq!(listed, sorted);
 }
 
-/// Every combination of exact units, wildcards and prefixes, against a list filtered by hand.
+/// Every combination of exact units, wildcards and prefixes equals a list filtered by hand.
 pub async fn wildcards_reach_every_unit<B: Backend>(store: &B) {
     let units = ["a", "b", "ba", "c"];
     for (number, partition) in units.iter().enumerate() {
@@ -103,7 +103,7 @@ pub async fn wildcards_reach_every_unit<B: Backend>(store: &B) {
     }
 }
 
-/// Types of cluster and partition scope leave units empty: an empty unit in a query means just that.
+/// Types of cluster and partition scope leave units empty: an empty unit in a query matches only these.
 pub async fn empty_units_are_units<B: Backend>(store: &B) {
     for (partition, namespace) in [("", ""), ("p", ""), ("p", "n")] {
         write(store, &resource_in(type_of("v1", "A"), tenancy(partition, namespace), "x")).await;
@@ -121,7 +121,7 @@ pub async fn empty_units_are_units<B: Backend>(store: &B) {
     }
 }
 
-/// More resources than anyone would look at in one step.
+/// Lists more resources than an engine reads in one step.
 pub async fn thousands<B: Backend>(store: &B) {
     let mutations = |from: u32| {
         let put = |n: u32| {
@@ -140,7 +140,7 @@ pub async fn thousands<B: Backend>(store: &B) {
     assert_eq!(list(store, &query("*", "*", "r-012")).await.len(), 100);
 }
 
-/// A list shows what was written last, and nothing that was deleted.
+/// A list shows the last writes, and no deleted resource.
 pub async fn follows_writes<B: Backend>(store: &B) {
     let a = write(store, &resource("a")).await;
     let b = write(store, &resource("b")).await;
@@ -152,7 +152,7 @@ pub async fn follows_writes<B: Backend>(store: &B) {
     assert_eq!(list(store, &everything()).await, []);
 }
 
-/// In byte order; a type goes with its last resource and comes back with the next.
+/// Types are listed in byte order; a type goes with its last resource and comes back with the next.
 pub async fn types_are_those_that_have_resources<B: Backend>(store: &B) {
     let kinds = async || store.types().await.unwrap().into_iter().map(|key| key.to_string()).collect::<Vec<_>>();
     assert!(kinds().await.is_empty());

@@ -1,7 +1,7 @@
-//! The tests that every [`Backend`](crate::Backend) passes: the guarantees of [`backend`](crate::backend), by name.
+//! Tests of the guarantees of [`backend`](crate::backend) that every [`Backend`](crate::Backend) passes.
 //!
-//! [`conformance_tests!`](crate::conformance_tests) makes one test of each case. Its argument makes a fresh, empty
-//! store: a closure that returns something that dereferences to a backend, such as an `Arc` of it. The store must
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each case. Its argument makes a fresh, empty store:
+//! a closure that returns a value that dereferences to a backend, such as an `Arc` of it. The store must
 //! - end a watch that is more than [`WATCH_BUFFER`] events behind;
 //! - refuse resources of more than [`MAX_RESOURCE_BYTES`];
 //! - have the [`QUOTAS`].
@@ -12,7 +12,7 @@
 //! }
 //! ```
 //!
-//! Nothing here looks at what versions consist of: they are opaque.
+//! Versions are opaque to these tests.
 
 #![allow(
     clippy::expect_used,
@@ -40,13 +40,13 @@ pub mod snapshot;
 pub mod watch;
 pub mod write;
 
-/// How many events a watch of a store under test may be behind at most.
+/// Number of events by which a watch of a tested store may lag.
 pub const WATCH_BUFFER: usize = 64;
 
-/// The resource size limit of a store under test.
+/// Limit of a resource's size in a tested store, bytes.
 pub const MAX_RESOURCE_BYTES: usize = 128 << 10;
 
-/// The quotas of a store under test.
+/// Quotas of a tested store.
 pub const QUOTAS: crate::Quotas = crate::Quotas { resources: 10, bytes: 8 << 10 };
 
 /// Makes a test of every case of the suite; see [`conformance`](crate::conformance).

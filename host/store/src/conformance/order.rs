@@ -1,4 +1,4 @@
-//! What may be seen after what.
+//! Tests of the order in which states become visible.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use super::fixtures::{
 };
 use crate::{Backend, Batch, Mutation};
 
-/// After an upsert event the resource is readable, in that state or a later one; after a delete event it is gone.
+/// A resource is readable after its upsert event, in that state or a later one, and gone after its delete event.
 pub async fn reads_are_not_older_than_events<B: Backend>(store: &B) {
     let (_, mut events) = watch(store, &everything()).await;
     let writer = async {
@@ -40,7 +40,7 @@ pub async fn reads_are_not_older_than_events<B: Backend>(store: &B) {
     tokio::join!(writer, reader);
 }
 
-/// Whatever way one looks: never an older state than one has seen.
+/// Reads and lists never show an older state than one seen before.
 pub async fn reads_and_lists_never_go_back<B: Backend>(store: &B) {
     let stored = write(store, &numbered(resource("a"), 1)).await;
     let done = AtomicBool::new(false);
@@ -65,7 +65,7 @@ pub async fn reads_and_lists_never_go_back<B: Backend>(store: &B) {
     tokio::join!(writer, reader);
 }
 
-/// Who sees the owner's deletion can list every child that existed then.
+/// A client that sees the owner's deletion can list every child that existed then.
 pub async fn children_are_seen_after_the_owner_s_deletion<B: Backend>(store: &B) {
     let (_, mut events) = watch(store, &everything()).await;
     for round in 0..20 {
@@ -85,7 +85,7 @@ pub async fn children_are_seen_after_the_owner_s_deletion<B: Backend>(store: &B)
     }
 }
 
-/// Batches that keep a sum: no list sees a part of one.
+/// Batches keep a sum, and each list shows that sum.
 pub async fn lists_are_of_one_commit<B: Backend>(store: &B) {
     const RESOURCES: usize = 200;
     let put = |resource: pb::Resource| Mutation::Put(Box::new(resource));
@@ -96,7 +96,7 @@ pub async fn lists_are_of_one_commit<B: Backend>(store: &B) {
     let writer = async {
         let mut stored: Vec<_> = created.into_iter().flatten().collect();
         for round in 0..150_usize {
-            // From one to another far away in the order of keys.
+            // Moves an amount between two resources far apart in key order.
             let (from, to) = (round * 7 % RESOURCES, RESOURCES - 1 - round * 11 % RESOURCES);
             if from == to || number(&stored[from]) == 0 {
                 continue;

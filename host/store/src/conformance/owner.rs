@@ -1,4 +1,4 @@
-//! ListByOwner.
+//! Tests of ListByOwner.
 
 use mortise_resource::pb;
 
@@ -13,7 +13,7 @@ async fn children<B: Backend>(store: &B, owner: &pb::Id) -> Vec<pb::Resource> {
     store.list_by_owner(owner).await.unwrap()
 }
 
-/// The uid must be the owner's; its GroupVersion does not matter; every other part of the id does.
+/// Children have exactly the owner's uid; its GroupVersion does not matter; every other part of the id does.
 pub async fn exactly_this_incarnation<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     let child = write(store, &owned(resource("child"), &owner)).await;
@@ -39,7 +39,7 @@ pub async fn exactly_this_incarnation<B: Backend>(store: &B) {
     }
 }
 
-/// Children may be of other types and live elsewhere.
+/// Children may have other types and tenancies.
 pub async fn children_of_every_type_and_tenancy<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     for (kind, namespace) in [("A", "default"), ("A", "other"), ("B", "default"), ("C", "")] {
@@ -52,7 +52,7 @@ pub async fn children_of_every_type_and_tenancy<B: Backend>(store: &B) {
     assert_eq!(kinds, ["A", "A", "B", "C"]);
 }
 
-/// Children are found when their owner is gone, and when another has its name.
+/// Children are found after their owner was deleted, and when another resource has its name.
 pub async fn survives_the_deletion_of_the_owner<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     let child = write(store, &owned(resource("child"), &owner)).await;
@@ -63,7 +63,7 @@ pub async fn survives_the_deletion_of_the_owner<B: Backend>(store: &B) {
     assert_eq!(children(store, &id(&successor)).await, []);
 }
 
-/// The child's deletion takes it off the list, also when another child with its name follows.
+/// A deleted child is not listed, even when another child with its name follows.
 pub async fn goes_with_the_child<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     let child = write(store, &owned(resource("child"), &owner)).await;
@@ -83,7 +83,7 @@ pub async fn updates_keep_it<B: Backend>(store: &B) {
     }
 }
 
-/// A store does not judge whether an owner may change; when it does, the list follows.
+/// A store does not check whether an owner may change; when it does, the list follows.
 pub async fn follows_a_change_of_owner<B: Backend>(store: &B) {
     let first = write(store, &resource("first")).await;
     let second = write(store, &resource("second")).await;

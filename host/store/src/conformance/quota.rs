@@ -1,4 +1,4 @@
-//! Quotas: what limited batches may add to a tenancy, and what is told of it.
+//! Tests of quotas: limits for batches, and reports of usage.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ async fn limited<B: Backend>(store: &B, mutations: Vec<Mutation>) -> Written {
     commit(store, Batch::of_all(mutations).limited()).await
 }
 
-/// A limited write that is taken.
+/// Writes a limited resource, successfully.
 async fn taken<B: Backend>(store: &B, resource: &pb::Resource) -> pb::Resource {
     decoded(&store.put_limited(resource.clone()).await.unwrap())
 }
@@ -40,21 +40,21 @@ fn refused(result: Written) -> QuotaExceeded {
     }
 }
 
-/// The resource with a text of so many bytes.
+/// Returns the resource with a text of this many bytes.
 fn with_text(resource: &pb::Resource, bytes: usize) -> pb::Resource {
     let mut resource = resource.clone();
     resource.metadata.insert("text".into(), "x".repeat(bytes));
     resource
 }
 
-/// Writes `r-1` and so on without quotas.
+/// Writes `r-1` and so on, without quotas.
 async fn fill<B: Backend>(store: &B, count: u64) -> Vec<pb::Resource> {
     let resources: Vec<_> = (1..=count).map(|n| put(&resource(&format!("r-{n}")))).collect();
     commit(store, Batch::of_all(resources)).await.unwrap().into_iter().flatten().collect()
 }
 
-/// The last that fits is taken and the next is refused, of this type and in this tenancy only, and only where the batch
-/// is limited.
+/// The last resource that fits is accepted and the next refused, only for this type and tenancy, and only in limited
+/// batches.
 pub async fn resources_are_taken_to_the_limit<B: Backend>(store: &B) {
     let mut stored = fill(store, QUOTAS.resources - 1).await;
     stored.push(taken(store, &resource("last")).await);
@@ -69,13 +69,13 @@ pub async fn resources_are_taken_to_the_limit<B: Backend>(store: &B) {
     };
     assert_eq!(refusal, expected);
     assert_eq!(read(store, &id(&resource("more"))).await, None);
-    // What is there may be written.
+    // Stored resources may be replaced.
     taken(store, &stored[0]).await;
     taken(store, &resource_in(type_of("v1", "B"), tenancy("default", "default"), "more")).await;
     for (partition, namespace) in [("default", ""), ("", ""), ("default", "defaul"), ("default", "default-2")] {
         taken(store, &resource_in(type_of("v1", "A"), tenancy(partition, namespace), "more")).await;
     }
-    // Another GroupVersion is the same type.
+    // Another GroupVersion counts as the same type.
     let v2 = resource_in(type_of("v2", "A"), tenancy("default", "default"), "more");
     assert_eq!(refused(limited(store, vec![put(&v2)]).await), expected);
     write(store, &resource("unlimited")).await;
@@ -85,7 +85,7 @@ pub async fn resources_are_taken_to_the_limit<B: Backend>(store: &B) {
     taken(store, &resource("more")).await;
 }
 
-/// A resource grows up to the limit, to the byte, with those of other types; other tenancies have their own.
+/// A tenancy grows up to the limit, to the byte, over all types; other tenancies have limits of their own.
 pub async fn bytes_are_taken_to_the_limit<B: Backend>(store: &B) {
     let other = resource_in(type_of("v1", "B"), tenancy("default", "default"), "b");
     taken(store, &with_text(&other, 1_000)).await;
@@ -94,7 +94,7 @@ pub async fn bytes_are_taken_to_the_limit<B: Backend>(store: &B) {
         usize::try_from(largest[0].bytes).unwrap()
     };
     let limit = usize::try_from(QUOTAS.bytes).unwrap();
-    // Where one more write of this length would be at the limit. Versions may take more bytes from one to the next.
+    // The limit that one more write of this length would reach. A version may be longer than its predecessor.
     let mut text = 6_000;
     let mut stored = write(store, &with_text(&resource("a"), text)).await;
     for _ in 0..5 {
@@ -122,7 +122,7 @@ pub async fn bytes_are_taken_to_the_limit<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
 }
 
-/// What goes makes room for what comes in the same batch, in any order, and no more than that.
+/// A deletion makes room for additions in the same batch, in any order, and for no more than that.
 pub async fn a_batch_counts_by_what_it_comes_to<B: Backend>(store: &B) {
     let stored = fill(store, QUOTAS.resources).await;
     let batch = |from: usize, creations: &[&str]| {
@@ -132,9 +132,9 @@ pub async fn a_batch_counts_by_what_it_comes_to<B: Backend>(store: &B) {
     limited(store, batch(0, &["a", "b"])).await.unwrap();
     let refusal = refused(limited(store, batch(2, &["c", "d", "e"])).await);
     assert_eq!((refusal.used, refusal.added), (QUOTAS.resources, 1));
-    // A resource that another incarnation replaces is one.
+    // A resource replaced by another incarnation counts once.
     limited(store, vec![delete_of(&stored[2]), put(&resource("r-3"))]).await.unwrap();
-    // A creation that the batch takes back is none. Large texts come and go likewise.
+    // A creation that the batch undoes does not count; nor do large texts that it removes again.
     let large = with_text(&stored[4], 7_000);
     let written = limited(store, vec![put(&large)]).await.unwrap();
     let smaller = with_text(&written[0].clone().unwrap(), 100);
@@ -142,7 +142,7 @@ pub async fn a_batch_counts_by_what_it_comes_to<B: Backend>(store: &B) {
     assert_eq!(list(store, &everything()).await.len() as u64, QUOTAS.resources);
 }
 
-/// No resource, no event, no usage, also where only one of several tenancies is full.
+/// A refused batch stores no resource, event or usage, even if only one of several tenancies is full.
 pub async fn a_refused_batch_changes_nothing<B: Backend>(store: &B) {
     let stored = fill(store, QUOTAS.resources).await;
     let before = (list(store, &everything()).await, store.usage(10).await.unwrap());
@@ -154,7 +154,7 @@ pub async fn a_refused_batch_changes_nothing<B: Backend>(store: &B) {
     taken(store, &stored[0]).await;
 }
 
-/// A tenancy that holds more than it may: what is written no larger is taken, and so are marks and deletions.
+/// A tenancy over its limit accepts writes that do not grow, marks and deletions.
 pub async fn what_is_over_the_limit_may_stay_shrink_and_go<B: Backend>(store: &B) {
     let mut stored = fill(store, QUOTAS.resources + 2).await;
     stored[0] = write(store, &with_text(&stored[0], 9_000)).await;
@@ -170,7 +170,7 @@ pub async fn what_is_over_the_limit_may_stay_shrink_and_go<B: Backend>(store: &B
     stored[0] = taken(store, &marked).await;
     let same = vec![put(&with_text(&stored[0], 8_800)), put(&with_text(&stored[1], 50))];
     stored[0] = limited(store, same).await.unwrap()[0].clone().unwrap();
-    // A rewrite is the host's own.
+    // Rewrites are the host's own, and unlimited.
     let rewritten = pb::Resource { version: stored[0].version.clone(), ..with_text(&stored[0], 9_500) };
     store.commit(Batch::of(Mutation::Rewrite(Box::new(rewritten)))).await.unwrap();
     for stored in [&stored[0], &stored[2], &stored[3]] {
@@ -179,20 +179,20 @@ pub async fn what_is_over_the_limit_may_stay_shrink_and_go<B: Backend>(store: &B
     taken(store, &resource("more")).await;
 }
 
-/// Of many that race for the last places, or bytes, exactly as many are taken as there is room for.
+/// Racing writers of the last places, or bytes, succeed exactly as often as there is room.
 pub async fn racing_writers_share_what_is_left<B: Backend>(store: &B) {
     let free = 4;
     fill(store, QUOTAS.resources - free).await;
     let places = race(store, (0..24).map(|n| resource(&format!("w-{n}"))).collect()).await;
     assert_eq!(places, (free, 24 - free));
     assert_eq!(list(store, &query("*", "*", "w-")).await.len() as u64, free);
-    // Two of them take more than two thirds, and three more than all.
+    // Two of them take more than two thirds, three more than everything.
     let text = usize::try_from(QUOTAS.bytes).unwrap() * 4 / 10;
     let large = |n| with_text(&resource_in(type_of("v1", "A"), tenancy("default", "large"), &format!("l-{n}")), text);
     assert_eq!(race(store, (0..QUOTAS.resources).map(large).collect()).await, (2, QUOTAS.resources - 2));
 }
 
-/// How many limited writes are taken and refused that are all on their way before the first is answered.
+/// Starts limited writes at once; returns how many were accepted and refused.
 async fn race<B: Backend>(store: &B, resources: Vec<pb::Resource>) -> (u64, u64) {
     let mut writers: Vec<_> = resources.into_iter().map(|resource| Box::pin(store.put_limited(resource))).collect();
     let (mut taken, mut refused) = (0, 0);
@@ -222,7 +222,7 @@ async fn join_all<F: Future + Unpin>(futures: &mut [F]) -> Vec<F::Output> {
     outputs.into_iter().flatten().collect()
 }
 
-/// Totals and the fullest places, after creations, changes of length, and deletions.
+/// The usage has the totals and the fullest places, after creations, changes of length, and deletions.
 pub async fn usage_is_what_is_stored<B: Backend>(store: &B) {
     assert_eq!(store.usage(10).await.unwrap(), crate::Usage { quotas: QUOTAS, ..Default::default() });
     for (namespace, count) in [("a", 1), ("b", 2), ("", 3)] {

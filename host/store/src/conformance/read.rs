@@ -1,9 +1,9 @@
-//! Read.
+//! Tests of Read.
 
 use super::fixtures::{decoded, id, numbered, read, resource, type_of, ulid, write};
 use crate::{Backend, Consistency, StoreError};
 
-/// Nothing stored: not found.
+/// Reading an absent resource fails.
 pub async fn absent_is_not_found<B: Backend>(store: &B) {
     for consistency in [Consistency::Eventual, Consistency::Consistent] {
         let result = store.read(consistency, &id(&resource("absent"))).await;
@@ -11,7 +11,7 @@ pub async fn absent_is_not_found<B: Backend>(store: &B) {
     }
 }
 
-/// An empty uid finds whatever incarnation is stored.
+/// An empty uid finds any stored incarnation.
 pub async fn empty_uid_matches_any_incarnation<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let mut wanted = id(&stored);
@@ -20,14 +20,14 @@ pub async fn empty_uid_matches_any_incarnation<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
 }
 
-/// Another uid than the stored one finds nothing.
+/// A uid other than the stored one finds nothing.
 pub async fn another_uid_is_not_found<B: Backend>(store: &B) {
     let mut wanted = id(&write(store, &resource("a")).await);
     wanted.uid = ulid();
     assert_eq!(read(store, &wanted).await, None);
 }
 
-/// Asked for under another GroupVersion, the store says so and hands over what it has.
+/// A read under another GroupVersion fails and returns the stored resource.
 pub async fn another_group_version_hands_over_what_is_stored<B: Backend>(store: &B) {
     let resource = write(store, &resource("a")).await;
     let mut wanted = id(&resource);
@@ -43,7 +43,7 @@ pub async fn another_group_version_hands_over_what_is_stored<B: Backend>(store: 
     }
 }
 
-/// Another uid and another GroupVersion: not found.
+/// A read with another uid and another GroupVersion finds nothing.
 pub async fn uid_is_judged_before_group_version<B: Backend>(store: &B) {
     let mut wanted = id(&write(store, &resource("a")).await);
     wanted.uid = ulid();
@@ -52,7 +52,7 @@ pub async fn uid_is_judged_before_group_version<B: Backend>(store: &B) {
     assert!(matches!(result, Err(StoreError::NotFound)), "{result:?}");
 }
 
-/// A consistent read shows what was acknowledged before it.
+/// A consistent read shows every write acknowledged before it.
 pub async fn every_acknowledged_write_is_shown<B: Backend>(store: &B) {
     let mut stored = write(store, &resource("a")).await;
     for n in 1..50 {

@@ -1,4 +1,4 @@
-//! The index of references, and what batches expect of it.
+//! Tests of the reference index, and of batches' expectations of references.
 
 use mortise_resource::{
     IdRef,
@@ -41,7 +41,7 @@ async fn referrers<B: Backend>(store: &B, target: &pb::Resource, on_delete: OnDe
     found
 }
 
-/// Each behaviour has its own; a resource is given once, however many of its fields refer.
+/// Each behaviour has its own index; a resource appears once, however many of its fields refer.
 pub async fn are_found_by_behaviour<B: Backend>(store: &B) {
     let target = write(store, &resource("target")).await;
     let other = write(store, &resource("other")).await;
@@ -59,7 +59,7 @@ pub async fn are_found_by_behaviour<B: Backend>(store: &B) {
     assert_eq!(referrers(store, &other, OnDelete::Cascade).await, ["b"]);
 }
 
-/// What is written anew refers to what it says then, rewrites included; what is deleted to nothing.
+/// A new version replaces a resource's references, also in a rewrite; a deleted resource has none.
 pub async fn follow_what_is_written<B: Backend>(store: &B) {
     let target = resource("target");
     let stored = write(store, &referring(resource("a"), vec![to(&target, OnDelete::Block, "a")])).await;
@@ -86,7 +86,7 @@ async fn is_refused<B: Backend>(store: &B, batch: Batch) -> bool {
     }
 }
 
-/// A batch that saw other references than there are changes nothing.
+/// A batch that expects other references than the stored ones changes nothing.
 pub async fn that_were_not_seen_fail_a_batch<B: Backend>(store: &B) {
     let target = write(store, &resource("target")).await;
     let block = write(store, &referring(resource("a"), vec![to(&target, OnDelete::Block, "a")])).await;
@@ -97,13 +97,13 @@ pub async fn that_were_not_seen_fail_a_batch<B: Backend>(store: &B) {
         set.add(on_delete, IdRef::from(&id(&block)));
         set
     };
-    // The behaviour counts, and one that has gone meanwhile does.
+    // A different behaviour counts, and so does a reference removed meanwhile.
     assert!(is_refused(store, deletion(&target, set(OnDelete::Unset), Some(ReferrerSet::default()))).await);
     delete(store, &block).await;
     assert!(is_refused(store, deletion(&target, set(OnDelete::Block), Some(ReferrerSet::default()))).await);
     let later = write(store, &referring(resource("b"), vec![to(&target, OnDelete::AsyncUnset, "a")])).await;
     assert!(is_refused(store, deletion(&target, ReferrerSet::default(), Some(ReferrerSet::default()))).await);
-    // One that was seen may be there, and no other.
+    // Exactly the expected references may exist.
     let mut seen = ReferrerSet::default();
     seen.add(OnDelete::AsyncUnset, IdRef::from(&id(&later)));
     let other = write(store, &referring(resource("c"), vec![to(&target, OnDelete::AsyncUnset, "a")])).await;
@@ -115,7 +115,7 @@ pub async fn that_were_not_seen_fail_a_batch<B: Backend>(store: &B) {
     assert!(!is_refused(store, deletion(&target, ReferrerSet::default(), None)).await);
 }
 
-/// Of a deletion that saw nothing, and of a write that refers, at once: never both.
+/// A deletion that expects no references, and a write that refers, at once, never both succeed.
 pub async fn of_other_batches_are_seen<B: Backend>(store: &B) {
     let mut refused = 0;
     for round in 0..40 {
@@ -141,7 +141,7 @@ pub async fn of_other_batches_are_seen<B: Backend>(store: &B) {
     assert!(refused > 0, "the deletion was always first");
 }
 
-/// An expectation may be that a resource is not going.
+/// An expectation may exclude resources with a deletion mark.
 pub async fn a_mark_is_expected_not_to_be_there<B: Backend>(store: &B) {
     let mut target = write(store, &resource("target")).await;
     let expect = || vec![Expectation { id: expected(&resource("target")), generation: None, is_unmarked: true }];

@@ -1,11 +1,11 @@
-//! Rewrite: another form of the same resource, which nobody is told of.
+//! Tests of Rewrite: another form of the same resource, without an event.
 
 use mortise_resource::pb;
 
 use super::fixtures::{Event, commit, everything, id, list, next, read, resource, ulid, watch, write};
 use crate::{Backend, Batch, Consistency, Mutation, StoreError};
 
-/// The resource with data of this many bytes, each the mark.
+/// Returns the resource with data of this many bytes, each the mark.
 fn with_data(resource: &pb::Resource, mark: u8, len: usize) -> pb::Resource {
     let mut resource = resource.clone();
     // An `Any`, without a dependency on the crate that defines it.
@@ -20,7 +20,7 @@ async fn rewrite<B: Backend>(store: &B, resource: &pb::Resource) -> Option<pb::R
     stored.into_iter().next().flatten()
 }
 
-/// Version and generation stay; reads and lists show the new form; the version is good for the next write.
+/// Version and generation stay; reads and lists show the new form; the version is valid for the next write.
 pub async fn changes_the_content_and_nothing_else<B: Backend>(store: &B) {
     let old = write(store, &with_data(&resource("a"), 1, 10)).await;
     let new = with_data(&old, 2, 20);
@@ -30,7 +30,7 @@ pub async fn changes_the_content_and_nothing_else<B: Backend>(store: &B) {
     assert_ne!(write(store, &new).await.version, old.version);
 }
 
-/// What was replaced, deleted or created anew meanwhile is left alone.
+/// A resource that was replaced, deleted or created again meanwhile is left alone.
 pub async fn another_version_or_uid_has_no_effect<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = write(store, &first).await;
@@ -44,7 +44,7 @@ pub async fn another_version_or_uid_has_no_effect<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&second)).await, None);
 }
 
-/// A watch hears of the write after it, and of nothing in between; a new watch's snapshot has the new form.
+/// A watch gets the next write, but no event for the rewrite; a new watch's snapshot has the new form.
 pub async fn is_no_event<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let (_, mut open) = watch(store, &everything()).await;
@@ -56,7 +56,7 @@ pub async fn is_no_event<B: Backend>(store: &B) {
     assert_eq!(next(&mut open).await, Event::Upsert(written));
 }
 
-/// A batch that fails leaves the old form.
+/// A failed batch leaves the old form.
 pub async fn is_all_or_nothing_with_its_batch<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stale = pb::Resource { version: "nonsense".into(), ..stored.clone() };
@@ -66,7 +66,7 @@ pub async fn is_all_or_nothing_with_its_batch<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
 }
 
-/// Whatever the sizes of the two forms, the new one is whole, and the resource can be written and deleted after it.
+/// The new form is whole for any sizes of the two forms, and the resource can be written and deleted after it.
 pub async fn large_and_small_take_each_other_s_place<B: Backend>(store: &B) {
     let mut stored = write(store, &with_data(&resource("a"), 0, 10)).await;
     for (mark, len) in [(1, 50_000), (2, 50_001), (3, 9_000), (4, 0), (5, 4_096), (6, 60_000), (7, 100)] {

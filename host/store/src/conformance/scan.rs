@@ -1,4 +1,4 @@
-//! Scans in pages.
+//! Tests of scans in pages.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::fixtures::{
 };
 use crate::{Backend, Batch, Cursor, Mutation, Query};
 
-/// More than a page has.
+/// Number of resources above that of a page.
 const MANY: u32 = 3_000;
 
 async fn fill<B: Backend>(store: &B, count: u32) {
@@ -38,14 +38,14 @@ async fn scan<B: Backend>(store: &B, query: &Query) -> Vec<pb::Resource> {
     rest(&mut store.scan(query).await.unwrap()).await
 }
 
-/// Of nothing there is no page.
+/// A scan without a match has no page.
 pub async fn of_nothing_ends_at_once<B: Backend>(store: &B) {
     assert_eq!(scan(store, &everything()).await, []);
     write(store, &resource("a")).await;
     assert_eq!(scan(store, &query("*", "*", "b")).await, []);
 }
 
-/// Whatever the query, in the same order.
+/// A scan returns the list of its query, in the same order.
 pub async fn gives_what_a_list_gives<B: Backend>(store: &B) {
     fill(store, MANY).await;
     for query in [
@@ -59,7 +59,7 @@ pub async fn gives_what_a_list_gives<B: Backend>(store: &B) {
     }
 }
 
-/// Whatever changes while it is read, before the place that it has come to, at it and behind it.
+/// A scan shows the state of its commit, whatever changes while it is read, before, at and behind its place.
 pub async fn is_of_the_commit_at_which_it_was_opened<B: Backend>(store: &B) {
     fill(store, MANY).await;
     let before = list(store, &everything()).await;
@@ -72,7 +72,7 @@ pub async fn is_of_the_commit_at_which_it_was_opened<B: Backend>(store: &B) {
             0 => delete(store, stored).await,
             1 => drop(write(store, &numbered(stored.clone(), 1)).await),
             _ => {
-                // Gone, and another in its place.
+                // Deleted, and another incarnation in its place.
                 delete(store, stored).await;
                 let id = stored.id.clone().unwrap();
                 write(store, &resource_in(id.r#type.unwrap(), id.tenancy.unwrap(), &id.name)).await;
@@ -110,7 +110,7 @@ pub async fn pages_are_bounded_in_bytes<B: Backend>(store: &B) {
     assert_eq!(count, 40);
 }
 
-/// A future that is dropped before it is done takes no page with it.
+/// A future dropped before it is done loses no page.
 pub async fn a_call_that_is_given_up_loses_nothing<B: Backend>(store: &B) {
     fill(store, MANY).await;
     let mut cursor = store.scan(&everything()).await.unwrap();
@@ -129,7 +129,7 @@ pub async fn a_call_that_is_given_up_loses_nothing<B: Backend>(store: &B) {
     assert_eq!(found, list(store, &everything()).await);
 }
 
-/// All resources have one number at any commit.
+/// A scan under load shows one commit: all resources have the same number at any commit.
 pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
     fill(store, 300).await;
     let writing = async {
@@ -154,7 +154,7 @@ pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
     tokio::join!(writing, reading);
 }
 
-/// Children of three types in two namespaces, in byte order.
+/// Writes children of three types in two namespaces, in byte order.
 async fn fill_owned<B: Backend>(store: &B, owner: &pb::Id, count: u32) {
     for from in (0..count).step_by(500) {
         let put = |n: u32| {
@@ -171,7 +171,7 @@ async fn scan_owned<B: Backend>(store: &B, owner: &pb::Id) -> Vec<pb::Resource> 
     rest(&mut store.scan_owned(owner).await.unwrap()).await
 }
 
-/// By type, partition, namespace, name; what others own is passed over.
+/// Children come by type, partition, namespace, name; other owners' resources are skipped.
 pub async fn of_an_owner_gives_its_children_in_order<B: Backend>(store: &B) {
     let (owner, other) = (write(store, &resource("owner")).await, write(store, &resource("owner-2")).await);
     assert_eq!(scan_owned(store, &id(&owner)).await, []);
@@ -191,8 +191,8 @@ pub async fn of_an_owner_gives_its_children_in_order<B: Backend>(store: &B) {
     assert_eq!(scan_owned(store, &id(&other)).await, [stranger]);
 }
 
-/// Whatever happens to children that it has come to and to those that it has not: changed, deleted, given away, taken
-/// in, and the owner deleted.
+/// A scan of an owner shows one commit, whatever happens to children before and behind its place: changed, deleted,
+/// moved to or from the owner, and the owner deleted.
 pub async fn of_an_owner_is_of_one_commit<B: Backend>(store: &B) {
     let (owner, other) = (write(store, &resource("owner")).await, write(store, &resource("other")).await);
     fill_owned(store, &id(&owner), MANY).await;

@@ -1,4 +1,4 @@
-//! Scans of a part: by a label, and from a place on.
+//! Tests of scans of a part: by a label, and from a place on.
 
 use mortise_resource::pb;
 
@@ -8,10 +8,11 @@ use super::fixtures::{
 };
 use crate::{Backend, Batch, Cursor, Mutation, Place, Query, ScanPart};
 
-/// More than a page has.
+/// Number of resources above that of a page.
 const MANY: u32 = 3_000;
 
-/// One in three is of `env=prod`, and the others of `env=test`; each has a number, and some a label without a value.
+/// Writes numbered resources: one in three with `env=prod`, the others with `env=test`; some have a label without a
+/// value.
 async fn fill<B: Backend>(store: &B) {
     for from in (0..MANY).step_by(500) {
         let put = |n: u32| {
@@ -24,7 +25,7 @@ async fn fill<B: Backend>(store: &B) {
         };
         store.commit(Batch::of_all((from..from + 500).map(put).collect())).await.unwrap();
     }
-    // Of another type, and of a label that begins alike.
+    // Resources of another type, and with a label of the same prefix.
     let other = resource_in(type_of("v1", "B"), tenancy("default", "even"), "r-00000");
     write(store, &labelled(other, "env", "prod")).await;
     let near = resource_in(type_of("v1", "A"), tenancy("default", "even"), "near");
@@ -52,7 +53,7 @@ fn has(resource: &pb::Resource, label: &str, value: &str) -> bool {
     resource.meta.as_ref().is_some_and(|meta| meta.labels.get(label).is_some_and(|found| found == value))
 }
 
-/// Whatever the query, what a list gives of those that have it, in the same order.
+/// A scan by label returns the matching resources of the list, in the same order, for each query.
 pub async fn of_a_label_gives_what_has_it_in_order<B: Backend>(store: &B) {
     fill(store).await;
     let mut sizes = Vec::new();
@@ -75,7 +76,7 @@ pub async fn of_a_label_gives_what_has_it_in_order<B: Backend>(store: &B) {
     assert!(sizes.contains(&1_000) && sizes.contains(&1) && sizes.contains(&0), "{sizes:?}");
 }
 
-/// Whatever happens to resources that it has come to, and to those that it has not.
+/// A scan by label shows one commit, whatever happens to resources before and behind its place.
 pub async fn of_a_label_is_of_one_commit<B: Backend>(store: &B) {
     fill(store).await;
     let (query, part) = (everything(), with("env", "prod"));
@@ -100,7 +101,7 @@ pub async fn of_a_label_is_of_one_commit<B: Backend>(store: &B) {
     assert_ne!(scan(store, &query, &part).await, before);
 }
 
-/// A label that changes, goes, or comes back.
+/// Scans follow a label that changes, goes, or comes back.
 pub async fn labels_follow_what_is_written<B: Backend>(store: &B) {
     let count = async |value: &str| scan(store, &everything(), &with("env", value)).await.len();
     let stored = write(store, &labelled(resource("a"), "env", "prod")).await;
@@ -119,7 +120,8 @@ pub async fn labels_follow_what_is_written<B: Backend>(store: &B) {
     assert_eq!((count("prod").await, count("test").await), (0, 0));
 }
 
-/// Of a list, and of those with a label, what comes behind a place: one that is there or not, first, last or beyond.
+/// A scan behind a place returns the rest of a list, also by label: for places that exist or not, first, last or
+/// beyond.
 pub async fn behind_a_place_is_the_rest<B: Backend>(store: &B) {
     fill(store).await;
     let place = |namespace: &str, name: &str| Place {
@@ -160,7 +162,7 @@ pub async fn behind_a_place_is_the_rest<B: Backend>(store: &B) {
     assert!(sizes.contains(&0) && sizes.contains(&3_001), "{sizes:?}");
 }
 
-/// A resource that has a `meta` has its version in it; one that has none gets none.
+/// The version is also in `meta`, if the resource has one; otherwise no `meta` is added.
 pub async fn the_version_is_in_meta_too<B: Backend>(store: &B) {
     let plain = write(store, &resource("plain")).await;
     assert_eq!(plain.meta, None);

@@ -1,4 +1,4 @@
-//! Snapshots: everything as of one commit, once, whatever happens meanwhile.
+//! Tests of snapshots: everything as of one commit, once, whatever happens meanwhile.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use prost::Message as _;
 use super::fixtures::{delete, everything, id, list, numbered, resource, resource_in, tenancy, type_of, write};
 use crate::{Backend, Batch, Comparison, Mutation, Record, RecordKind, Snapshot, SnapshotHead};
 
-/// Every record of a snapshot; each must come once, and all that its head counts.
+/// Returns every record of a snapshot; each must come once, in the numbers of the head.
 async fn drain(mut snapshot: Box<dyn Snapshot>) -> (SnapshotHead, Vec<Record>) {
     let head = snapshot.head().clone();
     let mut records = Vec::new();
@@ -41,7 +41,7 @@ fn resources(records: &[Record]) -> Vec<pb::Resource> {
     all
 }
 
-/// Resources that do not fit into one page.
+/// Writes more resources than fit into a page.
 async fn fill<B: Backend>(store: &B, count: u64) {
     for from in (0..count).step_by(500) {
         let put = |n: u64| Mutation::Put(Box::new(numbered(resource(&format!("r-{n:04}")), n)));
@@ -54,13 +54,13 @@ fn large(mut resource: pb::Resource) -> pb::Resource {
     resource
 }
 
-/// Of an empty store there is nothing.
+/// A snapshot of an empty store is empty.
 pub async fn of_nothing<B: Backend>(store: &B) {
     let (head, records) = drain(store.snapshot().await.unwrap()).await;
     assert_eq!((head.sequence, head.resources(), head.events(), records.len()), (0, 0, 0, 0));
 }
 
-/// Resources of every type and place, and the events that made them, deletions included.
+/// A snapshot has resources of every type and place, and their events, deletions included.
 pub async fn is_everything<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     write(store, &pb::Resource { owner: Some(id(&owner)), ..resource("child") }).await;
@@ -78,14 +78,14 @@ pub async fn is_everything<B: Backend>(store: &B) {
     assert_eq!(store.stats().await.unwrap().head, head);
 }
 
-/// What is changed, rewritten, deleted, made anew and added after the beginning is as it was at the beginning.
+/// Resources that are changed, rewritten, deleted, recreated or added later are as at the start of the snapshot.
 pub async fn later_changes_are_not_in_it<B: Backend>(store: &B) {
     fill(store, 6_000).await;
     write(store, &large(resource("z-large"))).await;
     let before = list(store, &everything()).await;
     let mut snapshot = store.snapshot().await.unwrap();
     let mut taken = snapshot.next().await.unwrap().unwrap();
-    // Twice, so that what was rewritten is rewritten again, then replaced, and what was made anew is replaced.
+    // Twice, so that rewritten resources are rewritten again, then replaced, and recreated ones are replaced.
     for round in 0..2 {
         for (n, resource) in list(store, &everything()).await.iter().enumerate().skip(round) {
             if n % 97 > 6 && n < before.len() - 10 {
@@ -121,7 +121,7 @@ pub async fn later_changes_are_not_in_it<B: Backend>(store: &B) {
     }
 }
 
-/// While many write, each snapshot is of one commit: a sum that every batch keeps is kept, and nothing is there twice.
+/// Each snapshot under load is of one commit: a sum that every batch keeps is kept, and no record comes twice.
 pub async fn is_of_one_commit_under_load<B: Backend>(store: &B) {
     const ACCOUNTS: usize = 200;
     for n in 0..ACCOUNTS {
@@ -167,7 +167,7 @@ pub async fn is_of_one_commit_under_load<B: Backend>(store: &B) {
     tokio::join!(reader, writer(1), writer(2), writer(3), writer(4), writer(5), writer(6), writer(7), writer(8));
 }
 
-/// One that nobody reads on stops no writer, and is gone when it is dropped.
+/// A snapshot without a reader blocks no writer, and ends when it is dropped.
 pub async fn an_idle_one_stops_nobody<B: Backend>(store: &B) {
     fill(store, 3_000).await;
     let mut idle = store.snapshot().await.unwrap();

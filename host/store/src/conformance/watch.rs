@@ -1,4 +1,4 @@
-//! WatchList.
+//! Tests of WatchList.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{Backend, Query, StoreError, TypeKey, WatchEvent};
 
-/// What is there as upserts in the order of a list, one end marker, then changes in commit order, each once.
+/// A watch delivers present resources as upserts in the order of a list, one end marker, then changes in commit order,
+/// each once.
 pub async fn snapshot_then_end_then_changes<B: Backend>(store: &B) {
     let a = write(store, &resource("a")).await;
     let b = write(store, &resource("b")).await;
@@ -30,7 +31,7 @@ pub async fn snapshot_then_end_then_changes<B: Backend>(store: &B) {
     assert_silent(store, &mut events, &resource("marker")).await;
 }
 
-/// Nothing there: the end marker all the same, once.
+/// An empty snapshot has the end marker, too, once.
 pub async fn an_empty_snapshot_ends_too<B: Backend>(store: &B) {
     let (snapshot, mut events) = watch(store, &everything()).await;
     assert_eq!(snapshot, []);
@@ -39,7 +40,7 @@ pub async fn an_empty_snapshot_ends_too<B: Backend>(store: &B) {
     assert_silent(store, &mut events, &resource("marker")).await;
 }
 
-/// Not just the id: what was stored last, with its version.
+/// A deletion carries the last stored resource with its version, not just the id.
 pub async fn deletion_carries_the_last_stored_resource<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stored = write(store, &numbered(stored, 7)).await;
@@ -48,7 +49,7 @@ pub async fn deletion_carries_the_last_stored_resource<B: Backend>(store: &B) {
     assert_eq!(next(&mut events).await, Event::Delete(stored));
 }
 
-/// What a watch does not ask for, it does not see.
+/// A watch delivers only resources of its tenancy and prefix.
 pub async fn exact_tenancy_and_prefix<B: Backend>(store: &B) {
     let at = |partition: &str, namespace: &str, name: &str| {
         resource_in(type_of("v1", "A"), tenancy(partition, namespace), name)
@@ -66,7 +67,7 @@ pub async fn exact_tenancy_and_prefix<B: Backend>(store: &B) {
     assert_silent(store, &mut events, &at("p", "n", "web")).await;
 }
 
-/// A wildcard in either unit, in the snapshot and after it.
+/// Wildcards in either unit apply to the snapshot and to later events.
 pub async fn wildcards<B: Backend>(store: &B) {
     let at = |partition: &str, namespace: &str| {
         resource_in(type_of("v1", "A"), tenancy(partition, namespace), &format!("x-{}", super::fixtures::ulid()))
@@ -89,7 +90,7 @@ pub async fn wildcards<B: Backend>(store: &B) {
     }
 }
 
-/// The key of a watch is group and kind.
+/// A watch covers every GroupVersion of a group and kind.
 pub async fn every_group_version<B: Backend>(store: &B) {
     let at =
         |group_version: &str, name: &str| resource_in(type_of(group_version, "A"), tenancy("default", "default"), name);
@@ -100,7 +101,7 @@ pub async fn every_group_version<B: Backend>(store: &B) {
     assert_silent(store, &mut events, &at("v3", "c")).await;
 }
 
-/// Whatever was acknowledged before the call is in the snapshot.
+/// The snapshot has every write acknowledged before the call.
 pub async fn snapshot_is_no_older_than_the_call<B: Backend>(store: &B) {
     let mut stored = write(store, &resource("a")).await;
     for n in 1..30 {
@@ -112,7 +113,7 @@ pub async fn snapshot_is_no_older_than_the_call<B: Backend>(store: &B) {
     assert_eq!(watch(store, &everything()).await.0, []);
 }
 
-/// Each watch has a place of its own; one that is dropped disturbs nobody.
+/// Each watch has its own position; dropping one does not affect others.
 pub async fn watches_are_independent<B: Backend>(store: &B) {
     let (_, mut first) = watch(store, &everything()).await;
     let (_, second) = watch(store, &everything()).await;
@@ -126,10 +127,10 @@ pub async fn watches_are_independent<B: Backend>(store: &B) {
     assert_eq!(next(&mut third).await, Event::Upsert(b));
 }
 
-/// Watches that are opened while writers are at work: snapshot and events add up to what is there in the end, the
-/// states of one resource come in order, and none twice.
+/// Watches opened under load: snapshot and events add up to the final content, the states of one resource come in
+/// order, and none twice.
 pub async fn opened_under_load_nothing_is_missed_or_doubled<B: Backend>(store: &B) {
-    // Each writer has names of its own, so that creations do not collide.
+    // Each writer has its own names, so that creations do not collide.
     let writers = async {
         tokio::join!(writer(store, 0), writer(store, 1));
         write(store, &resource("the-end")).await;
@@ -156,7 +157,7 @@ async fn writer<B: Backend>(store: &B, offset: u64) {
     }
 }
 
-/// Follows a watch until the resource `the-end` appears, judging each event by what came before it.
+/// Follows a watch until the resource `the-end` appears, checking each event against the earlier ones.
 async fn follow<B: Backend>(store: &B) -> BTreeMap<String, pb::Resource> {
     let (snapshot, mut events) = watch(store, &everything()).await;
     let mut state: BTreeMap<_, _> = BTreeMap::new();
@@ -179,7 +180,7 @@ async fn follow<B: Backend>(store: &B) -> BTreeMap<String, pb::Resource> {
     state
 }
 
-/// A reader that is too far behind gets an error instead of a gap, and gets it again.
+/// A reader that lags too far gets an error instead of a gap, also in later calls.
 pub async fn a_slow_reader_is_told<B: Backend>(store: &B) {
     let (_, mut events) = watch(store, &everything()).await;
     let (_, mut other_type) =
@@ -196,7 +197,7 @@ pub async fn a_slow_reader_is_told<B: Backend>(store: &B) {
     };
     assert!(matches!(ended, StoreError::WatchLagged { bound, .. } if bound <= WATCH_BUFFER), "{ended:?}");
     assert!(events.next().await.is_err());
-    // Nobody else suffers.
+    // Other watches are not affected.
     let marker = resource_in(type_of("v1", "B"), tenancy("default", "default"), "marker");
     assert_silent(store, &mut other_type, &marker).await;
     assert_eq!(watch(store, &everything()).await.0, [stored]);

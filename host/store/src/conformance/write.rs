@@ -1,4 +1,4 @@
-//! WriteCAS: a commit of one put.
+//! Tests of WriteCAS: a commit of one put.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ async fn refused_as_stale<B: Backend>(store: &B, resource: pb::Resource) {
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 0 })), "{result:?}");
 }
 
-/// An absent resource is created by an empty version, and by no other.
+/// An absent resource is created with an empty version, and with no other.
 pub async fn creation_needs_an_empty_version<B: Backend>(store: &B) {
     let resource = resource("a");
     refused_as_stale(store, pb::Resource { version: "1".into(), ..resource.clone() }).await;
@@ -33,7 +33,7 @@ pub async fn creation_over_what_exists_fails<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
 }
 
-/// An update names the stored version; one that was stored before will not do.
+/// An update needs the stored version; an earlier one fails.
 pub async fn update_needs_the_stored_version<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = write(store, &numbered(first.clone(), 2)).await;
@@ -43,7 +43,7 @@ pub async fn update_needs_the_stored_version<B: Backend>(store: &B) {
     write(store, &numbered(second, 4)).await;
 }
 
-/// Every commit changes the version, also one that changes nothing else.
+/// Every commit changes the version, even one that changes nothing else.
 pub async fn every_commit_has_another_version<B: Backend>(store: &B) {
     let mut stored = write(store, &resource("a")).await;
     let mut versions = BTreeSet::from([stored.version.clone()]);
@@ -53,7 +53,7 @@ pub async fn every_commit_has_another_version<B: Backend>(store: &B) {
     }
 }
 
-/// A version is not given twice, not after deletions either.
+/// A version is never given twice, even after deletions.
 pub async fn versions_never_return<B: Backend>(store: &B) {
     let mut versions = BTreeSet::new();
     for _ in 0..10 {
@@ -63,7 +63,7 @@ pub async fn versions_never_return<B: Backend>(store: &B) {
     }
 }
 
-/// Another uid than the stored one is the fault that is told, whatever the version.
+/// Another uid than the stored one is reported first, whatever the version.
 pub async fn uid_is_judged_before_version<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     for version in [stored.version.clone(), String::new(), "nonsense".into()] {
@@ -85,7 +85,7 @@ pub async fn another_incarnation_can_follow_a_deletion<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&second)).await, Some(second));
 }
 
-/// v1 over v2 and v2 over v1: there is one slot, and what was written last is stored.
+/// v1 over v2 and v2 over v1 share one slot; the last write is stored.
 pub async fn group_version_is_overwritten_in_either_direction<B: Backend>(store: &B) {
     let mut stored = write(store, &resource("a")).await;
     for group_version in ["v2", "v1"] {
@@ -96,7 +96,7 @@ pub async fn group_version_is_overwritten_in_either_direction<B: Backend>(store:
     }
 }
 
-/// What is written is what is read.
+/// A read returns every written field.
 pub async fn every_field_comes_back<B: Backend>(store: &B) {
     let mut full = resource("a");
     full.owner = Some(id(&resource("owner")));
@@ -116,7 +116,7 @@ pub async fn every_field_comes_back<B: Backend>(store: &B) {
     assert_eq!(read(store, &id(&full)).await, Some(stored));
 }
 
-/// Sizes around those at which an engine may change how it stores them, growing and shrinking.
+/// Sizes around an engine's thresholds of storage, growing and shrinking, are stored whole.
 pub async fn large_resources_come_back_whole<B: Backend>(store: &B) {
     let mut stored = write(store, &resource("a")).await;
     for size in [100, 4_000, 4_096, 5_000, 100_000, 8_192, 60_000, 3_000, 90_000, 1] {
@@ -128,7 +128,7 @@ pub async fn large_resources_come_back_whole<B: Backend>(store: &B) {
     }
 }
 
-/// Type, tenancy, name and uid must be there.
+/// An id without type, tenancy, name or uid is refused.
 pub async fn incomplete_ids_are_refused<B: Backend>(store: &B) {
     let without = |part: fn(&mut pb::Id)| {
         let mut resource = resource("a");
@@ -153,7 +153,7 @@ pub async fn too_large_is_refused<B: Backend>(store: &B) {
     let sized = |size: usize| {
         let mut resource = resource("a");
         resource.metadata.insert("text".into(), String::new());
-        // Lengths are varints: two rounds, since the first makes them longer.
+        // Two rounds, since lengths are varints, and the first round makes them longer.
         for _ in 0..4 {
             let missing = size as i64 - resource.encoded_len() as i64;
             let text = resource.metadata.get_mut("text").unwrap();
@@ -171,12 +171,12 @@ pub async fn too_large_is_refused<B: Backend>(store: &B) {
     }
     let stored = write(store, &sized(MAX_RESOURCE_BYTES)).await;
     let mut stored = write(store, &stored).await;
-    // What just fits can be marked, and what is marked can lose something.
+    // A resource at the limit can be marked, and a marked one can shrink.
     stored.metadata.insert(meta::DELETION_TIMESTAMP.into(), "2026-01-01T00:00:00.000000000Z".into());
     let mut stored = write(store, &stored).await;
     stored.metadata.insert("one".into(), "more".into());
     assert!(matches!(store.write_cas(stored.clone()).await, Err(StoreError::TooLarge { .. })));
-    // A mark is no place for anything else.
+    // Other content in the mark counts.
     stored.metadata.remove("one");
     stored.metadata.insert(meta::DELETION_TIMESTAMP.into(), "x".repeat(50));
     assert!(matches!(store.write_cas(stored.clone()).await, Err(StoreError::TooLarge { .. })));
@@ -184,7 +184,7 @@ pub async fn too_large_is_refused<B: Backend>(store: &B) {
     write(store, &stored).await;
 }
 
-/// Keys have the owner's id in them, and are not for texts of any length.
+/// An owner's id is part of keys, so its length is limited.
 pub async fn an_owner_that_no_key_can_hold_is_refused<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     for uid in ["x".repeat(2_000), "a\0b".to_owned()] {
@@ -194,7 +194,7 @@ pub async fn an_owner_that_no_key_can_hold_is_refused<B: Backend>(store: &B) {
     }
 }
 
-/// Of many who update the same version at once, exactly one succeeds.
+/// Exactly one of many concurrent updates of a version succeeds.
 pub async fn one_of_many_racing_writers_wins<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let attempt = |n| store.write_cas(numbered(stored.clone(), n));

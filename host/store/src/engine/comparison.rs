@@ -1,13 +1,12 @@
-//! What the records of a snapshot must agree in: a backup makes this comparison when it is written and whenever it is
-//! read, and so does a store that is made of one.
+//! Checks of a snapshot's records against each other and its head: run when a backup is written, whenever it is read,
+//! and when a store is made of one.
 //!
-//! Each record is one that the snapshot can have; resources are as many of each type as the head says, and their keys
-//! and versions come to its hash; events are as many, and as long, and each comes once; the newest event about a resource
-//! is the one of its version, or says that it was deleted.
+//! Each record fits the snapshot; the head's number of resources of each type and their hash match; so do the number
+//! and bytes of events, and no event comes twice; the newest event of a resource is that of its version, or a deletion.
 //!
 //! # Limits
-//! It remembers events, some 10 bytes each, and the resources that they are about, some 200 bytes each, so its memory is
-//! bounded by the history.
+//! The comparison holds events, some 10 bytes each, and their resources, some 200 bytes each, so the history bounds its
+//! memory.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,24 +27,24 @@ pub struct Comparison {
     hash: SetHash,
     events: HashSet<u64>,
     event_bytes: u64,
-    /// By resource: the newest event about it, and whether that was a deletion.
+    /// Sequence of the newest event of each resource, and whether that was a deletion.
     newest: HashMap<Vec<u8>, (u64, bool)>,
-    /// Versions of the resources that the history is about.
+    /// Versions of the resources that have events in the history.
     recent: HashMap<Vec<u8>, u64>,
 }
 
-/// A record in its place.
+/// A record with its key in a store.
 pub(crate) struct Place {
-    /// The key that the record has in a store.
+    /// Key of the record in a store.
     pub(crate) key: Vec<u8>,
     pub(crate) resource: pb::Resource,
-    /// The key of the resource that it is about.
+    /// Key of the resource in the record.
     about: Vec<u8>,
     type_key: TypeKey,
 }
 
 impl Comparison {
-    /// Of a snapshot that is to hold what its head says.
+    /// Starts a comparison with a snapshot's head.
     #[must_use]
     pub fn new(head: SnapshotHead) -> Self {
         Self {
@@ -59,16 +58,16 @@ impl Comparison {
         }
     }
 
-    /// Takes a record in.
+    /// Adds a record.
     ///
     /// # Errors
-    /// [`StoreError::BadRecord`] when no snapshot of this head has such a record, or has it twice: an event that was
-    /// added already.
+    /// [`StoreError::BadRecord`] when the record does not fit a snapshot of this head, or is an event that was added
+    /// already.
     pub fn add(&mut self, record: &Record) -> Result<(), StoreError> {
         self.place(record).map(drop)
     }
 
-    /// As [`Comparison::add`]. Answers where it belongs.
+    /// Adds a record; returns its place.
     pub(crate) fn place(&mut self, record: &Record) -> Result<Place, StoreError> {
         let place = place(&self.head, record)?;
         let Place { about, type_key, .. } = &place;
@@ -95,15 +94,15 @@ impl Comparison {
         Ok(place)
     }
 
-    /// What the snapshot is to hold.
+    /// Returns the head.
     pub(crate) fn head(&self) -> &SnapshotHead {
         &self.head
     }
 
-    /// Compares what came with what was to come.
+    /// Compares the added records with the head.
     ///
     /// # Errors
-    /// [`StoreError::BadRecord`], naming what is missing or too much.
+    /// [`StoreError::BadRecord`], naming the missing or excess record.
     pub fn finish(&self) -> Result<(), StoreError> {
         let bad = |record: String, fault: String| Err(StoreError::BadRecord { record, fault });
         let of_all = |fault: String| bad("the snapshot".to_owned(), fault);
@@ -111,14 +110,14 @@ impl Comparison {
         for type_key in self.resources.keys().chain(head.resources.keys()) {
             let [found, said] = [&self.resources, &head.resources].map(|of| of.get(type_key).copied().unwrap_or(0));
             if found != said {
-                let fault = format!("{found} are there, and {said} should be");
+                let fault = format!("{found} found, {said} expected");
                 return bad(format!("resources of type {type_key}"), fault);
             }
         }
         let events = self.events.len() as u64;
         if (events, self.event_bytes) != (head.events(), head.event_bytes) {
             return of_all(format!(
-                "it says {} events of {} bytes, and has {events} of {}",
+                "it says {} events of {} bytes, but has {events} of {}",
                 head.events(),
                 head.event_bytes,
                 self.event_bytes
@@ -127,30 +126,30 @@ impl Comparison {
         for (about, (event, deleted)) in &self.newest {
             match self.recent.get(about) {
                 Some(_) if *deleted => {
-                    return bad(keys::describe(about), format!("event {event} says that it was deleted"));
+                    return bad(keys::describe(about), format!("event {event} deleted it"));
                 }
                 Some(version) if version != event => {
-                    let fault = format!("its version is {version}, the newest event about it is {event}");
+                    let fault = format!("its version is {version}, but its newest event is {event}");
                     return bad(keys::describe(about), fault);
                 }
                 None if !deleted => {
-                    let fault = format!("event {event} about it is no deletion, and it is not there in that version");
+                    let fault = format!("event {event} is not a deletion, but the resource is missing in that version");
                     return bad(keys::describe(about), fault);
                 }
                 _ => {}
             }
         }
         if let Some((about, version)) = self.recent.iter().find(|(about, _)| !self.newest.contains_key(*about)) {
-            return bad(keys::describe(about), format!("the event about its version {version} is missing"));
+            return bad(keys::describe(about), format!("the event of its version {version} is missing"));
         }
         if head.resources_hash.is_some_and(|hash| hash != self.hash) {
-            return of_all("as many resources are there as should be, but not these in these versions".to_owned());
+            return of_all("some resources or versions differ from those of the hash".to_owned());
         }
         Ok(())
     }
 }
 
-/// Judges a record by itself: whether it is one that a snapshot of this head can have.
+/// Checks a record by itself: whether a snapshot of this head can have it.
 fn place(head: &SnapshotHead, record: &Record) -> Result<Place, StoreError> {
     let name = || match record.kind {
         RecordKind::Resource => format!("the resource of commit {}", record.sequence),
@@ -170,7 +169,7 @@ fn place(head: &SnapshotHead, record: &Record) -> Result<Place, StoreError> {
     }
     let first = if record.kind == RecordKind::Resource { 1 } else { head.first_event };
     if !(first..=head.sequence).contains(&record.sequence) {
-        return Err(bad(format!("it is outside of {first} to {}", head.sequence)));
+        return Err(bad(format!("its sequence is outside {first} to {}", head.sequence)));
     }
     let key = if record.kind == RecordKind::Resource { about.clone() } else { keys::event(record.sequence) };
     Ok(Place { key, resource, about, type_key })

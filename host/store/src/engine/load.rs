@@ -1,7 +1,7 @@
-//! Making a store of the records of a snapshot.
+//! Making a store of a snapshot's records.
 //!
-//! It is made as any store is, in `store.new`, and is there once everything is in it, was compared with what the
-//! snapshot promised, and is durable. Versions go on from the snapshot's commit.
+//! The store is made in `store.new`, as any new store, and is renamed once everything is in it, was compared with the
+//! snapshot's head, and is durable. Versions continue from the snapshot's commit.
 
 use std::{
     collections::HashSet,
@@ -29,22 +29,22 @@ use super::{
 };
 use crate::{Record, RecordKind, SnapshotHead, StoreError, error::io_fault, set_hash::Step};
 
-/// Bytes that are written at a time: more per flush is faster, and this much is held in memory.
+/// Bytes of a batch: larger batches are faster, and are held in memory.
 const BATCH_BYTES: usize = 1 << 20;
-/// What sled may keep in memory meanwhile.
+/// Memory for sled's cache, bytes.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// A store in the making.
+/// An unfinished store.
 pub struct Loader {
     path: PathBuf,
     comparison: Comparison,
     table: Table,
     batch: WriteBatch,
     batch_bytes: usize,
-    /// Keys of records in the batch.
+    /// Keys of the records in the batch.
     batch_keys: HashSet<Vec<u8>>,
     sums: Sums,
-    /// Keeps other processes out.
+    /// Lock against other processes.
     _lock: File,
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Loader {
 }
 
 impl Loader {
-    /// Begins to make a store in `path`, which must not hold one.
+    /// Starts a store in `path`, which must not hold one.
     ///
     /// # Errors
     /// [`StoreError::Exists`], [`StoreError::Locked`], and faults of the file system.
@@ -85,7 +85,7 @@ impl Loader {
     /// Adds a record.
     ///
     /// # Errors
-    /// [`StoreError::BadRecord`], also for one that was added already; faults of the file system.
+    /// [`StoreError::BadRecord`], also for a record that was added already; faults of the file system.
     pub fn add(&mut self, record: &Record) -> Result<(), StoreError> {
         let Place { key, resource, .. } = self.comparison.place(record)?;
         if self.batch_keys.contains(&key) || self.table.get(&key)?.is_some() {
@@ -110,21 +110,21 @@ impl Loader {
         if self.batch_bytes >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 
-    /// Writes what was added. A flush after each batch, as sled needs it.
+    /// Writes the batch, with a flush, as sled needs after each batch.
     fn write(&mut self) -> Result<(), StoreError> {
         self.batch_keys.clear();
         self.batch_bytes = 0;
         self.table.write_through(std::mem::take(&mut self.batch).into_sled())
     }
 
-    /// Compares everything, makes it durable, and puts it in its place.
+    /// Checks everything, makes it durable, and puts it in its place.
     ///
     /// # Errors
-    /// [`StoreError::BadRecord`] when records are missing or do not agree; faults of the file system.
+    /// [`StoreError::BadRecord`] when records are missing or contradict each other; faults of the file system.
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.comparison.finish()?;
         let SnapshotHead { sequence, first_event, event_bytes, skipped, .. } = *self.comparison.head();
-        let (sums, usage) = (Some(self.sums.totals()), Some(self.sums.usage.bytes()));
+        let (sums, usage) = (self.sums.totals(), self.sums.usage.bytes());
         let meta = Meta { last_seq: sequence, first_event, event_bytes, skipped, highest: sequence, sums, usage };
         self.sums.write(self.sums.types(), &mut self.batch);
         self.sums.usage.write_all(&self.table, &mut self.batch)?;

@@ -1,9 +1,9 @@
-//! What the engine counts. Nothing is counted on the path of a read.
+//! Metrics of the engine. Reads count nothing.
 //!
 //! | metric | kind | what |
 //! |---|---|---|
 //! | `mortise_store_commits_total` | counter | batches that changed something and are durable |
-//! | `mortise_store_changes_total` | counter | resources changed by them and told of, which is the number of events |
+//! | `mortise_store_changes_total` | counter | resources changed by them, which is the number of events |
 //! | `mortise_store_commit_group_size` | histogram | batches answered by one sync |
 //! | `mortise_store_sync_seconds` | histogram | how long it takes to append a group to the log and sync the disk |
 //! | `mortise_store_commit_seconds` | histogram | how long one group takes from being taken to being answered |
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::{Quota, Quotas};
 
-/// One group of batches is durable and published.
+/// Counts a group of batches that is durable and published.
 pub(crate) fn group(batches: usize, changes: usize, whole: Duration, history: u64) {
     metrics::counter!("mortise_store_commits_total").increment(batches as u64);
     metrics::counter!("mortise_store_changes_total").increment(changes as u64);
@@ -32,59 +32,59 @@ pub(crate) fn group(batches: usize, changes: usize, whole: Duration, history: u6
     metrics::gauge!("mortise_store_history_events").set(history as f64);
 }
 
-/// The disk was synced.
+/// Records the time of a sync.
 pub(crate) fn synced(took: Duration) {
     metrics::histogram!("mortise_store_sync_seconds").record(took);
 }
 
-/// A part of the log was copied to the tree.
+/// Records the time of a checkpoint.
 pub(crate) fn checkpoint(took: Duration) {
     metrics::histogram!("mortise_store_checkpoint_seconds").record(took);
 }
 
-/// Writers have to wait for a checkpoint.
+/// Counts a wait of writers for a checkpoint.
 pub(crate) fn checkpoint_awaited() {
     metrics::counter!("mortise_store_checkpoint_waits_total").increment(1);
 }
 
-/// A watch ended because its reader was too slow.
+/// Counts a watch that ended because its reader was too slow.
 pub(crate) fn watch_lagged() {
     metrics::counter!("mortise_store_watch_lagged_total").increment(1);
 }
 
-/// A scan was given up: too much was overwritten in front of it.
+/// Counts an aborted scan: too much was overwritten ahead of it.
 pub(crate) fn scan_outrun() {
     metrics::counter!("mortise_store_scans_outrun_total").increment(1);
 }
 
-/// A quota refused a batch.
+/// Counts a batch that a quota refused.
 pub(crate) fn quota_refused(quota: Quota) {
     metrics::counter!("mortise_quota_refused_total", "quota" => quota.name()).increment(1);
 }
 
-/// What the fullest hold: resources of one type in one tenancy, and bytes of one tenancy.
+/// Sets the use of the fullest tenancies: resources of one type, and bytes.
 pub(crate) fn quotas(limits: Quotas, (resources, bytes): (u64, u64)) {
     for (quota, used, limit) in [(Quota::Resources, resources, limits.resources), (Quota::Bytes, bytes, limits.bytes)] {
         metrics::gauge!("mortise_quota_used_ratio", "quota" => quota.name()).set(used as f64 / limit.max(1) as f64);
     }
 }
 
-/// The store refuses writes from here on.
+/// Notes that the store refuses writes.
 pub(crate) fn poisoned() {
     metrics::gauge!("mortise_store_poisoned").set(1.0);
 }
 
-/// So many bytes are missing on the disk.
+/// Sets the bytes that are missing on the disk.
 pub(crate) fn missing(bytes: u64) {
     metrics::gauge!("mortise_store_missing_bytes").set(bytes as f64);
 }
 
-/// The scrub went over so many keys.
+/// Counts scrubbed keys.
 pub(crate) fn scrubbed(keys: u64) {
     metrics::counter!("mortise_store_scrubbed_total").increment(keys);
 }
 
-/// The store does not hold what it should.
+/// Notes that the store is damaged.
 pub(crate) fn damaged() {
     metrics::gauge!("mortise_store_damaged").set(1.0);
 }

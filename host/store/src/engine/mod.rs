@@ -1,11 +1,11 @@
 //! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
-//! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: a store made of the records
-//!   of a snapshot. `comparison`: what such records must agree in. `offline`: the check of a store that no server has
-//!   open. `salvage`: what can be read of one, got out.
-//! - `commit`: the life of a write until it is durable and published, and its way from the log to the tree.
+//! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: making a store of a
+//!   snapshot's records. `comparison`: checks of these records. `offline`: the check of a closed store. `salvage`:
+//!   reading the intact part of a damaged one.
+//! - `commit`: the way of a write to durability and publication, and from the log to the tree.
 //! - `read`: point reads, exact scans, watches and snapshots, and the moment at which a commit becomes visible.
-//! - `tree`: keys, records, and the table: sled's tree with the newest changes in front of it.
+//! - `tree`: keys, records, and the table: sled's tree with the newest changes in memory in front of it.
 //! - `files`: the write-ahead log, and the small files beside sled's.
 
 mod commit;
@@ -48,13 +48,13 @@ use crate::{
     Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
 };
 
-/// A store in a directory of this machine.
+/// A store in a local directory.
 ///
-/// Reads and short lists are answered on the caller's task; commits wait for the commit thread. Dropping it, like
-/// [`SledBackend::close`], lets the commit thread finish what was accepted and waits for that.
+/// Reads and short lists run on the caller's task; commits wait for the commit thread. Dropping the store, like
+/// [`SledBackend::close`], waits until the commit thread has finished the accepted batches.
 pub struct SledBackend {
     shared: Arc<Shared>,
-    /// The commit thread first.
+    /// Threads of the store, the commit thread first.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -63,32 +63,32 @@ impl SledBackend {
     /// the first opening after a crash, which copies the write-ahead log to the tree.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when it is open, here or in another process; [`StoreError::NewerFormat`];
+    /// [`StoreError::Locked`] when the store is open, here or in another process; [`StoreError::NewerFormat`];
     /// [`StoreError::Corrupt`], naming the file; [`StoreError::Io`].
     pub fn open(options: Options) -> Result<Self, StoreError> {
         Self::open_on(options, None)
     }
 
-    /// As [`SledBackend::open`]. `sync_disk` replaces the sync of the disk, for tests.
+    /// Opens as [`SledBackend::open`]. `sync_disk` replaces the sync of the disk, for tests.
     fn open_on(options: Options, sync_disk: Option<SyncDisk>) -> Result<Self, StoreError> {
         let file = options.path.join(files::layout::STORE).join(files::layout::DB);
         let (shared, threads) = contained_read(&file, || open::open(options, sync_disk))?;
         Ok(Self { shared, threads: Mutex::new(threads) })
     }
 
-    /// The directory of the store.
+    /// Returns the directory of the store.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.options.path
     }
 
-    /// Why writes are refused, once they are.
+    /// Returns the reason why writes are refused, if they are.
     #[must_use]
     pub fn poisoned(&self) -> Option<&str> {
         self.shared.poisoned.get().map(String::as_str)
     }
 
-    /// Bytes that the store takes on the disk.
+    /// Returns the bytes of the store on the disk.
     ///
     /// # Errors
     /// Only faults of the file system.
@@ -96,17 +96,17 @@ impl SledBackend {
         Ok(self.shared.table.size_on_disk()? + wal::size_on_disk(&self.shared.options.path.join(files::layout::STORE)))
     }
 
-    /// Walks the whole store and compares everything that must agree; see [`crate::check`]. Writes wait meanwhile.
-    /// Takes about 2 µs for each resource and event.
+    /// Checks the whole store for contradictions; see [`crate::check`]. Writes wait meanwhile. Takes about 2 µs for
+    /// each resource and event.
     ///
     /// # Errors
-    /// Only when the store is closed or cannot be read at all; damage is what it returns.
+    /// Only when the store is closed or cannot be read at all; damage is the returned value.
     pub async fn check(&self) -> Result<Vec<Problem>, StoreError> {
         self.ask(Job::Check).await
     }
 
-    /// Checks the store in `path` while no server has it open, and leaves it as it is: it works on a copy, for which
-    /// there has to be room beside it, or in `work_dir`. Blocks.
+    /// Checks the store in `path` while no server has it open, without changing it: works on a copy, which needs space
+    /// beside the store or in `work_dir`. Blocks.
     ///
     /// # Errors
     /// [`StoreError::Absent`], [`StoreError::Locked`], [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when it
@@ -115,12 +115,11 @@ impl SledBackend {
         offline::check(path, work_dir)
     }
 
-    /// Hands every resource of the store in `path` that can be read to `found`, in order of keys, while no server has
-    /// it open, and leaves it as it is. Answers the highest version that may have been given, and what cannot be read.
-    /// Blocks.
+    /// Hands every readable resource of the store in `path` to `found`, in order of keys, without changing the store;
+    /// no server may have it open. Returns the highest version that may have been given, and the problems. Blocks.
     ///
     /// # Errors
-    /// As [`SledBackend::check_offline`].
+    /// Those of [`SledBackend::check_offline`].
     pub fn salvage(
         path: &Path,
         work_dir: Option<&Path>,
@@ -129,25 +128,24 @@ impl SledBackend {
         salvage::salvage(path, work_dir, found)
     }
 
-    /// Asks the commit thread for something.
+    /// Sends a job to the commit thread, and waits for the answer.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.shared.queue.push(job(reply)).await?;
         answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
     }
 
-    /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`].
-    /// Blocks until what is in the write-ahead log is in the tree: up to a second or two after many writes, longer on a
-    /// disk that takes more than a few milliseconds for a sync. Reads go on until the value is dropped, and with it the
-    /// directory is free again.
+    /// Refuses further writes, finishes the accepted ones, and ends every watch with [`StoreError::Closed`]. Blocks
+    /// until the write-ahead log is copied to the tree: up to a second or two after many writes, longer on a disk with
+    /// slow syncs. Reads continue until the value is dropped, which also releases the directory.
     pub fn close(&self) {
         self.shared.queue.close();
         let threads = std::mem::take(&mut *self.threads.lock());
         let running = !threads.is_empty();
         for thread in threads {
-            // One that paces itself looks up.
+            // Wakes the scrub thread from its pause.
             thread.thread().unpark();
-            // It contains its panics; one that got away has nobody left to tell.
+            // Threads catch their panics; an uncaught one has no receiver.
             thread.join().ok();
         }
         if running {
@@ -175,7 +173,7 @@ impl Backend for SledBackend {
         point::read(&self.shared.table, id)
     }
 
-    /// A batch that was accepted is committed even when the future is dropped before it is done.
+    /// Commits an accepted batch even when the future is dropped.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError> {
         self.shared.admit(&batch)?;
         let (reply, answer) = oneshot::channel();
@@ -263,7 +261,7 @@ impl Backend for SledBackend {
     }
 }
 
-/// Reads bytes as what stands on the disk.
+/// Decodes bytes like those on the disk.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(bytes: &[u8]) {
     tree::record::fuzz(bytes);

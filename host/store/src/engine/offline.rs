@@ -1,10 +1,9 @@
-//! What is done with a store that no server has open: its check, and the copy that `salvage` reads.
+//! Work on a store that no server has open: its check, and the copy that `salvage` reads.
 //!
-//! Sled has no way to open a file without writing to it, so the files are copied first, into the store's directory or
-//! one that is named, and the copy is opened: the store stays as it was found, to the byte, and may be on a medium that
-//! cannot be written.
+//! Sled cannot open a file without writing to it, so this module copies the files first, into the store's directory or
+//! a given one, and opens the copy. The store stays unchanged to the byte, and may be on a read-only medium.
 //!
-//! Sled panics on some damaged files. That ends in an error that names the file, whatever is looked at.
+//! Sled panics on some damaged files. Such a panic becomes an error that names the file.
 
 use std::{
     fs::{self, File},
@@ -29,15 +28,15 @@ use crate::{
     error::io_fault,
 };
 
-/// What sled may keep in memory.
+/// Memory for sled's cache, bytes.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// A store that is looked at, and the copy that is opened instead of it.
+/// A store, and the copy that is opened instead of it.
 pub(super) struct Copied {
     pub(super) dir: PathBuf,
     pub(super) copy: TempDir,
     format: u32,
-    /// Keeps servers out; `None` where nobody could make one.
+    /// Lock against servers; `None` on a medium without a lock file or locks.
     _lock: Option<File>,
 }
 
@@ -66,26 +65,27 @@ impl Copied {
         Ok(Self { dir, copy, format, _lock: lock })
     }
 
-    /// The tree. Errors name the file as it is, not the copy.
+    /// Opens the copy's tree. Errors name the original file.
     pub(super) fn open(&self) -> Result<Table, StoreError> {
         let file = self.dir.join(DB);
         Ok(Table::new(sled_file::open_sled(self.copy.path(), &file, CACHE_BYTES)?, file))
     }
 
-    /// The tree, without sled's snapshot of where its pages are. With it, sled does not open if it has a page wrong that
-    /// it needs for that; without it, sled looks for pages itself, and where one is damaged takes an older one or none.
+    /// Opens the tree without sled's snapshot of page positions. With the snapshot, sled does not open if a page is
+    /// wrong that it needs for that; without it, sled looks for pages itself, and replaces damaged pages by older ones
+    /// or none.
     pub(super) fn open_without_snapshot(&self) -> Result<Table, StoreError> {
         sled_file::remove_snapshots(self.copy.path(), |_| true)?;
         self.open()
     }
 
-    /// Copies to the tree what the log has.
+    /// Copies the log to the tree.
     pub(super) fn settle(&self, table: &Table) -> Result<(), StoreError> {
         let data = sled_file::data_file(&self.copy.path().join(DB))?;
         recovery::settle(&self.dir, table, &data, || Ok(()), false).map(drop)
     }
 
-    /// Puts in front of the tree what can be read of a log that is damaged.
+    /// Puts the readable part of a damaged log in front of the tree.
     pub(super) fn settle_readable(&self, table: &Table) -> Result<(), StoreError> {
         if let Some((checkpoint, end)) = CheckpointPosition::read(table)? {
             table.recent().put_in_front(wal::readable(&self.dir, checkpoint, end));
@@ -122,7 +122,7 @@ fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(from).map_err(io_fault(from, "read"))? {
         let path = entry.map_err(io_fault(from, "read"))?.path();
         let Some(name) = path.file_name() else { continue };
-        // The log is read where it is.
+        // The log is read in place.
         if wal::FILES.iter().any(|log| name == *log) {
             continue;
         }
@@ -132,7 +132,7 @@ fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {
             copy_dir(&path, &target)?;
         } else {
             let mut source = File::open(&path).map_err(io_fault(&path, "copy"))?;
-            // Not its mode: the original may be read-only.
+            // Without its mode: the original may be read-only.
             let mut copy = File::create(&target).map_err(io_fault(&target, "write"))?;
             std::io::copy(&mut source, &mut copy).map_err(io_fault(&path, "copy"))?;
         }

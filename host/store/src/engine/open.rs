@@ -1,4 +1,4 @@
-//! Opening a store, and making one.
+//! Opening and making a store.
 //!
 //! ```text
 //! <path>/lock            locked while the store is open
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Sled never syncs its `conf` file nor its directory, so a store is made in `store.new`: every file and directory is
-//! synced, then the directory is renamed and the parent synced. A store is there whole or not at all.
+//! synced, then the directory is renamed and the parent synced. So a store exists whole or not at all.
 
 use std::{
     collections::BTreeSet,
@@ -50,23 +50,21 @@ use super::{
         sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
         sums::Sums,
         table::Table,
-        totals::Totals,
-        write_batch::WriteBatch,
     },
 };
 use crate::{Health, StoreError, check::Problem, error::io_fault};
 
-/// A store whose file is no larger, bytes, is compared at each opening: it takes some tens of milliseconds.
+/// Size of a file, bytes, up to which a store is compared at each opening, which takes some tens of milliseconds.
 const SMALL: u64 = 16 << 20;
-/// Each file of the log has the reserve of the tree, divided by this, ahead.
+/// Divisor of the tree's reserve, for the reserve of each file of the log.
 const LOG_SHARE: u64 = 4;
-/// So many sequences are passed over by an opening that follows no close in good order: the end of the log may be lost,
-/// and with it commits that were acknowledged, whose versions must not be given again. The log holds two generations of
-/// some 150 MB at most, and a change takes 150 bytes of it at least.
+/// Number of sequences that an opening skips after an unclean close: the end of the log may be lost, with acknowledged
+/// commits, whose versions must not be given again. The log holds two generations of some 150 MB at most, and a change
+/// takes 150 bytes of it at least.
 pub(crate) const PASSED_OVER: u64 = 1 << 22;
 
-/// Opens or makes a store. Answers what is shared with its threads, and these, the commit thread first. `sync_disk`
-/// replaces the sync of the disk, for tests.
+/// Opens or makes a store. Returns the shared state and the threads, the commit thread first. `sync_disk` replaces the
+/// sync of the disk, for tests.
 pub(crate) fn open(
     options: Options,
     sync_disk: Option<SyncDisk>,
@@ -77,9 +75,9 @@ pub(crate) fn open(
     let lock = lock(&path)?;
     let dir = path.join(STORE);
     let unfinished = path.join(UNFINISHED);
-    // Whoever made the store may have been killed before its name was durable; nobody may write to it before it is.
+    // A killed process may have made the store without making its name durable, which a write requires.
     sync(&path)?;
-    // Whoever left it did not get to the rename, and we have the lock.
+    // A leftover of a killed process; the lock is ours.
     remove(&unfinished)?;
     remove_copies(&path)?;
     if !dir.exists() {
@@ -104,52 +102,26 @@ pub(crate) fn open(
         opened => opened?,
     };
     let table = Table::new(db, file.clone());
-    // The first opening writes the mark before it makes the log.
+    // The first opening writes the checkpoint mark before it makes the log.
     let used = used || table.get(keys::CHECKPOINT)?.is_some();
-    // Sled renamed a snapshot into place.
+    // For sled, which has renamed a snapshot into place.
     sync(&dir)?;
     let data = data_file(&file)?;
     let room = Room::new(Reserve::of(&file)?, options.reserve_bytes);
     let (checkpoint, mut settled) = settle(&dir, &table, &data, || room.for_batch(), true)?;
-    let meta = meta(&table)?;
-    let before = meta;
+    let mut meta = meta(&table)?;
     if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
     }
     let unclean = log > 0 || !closed_at::is(&dir, meta.last_seq);
     let small = fs::metadata(&file).is_ok_and(|found| found.len() <= SMALL);
-    let mut opening = WriteBatch::default();
-    let (mut meta, sums, problems) = match meta.sums {
-        None if format >= format::SUMS => return Err(table.damaged(keys::META, "it has no sums")),
-        Some(_) if meta.usage.is_none() && format >= format::USAGE => {
-            return Err(table.damaged(keys::META, "it has no usage"));
-        }
-        None => {
-            let sums = Sums::count(&table)?;
-            tracing::info!(types = sums.types().count(), "the sums of the store are made: it is of an earlier release");
-            sums.write(sums.types(), &mut opening);
-            (Meta { sums: Some(sums.totals()), ..meta }, sums, Vec::new())
-        }
-        Some(_) => {
-            let mut sums = Sums::read(&table, &meta)?;
-            let counted = if meta.usage.is_none() { sums.usage.count(&table) } else { Ok(()) };
-            let compare = unclean || small || options.compare_at_start || counted.is_err();
-            let problems = if compare { compared(&table, &dir, meta, &sums) } else { Vec::new() };
-            (meta, sums, problems)
-        }
-    };
-    if meta.usage.is_none() {
-        tracing::info!(bytes = sums.usage.bytes(), "what tenancies use is counted: the store is of an earlier release");
-        sums.usage.write_all(&table, &mut opening)?;
-        meta.usage = Some(sums.usage.bytes());
-    }
+    let sums = Sums::read(&table, &meta)?;
+    let compare = unclean || small || options.compare_at_start;
+    let problems = if compare { compared(&table, &dir, meta, &sums) } else { Vec::new() };
     if unclean && (used || meta.last_seq > 0) {
         meta.highest += PASSED_OVER;
-    }
-    if before != meta {
-        opening.insert(keys::META, meta.encode());
-        let states = opening.edits().iter().map(|edit| (edit.key.clone(), edit.value.clone())).collect();
-        settled &= carry(&table, &data, || room.for_batch(), states, checkpoint)?;
+        let state = (keys::META.into(), Some(meta.encode().into()));
+        settled &= carry(&table, &data, || room.for_batch(), [state].into(), checkpoint)?;
     }
     let mut older = (format < format::CURRENT).then(|| dir.clone());
     if settled && let Some(dir) = older.take() {
@@ -159,10 +131,10 @@ pub(crate) fn open(
     let sync_disk = sync_disk.unwrap_or_else(|| Box::new(File::sync_data));
     let wal = Wal::begin(&dir, checkpoint, options.reserve_bytes / LOG_SHARE, sync_disk)?;
     if let Err(error) = room.take().and_then(|()| keep_spare(&dir, spare_bytes(&file))) {
-        // The first write says so to whom it concerns.
-        tracing::warn!(%error, "no room is kept for the next opening");
+        // The first write that needs space is refused, with the reason.
+        tracing::warn!(%error, "no disk space is reserved for the next start");
     }
-    // The log, before the store counts as one that has it.
+    // The log must be durable before the store counts as having one.
     sync(&dir)?;
     closed_at::set_in_use(&dir)?;
     tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
@@ -194,7 +166,7 @@ pub(crate) fn open(
     Ok((shared, std::iter::once(thread).chain(scrub).collect()))
 }
 
-/// The last event. One that cannot be read is found by who looks for it.
+/// Returns the last event. Ignores faults; a reader of the event finds them.
 fn newest(table: &Table, meta: Meta) -> Newest {
     let sequence = meta.last_seq;
     let key = keys::event(sequence);
@@ -202,8 +174,8 @@ fn newest(table: &Table, meta: Meta) -> Newest {
     Newest { sequence, carried }
 }
 
-/// What is there against what should be, the history included. Where they differ, everything is looked at, to name the
-/// records.
+/// Compares the content with the sums and counters, the history included. Where they differ, walks the whole store
+/// to name the records.
 fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
     let unreadable = |error: StoreError| vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }];
     let events = (meta.event_count(), meta.event_bytes);
@@ -215,8 +187,8 @@ fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> 
     }
 }
 
-/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry
-/// some twenty bytes.
+/// Returns the largest size of sled's table of pages, bytes, for a tree of this file: a page takes about a kilobyte,
+/// and an entry some twenty bytes.
 fn spare_bytes(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.len() / 32) + (1 << 20)
 }
@@ -227,11 +199,11 @@ fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
     let file = dir.join(DB);
     let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
-    batch.insert(keys::META, Meta { sums: Some(Totals::default()), usage: Some(0), ..Meta::EMPTY }.encode());
+    batch.insert(keys::META, Meta::empty().encode());
     table.write_through(batch)
 }
 
-/// Makes the closed store in `unfinished` durable, and then the store of `path`.
+/// Makes the closed store in `unfinished` durable, and renames it to the store of `path`.
 pub(crate) fn complete(path: &Path, unfinished: &Path) -> Result<(), StoreError> {
     let (file, dir) = (unfinished.join(format::FILE), path.join(STORE));
     fs::write(&file, format::text()).map_err(io_fault(&file, "write"))?;

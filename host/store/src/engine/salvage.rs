@@ -1,15 +1,15 @@
-//! Getting out of a store that no server has open what can be read of it.
+//! Reading as much as possible of a damaged store that no server has open.
 //!
-//! Pages of sled's file that are damaged in their records are accepted as they are ([`sled_messages`]), since our records
-//! have checksums of their own; the write-ahead log counts up to its damage. A walk that comes to a page that cannot be
-//! read goes on behind it: in the history at the next sequence from which on it can read, among resources at the next key
-//! that is known, from the history or as the first of a type. A resource that is lost, or old, is the one that its newest
-//! event has; if events are lost, too, that one may be old, and this is said.
+//! Damaged pages of sled's file are accepted as they are ([`sled_messages`]), since our records have checksums of their
+//! own; the write-ahead log counts up to its damage. A walk that meets an unreadable page continues behind it: in the
+//! history at the next readable sequence, among resources at the next known key, from the history or the first of a
+//! type. A lost or old resource is replaced by that of its newest event; if events are lost, too, that version may be
+//! old, and the findings name it.
 //!
-//! Where sled does not open the file even so, or reads nothing of it, it does without its list of pages, and may then have
-//! older ones; this is said.
+//! If sled does not open the file even so, or reads nothing, salvage drops sled's list of pages; sled may then find
+//! older pages, and the findings mention that.
 //!
-//! The keys of what the history is about are in memory, besides what the caller keeps.
+//! Salvage holds the keys of the history's resources in memory, besides what the caller holds.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -36,8 +36,8 @@ use crate::{
     },
 };
 
-/// Hands every resource of the store in `path` that can be read to `found`, some in more than one version. Answers the
-/// highest version that may have been given, and what cannot be read.
+/// Hands every readable resource of the store in `path` to `found`, some in more than one version. Returns the highest
+/// version that may have been given, and the problems.
 pub(crate) fn salvage(
     path: &Path,
     work_dir: Option<&Path>,
@@ -49,7 +49,7 @@ pub(crate) fn salvage(
     let file = copied.dir.join(DB);
     if let Err(error) = contained_read(&file, || copied.settle(&table)) {
         problem("the write-ahead log".to_owned(), error.to_string());
-        // Why it is not more was just said.
+        // The problem above explains what is missing here.
         contained_read(&file, || copied.settle_readable(&table)).ok();
     }
     let counters = contained_read(&file, || recovery::meta(&table));
@@ -60,7 +60,7 @@ pub(crate) fn salvage(
     match closed_at::judge(&copied.dir, counters.as_ref().map_or(0, |meta| meta.last_seq)) {
         Ok(None) => {}
         Ok(Some(lost)) => problem(file.display().to_string(), lost),
-        Err(error) => problem("the commit at which it was closed".to_owned(), error.to_string()),
+        Err(error) => problem("the commit at which the store was closed".to_owned(), error.to_string()),
     }
     if let Ok(Some(closed_at)) = closed_at::get(&copied.dir) {
         highest = highest.max(closed_at);
@@ -91,7 +91,7 @@ pub(crate) fn salvage(
         }
         highest = highest.max(head.seq);
         match newest.get(key) {
-            // What removed it is lost.
+            // The record is older than its deletion, whose write is lost.
             Some((seq, Kind::Delete)) if *seq > head.seq => return Ok(()),
             Some((seq, _)) if *seq > head.seq => {}
             _ => drop(newest.remove(key)),
@@ -99,7 +99,7 @@ pub(crate) fn salvage(
         found(as_record(&head, &resource));
         Ok(())
     });
-    // What is left was not read as its newest event has it.
+    // The rest is missing, or older than its newest event.
     newest.retain(|_, (_, kind)| *kind == Kind::Upsert);
     let is_whole = counters.as_ref().is_ok_and(|meta| meta.event_count() == events);
     let mut regained = HashSet::new();
@@ -115,7 +115,7 @@ pub(crate) fn salvage(
                 if is_whole {
                     regained.insert(keys::describe(&about));
                 } else {
-                    let what = format!("it is as commit {seq} left it; a newer one may be lost");
+                    let what = format!("this is its version of commit {seq}; a newer one may be lost");
                     problem(keys::describe(&about), what);
                 }
             }
@@ -129,11 +129,11 @@ pub(crate) fn salvage(
         let said: HashSet<_> = problems.iter().map(|said| said.thing.clone()).collect();
         problems.extend(walked.into_iter().filter(|of| !said.contains(&of.thing) && !regained.contains(&of.thing)));
     }
-    // As an opening has it: the end of the log may be lost.
+    // As at an opening: the end of the log may be lost.
     Ok((if unclean { highest.saturating_add(PASSED_OVER) } else { highest }, problems))
 }
 
-/// Opens a copy, in the best way in which sled opens it.
+/// Opens a copy in the first way that works.
 fn open(
     path: &Path,
     work_dir: Option<&Path>,
@@ -150,22 +150,22 @@ fn open(
     let error = match opened {
         Ok((table, damaged)) => {
             if damaged > 0 {
-                problem(file.display().to_string(), format!("{damaged} of its pages are damaged, or parts of pages"));
+                problem(file.display().to_string(), format!("{damaged} of its pages are damaged, in whole or in part"));
             }
             return Ok((copied, table));
         }
         Err(error) => error,
     };
-    let what = "it is read without sled's list of its pages, so some resources may be older ones";
+    let what = "it is read without sled's list of its pages, so some resources may be old";
     problem(file.display().to_string(), format!("{what}: {error}"));
-    // What was tried may have changed the copy.
+    // The first attempt may have changed the copy.
     drop(copied);
     let copied = Copied::make(path, work_dir)?;
     let table = contained_read(&file, || copied.open_without_snapshot())?;
     Ok((copied, table))
 }
 
-/// Fails if nothing can be read: then the page that leads to all others is damaged, and an older one is better than none.
+/// Fails if nothing can be read: then the root page is damaged, and an older one is better than none.
 fn reads_something(table: &Table, file: &Path) -> Result<(), StoreError> {
     let first = |space: u8| {
         let mut items = table.range(vec![space]..vec![space + 1]);
@@ -174,15 +174,15 @@ fn reads_something(table: &Table, file: &Path) -> Result<(), StoreError> {
     first(keys::RESOURCE).or_else(|_| first(keys::EVENT)).or_else(|_| first(keys::SUM))
 }
 
-/// A walk over records, whatever is damaged.
+/// A walk over the records of a damaged table.
 struct Walk<'t> {
     table: &'t Table,
     file: &'t Path,
 }
 
 impl Walk<'_> {
-    /// Hands over the records of a space. What `each` finds wrong is a problem, and so is a page that cannot be read:
-    /// behind that it goes on where `behind` says, which is told from where nothing can be read.
+    /// Hands over the records of a space. Errors of `each` become problems, and so do unreadable pages: behind one, the
+    /// walk continues at the key that `behind` returns for the last position.
     fn over(
         &self,
         space: u8,
@@ -198,7 +198,7 @@ impl Walk<'_> {
                 for item in self.table.range(from.clone()..vec![space + 1]) {
                     let (key, value) = item?;
                     if *key < *from {
-                        return Err(self.table.damaged(&key, "it is behind one that it belongs in front of"));
+                        return Err(self.table.damaged(&key, "its key is out of order"));
                     }
                     from = [&*key, &[0]].concat();
                     if let Err(error) = each(&key, value) {
@@ -218,19 +218,18 @@ impl Walk<'_> {
         }
     }
 
-    /// The key of the first sequence from which on there is something to read again, where there is not from a key on.
-    /// Millions of sequences may have no event, so it looks in steps that double, and then halves the last of them: some
-    /// twice the logarithm of what is in between, 128 reads at most. Of several gaps in a row it may take them and what is
-    /// between them for one.
+    /// Returns the key of the first readable sequence after an unreadable key. Millions of sequences may have no event,
+    /// so the search doubles its steps, then bisects the last one: some twice the logarithm of the distance, 128 reads
+    /// at most. The search may skip readable sequences between two gaps.
     fn event_behind(&self, from: &[u8]) -> Option<Vec<u8>> {
         let reads = |seq: u64| {
             let key = keys::event(seq);
             let mut items = self.table.range(key.clone()..vec![keys::EVENT + 1]);
             let next = contained_read(self.file, || items.next().transpose());
-            // As the walk has it: one that belongs in front is none.
+            // A key out of order counts as unreadable, as in the walk.
             next.is_ok_and(|next| next.is_none_or(|(next, _)| *next >= *key))
         };
-        // A key that the walk came to has one more byte.
+        // After a read key, the walk's position is that key with one more byte.
         let mut bad = from.get(..keys::event(0).len()).and_then(keys::event_seq).unwrap_or(0);
         let (mut good, mut step) = (bad, 1);
         while good == bad {
@@ -248,7 +247,7 @@ impl Walk<'_> {
         Some(keys::event(good))
     }
 
-    /// A record of a resource or of an event.
+    /// Reads the record of a resource or an event.
     fn read(&self, key: &[u8], value: sled::IVec) -> Result<(Head, pb::Resource), StoreError> {
         let head = self.table.head(key, &value)?;
         Ok((head, self.table.decoder().decode(key, self.table.payload(key, value)?)?))
@@ -260,7 +259,7 @@ fn as_record(head: &Head, resource: &pb::Resource) -> Record {
     Record { kind: RecordKind::Resource, sequence: head.seq, payload }
 }
 
-/// What the keys of each type's resources begin with, as far as it can be read.
+/// Adds the first key of each type's resources, as far as they can be read.
 fn first_keys(table: &Table, found: &mut BTreeSet<Vec<u8>>) -> Result<(), StoreError> {
     for item in table.range(vec![keys::SUM]..vec![keys::SUM + 1]) {
         let key = keys::sum_type(&item?.0).map(|type_key| keys::of_type(&type_key));

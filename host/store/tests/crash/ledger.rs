@@ -1,24 +1,24 @@
-//! What the parent knows, and what it allows the store to be.
+//! The parent's knowledge of the store, and the states that it allows.
 
 use std::collections::BTreeMap;
 
-/// A resource's number, `None` when it is absent.
+/// Number of a resource; `None` when it is absent.
 type State = Option<u64>;
 
-/// What the parent knows of one resource.
+/// Knowledge about one resource.
 #[derive(Default)]
 pub(crate) struct Known {
     acknowledged: State,
-    /// What it may have become instead, when a commit was begun.
+    /// State that a begun commit may have produced instead.
     perhaps: Option<State>,
-    /// With whom, when that commit was of two.
+    /// Other resource of that commit, if it had two.
     partner: Option<String>,
 }
 
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) known: BTreeMap<String, Known>,
-    /// The newest version of an earlier round.
+    /// Newest version of an earlier round.
     pub(crate) bar: u64,
     newest: u64,
     pub(crate) acknowledged: u64,
@@ -43,12 +43,12 @@ impl Ledger {
                 let known = self.known.get_mut(name).unwrap();
                 known.acknowledged = known.perhaps.take().unwrap();
                 if let Some(partner) = known.partner.take() {
-                    // Both are acknowledged, even if the line about the other was lost.
+                    // Both are acknowledged, even if the other's line was lost.
                     let other = self.known.get_mut(&partner).unwrap();
                     if let Some(state) = other.perhaps.take() {
                         other.acknowledged = state;
                         other.partner = None;
-                        // Its own line, if it comes, repeats this.
+                        // The other's own line, if it comes, repeats this.
                         other.perhaps = Some(state);
                     }
                 }
@@ -61,12 +61,12 @@ impl Ledger {
                 let n = n.parse().unwrap();
                 self.compare(name, (n > 0).then_some(n));
             }
-            // The test harness says things, too.
+            // The test harness prints other lines.
             _ => assert!(!line.contains("panicked"), "{line}"),
         }
     }
 
-    /// Settles what a resource is.
+    /// Checks the state found, and takes it as the resource's state.
     pub(crate) fn compare(&mut self, name: &str, found: State) {
         let known = self.known.entry(name.to_owned()).or_default();
         let begun = known.perhaps.is_some_and(|state| state == found);

@@ -1,13 +1,11 @@
-//! Kills a process at work, again and again, and looks at what it left.
+//! Kills a working process, again and again, and checks what it left.
 //!
-//! The test starts itself as a child that opens the store and lets 16 writers loose on it. Before each commit the child
-//! says on a pipe what it is about to do, after each what was acknowledged. The parent kills it without warning, at any
-//! moment (while it opens the store, too), and then knows for every resource which states are possible: the
-//! acknowledged one, or the one that was about to be committed. Both the next child and, every few rounds, the parent
-//! compare the store with that.
+//! The test starts itself as a child that opens the store and runs 16 writers on it. Before each commit the child
+//! prints on a pipe what it will do, after each what was acknowledged. The parent kills it at any moment (also while it
+//! opens the store), and then knows the possible states of every resource: the acknowledged one, or that of a begun
+//! commit. Both the next child and, every few rounds, the parent compare the store with these.
 //!
-//! This proves what a crash of the process does. What a loss of power does was examined apart: see
-//! docs/storage-format.md.
+//! This covers crashes of the process. For a loss of power see docs/storage-format.md.
 
 #![allow(
     clippy::disallowed_methods,
@@ -40,7 +38,7 @@ const WRITERS: usize = 16;
 const KILLS: u64 = 110;
 
 fn options(path: &Path) -> Options {
-    // A small history and a small cache, so that trimming, checkpoints and reading from the file are part of it.
+    // A small history and a small cache, so that trimming, checkpoints and reads from the file take place.
     Options { history_events: 500, history_bytes: 2 << 20, cache_bytes: 256 << 10, ..Options::new(path) }
 }
 
@@ -52,7 +50,7 @@ fn everything() -> Query {
     }
 }
 
-/// Not a test by itself: what the parent starts.
+/// The parent starts this as the child; not a test by itself.
 #[test]
 fn child() {
     let Ok(path) = env::var(CHILD) else { return };
@@ -69,7 +67,7 @@ fn child() {
                 say(&format!("found {name} {}", resource.as_ref().map_or(0, number)));
             }
             let owner = known[0].1.as_ref().and_then(|r| r.id.clone());
-            // Numbers of one resource only grow; those of different ones need not.
+            // Numbers grow for each resource by itself only.
             writers.push(Writer { store: store.clone(), known, owner, number: first });
         }
         assert!(stored.is_empty(), "nobody wrote {stored:?}");
@@ -90,7 +88,7 @@ async fn examine(store: &SledBackend, ledger: &mut Ledger) {
         ledger.compare(&name, state);
     }
     assert!(found.is_empty(), "nobody wrote {found:?}");
-    // Both directions of the owner index, through the front door.
+    // Both directions of the owner index, by its public methods.
     let mut children: BTreeMap<String, Vec<&pb::Resource>> = BTreeMap::new();
     for resource in &listed {
         if let Some(owner) = &resource.owner {
@@ -125,20 +123,20 @@ fn acknowledged_writes_survive_kills() {
             let mut lines = Vec::new();
             let mut pipe = BufReader::new(pipe);
             let mut line = String::new();
-            // A line without an end was torn by the kill: nothing was done about it yet.
+            // The kill tore a line without an end; its step was not begun.
             while pipe.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
                 lines.push(line.trim_end().to_owned());
                 line.clear();
             }
             lines
         });
-        // Some while it opens the store, most while it works.
+        // Kills some while they open the store, most while they work.
         let patience = if round % 5 == 0 { fastrand::u64(..60) } else { fastrand::u64(40..500) };
         thread::sleep(Duration::from_millis(patience));
         assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
         child.kill().unwrap();
         child.wait().unwrap();
-        // Both files of the write-ahead log are in use once a life has come to its second checkpoint.
+        // Both files of the write-ahead log are in use after the second checkpoint of a process.
         let used = |name: &str| std::fs::metadata(path.join("store").join(name)).is_ok_and(|file| file.len() > 0);
         checkpoints += u64::from(used("wal.0") && used("wal.1"));
         let lines = listener.join().unwrap();
@@ -147,7 +145,7 @@ fn acknowledged_writes_survive_kills() {
             ledger.hear(&line);
         }
         ledger.round_over();
-        // Not every time: a store that nobody closed well for several rounds is a case of its own.
+        // Not every time: a store without a clean close for several rounds is a case of its own.
         if round % 3 == 2 || round == KILLS - 1 {
             let store = SledBackend::open(options(&path)).unwrap();
             runtime.block_on(examine(&store, &mut ledger));
@@ -174,7 +172,7 @@ fn a_creation_that_is_killed_leaves_a_store_or_none() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // From before its first step to after its last.
+        // Kills from before its first step to after its last.
         thread::sleep(Duration::from_micros(1_000 * round + fastrand::u64(..1_000)));
         child.kill().unwrap();
         child.wait().unwrap();

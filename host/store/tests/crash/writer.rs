@@ -1,11 +1,11 @@
-//! What the child does: writers that say what they do.
+//! The child's work: writers that print what they do.
 
 use std::{io::Write, sync::Arc};
 
 use mortise_resource::pb;
 use mortise_store::{Backend, Batch, Mutation, SledBackend};
 
-/// Resources of one writer.
+/// Number of resources of one writer.
 pub(crate) const NAMES: usize = 6;
 
 fn id(name: &str, uid: String) -> pb::Id {
@@ -21,7 +21,7 @@ pub(crate) fn name(resource: &pb::Resource) -> &str {
     resource.id.as_ref().map_or("", |id| &id.name)
 }
 
-/// The number of a resource, whose text must be the one that belongs to it.
+/// Returns the number of a resource, whose text must be that of the number.
 pub(crate) fn number(resource: &pb::Resource) -> u64 {
     let number = resource.metadata["n"].parse().unwrap();
     let fill = (b'a' + (number % 23) as u8) as char;
@@ -29,7 +29,7 @@ pub(crate) fn number(resource: &pb::Resource) -> u64 {
     number
 }
 
-/// One writer: it alone changes its resources, so it knows their states.
+/// A writer; it alone changes its resources, so it knows their states.
 pub(crate) struct Writer {
     pub(crate) store: Arc<SledBackend>,
     pub(crate) known: Vec<(String, Option<pb::Resource>)>,
@@ -38,7 +38,7 @@ pub(crate) struct Writer {
 }
 
 pub(crate) fn say(line: &str) {
-    // One system call: a kill tears no line that was acted upon.
+    // One system call: a kill cannot tear the line of a step already begun.
     std::io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
@@ -62,7 +62,7 @@ impl Writer {
         resource
     }
 
-    /// Two of its resources in one batch.
+    /// Writes two of its resources in one batch.
     async fn pair(&mut self) {
         let (a, b) = (fastrand::usize(..NAMES), fastrand::usize(..NAMES));
         if a == b {
@@ -81,7 +81,7 @@ impl Writer {
         }
     }
 
-    /// Until it is killed.
+    /// Runs until it is killed.
     pub(crate) async fn run(mut self) {
         loop {
             self.step().await;
@@ -107,7 +107,7 @@ impl Writer {
                 let stored = self.store.write_cas(resource).await.unwrap();
                 say(&format!("done {name} {}", stored.version));
                 if slot == 0 {
-                    // The first is the owner of what is created from here on.
+                    // The first resource owns those created from here on.
                     self.owner = stored.id.clone();
                 }
                 self.known[slot].1 = Some(stored);

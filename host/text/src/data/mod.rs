@@ -4,14 +4,8 @@
 //! is. Reading takes time in proportion to the text, printing to the message; both nest as deep as
 //! [`crate::Limits::depth`] and protobuf's own limit allow.
 //!
-//! prost-reflect has a mapping of its own, behind its feature `serde`, which is not used:
-//!
-//! - Its faults have no place, it stops at the first, and it knows neither YAML's scalars nor HCL's names.
-//! - It takes a field that occurs twice, under two spellings too, and keeps one of the two. A whole number with a
-//!   point, an exponent or more than 64 bits goes through floating point and may become another; a leap second is cut.
-//! - It prints wrapped NaN and infinities as null and times out of range as other times, leaves out unknown fields,
-//!   fails for the whole message at an `Any` that it does not know, follows `Any` in `Any` to any depth, and does not
-//!   order maps.
+//! The mapping of prost-reflect (its feature `serde`) loses values and has no places for faults:
+//! docs/decisions/0023-one-mapping-between-protobuf-and-json.md.
 
 pub(crate) mod decode;
 pub(crate) mod encode;

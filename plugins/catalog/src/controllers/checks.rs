@@ -1,15 +1,15 @@
-//! Performs the health checks of workloads, and says what they found in the status `catalog.v1/check-NAME`.
+//! Performs the health checks of workloads, and writes the results to the status `catalog.v1/check-NAME`.
 //!
 //! # Contract
-//! - A check by `ttl` passes for as long as the last client said. When that is over, the status says that it failed,
+//! - A check by `ttl` passes for the time that the last client report allows. When that is over, the status becomes failed,
 //!   unless a client was faster.
 //! - A check by `http` or `tcp` goes to the workload's first address when its interval is over. Its status is written
-//!   when the result changes, so a check that goes on passing costs no write.
-//! - What is not granted is not reached: the status says what to grant.
+//!   when the result changes, so a check that keeps passing costs no write.
+//! - Hosts that are not granted are not reached: the status names the grant to add.
 //!
 //! # Limits
-//! When a check was performed last is known to the instance that did it. One that is woken by something else, or starts
-//! anew, performs the check once more. Checks of one workload follow each other, for [`BUDGET`] in one reconcile.
+//! Only the instance that performed a check knows when. Another instance that is woken, or one that has just
+//! started, performs it once more. Checks of one workload run one by one, for [`BUDGET`] in one reconcile.
 
 use std::{collections::BTreeMap, net::Ipv6Addr, sync::Mutex, time::Duration};
 
@@ -24,19 +24,19 @@ use crate::{
     proto::catalog::v1::{HealthCheck, Workload, health_check::Check},
 };
 
-/// How long one reconcile goes on with checks.
+/// Longest time that one reconcile spends on checks.
 const BUDGET: Duration = Duration::from_secs(12);
 
-/// When a reconcile goes on that had no time for all checks.
+/// Delay until a reconcile continues that had no time for all checks.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Workloads that are checked at once, each in an instance that waits for answers.
 const PARALLEL: u32 = 16;
 
-/// Checks whose times an instance keeps.
+/// Most checks whose times an instance keeps.
 const REMEMBERED: usize = 4_096;
 
-/// When checks were performed last, by this instance: milliseconds, by the workload's uid and the check's name.
+/// Times of the last checks by this instance: milliseconds, by the workload's uid and the check's name.
 static PERFORMED: Mutex<BTreeMap<(String, String), u64>> = Mutex::new(BTreeMap::new());
 
 pub(crate) static CONTROLLER: Controller<Checks> = Controller::new("checks", WORKLOAD, Checks).parallel(PARALLEL);
@@ -68,7 +68,7 @@ impl Reconciler for Checks {
     }
 }
 
-/// Sees to one check; answers when it is to be looked at again.
+/// Performs one check if it is due; answers the time until it is due again.
 fn look_at(ctx: &Context<'_>, workload: &Typed<Workload>, check: &HealthCheck) -> Result<Option<Duration>, Failure> {
     let perform = match &check.check {
         Some(Check::Ttl(ttl)) => return expire(ctx, workload, &check.name, length(ttl)),
@@ -98,7 +98,7 @@ fn look_at(ctx: &Context<'_>, workload: &Typed<Workload>, check: &HealthCheck) -
     Ok(Some(interval))
 }
 
-/// Ends what a client said once it is older than its time.
+/// Fails a check whose last client report is older than its time.
 fn expire(
     ctx: &Context<'_>,
     workload: &Typed<Workload>,
@@ -110,16 +110,16 @@ fn expire(
     if let Some(wait) = remaining(ctx, time(said.updated_at.as_ref()), ttl) {
         return Ok(Some(wait));
     }
-    let text = format!("no client said anything within {ttl:?}");
+    let text = format!("no client reported within {ttl:?}");
     let expired = Condition::fails(PASSING).because("Expired").message(text);
-    // One that was faster wakes this controller again.
+    // A client that was faster wakes this controller again.
     match Status::new(key, workload).with(expired).write_unchanged(ctx, workload) {
         Err(failure) if failure.is_conflict() => Ok(None),
         written => gone_is_done(written).map(|()| None),
     }
 }
 
-/// Where a check goes.
+/// Destination of a check.
 struct Target<'w> {
     host: &'w str,
     port: u16,
@@ -169,7 +169,7 @@ fn perform_check(ctx: &Context<'_>, check: &Check, target: &Target<'_>, timeout:
     }
 }
 
-/// How much of a time that began then is left.
+/// Time that is left of `length`, counted from `since`.
 fn remaining(ctx: &Context<'_>, since: Duration, length: Duration) -> Option<Duration> {
     since.checked_add(length)?.checked_sub(ctx.now()).filter(|left| !left.is_zero())
 }
@@ -183,7 +183,7 @@ fn time(stamp: Option<&Timestamp>) -> Duration {
     Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0))
 }
 
-/// A workload that is gone meanwhile needs no status.
+/// A workload that was deleted meanwhile needs no status.
 fn gone_is_done(written: Result<(), Failure>) -> Result<(), Failure> {
     match written {
         Err(failure) if !failure.is_not_found() => Err(failure),

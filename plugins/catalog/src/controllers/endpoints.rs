@@ -1,11 +1,11 @@
 //! Keeps the ServiceEndpoints of each Service that has a selector.
 //!
 //! # Contract
-//! - What services and workloads say is taken from the controller's cache alone, which never goes back; what is decided
-//!   on a cache that is behind is decided anew when it has caught up.
+//! - Services and workloads are read from the controller's cache alone, which never goes back; a decision on a cache that
+//!   is behind is made again when it has caught up.
 //! - Endpoints are written only if they change, and over the version that was read.
-//! - Endpoints that belong to an earlier Service of the name go first. Those that a client wrote stay, and the Service's
-//!   status says so.
+//! - Endpoints of an earlier Service of the name are deleted first. Those that a client wrote stay, and the Service's
+//!   status reports them.
 //!
 //! # Cost
 //! A reconcile reads the endpoints once, looks up the workloads in indexes, and writes at most once.
@@ -18,10 +18,10 @@ use mortise_plugin::{
 
 use crate::{ENDPOINTS, SERVICE, WORKLOAD, compute, proto::catalog::v1::Service, selection};
 
-/// The key of a Service's status.
+/// Key of a Service's status.
 const KEY: &str = "catalog.v1/endpoints";
 
-/// How long until endpoints that were refused are tried again, if nothing changes.
+/// Delay until refused endpoints are tried again, if nothing changes.
 const REFUSED: Duration = Duration::from_secs(60);
 
 /// Services that are computed at once: their writes share syncs of the disk.
@@ -46,7 +46,7 @@ impl Reconciler for Endpoints {
         let mut stored = ctx.read(&id)?;
         let service = ctx.cache().get(SERVICE, request.id())?;
 
-        // Those of a Service that is gone, or of an earlier one of the name.
+        // Endpoints of a Service that is gone, or of an earlier one of the name, are deleted.
         let uid = service.as_ref().map(|service| &service.id().uid);
         let owner = stored.as_ref().and_then(Typed::owner);
         if let Some((old, owner)) = stored.as_ref().zip(owner.as_ref())
@@ -61,8 +61,8 @@ impl Reconciler for Endpoints {
             return Ok(Outcome::Done);
         };
         if stored.as_ref().is_some_and(|stored| stored.owner().is_none_or(|owner| owner.uid != service.id().uid)) {
-            let text = "ServiceEndpoints of this name are there, and are not this service's own; delete them, or take \
-                        the selector out of the service";
+            let text = "ServiceEndpoints of this name exist, and do not belong to this service; delete them, or remove \
+                        the selector of the service";
             write_status(ctx, service, Condition::fails("Computed").because("Taken").message(text))?;
             return Ok(Outcome::Done);
         }
@@ -81,7 +81,7 @@ impl Reconciler for Endpoints {
                 write_status(ctx, service, Condition::holds("Computed").because("Computed"))?;
                 Ok(Outcome::Done)
             }
-            // Too many endpoints for one resource, say: the last that could be stored stay.
+            // For example, too many endpoints for one resource: the last that could be stored stay.
             Err(failure) if failure.code == Failure::INVALID => {
                 let refused = Condition::fails("Computed").because("Refused").message(failure.message.clone());
                 write_status(ctx, service, refused)?;
@@ -92,7 +92,7 @@ impl Reconciler for Endpoints {
     }
 }
 
-/// Writes the status, unless the Service is gone meanwhile.
+/// Writes the status, unless the Service has been deleted meanwhile.
 fn write_status(ctx: &Context<'_>, service: &Typed<Service>, condition: Condition) -> Result<(), Failure> {
     match Status::new(KEY, service).with(condition).write_if_changed(ctx, service) {
         Err(failure) if !failure.is_not_found() => Err(failure),

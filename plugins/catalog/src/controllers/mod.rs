@@ -1,5 +1,5 @@
-//! The controllers: endpoints of services, checks of workloads. Neither knows the other; the status of a workload is
-//! between them.
+//! Controllers: endpoints of services, checks of workloads. They are independent; the status of a workload connects
+//! them.
 
 pub(crate) mod checks;
 pub(crate) mod endpoints;

@@ -51,7 +51,7 @@ fn health(world: &World, name: &str) -> Health {
     stored(world, name).unwrap().data.endpoints[0].health()
 }
 
-/// The condition of the check `up`: whether it passes, and why.
+/// Condition of the check `up`: whether it passes, and its reason.
 fn result(world: &World, name: &str) -> (bool, String) {
     let workload = world.get::<Workload>(&WORKLOAD.id(name, &World::tenancy())).unwrap();
     let status = workload.status_under(&status_key("up")).unwrap_or_default();
@@ -91,7 +91,7 @@ fn names_prefixes_and_labels_select() {
         assert_eq!(addresses(&world, name), *expected, "{name}");
     }
 
-    // What a workload was before counts as well.
+    // The former labels of a workload count as well.
     let mut moved = world.get::<Workload>(&WORKLOAD.id("api", &World::tenancy())).unwrap();
     moved.metadata.insert("app".into(), "web".into());
     world.put(&moved).unwrap();

@@ -48,7 +48,7 @@ fn every_place_resists_every_mark() {
         ["10.0.0.1:80", "127.0.0.1:8080", "*.example.org", "= /api", "http://mortise_a_b_c", "upstream mortise_a_b_c"]
     {
         for mark in marks {
-            // A block may end its line anywhere; that means nothing.
+            // A block may end its line anywhere; that has no meaning.
             if mark == "\n" {
                 continue;
             }
@@ -113,6 +113,6 @@ fn nothing_is_smuggled_in() {
 
 #[test]
 fn faults_name_their_line() {
-    assert_eq!(changed("return 404", "return 200"), Err("line 16: \"return 200\" does not belong there".to_owned()));
-    assert_eq!(changed("10.0.0.1:80", "10.0.0.1:80'"), Err("line 4: '\\'' does not belong there".to_owned()));
+    assert_eq!(changed("return 404", "return 200"), Err("line 16: \"return 200\" is not allowed here".to_owned()));
+    assert_eq!(changed("10.0.0.1:80", "10.0.0.1:80'"), Err("line 4: '\\'' is not allowed here".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! Who gets what, and that hostile Routes get nothing past the check.
+//! The results of conflicts, and that hostile Routes get nothing past the check.
 
 use mortise_plugin::{Typed, testing::World};
 
@@ -19,7 +19,7 @@ fn fresh(routes: impl IntoIterator<Item = Typed<Route>>) -> Vec<Member> {
     routes.into_iter().map(member).collect()
 }
 
-/// What the members are when the steps are done.
+/// The members after the steps.
 fn done(members: Vec<Member>, steps: &[Step]) -> Vec<Member> {
     let after = |(number, member): (usize, Member)| {
         let before = match &steps.iter().find(|step| step.member == number).unwrap().action {
@@ -126,7 +126,7 @@ fn what_the_rules_refuse_keeps_what_it_had() {
     assert!(has_server(text(&steps, 1)) && text(&steps, 0).is_empty(), "what was is no better: it is out");
 }
 
-/// What a Route could hold if no rule had seen it, in each place.
+/// A Route with hostile text in each place, as if no rule had seen it.
 #[test]
 fn no_hostile_route_gets_into_a_file() {
     let hostile = [
@@ -168,7 +168,7 @@ fn no_hostile_route_gets_into_a_file() {
             let mut good = route("good", 2, "/", "10.0.0.1:80");
             good.data.hostname = "a.example".into();
             match plan(&hostname, LISTEN, &fresh([one, good])) {
-                // Somebody asks for the hostname itself: no file of it passes.
+                // A Route asks for the hostname itself: no file of it passes.
                 Err(fault) => {
                     assert!(
                         hostname == evil && fault.to_string().contains("default.default.good.conf"),

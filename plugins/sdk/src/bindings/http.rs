@@ -25,17 +25,17 @@ use crate::{
     http_message::{HttpRequest, HttpResponse, Parts},
 };
 
-/// Most that a stream takes at once, bytes.
+/// Most bytes that a stream takes at once.
 const PIECE: usize = 4096;
 
-/// Most that is asked of a stream at once, bytes.
+/// Most bytes that are read from a stream at once.
 const READ: u64 = 64 << 10;
 
 pub fn send(request: &HttpRequest) -> Result<HttpResponse, Failure> {
     let parts = request.parts()?;
     let failed = |code: ErrorCode| failure(&parts, code);
     let outgoing = head(request, &parts)?;
-    let body = outgoing.body().map_err(|()| invalid("its content-length is none"))?;
+    let body = outgoing.body().map_err(|()| invalid("its content-length header is malformed"))?;
     let options = request.timeout.map(patience);
     // The body is taken while the request is sent, so sending comes first.
     let answer = outgoing_handler::handle(outgoing, options).map_err(failed)?;
@@ -55,7 +55,7 @@ pub fn send(request: &HttpRequest) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse { status, headers, body: read(&body).map_err(failed)? })
 }
 
-/// All but the body.
+/// Head of a request: all but the body.
 fn head(request: &HttpRequest, parts: &Parts<'_>) -> Result<OutgoingRequest, Failure> {
     let headers = Fields::new();
     for (name, value) in &request.headers {
@@ -67,17 +67,17 @@ fn head(request: &HttpRequest, parts: &Parts<'_>) -> Result<OutgoingRequest, Fai
     }
     let outgoing = OutgoingRequest::new(headers);
     let method = method(&request.method);
-    outgoing.set_method(&method).map_err(|()| invalid(&format!("{:?} is no method", request.method)))?;
+    outgoing.set_method(&method).map_err(|()| invalid(&format!("{:?} is not a method", request.method)))?;
     let scheme = match parts.scheme.as_str() {
         "https" => Scheme::Https,
         "http" => Scheme::Http,
         other => return Err(invalid(&format!("the scheme is http or https, got: {other:?}"))),
     };
     outgoing.set_scheme(Some(&scheme)).map_err(|()| invalid("the scheme is not supported"))?;
-    // What is no authority cannot be granted either.
+    // An invalid authority cannot be granted either.
     outgoing.set_authority(Some(parts.authority)).map_err(|()| parts.denied())?;
     let path = Some(&*parts.path);
-    outgoing.set_path_with_query(path).map_err(|()| invalid(&format!("{:?} is no path", parts.path)))?;
+    outgoing.set_path_with_query(path).map_err(|()| invalid(&format!("{:?} is not a path", parts.path)))?;
     Ok(outgoing)
 }
 
@@ -97,14 +97,14 @@ fn method(name: &str) -> Method {
 fn patience(timeout: std::time::Duration) -> RequestOptions {
     let options = RequestOptions::new();
     let timeout = Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-    // A host that cannot has limits of its own.
+    // A host that does not support them has limits of its own.
     let _ = options.set_connect_timeout(timeout);
     let _ = options.set_first_byte_timeout(timeout);
     let _ = options.set_between_bytes_timeout(timeout);
     options
 }
 
-/// Hands over a request's body. What goes wrong with it, the answer says.
+/// Writes a request's body. A failure shows in the answer.
 fn write(body: OutgoingBody, bytes: &[u8]) {
     if let Ok(stream) = body.write() {
         for piece in bytes.chunks(PIECE) {
@@ -118,7 +118,7 @@ fn write(body: OutgoingBody, bytes: &[u8]) {
 }
 
 fn read(body: &IncomingBody) -> Result<Vec<u8>, ErrorCode> {
-    let lost = || ErrorCode::InternalError(Some("the answer's body broke off".to_owned()));
+    let lost = || ErrorCode::InternalError(Some("the body of the answer is incomplete".to_owned()));
     let stream = body.stream().map_err(|()| lost())?;
     let mut bytes = Vec::new();
     loop {
@@ -134,7 +134,7 @@ fn invalid(what: &str) -> Failure {
     Failure::new(Failure::INVALID, format!("not an HTTP request: {what}"))
 }
 
-/// The words for a code. `wasi:http` has none.
+/// Failure for an error code, for which `wasi:http` has no text.
 fn failure(parts: &Parts<'_>, code: ErrorCode) -> Failure {
     let at = format!("{}://{}", parts.scheme, parts.authority);
     let size = |size: Option<u64>| size.map_or_else(String::new, |size| format!(" of {size} bytes"));
@@ -154,7 +154,7 @@ fn failure(parts: &Parts<'_>, code: ErrorCode) -> Failure {
             Failure::EXHAUSTED,
             format!("the request to {at} has more than the limit{} (sandbox.reply_bytes)", size(limit)),
         ),
-        ErrorCode::ConnectionLimitReached => (Failure::EXHAUSTED, "too many HTTP requests at once".to_owned()),
+        ErrorCode::ConnectionLimitReached => (Failure::EXHAUSTED, "too many HTTP requests at once; wait".to_owned()),
         ErrorCode::HttpRequestMethodInvalid => (Failure::INVALID, "the method is not allowed".to_owned()),
         ErrorCode::InternalError(Some(text)) => (Failure::UNAVAILABLE, format!("{at}: {text}")),
         other => (Failure::UNAVAILABLE, format!("{at}: {other}")),

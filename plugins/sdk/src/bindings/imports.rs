@@ -1,7 +1,7 @@
-//! What reconcilers, and hooks that search, may import: one world and one set of calls for each interface.
+//! Imports for reconcilers, and for hooks that search: one world and one set of calls for each interface.
 //!
-//! A call that a component does not make is not compiled into it, and the interface is not imported; so nothing here
-//! may refer to more than one interface, and nothing may be called through a table.
+//! A call that a component does not make is not compiled into it, and its interface is not imported; so a function here
+//! must not refer to more than one interface, and must not be called through a table.
 
 use mortise_resource::pb;
 use prost::Message;
@@ -142,12 +142,12 @@ use uses_run::mortise::plugin::run;
 use uses_secrets::mortise::plugin::secrets;
 use uses_tcp::mortise::plugin::tcp;
 
-/// `lookup.search`, which hooks call: an encoded `mortise.v1.SearchRequest`, answered by a `SearchResponse`.
+/// Calls `lookup.search`, from hooks: an encoded `mortise.v1.SearchRequest`, answered by a `SearchResponse`.
 pub fn search(request: &[u8]) -> Result<Vec<u8>, Failure> {
     lookup::search(request).map_err(failure)
 }
 
-/// The component's imports.
+/// Imports of the component.
 pub struct Imports;
 
 impl Host for Imports {
@@ -270,7 +270,8 @@ fn type_name(of: pb::Type) -> types::TypeName {
     types::TypeName { group, group_version, kind }
 }
 
-/// A list takes the beginning of a stored value, which ends with a zero byte.
+/// Key on the wire. A stored value ends with a zero byte, and a list compares prefixes: with that byte the prefix is
+/// the whole value.
 fn raw(key: Key<'_>, listing: bool) -> cache::Key {
     match key {
         Key::Id(id) => cache::Key::Id(id.encode_to_vec()),

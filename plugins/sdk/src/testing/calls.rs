@@ -1,4 +1,4 @@
-//! The calls of reconcilers into a [`World`].
+//! Calls of reconcilers into a [`World`].
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn encode(resources: Vec<pb::Resource>) -> Vec<Vec<u8>> {
     resources.iter().map(Message::encode_to_vec).collect()
 }
 
-/// The most that is kept for one resource.
+/// Most private bytes of one resource.
 const PRIVATE_BYTES: usize = 64 << 10;
 
 fn with_uid(id: &[u8]) -> Result<pb::Id, Failure> {
@@ -173,7 +173,7 @@ impl Host for World {
     fn file_write(&self, directory: &str, name: &str, content: &[u8]) -> Result<(), Failure> {
         self.fails("files.write")?;
         if name.is_empty() || matches!(name, "." | "..") || name.contains(['/', '\\']) {
-            return Err(Failure::new(Failure::INVALID, format!("{name:?} is no plain name")));
+            return Err(Failure::new(Failure::INVALID, format!("{name:?} is not a plain name")));
         }
         self.in_directory(directory, |files| files.insert(name.to_owned(), content.to_owned())).map(drop)
     }
@@ -208,7 +208,7 @@ impl Host for World {
         let denied = || Failure::new(Failure::DENIED, format!("connections to {host}:{port} are not granted"));
         let took = self.connects.borrow().as_ref().map_or_else(|| Err(denied()), |answer| answer(host, port))?;
         if took > Duration::from_millis(timeout_ms.into()) {
-            let text = format!("{host}:{port} did not answer in time, of {timeout_ms} ms in all");
+            let text = format!("{host}:{port} did not answer in time (timeout {timeout_ms} ms)");
             return Err(Failure::new(Failure::LATE, text));
         }
         Ok(u32::try_from(took.as_micros()).unwrap_or(u32::MAX))

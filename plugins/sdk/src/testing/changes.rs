@@ -1,4 +1,4 @@
-//! What the host asks beside writes and reconciles: plans, moves, imports, and functions.
+//! Calls of the host besides writes and reconciles: plans, moves, imports, and functions.
 
 use mortise_resource::pb;
 use prost::Message;
@@ -6,28 +6,28 @@ use prost::Message;
 use super::World;
 use crate::{Data, Diagnostics, Failure, FunctionFault, Kind, Plugin, Typed, Value, raw::NewResource};
 
-/// What [`World::plan`] says of a write.
+/// Result of [`World::plan`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanAnswer<M> {
-    /// The resource as controllers will have made it in the end.
+    /// The resource as controllers will finally make it.
     pub predicted: Typed<M>,
-    /// Paths of the fields that demand a replacement, such as `data.title`; empty when nothing is stored.
+    /// Paths of the fields that require a replacement, such as `data.title`; empty if no resource is stored.
     pub replace: Vec<String>,
-    /// What else was said: no errors, which refuse the plan.
+    /// Warnings; errors refuse the plan.
     pub warnings: Diagnostics,
 }
 
-/// What [`World::move_to`] and [`World::import`] would store.
+/// Result of [`World::move_to`] and [`World::import`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdoptedResource<M> {
     /// The resource, which was not written.
     pub resource: Typed<M>,
-    /// What the plugin is to keep for it.
+    /// Private bytes for it.
     pub kept: Option<Vec<u8>>,
 }
 
 impl World {
-    /// Plans a write as a client would: `mutate` and `validate`, then the plan hook. Nothing is written.
+    /// Plans a write as for a client: calls `mutate` and `validate`, then the plan hook. Writes nothing.
     ///
     /// # Errors
     /// A hook's refusal.
@@ -45,10 +45,10 @@ impl World {
         Ok(PlanAnswer { predicted, replace, warnings: plan.diagnostics })
     }
 
-    /// What a stored resource would be in another type. Its data is of schema version 1. Nothing is written.
+    /// Moves a stored resource to another type, without writing it. Its data is of schema version 1.
     ///
     /// # Errors
-    /// That it is not there, or the hook's refusal.
+    /// The resource does not exist, or the hook refuses.
     pub fn move_to<M: Data>(&self, source: &pb::Id, to: Kind<M>) -> Result<AdoptedResource<M>, Failure> {
         let gone = || Failure::new(Failure::NOT_FOUND, format!("there is no {:?}", source.name));
         let stored = self.store.borrow().read(source).cloned().ok_or_else(gone)?;
@@ -57,7 +57,7 @@ impl World {
         adopted(moved)
     }
 
-    /// Something outside as a resource. The hook has what was granted, and nothing else. Nothing is written.
+    /// Imports an external object, without writing it. The hook gets the granted things alone.
     ///
     /// # Errors
     /// The hook's refusal.
@@ -74,10 +74,10 @@ impl World {
     }
 }
 
-/// Calls a plugin's function as the host does, which checks arguments and result.
+/// Calls a plugin's function like the host, which checks arguments and result.
 ///
 /// # Errors
-/// The function's, or that something is of another type.
+/// The function's fault, or a value of another type.
 pub fn call(plugin: &Plugin, name: &str, arguments: &[Value]) -> Result<Value, FunctionFault> {
     plugin.table(name)?.checked_call(name, arguments)
 }

@@ -1,4 +1,4 @@
-//! What stands in a field of an encoded message, by the field's path: what the host does for mappers and indexes.
+//! Content of a field in an encoded message, by the field's path: the host's work for mappers and indexes.
 
 use mortise_resource::pb;
 use prost::{
@@ -26,8 +26,8 @@ pub(super) fn references(files: &FileDescriptorSet, message: &str, path: &str, d
     ids.filter(|id| id.r#type.is_some() && !id.name.is_empty()).collect()
 }
 
-/// Values of a field, as text, the entries of a map of text to text as `key=value`. Empty texts are left out; so is what
-/// is not set, where the message can tell.
+/// Values of a field, as text, the entries of a map of string to string as `key=value`. Empty texts are left out; so
+/// are unset fields, if the message tracks presence.
 pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data: &[u8]) -> Vec<String> {
     let mut texts = Vec::new();
     for (field, bytes) in find(files, message, path, data) {
@@ -36,7 +36,7 @@ pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data:
         } else if field.r#type() == Type::String {
             texts.extend(String::from_utf8(bytes).ok().filter(|text| !text.is_empty()));
         } else {
-            // One number, or several that are packed.
+            // A number, or several packed ones.
             let mut rest = bytes.as_slice();
             while let Some(number) = Some(&mut rest).filter(|rest| !rest.is_empty()).and_then(|r| decode_varint(r).ok())
             {
@@ -47,7 +47,7 @@ pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data:
     texts
 }
 
-/// An entry of a map of text to text: a message of two fields.
+/// Text of an entry in a map of string to string: a message of two fields.
 fn map_entry(bytes: &[u8]) -> Option<String> {
     let text = |number| {
         let (_, found) = wire::fields(bytes).ok()?.into_iter().find(|(one, _)| *one == number)?;
@@ -100,13 +100,13 @@ fn find<'f>(
     }
 }
 
-/// Whether a number that is not there is one that is zero.
+/// Whether an absent number means zero.
 fn is_zero_when_absent(field: &FieldDescriptorProto) -> bool {
     let is_number = !matches!(field.r#type(), Type::String | Type::Bytes | Type::Message | Type::Group);
     is_number && field.label() != Label::Repeated && field.oneof_index.is_none()
 }
 
-/// A field's bytes without key and, where there is one, length.
+/// Bytes of a field without its key and, if it has one, its length.
 fn content(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let (_, wire_type) = decode_key(&mut bytes).ok()?;
     if wire_type == WireType::LengthDelimited {

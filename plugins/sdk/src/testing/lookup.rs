@@ -1,4 +1,4 @@
-//! What hooks find when they search.
+//! Results of hooks' searches.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -21,7 +21,7 @@ thread_local! {
     static LOOKUP: RefCell<Option<Lookup>> = const { RefCell::new(None) };
 }
 
-/// The resources of a [`World`](super::World), and what is in them.
+/// Resources of a [`World`](super::World), and their descriptors.
 #[derive(Clone)]
 pub(super) struct Lookup {
     pub(super) manifest: Rc<Manifest>,
@@ -32,7 +32,7 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Runs `body`, whose hooks find these resources. Holds for this thread.
     pub(super) fn within<T>(&self, body: impl FnOnce() -> T) -> T {
-        /// Puts the outer one back, also when the body panics.
+        /// Restores the outer lookup, also when the body panics.
         struct Restore(Option<Lookup>);
         impl Drop for Restore {
             fn drop(&mut self) {
@@ -43,7 +43,7 @@ impl Lookup {
         body()
     }
 
-    /// What paths of queries of a type lead through.
+    /// Schema for paths in queries of a type.
     pub(super) fn schema(&self, of: &pb::Type) -> Schema {
         let is = |one: &&manifest::ResourceType| {
             (&one.group, &one.group_version, &one.kind) == (&of.group, &of.group_version, &of.kind)
@@ -53,7 +53,7 @@ impl Lookup {
         Schema::new(message.and_then(|one| pool.get_message_by_name(&one.message)))
     }
 
-    /// The resources of a type in a tenancy whose names begin so.
+    /// Resources of a type in a tenancy with a prefix of the name.
     pub(super) fn list(&self, of: &pb::Type, tenancy: &pb::Tenancy, name_prefix: &str) -> Vec<pb::Resource> {
         let fits = |wanted: &str, is: &str| wanted == "*" || wanted == is;
         let here = |id: &pb::Id| {
@@ -73,10 +73,10 @@ impl Lookup {
     }
 }
 
-/// A search of a hook; outside of a world there is nothing to find.
+/// Answers a search of a hook; outside of a world it fails.
 pub(crate) fn search(request: &[u8]) -> Result<Vec<u8>, Failure> {
     let Some(lookup) = LOOKUP.with_borrow(Option::clone) else {
-        let text = "a hook searches, and nothing is stored here; call it within World::with_lookups";
+        let text = "a hook searched outside of a world; call it within World::with_lookups";
         return Err(Failure::new(Failure::INVALID, text));
     };
     Ok(lookup.search(&decode(request)?)?.encode_to_vec())

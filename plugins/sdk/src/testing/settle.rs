@@ -1,4 +1,4 @@
-//! Drives a plugin's controllers until there is nothing left to do.
+//! Runs a plugin's controllers until nothing is left to do.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,51 +15,51 @@ use prost::Message;
 use super::World;
 use crate::{Key, Outcome};
 
-/// How often one resource is reconciled before it counts as one that wakes itself.
+/// Most reconciles of one resource before it counts as waking itself.
 const AWAKE: usize = 50;
 
-/// How often one resource is tried again that failed.
+/// Most attempts at a failing resource.
 const TRIES: usize = 5;
 
-/// What it took.
+/// Work that was done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
-    /// Calls of reconcilers.
+    /// Number of reconciles.
     pub reconciles: usize,
-    /// What is to be done when time has passed: [`World::advance`], and settle again.
+    /// Reconciles that wait for a later time: call [`World::advance`], and settle again.
     pub later: Vec<Later>,
 }
 
 /// A reconcile that waits for its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Later {
-    /// The controller.
+    /// Name of the controller.
     pub controller: String,
-    /// The resource.
+    /// Id of the resource.
     pub id: pb::Id,
-    /// How long.
+    /// Delay.
     pub wait: Duration,
-    /// What is waited for, if it said so.
+    /// Reason, if the reconciler gave one.
     pub reason: Option<String>,
 }
 
-/// Why there is no end to it.
+/// Reason that the controllers do not settle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsettled {
     /// A resource was reconciled again and again. Most often, the reconciler writes something each time.
     Awake {
-        /// The controller.
+        /// Name of the controller.
         controller: String,
-        /// The resource's name.
+        /// Name of the resource.
         resource: String,
     },
-    /// The reconciler, a mapper or the initializer failed as often as it was called.
+    /// The reconciler, a mapper or the initializer failed at each attempt.
     Failing {
-        /// The controller.
+        /// Name of the controller.
         controller: String,
-        /// The resource's name; none for the initializer.
+        /// Name of the resource; `None` for the initializer.
         resource: Option<String>,
-        /// What it said last.
+        /// The last error.
         error: String,
     },
 }
@@ -80,7 +80,7 @@ impl fmt::Display for Unsettled {
 
 impl std::error::Error for Unsettled {}
 
-/// Which controller, and the resource's id, encoded.
+/// Index of the controller, and the encoded id of the resource.
 type Item = (usize, Vec<u8>);
 
 #[derive(Default)]
@@ -101,8 +101,8 @@ impl Work {
 }
 
 impl World {
-    /// Starts the plugin's controllers, and lets them work until nothing is left to be done now: everything is
-    /// reconciled once, and then whatever changes. Time stands still.
+    /// Starts the plugin's controllers, and runs them until nothing is left to do now: everything is reconciled once,
+    /// and then all that changes. The clock stands still.
     ///
     /// # Errors
     /// See [`Unsettled`].
@@ -150,7 +150,7 @@ impl World {
         Ok(Settled { reconciles, later: work.later })
     }
 
-    /// Finds out whom changes concern.
+    /// Maps changes to resources, and queues those.
     fn enqueue(&self, work: &mut Work, changes: &[pb::Resource]) -> Result<(), Unsettled> {
         for (place, controller) in self.controllers().iter().enumerate() {
             for changed in changes {

@@ -7,13 +7,13 @@ use prost_types::Timestamp;
 
 use crate::Failure;
 
-/// What a resource is kept under: group, kind, partition, namespace, name.
+/// Key of a resource: group, kind, partition, namespace, name.
 type Slot = (String, String, String, String, String);
 
-/// Resources, and those that changed since somebody asked: what a [`super::World`] keeps, and `mortise plugin test`.
+/// Resources and their recent changes: the store of a [`super::World`], and of `mortise plugin test`.
 ///
-/// Uids, generations and versions follow from the order of writes and the times given, so the same writes store the
-/// same.
+/// Uids, generations and versions follow from the order of writes and the given times, so the same writes store the
+/// same resources.
 #[derive(Debug, Default)]
 pub struct Store {
     resources: BTreeMap<Slot, pb::Resource>,
@@ -27,15 +27,15 @@ fn slot(id: &pb::Id) -> Slot {
     (of.group, of.kind, at.partition, at.namespace, id.name.clone())
 }
 
-/// Whether the group and the kind are those; the version is no part of a resource's identity.
+/// Whether the resource has this group and kind; the version does not belong to a resource's identity.
 #[must_use]
 pub fn is_type(resource: &pb::Resource, of: &pb::Type) -> bool {
     let found = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
     found.is_some_and(|found| found.group == of.group && found.kind == of.kind)
 }
 
-/// Whether an id stands under a key of an index: in lists, the first unit of the tenancy that is empty or `*` ends the
-/// key, and so does the absence of a name.
+/// Whether an id is under a key of an index. In lists, the first tenancy unit that is empty or `*` ends the key, and so
+/// does a missing name.
 #[must_use]
 pub fn is_under(id: &pb::Id, key: &pb::Id, listing: bool) -> bool {
     let kind = |id: &pb::Id| id.r#type.as_ref().map(|of| (of.group.clone(), of.kind.clone()));
@@ -67,27 +67,27 @@ fn invalid(text: impl Into<String>) -> Failure {
 }
 
 impl Store {
-    /// What was written or deleted since the last call, in order.
+    /// Takes the resources that were written or deleted since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<pb::Resource> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Every resource, in order of type, place and name.
+    /// Every resource, in order of type, tenancy and name.
     pub fn all(&self) -> impl Iterator<Item = &pb::Resource> {
         self.resources.values()
     }
 
-    /// The resource of this id; with a uid, only that incarnation of it.
+    /// The resource of this id; if it has a uid, only that incarnation.
     #[must_use]
     pub fn read(&self, id: &pb::Id) -> Option<&pb::Resource> {
         let found = self.resources.get(&slot(id))?;
         (id.uid.is_empty() || id.uid == found.id.as_ref()?.uid).then_some(found)
     }
 
-    /// Writes a resource, as a server would; answers what is stored. `now` is in milliseconds since 1970.
+    /// Writes a resource with a server's rules; answers the stored one. `now` is in milliseconds since 1970.
     ///
     /// # Errors
-    /// The server's, in its words.
+    /// The server's, with its texts.
     pub fn write(&mut self, mut incoming: pb::Resource, now: u64) -> Result<pb::Resource, Failure> {
         let id = incoming.id.get_or_insert_default();
         id.tenancy.get_or_insert_default();
@@ -128,10 +128,10 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the status under a key; an empty version takes whatever is there.
+    /// Writes the status under a key; an empty version accepts any stored one.
     ///
     /// # Errors
-    /// The server's, in its words.
+    /// The server's, with its texts.
     pub fn write_status(
         &mut self,
         id: &pb::Id,
@@ -168,10 +168,11 @@ impl Store {
         Ok(self.commit(slot(id), resource))
     }
 
-    /// Deletes a resource and what it owns, or marks it while it has finalizers. What is not there is no error.
+    /// Deletes a resource and all that it owns, or marks it while it has finalizers. A missing resource is not an
+    /// error.
     ///
     /// # Errors
-    /// The server's, in its words.
+    /// The server's, with its texts.
     pub fn delete(&mut self, id: &pb::Id, version: &str, now: u64) -> Result<(), Failure> {
         let Some(stored) = self.read(id).cloned() else { return Ok(()) };
         if !version.is_empty() && version != stored.version {
@@ -188,19 +189,19 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a resource away, and what it owns with it.
+    /// Removes a resource, and all that it owns.
     fn remove(&mut self, key: &Slot, now: u64) {
         let Some(removed) = self.resources.remove(key) else { return };
         let uid = id_of(&removed).uid;
         self.changes.push(removed);
         let owned = self.owned(&uid).map(id_of).collect::<Vec<_>>();
         for child in owned {
-            // Without a version nothing is in the way.
+            // Without a version the deletion cannot fail.
             let _ = self.delete(&child, "", now);
         }
     }
 
-    /// What the incarnation owns.
+    /// Resources that the incarnation owns.
     pub fn owned<'s>(&'s self, uid: &'s str) -> impl Iterator<Item = &'s pb::Resource> {
         self.all().filter(move |one| one.owner.as_ref().is_some_and(|owner| owner.uid == uid))
     }
@@ -213,7 +214,7 @@ impl Store {
         resource
     }
 
-    /// A ULID of that time, each another.
+    /// A ULID of that time, different each time.
     fn ulid(&mut self, now: u64) -> String {
         self.commits = self.commits.saturating_add(1);
         let digits = |mut number: u64, count: usize| {
@@ -229,7 +230,7 @@ impl Store {
     }
 }
 
-/// The server's rules for what is there already.
+/// Checks a write against the stored resource, by the server's rules.
 fn admit_update(stored: &pb::Resource, incoming: &mut pb::Resource) -> Result<(), Failure> {
     let (was, is) = (id_of(stored), incoming.id.get_or_insert_default());
     if !is.uid.is_empty() && is.uid != was.uid {

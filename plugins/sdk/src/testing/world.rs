@@ -25,13 +25,13 @@ use crate::{
     Request, Typed,
 };
 
-/// Names or keys, and contents.
+/// Contents by name or key.
 pub(super) type Values = BTreeMap<String, Vec<u8>>;
 
-/// What answers HTTP requests.
+/// Function that answers HTTP requests.
 pub(super) type Answers = Box<dyn Fn(&HttpRequest) -> Result<HttpResponse, Failure>>;
 
-/// What answers TCP connects: how long one took.
+/// Function that answers TCP connects with their duration.
 pub(super) type Connects = Box<dyn Fn(&str, u16) -> Result<Duration, Failure>>;
 
 /// A host in memory, for one plugin.
@@ -60,19 +60,19 @@ pub(super) type Connects = Box<dyn Fn(&str, u16) -> Result<Duration, Failure>>;
 /// ```
 ///
 /// # Contract
-/// Versions, uids, generations, owners, status, finalizers and marks are the server's, as are the codes of failures.
-/// Writes go through the plugin's own `mutate` and `validate`. What a resource owns goes with it, at once. The cache is
-/// never behind.
+/// Versions, uids, generations, owners, status, finalizers and marks follow the server's rules, and so do the codes of
+/// failures. Writes call the plugin's own `mutate` and `validate`. Resources are deleted with their owner, at once. The
+/// cache is never behind.
 ///
 /// # Limits
-/// Nothing is authorised, every type is granted, and there is no upgrade. An index by a float finds nothing.
+/// Nothing is authorised, every type is granted, and data is never upgraded. An index by a float finds nothing.
 pub struct World {
     plugin: &'static Plugin,
     manifest: Rc<Manifest>,
     files: Rc<prost_types::FileDescriptorSet>,
     pub(super) store: Rc<RefCell<Store>>,
     pub(super) values: RefCell<Values>,
-    /// By uid.
+    /// Private bytes, by uid.
     pub(super) private: RefCell<Values>,
     pub(super) directories: RefCell<BTreeMap<String, Values>>,
     pub(super) secrets: RefCell<Values>,
@@ -81,15 +81,15 @@ pub struct World {
     failing: RefCell<Vec<(&'static str, Failure)>>,
     pub(super) now: Cell<u64>,
     pub(super) cancelled: Cell<bool>,
-    /// While a hook describes something outside.
+    /// Set while a hook describes an external object.
     pub(super) importing: Cell<bool>,
 }
 
 impl World {
-    /// An empty world, on 1 January 2025.
+    /// Makes an empty world, on 1 January 2025.
     ///
     /// # Panics
-    /// When the plugin's descriptors are none.
+    /// If the plugin's descriptors do not decode.
     #[must_use]
     #[allow(clippy::expect_used, reason = "for tests: the input is the plugin's own")]
     pub fn new(plugin: &'static Plugin) -> Self {
@@ -114,8 +114,8 @@ impl World {
         }
     }
 
-    /// As [`Self::new`], with descriptors in the place of the plugin's own: for mappers and indexes by fields of
-    /// messages that have none.
+    /// Makes a world like [`Self::new`], with these descriptors instead of the plugin's own: for mappers and indexes by
+    /// fields of messages without descriptors.
     #[must_use]
     pub fn with_descriptors(plugin: &'static Plugin, descriptors: prost_types::FileDescriptorSet) -> Self {
         let mut world = Self::new(plugin);
@@ -123,13 +123,13 @@ impl World {
         world
     }
 
-    /// `default` and `default`.
+    /// The partition `default` and the namespace `default`.
     #[must_use]
     pub fn tenancy() -> pb::Tenancy {
         pb::Tenancy { partition: "default".to_owned(), namespace: "default".to_owned() }
     }
 
-    /// Writes a resource, as a client would; answers what is stored.
+    /// Writes a resource as a client would; answers the stored one.
     ///
     /// # Errors
     /// The server's.
@@ -137,27 +137,27 @@ impl World {
         self.context().write(resource)
     }
 
-    /// The resource, unless it is not there.
+    /// The resource, if it exists.
     ///
     /// # Panics
-    /// When it holds something else than an `M`.
+    /// If it holds another message than `M`.
     #[must_use]
-    #[allow(clippy::expect_used, reason = "for tests: a slip of the pen")]
+    #[allow(clippy::expect_used, reason = "for tests: a bug of the test")]
     pub fn get<M: Data>(&self, id: &pb::Id) -> Option<Typed<M>> {
         self.store.borrow().read(id).map(|found| Typed::stored(&found.encode_to_vec()).expect("another message"))
     }
 
-    /// All resources of a type, wherever they are, in order of their names.
+    /// All resources of a type, in any tenancy, in order of their names.
     ///
     /// # Panics
-    /// As [`Self::get`].
+    /// Those of [`Self::get`].
     #[must_use]
-    #[allow(clippy::expect_used, reason = "for tests: a slip of the pen")]
+    #[allow(clippy::expect_used, reason = "for tests: a bug of the test")]
     pub fn list<M: Data>(&self, of: Kind<M>) -> Vec<Typed<M>> {
         self.context().list(of, &crate::everywhere(), "").expect("another message")
     }
 
-    /// Deletes a resource, as a client would.
+    /// Deletes a resource as a client would.
     ///
     /// # Errors
     /// The server's.
@@ -165,7 +165,7 @@ impl World {
         self.context().delete(id)
     }
 
-    /// One call of a reconciler.
+    /// Calls a reconciler once.
     ///
     /// # Errors
     /// The reconciler's.
@@ -173,19 +173,19 @@ impl World {
         reconciler.reconcile(&self.context(), &Request::new(id.clone()))
     }
 
-    /// What reconcilers are handed.
+    /// The context that reconcilers get.
     #[must_use]
     pub fn context(&self) -> Context<'_> {
         Context::new(self)
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.now.set(self.now.get().saturating_add(millis));
     }
 
-    /// From now on, reconciles should come to an end.
+    /// Makes [`Context::cancelled`] true from now on.
     pub fn cancel(&self) {
         self.cancelled.set(true);
     }
@@ -195,19 +195,19 @@ impl World {
         self.directories.borrow_mut().entry(name.to_owned()).or_default();
     }
 
-    /// A file in a granted directory.
+    /// Content of a file in a granted directory.
     #[must_use]
     pub fn file(&self, directory: &str, name: &str) -> Option<Vec<u8>> {
         self.directories.borrow().get(directory)?.get(name).cloned()
     }
 
-    /// Answers HTTP requests; without that, none is granted.
+    /// Answers HTTP requests with a function; without one, no host is granted.
     pub fn answer_http(&self, answer: impl Fn(&HttpRequest) -> Result<HttpResponse, Failure> + 'static) {
         self.answers.replace(Some(Box::new(answer)));
     }
 
-    /// Answers TCP connects to a host and a port, with how long one took; without that, none is granted. One that took
-    /// longer than its timeout fails with [`Failure::LATE`].
+    /// Answers TCP connects to a host and a port with their duration; without a function, no host is granted. A connect
+    /// that took longer than its timeout fails with [`Failure::LATE`].
     pub fn answer_tcp(&self, answer: impl Fn(&str, u16) -> Result<Duration, Failure> + 'static) {
         self.connects.replace(Some(Box::new(answer)));
     }
@@ -217,13 +217,13 @@ impl World {
         self.secrets.borrow_mut().insert(name.to_owned(), secret.to_owned());
     }
 
-    /// One of the plugin's own values.
+    /// A value of the plugin's own.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<Vec<u8>> {
         self.values.borrow().get(key).cloned()
     }
 
-    /// What the plugin keeps for a resource; nothing when it is gone, or the id has no uid.
+    /// Private bytes of a resource; `None` if it is gone, or the id has no uid.
     #[must_use]
     pub fn private_bytes(&self, id: &pb::Id) -> Option<Vec<u8>> {
         self.store.borrow().read(id)?;
@@ -240,7 +240,7 @@ impl World {
         self.plugin
     }
 
-    /// The controllers that a host would run with the settings of now ([`with_settings`](super::with_settings)).
+    /// Controllers that a host would run with the current settings ([`with_settings`](super::with_settings)).
     pub(super) fn controllers(&self) -> Vec<&Controller> {
         let settings: serde_json::Value = serde_json::from_str(&super::settings()).unwrap_or_default();
         let runs = |one: &&Controller| one.only_if.is_empty() || settings.get(&one.only_if) == Some(&true.into());
@@ -255,24 +255,24 @@ impl World {
         self.store.borrow_mut().take_changes()
     }
 
-    /// What can be searched.
+    /// Searchable resources.
     pub(super) fn lookup(&self) -> Lookup {
         Lookup { manifest: self.manifest.clone(), files: self.files.clone(), store: self.store.clone() }
     }
 
     /// Runs `body`, whose hooks find this world's resources when they [search](crate::query). Hooks of writes into the
-    /// world do so anyway. Holds for this thread.
+    /// world find them anyway. Holds for this thread.
     pub fn with_lookups<T>(&self, body: impl FnOnce() -> T) -> T {
         self.lookup().within(body)
     }
 
-    /// What a field of a resource refers to.
+    /// Ids that a field of a resource refers to.
     pub(super) fn references(&self, resource: &pb::Resource, field: &str) -> Vec<pb::Id> {
         let Some((message, data)) = self.message(resource) else { return Vec::new() };
         fields::references(&self.files, &message, field, &data)
     }
 
-    /// The values of a resource in an index that is by values.
+    /// Values of a resource in an index by value, name or metadata.
     fn values(&self, resource: &pb::Resource, by: &By, in_tenancy: bool) -> Vec<String> {
         let id = resource.id.as_ref();
         let tenancy = id.and_then(|id| id.tenancy.clone()).unwrap_or_default();
@@ -297,14 +297,14 @@ impl World {
         const GRANTED: [&str; 4] = ["files", "secrets", "http", "tcp"];
         let interface = call.split('.').next().unwrap_or_default();
         if self.importing.get() && !GRANTED.contains(&interface) {
-            return Err(Failure::new(Failure::DENIED, format!("there is no {call} while something is imported")));
+            return Err(Failure::new(Failure::DENIED, format!("an import hook may not call {call}")));
         }
         let mut failing = self.failing.borrow_mut();
         let place = failing.iter().position(|(one, _)| *one == call);
         place.map_or(Ok(()), |place| Err(failing.remove(place).1))
     }
 
-    /// What the plugin's own hooks make of a write.
+    /// Calls the plugin's own hooks for a write; answers the mutated resource.
     pub(super) fn hooks(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
         self.with_lookups(|| self.call_hooks(resource))
     }
@@ -332,7 +332,7 @@ impl World {
         decode(&bytes)
     }
 
-    /// What of a type stands under a key of an index.
+    /// Resources of a type under a key of an index.
     pub(super) fn indexed(
         &self,
         of: &pb::Type,

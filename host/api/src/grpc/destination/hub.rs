@@ -20,6 +20,7 @@ use std::{
 
 use mortise_resource::{
     Code, Error,
+    backoff::{Backoff, Waits},
     pb::{self, watch_event::Event},
 };
 use mortise_service::{Caller, ResourceService};
@@ -45,9 +46,8 @@ use crate::{
 /// The partition of all services.
 const PARTITION: &str = "default";
 
-/// How long it is waited before a watch is opened again; doubled each time.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The first and the longest wait before a watch is opened again.
+const REOPEN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// The services that are watched.
 pub(super) struct Hub {
@@ -293,9 +293,9 @@ fn unreadable(name: &ServiceName, error: &prost::DecodeError) -> Error {
 
 /// Follows a service for as long as it has streams.
 async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watched: Arc<WatchedService>) {
-    let mut wait = FIRST_WAIT;
+    let mut waits = Waits::new(Backoff::new(REOPEN.0, REOPEN.1).with_jitter(0.25));
     loop {
-        let watching = Box::pin(watch_once(&service, &caller, &watched, &mut wait));
+        let watching = Box::pin(watch_once(&service, &caller, &watched, &mut waits));
         let Err(error) = guarded(Span::none(), watching).await else { continue };
         let forbidden = matches!(error.code, Code::PermissionDenied | Code::Unauthenticated);
         if forbidden || (!watched.is_known() && error.code != Code::Aborted) {
@@ -306,9 +306,9 @@ async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watche
             return;
         }
         let ServiceName { namespace, name } = &watched.name;
+        let wait = waits.next_wait();
         tracing::debug!(namespace, name, %error, ?wait, "the watch of a service ended; it is opened again");
         sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
 
@@ -317,7 +317,7 @@ async fn watch_once(
     service: &ResourceService,
     caller: &Caller,
     watched: &WatchedService,
-    wait: &mut Duration,
+    waits: &mut Waits,
 ) -> Result<(), Error> {
     let ServiceName { namespace, name } = watched.name.clone();
     let request = pb::WatchListRequest {
@@ -336,7 +336,7 @@ async fn watch_once(
             Some(Event::Delete(delete)) => delete.resource.filter(is_meant).map(|_| None),
             Some(Event::EndOfSnapshot(_)) => {
                 complete = true;
-                *wait = FIRST_WAIT;
+                waits.reset();
                 Some(found.take())
             }
             None => None,

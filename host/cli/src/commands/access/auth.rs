@@ -1,4 +1,4 @@
-//! `mortise auth …`: what the caller is, and may do.
+//! `mortise auth …`: identity and rights of the caller.
 
 use clap::{Args, Subcommand};
 use mortise_resource::{
@@ -24,13 +24,13 @@ pub struct Auth {
     command: AuthCommand,
 }
 
-/// What is asked.
+/// Subcommands of `auth`.
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
-    /// What the server takes the caller for
+    /// Shows how the server identifies the caller
     #[command(name = "whoami", after_help = crate::commands::after("mortise auth whoami --token-file ci.token"))]
     WhoAmI(Box<WhoAmI>),
-    /// Whether the caller may do something: exit code 0 for yes, 1 for no, and why not
+    /// Checks whether the caller may do something: exit code 0 for yes, 1 for no, with the reason
     #[command(after_help = crate::commands::after(
         "mortise auth can-i write demo.v2.Artist korn\nmortise auth can-i list artists --namespace '*'"
     ))]
@@ -40,7 +40,7 @@ enum AuthCommand {
 /// Arguments of `auth whoami`.
 #[derive(Debug, Args)]
 struct WhoAmI {
-    /// How it is shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -55,7 +55,7 @@ struct CanI {
     /// The type, as other commands take it
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// The resource; list and watch need none
+    /// The resource; not needed for list and watch
     name: Option<String>,
     #[command(flatten)]
     tenancy: Tenancy,
@@ -80,7 +80,7 @@ async fn who_am_i(output: AnswerFormat, connect: &Connect) -> Result<Exit, CliEr
         return Ok(Exit::Done);
     }
     if !who.enforced {
-        ui::line("everyone may do everything: the server asks for no tokens (acl.enabled)")?;
+        ui::line("every caller may do everything: the server checks no tokens (acl.enabled)")?;
         return Ok(Exit::Done);
     }
     let place = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };

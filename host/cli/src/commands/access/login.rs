@@ -20,10 +20,10 @@ pub(in crate::commands) const EXAMPLES: &str = "\
 mortise login home --grpc-addr https://home.example.net:8502 --ca-file ca.pem < token
 mortise login --token-file /var/lib/mortise/bootstrap-token";
 
-/// Arguments of `login`. The token is --token-file's or --token's, or read from standard input.
+/// Arguments of `login`. The token comes from --token-file, --token or standard input.
 #[derive(Debug, Args)]
 pub struct Login {
-    /// The context that is made, or changed, and becomes the current one
+    /// The context to create or change; it becomes the current one
     #[arg(default_value = "default")]
     name: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ impl Login {
         let env: Env<'_> = &env::process;
         let Self { name, mut connect } = self;
         if name::fault(&name).is_some() {
-            let what = format!("{name:?} is no name for a context; use lower-case letters, digits and dashes");
+            let what = format!("{name:?} is not a valid name for a context; use lower-case letters, digits and dashes");
             return Err(CliError::usage(what));
         }
         let mut contexts = Contexts::load(env)?;
@@ -50,7 +50,7 @@ impl Login {
         let session = connect.session().await?;
         let who = session.call("login", session.auth().who_am_i(WhoAmIRequest {})).await?;
         if !who.enforced {
-            connect.ui().warn("the server asks for no tokens: everyone may do everything");
+            connect.ui().warn("the server checks no tokens: every caller may do everything");
         }
 
         let file = token_file(env, &name)?;
@@ -59,7 +59,7 @@ impl Login {
         entry.grpc_addr = Some(target.addr.clone());
         entry.token_file = Some(file);
         entry.tls = Some(target.tls.is_some());
-        // Where the token's holder works is where its commands work; `apply` has to know before it asks.
+        // Commands work where the token's holder works; `apply` needs the place before it asks the server.
         let place = |unit: String| Some(unit).filter(|unit| !unit.is_empty());
         entry.partition = place(who.partition).or(entry.partition);
         entry.namespace = place(who.namespace).or(entry.namespace);
@@ -79,9 +79,9 @@ impl Login {
     }
 }
 
-/// The token on standard input, of which there is one line.
+/// Reads the token from standard input, which holds one line.
 fn read_token() -> Result<String, CliError> {
-    /// Longer is none.
+    /// Longest token, in bytes.
     const MOST: u64 = 4_096;
     if std::io::stdin().is_terminal() {
         return Err(
@@ -90,14 +90,14 @@ fn read_token() -> Result<String, CliError> {
     }
     let mut text = String::new();
     let read = std::io::stdin().take(MOST).read_to_string(&mut text);
-    read.map_err(|e| CliError::usage("the token on standard input").caused_by(e))?;
+    read.map_err(|e| CliError::usage("cannot read the token from standard input").caused_by(e))?;
     Ok(text.trim().to_owned())
 }
 
-/// Where a context's token is kept: beside the contexts file.
+/// Path of a context's token file, beside the contexts file.
 fn token_file(env: Env<'_>, name: &str) -> Result<PathBuf, CliError> {
     let contexts = Contexts::path(env).ok_or_else(|| {
-        CliError::usage("there is no place for the token").remedy("set MORTISE_CONTEXTS to a file's name")
+        CliError::usage("cannot tell where to store the token").remedy("set MORTISE_CONTEXTS to a file's name")
     })?;
     let dir = contexts.parent().unwrap_or(Path::new(".")).join("tokens");
     std::fs::create_dir_all(&dir).map_err(|e| CliError::file("cannot make", &dir, e))?;

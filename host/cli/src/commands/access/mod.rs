@@ -1,4 +1,4 @@
-//! Who may do what: tokens, policies, and the caller itself.
+//! Access control: tokens, policies, and the caller itself.
 
 pub(super) mod auth;
 pub(super) mod login;

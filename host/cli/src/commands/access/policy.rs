@@ -23,22 +23,22 @@ pub struct Policy {
     command: PolicyCommand,
 }
 
-/// What is done with policies.
+/// Subcommands of `policy`.
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Makes a policy
+    /// Creates a policy
     #[command(after_help = crate::commands::after(
         "mortise policy create artists-read --allow 'read,list:demo/*@default/blue'\n\
          mortise policy create keys --rules keys.hcl"
     ))]
     Create(Box<Create>),
-    /// All policies
+    /// Lists all policies
     #[command(visible_alias = "ls", after_help = crate::commands::after("mortise policy list"))]
     List {
         #[command(flatten)]
         connect: Connect,
     },
-    /// One policy, with its rules
+    /// Shows one policy, with its rules
     #[command(after_help = crate::commands::after("mortise policy show artists-read"))]
     Show {
         /// The policy
@@ -46,7 +46,7 @@ enum PolicyCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Deletes policies; tokens that name them have their rules no more
+    /// Deletes policies; tokens that name them lose their rules
     #[command(after_help = crate::commands::after("mortise policy delete artists-read"))]
     Delete {
         /// The policies
@@ -62,10 +62,10 @@ enum PolicyCommand {
 struct Create {
     /// The policy
     name: String,
-    /// What it is for, in words
+    /// A description for people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// A file of rules by area and name: Consul's HCL, or the same in YAML or JSON; - reads standard input
+    /// File of rules by area and name: Consul's HCL, or the same in YAML or JSON; - reads standard input
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     /// Allows by type and place: VERB,…:TYPE,…[@PARTITION[/NAMESPACE]][:NAME or PREFIX*,…]
@@ -74,7 +74,7 @@ struct Create {
     /// Denies by type and place, in the same form
     #[arg(long = "deny", value_name = "RULE")]
     deny: Vec<String>,
-    /// Takes the place of a policy of that name
+    /// Replaces an existing policy of that name
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -97,7 +97,7 @@ impl Policy {
             PolicyCommand::Show { name, connect } => {
                 let session = connect.session().await?;
                 ui::print(match name.as_str() {
-                    GLOBAL_MANAGEMENT => format!("{GLOBAL_MANAGEMENT} allows everything, and exists always\n"),
+                    GLOBAL_MANAGEMENT => format!("{GLOBAL_MANAGEMENT} allows everything, and always exists\n"),
                     _ => show(&policies(&session).get(&name).await?),
                 })?;
             }
@@ -128,7 +128,7 @@ impl Create {
         let before = policies.find::<data::Policy>(&self.name).await?;
         if before.is_some() && !self.replace {
             return Err(CliError::failed(format!("policy {} exists already", self.name))
-                .remedy("--replace takes its place; tokens that name it have the new rules at once"));
+                .remedy("--replace replaces it; its tokens get the new rules at once"));
         }
         let policy = data::Policy { description: self.description.unwrap_or_default(), rules, type_rules };
         let said = if before.is_some() { "replaced" } else { "created" };
@@ -146,10 +146,10 @@ fn read(path: &std::path::Path) -> Result<String, CliError> {
     std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e))
 }
 
-/// Reads `VERBS:TYPES[@PARTITION[/NAMESPACE]][:NAMES]`. What verbs and types there are is for the server to say.
+/// Parses `VERBS:TYPES[@PARTITION[/NAMESPACE]][:NAMES]`. The server checks the verbs and types.
 fn type_rule(text: &str, deny: bool) -> Result<data::TypeRule, CliError> {
     let wrong = || {
-        CliError::usage(format!("{text:?} is no rule")).remedy(
+        CliError::usage(format!("{text:?} is not a rule")).remedy(
             "write VERB,…:TYPE,…[@PARTITION[/NAMESPACE]][:NAME or PREFIX*,…], as in read,list:demo/*@default/blue",
         )
     };
@@ -192,7 +192,7 @@ fn rule_text(rule: &data::TypeRule) -> String {
 
 fn table(all: &[Stored<data::Policy>]) -> Table {
     let mut table = Table::new(["name", "rules", "description"]);
-    table.row(vec![GLOBAL_MANAGEMENT.into(), "allow everything".into(), "exists always".into()]);
+    table.row(vec![GLOBAL_MANAGEMENT.into(), "allow everything".into(), "always exists".into()]);
     for policy in all {
         let written = policy.data.rules.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned);
         let rules: Vec<_> = policy.data.type_rules.iter().map(rule_text).chain(written).collect();

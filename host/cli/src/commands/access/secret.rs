@@ -7,21 +7,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::CliError;
 
-/// A secret of 256 random bits, as it is given to servers.
+/// Secret of 256 random bits, in the form that servers take.
 pub(super) struct Secret(String);
 
 impl Secret {
-    /// Makes one.
+    /// Makes a random secret.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system provides no random numbers.
     pub(super) fn random() -> Result<Self, CliError> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|e| CliError::failed("no random numbers for a secret").caused_by(e))?;
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Its hash, which is all that a server keeps.
+    /// SHA-256 of the secret; a server stores nothing else of it.
     pub(super) fn sha256(&self) -> Vec<u8> {
         Sha256::digest(self.0.as_bytes()).to_vec()
     }
@@ -31,7 +31,7 @@ impl Secret {
         &self.0
     }
 
-    /// Writes it into a file that only its owner reads, and that is not in its place yet.
+    /// Writes the secret into a temporary file that only its owner can read; the caller moves it to `path`.
     ///
     /// # Errors
     /// Faults of the file system.
@@ -40,7 +40,7 @@ impl Secret {
     }
 }
 
-/// Writes a secret into a file that only its owner reads.
+/// Writes a secret into a file that only its owner can read.
 ///
 /// # Errors
 /// Faults of the file system.
@@ -49,7 +49,7 @@ pub(super) fn write(path: &Path, secret: &str) -> Result<(), CliError> {
 }
 
 fn prepare(path: &Path, secret: &str) -> Result<AtomicFile, FsError> {
-    // Temporary files are their owner's alone, and keep that when they take their place.
+    // Temporary files are readable by their owner alone, and stay so after the rename.
     let mut file = AtomicFile::beside(path)?;
     file.write_all(format!("{secret}\n").as_bytes()).map_err(FsError::at(path, "write"))?;
     Ok(file)

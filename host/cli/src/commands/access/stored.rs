@@ -15,7 +15,7 @@ pub(super) struct Stored<M> {
 impl<M: Message + Default> Stored<M> {
     fn of(resource: pb::Resource) -> Result<Self, CliError> {
         let bytes = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
-        let data = M::decode(bytes).map_err(|e| CliError::failed("what the server answered").caused_by(e))?;
+        let data = M::decode(bytes).map_err(|e| CliError::failed("cannot decode the server's answer").caused_by(e))?;
         Ok(Self { resource, data })
     }
 
@@ -24,11 +24,11 @@ impl<M: Message + Default> Stored<M> {
     }
 }
 
-/// One kind of them on a server.
+/// Tokens or policies of one server.
 pub(super) struct Collection<'a> {
     pub(super) session: &'a Session,
     pub(super) kind: Gvk,
-    /// In messages: `token`.
+    /// Name of the kind in messages, such as `token`.
     pub(super) noun: &'static str,
 }
 
@@ -41,7 +41,7 @@ impl Collection<'_> {
         format!("{} {name}", self.noun)
     }
 
-    /// All, in the order of their names.
+    /// Lists all, sorted by name.
     pub(super) async fn list<M: Message + Default>(&self) -> Result<Vec<Stored<M>>, CliError> {
         let tenancy = Some(pb::Tenancy::default());
         let request = pb::ListRequest { r#type: Some(self.kind.to_pb()), tenancy, name_prefix: String::new() };
@@ -49,7 +49,7 @@ impl Collection<'_> {
         listed.resources.into_iter().map(Stored::of).collect()
     }
 
-    /// One; `None` if there is none of the name.
+    /// Reads one by name; `None` if it does not exist.
     pub(super) async fn find<M: Message + Default>(&self, name: &str) -> Result<Option<Stored<M>>, CliError> {
         let request = pb::ReadRequest { id: Some(self.id(name)) };
         match self.session.call(self.title(name), self.session.resources().read(request)).await {
@@ -59,16 +59,16 @@ impl Collection<'_> {
         }
     }
 
-    /// One that has to be there.
+    /// Reads one that must exist.
     pub(super) async fn get<M: Message + Default>(&self, name: &str) -> Result<Stored<M>, CliError> {
         let missing = || {
-            CliError::failed(format!("{}: there is none", self.title(name)))
+            CliError::failed(format!("{} does not exist", self.title(name)))
                 .remedy(format!("`mortise {} list` lists them", self.noun))
         };
         self.find(name).await?.ok_or_else(missing)
     }
 
-    /// Writes one; `before` is what it takes the place of, and has to be there still.
+    /// Writes one. `before` is the resource to replace, which must not have changed since it was read.
     pub(super) async fn put<M: Message>(
         &self,
         name: &str,
@@ -84,7 +84,7 @@ impl Collection<'_> {
         self.session.call(self.title(name), self.session.resources().write(request)).await.map(drop)
     }
 
-    /// Deletes one that has to be there.
+    /// Deletes one that must exist.
     pub(super) async fn delete<M: Message + Default>(&self, name: &str) -> Result<(), CliError> {
         let id = self.get::<M>(name).await?.resource.id;
         let request = pb::DeleteRequest { id, version: String::new() };

@@ -1,4 +1,4 @@
-//! `mortise token …`: who may do what. The secret is made here; the server keeps its hash.
+//! `mortise token …`: credentials of callers. The secret is made here; the server keeps its hash.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -23,21 +23,21 @@ pub struct Token {
     command: TokenCommand,
 }
 
-/// What is done with tokens.
+/// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
-    /// Makes a token and its secret, which is shown once
+    /// Creates a token and its secret, which is shown once
     #[command(after_help = crate::commands::after(
         "mortise token create ci --policy artists-read --expires-in 720h --out ci.token"
     ))]
     Create(Box<Create>),
-    /// All tokens
+    /// Lists all tokens
     #[command(visible_alias = "ls", after_help = crate::commands::after("mortise token list"))]
     List {
         #[command(flatten)]
         connect: Connect,
     },
-    /// One token; its secret is nowhere but with its holder
+    /// Shows one token, without its secret
     #[command(after_help = crate::commands::after("mortise token show ci"))]
     Show {
         /// The accessor id
@@ -45,7 +45,7 @@ enum TokenCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Deletes tokens; what they have open ends
+    /// Deletes tokens; their open streams end
     #[command(visible_alias = "revoke", after_help = crate::commands::after("mortise token delete ci"))]
     Delete {
         /// The accessor ids
@@ -54,7 +54,7 @@ enum TokenCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Gives a token a new secret; the old one is none from then on
+    /// Gives a token a new secret; the old one stops working at once
     #[command(after_help = crate::commands::after("mortise token rotate ci --out ci.token"))]
     Rotate {
         /// The accessor id
@@ -70,21 +70,21 @@ enum TokenCommand {
 /// Arguments of `token create`.
 #[derive(Debug, Args)]
 struct Create {
-    /// The accessor id, which logs and refusals show [default: made up]
+    /// The accessor id, which logs and refusals show [default: generated]
     name: Option<String>,
-    /// A policy whose rules it has; several may be given
+    /// A policy of the token; can be given several times
     #[arg(long = "policy", value_name = "NAME", required = true)]
     policies: Vec<String>,
-    /// What it is for, in words
+    /// A description for people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// After how long it is none any more: 30m, 720h [default: never]
+    /// Time until the token expires: 30m, 720h [default: never]
     #[arg(long, value_name = "DURATION", value_parser = crate::args::duration)]
     expires_in: Option<Duration>,
-    /// The partition of its requests that name none
+    /// Default partition of its requests
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
-    /// The namespace of its requests that name none
+    /// Default namespace of its requests
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     /// Writes the secret into a file that only you may read, instead of showing it
@@ -164,8 +164,8 @@ impl Create {
     }
 }
 
-/// Gives the token to the server and the secret to the user. A file is written before, and takes its place after: what it
-/// takes the place of may be the secret that still holds, or the one that this command runs under.
+/// Gives the token to the server and the secret to the user. The file is written before the call and moved into place
+/// after it: the file that it replaces may hold the secret that is still valid, or the one that this command uses.
 async fn hand_over(
     secret: &Secret,
     out: Option<&std::path::Path>,

@@ -1,10 +1,10 @@
-//! A compose file: a service and a workload for each of its services.
+//! A compose file as a source: one service and one workload for each of its services.
 //!
-//! A service whose ports are published is reached where they are: at the IP address that the port names, or at the one
-//! of `--address`, by the published number; its clients ask for the container's number. One that publishes none is
-//! reached by its container's address (`ipv4_address`) or name, at the ports that it exposes. Labels become metadata.
+//! A service with published ports is reached at them: at the IP address of the port, or at the one of `--address`, by
+//! the published number; its clients ask for the container's number. A service without published ports is reached by
+//! its container's address (`ipv4_address`) or name, at the ports that it exposes. Labels become metadata.
 //!
-//! Left out, and said: UDP, ranges, what is filled in from the environment, and health checks, which are commands.
+//! Left out, with a note: UDP, ranges, values filled in from the environment, and health checks, which are commands.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::plan::{FoundWorkload, ImportPlan, MAX_PORTS, metadata, resource_name};
 
-/// A compose file, as far as it matters here.
+/// Compose file, as far as it matters here.
 #[derive(Debug, Deserialize)]
 struct File {
     services: BTreeMap<String, Option<Service>>,
@@ -41,36 +41,36 @@ struct Deploy {
 
 /// A port that clients can reach.
 struct Port {
-    /// The container's number, by which clients ask.
+    /// Number in the container, by which clients ask.
     target: u16,
-    /// The number at the address.
+    /// Number at the address.
     number: u16,
-    /// Where it is published; at the default address if not said.
+    /// Address at which the port is published; `None` for the default address.
     host: Option<IpAddr>,
     name: String,
 }
 
-/// Why a port is left out.
+/// Reason why a port is left out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum PortError {
     #[error("only TCP is imported")]
     Protocol,
     #[error("it is neither a text nor a map; write it as \"8080:80\"")]
     Form,
-    #[error("its target is no number from 1 to 65535")]
+    #[error("its target is not a number from 1 to 65535")]
     Target,
-    #[error("it is not published at one number, so it has no address; publish it as \"8080:80\"")]
+    #[error("it has no address without a published number; publish it as \"8080:80\"")]
     Published,
-    #[error("{0:?} is no number from 1 to 65535; ranges are left out")]
+    #[error("{0:?} is not a number from 1 to 65535; ranges are left out")]
     Number(String),
-    #[error("{0:?} is no IP address")]
+    #[error("{0:?} is not an IP address")]
     Address(String),
 }
 
-/// Reads a compose file; `address` is where published ports are.
+/// Reads a compose file; `address` is the default address of published ports.
 ///
 /// # Errors
-/// It is no YAML, or has no services.
+/// The text is not YAML, or has no services.
 pub(super) fn read(text: &str, address: IpAddr) -> Result<ImportPlan, serde_saphyr::Error> {
     let file: File = serde_saphyr::from_str(text)?;
     let mut plan = ImportPlan::default();
@@ -83,7 +83,7 @@ pub(super) fn read(text: &str, address: IpAddr) -> Result<ImportPlan, serde_saph
 fn add(plan: &mut ImportPlan, name: &str, service: &Service, address: IpAddr) {
     let place = format!("services.{name}");
     let Some(legal) = resource_name(name) else {
-        return plan.skip(place, "its name is nothing that a resource can be called");
+        return plan.skip(place, "its name cannot be the name of a resource");
     };
     if service.healthcheck.is_some() {
         plan.skip(format!("{place}.healthcheck"), "it is a command; give the workload a check by http, tcp or ttl");
@@ -174,7 +174,7 @@ fn read_port(port: &Value) -> Result<Port, PortError> {
     Ok(Port { target, number: number(published)?, host: host_ip(host)?, name: port_name(target) })
 }
 
-/// The address that a port is published at; every address of the machine is the default one.
+/// Address at which a port is published; `None`, the default, for every address of the machine.
 fn host_ip(text: &str) -> Result<Option<IpAddr>, PortError> {
     let text = text.trim_start_matches('[').trim_end_matches(']');
     if text.is_empty() {
@@ -196,13 +196,13 @@ fn port_name(number: u16) -> String {
     }
 }
 
-/// The address that one of a service's networks gives it.
+/// Fixed address of a service in one of its networks.
 fn fixed_address(networks: &Value) -> Option<String> {
     let fixed = |network: &Value| network.get("ipv4_address").or_else(|| network.get("ipv6_address")).and_then(scalar);
     networks.as_object()?.values().find_map(fixed).filter(|text| text.parse::<IpAddr>().is_ok())
 }
 
-/// Labels, as a map or as a list of `key=value`.
+/// Labels, written as a map or as a list of `key=value`.
 fn labels(labels: &Value) -> BTreeMap<String, String> {
     match labels {
         Value::Object(fields) => {

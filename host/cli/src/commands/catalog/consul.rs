@@ -1,9 +1,9 @@
-//! An export of Consul's catalog: what `/v1/catalog/service/NAME` or `/v1/health/service/NAME` answers, or an object of
-//! such answers by name, as a script writes that asks for each.
+//! An export of Consul's catalog as a source: the answer of `/v1/catalog/service/NAME` or `/v1/health/service/NAME`, or
+//! an object of such answers by name, as written by a script that asks for each.
 //!
-//! An instance becomes a workload named after its service id, with the service's address, or the node's if it has none,
-//! and one port, `main`. Tags and meta become metadata; a passing weight becomes the weight. The service selects its
-//! instances. What checks say is not imported: they would be out of date at once.
+//! An instance becomes a workload named after its service id, with the service's address, or the node's if the service
+//! has none, and one port, `main`. Tags and meta become metadata; a passing weight becomes the weight. The service
+//! selects its instances. Results of checks are not imported: they would be out of date at once.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::plan::{FoundWorkload, ImportPlan, metadata, resource_name};
 
-/// The name of an instance's port: Consul has none.
+/// Name of an instance's port; ports have no names in Consul.
 const PORT: &str = "main";
 
-/// An answer of the catalog.
+/// Instance in an answer of the catalog.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct CatalogService {
@@ -32,7 +32,7 @@ struct CatalogService {
     service_weights: Option<Weights>,
 }
 
-/// An answer about health.
+/// Instance in an answer about health.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct HealthService {
@@ -85,7 +85,7 @@ impl From<HealthService> for CatalogService {
 /// Reads an export.
 ///
 /// # Errors
-/// It is no JSON.
+/// The text is not JSON.
 pub(super) fn read(text: &str) -> Result<ImportPlan, serde_json::Error> {
     let mut plan = ImportPlan::default();
     match serde_json::from_str(text)? {
@@ -96,7 +96,7 @@ pub(super) fn read(text: &str) -> Result<ImportPlan, serde_json::Error> {
                     Value::Array(items) if items.iter().all(Value::is_object) && !items.is_empty() => {
                         add_all(&mut plan, &name, items);
                     }
-                    _ => plan.skip(name, "there is no instance; export /v1/catalog/service/NAME, which has them"),
+                    _ => plan.skip(name, "it lists no instances; export /v1/catalog/service/NAME instead"),
                 }
             }
         }
@@ -115,20 +115,20 @@ fn add_all(plan: &mut ImportPlan, name: &str, items: Vec<Value>) {
         };
         match read {
             Ok(instance) => add(plan, &place, instance),
-            Err(fault) => plan.skip(place, format!("it is no instance of a service: {fault}")),
+            Err(fault) => plan.skip(place, format!("it is not an instance of a service: {fault}")),
         }
     }
 }
 
 fn add(plan: &mut ImportPlan, place: &str, instance: CatalogService) {
     let Some(service) = resource_name(&instance.service_name) else {
-        return plan.skip(place, "it has no ServiceName that a resource can be called");
+        return plan.skip(place, "its ServiceName is missing or cannot be the name of a resource");
     };
     let id = if instance.service_id.is_empty() { &instance.service_name } else { &instance.service_id };
-    // Ids are unique on a node only.
+    // Ids are unique on one node only.
     let own = resource_name(id).filter(|name| !plan.workloads.contains_key(name));
     let Some(name) = own.or_else(|| resource_name(&format!("{id}-{}", instance.node))) else {
-        return plan.skip(place, "its ServiceID is nothing that a resource can be called");
+        return plan.skip(place, "its ServiceID cannot be the name of a resource");
     };
     let host = if instance.service_address.is_empty() { &instance.address } else { &instance.service_address };
     if host.is_empty() {

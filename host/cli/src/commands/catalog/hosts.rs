@@ -1,8 +1,7 @@
-//! `/etc/hosts`: a workload for each host, a service for each name.
+//! `/etc/hosts` as a source: a workload for each host, a service for each name.
 //!
-//! The first name of a line is the workload; lines of one name are its addresses. Each name, aliases included, is a
-//! service that selects the workloads whose lines have it. There are no ports in such a file, so the services have
-//! none.
+//! The first name of a line is the workload; the lines with one name are its addresses. Each name, aliases included, is
+//! a service that selects the workloads of its lines. A hosts file has no ports, so neither have the services.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -23,7 +22,7 @@ const OWN: [&str; 9] = [
     "broadcasthost",
 ];
 
-/// Reads a hosts file. A line that is none is left out, and said.
+/// Reads a hosts file. Invalid lines are left out, with a note.
 pub(super) fn read(text: &str) -> ImportPlan {
     let mut plan = ImportPlan::default();
     for (line, number) in text.lines().zip(1_usize..) {
@@ -32,7 +31,7 @@ pub(super) fn read(text: &str) -> ImportPlan {
         let Some(address) = words.next() else { continue };
         let place = format!("line {number}");
         let Ok(ip) = address.parse::<IpAddr>() else {
-            plan.skip(place, format!("{address:?} is no IP address"));
+            plan.skip(place, format!("{address:?} is not an IP address"));
             continue;
         };
         let names: Vec<_> = words.filter(|name| !OWN.contains(name) && !name.starts_with("ip6-all")).collect();
@@ -40,13 +39,13 @@ pub(super) fn read(text: &str) -> ImportPlan {
             continue;
         }
         if ip.is_unspecified() || ip.is_multicast() {
-            plan.skip(place, format!("{ip} is no host's address"));
+            plan.skip(place, format!("{ip} is not the address of a host"));
             continue;
         }
         let legal: BTreeMap<_, _> =
             names.iter().filter_map(|name| resource_name(name).map(|legal| (*name, legal))).collect();
         for name in names.iter().filter(|name| !legal.contains_key(*name)) {
-            plan.skip(place.clone(), format!("{name:?} is nothing that a resource can be called"));
+            plan.skip(place.clone(), format!("{name:?} cannot be the name of a resource"));
         }
         let Some(host) = names.iter().find_map(|name| legal.get(name)) else { continue };
         let address = WorkloadAddress { host: ip.to_string(), ports: Vec::new() };

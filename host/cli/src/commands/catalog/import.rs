@@ -1,7 +1,8 @@
 //! `mortise catalog import`: services and workloads of a compose file, a hosts file or Consul's catalog.
 //!
-//! What is written is what the file says now: a second import of the same file changes nothing, and what went out of
-//! the file stays until it is deleted. What cannot be taken is listed with its place, and the rest goes on.
+//! The import writes what the file contains now: a second import of the same file changes nothing, and a resource that
+//! left the file stays until it is deleted. Entries that cannot be imported are listed with their place; the rest is
+//! imported.
 
 use std::{
     fmt,
@@ -43,15 +44,15 @@ mortise catalog import compose.yaml -o yaml > services.yaml";
 /// Largest file, bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Things left out that are said one by one; further ones are counted.
+/// Skipped entries printed one by one; the rest are only counted.
 const MAX_TOLD: usize = 50;
 
-/// What a file may be.
+/// Format of the source file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SourceFormat {
     /// A docker-compose file.
     Compose,
-    /// Lines of an address and names, as /etc/hosts has.
+    /// Lines of an address and names, as in /etc/hosts.
     Hosts,
     /// Answers of Consul's /v1/catalog/service/NAME or /v1/health/service/NAME, as JSON.
     Consul,
@@ -67,10 +68,10 @@ impl fmt::Display for SourceFormat {
     }
 }
 
-/// What is printed instead of being written.
+/// Format in which resources are printed instead of written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Printed {
-    /// YAML, as `mortise apply -f` takes it.
+    /// YAML, as `mortise apply -f` reads it.
     Yaml,
 }
 
@@ -80,10 +81,10 @@ pub(super) struct Import {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// What the file is; what it looks like if not said
+    /// Format of the file [default: guessed from its name and content]
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
-    /// Where the published ports of a compose file are reached
+    /// IP address at which the published ports of a compose file are reached
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
     /// Shows what would change and writes nothing; the server fills in defaults and validates
@@ -92,7 +93,7 @@ pub(super) struct Import {
     /// Prints the resources instead of writing them
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "dry_run")]
     output: Option<Printed>,
-    /// Writes nothing if anything has to be left out
+    /// Writes nothing if anything would be left out
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -114,11 +115,11 @@ impl Import {
         let format = match self.format {
             Some(format) => format,
             None => guess(&self.file, &text).ok_or_else(|| {
-                CliError::usage(format!("{}: it is not clear what this is", self.file.display()))
-                    .remedy("say it: --format compose, --format hosts or --format consul")
+                CliError::usage(format!("{}: cannot guess the format", self.file.display()))
+                    .remedy("give --format compose, --format hosts or --format consul")
             })?,
         };
-        let wrong = |error: CliError| error.remedy("--format says what the file is, if it is something else");
+        let wrong = |error: CliError| error.remedy("give --format if the file has another format");
         let what = || format!("{} is not {format}", self.file.display());
         let plan = match format {
             SourceFormat::Hosts => hosts::read(&text),
@@ -131,7 +132,7 @@ impl Import {
         };
         self.tell_skipped(&plan.skipped, &ui);
         if self.strict && !plan.skipped.is_empty() {
-            return Err(CliError::usage(format!("{} things cannot be imported; nothing was done", plan.skipped.len()))
+            return Err(CliError::usage(format!("{} items cannot be imported; nothing was done", plan.skipped.len()))
                 .remedy("without --strict the rest is imported"));
         }
         if plan.workloads.is_empty() {
@@ -154,7 +155,7 @@ impl Import {
         }
     }
 
-    /// Workloads first, so that a service finds them.
+    /// Resources to write; workloads come first, so that a service finds them.
     fn items(&self, plan: ImportPlan, session: &Session) -> Vec<Item> {
         let units = self.tenancy.units(session);
         let or_default = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };
@@ -181,7 +182,7 @@ impl Import {
         items
     }
 
-    /// Writes, or plans; goes on past what the server refuses.
+    /// Writes or plans all items; continues after a refusal.
     async fn write(&self, items: Vec<Item>, session: &Session, catalog: &Catalog, ui: &Ui) -> Result<Exit, CliError> {
         let throttle = Throttle::default();
         let mut counts = Counts::default();
@@ -248,7 +249,7 @@ fn print_plan(name: &str, plan: &Plan, catalog: &Catalog, ui: &Ui) -> Result<(),
     ui::line(format!("{name} {} (dry run)", plan.change.word()))
 }
 
-/// Reads the file, or standard input, up to the bound.
+/// Reads the file or standard input, at most `MAX_BYTES`.
 fn read(file: &Path) -> Result<String, CliError> {
     let unreadable = |error| CliError::file("cannot read", file, error);
     let mut bytes = Vec::new();
@@ -262,10 +263,10 @@ fn read(file: &Path) -> Result<String, CliError> {
         return Err(CliError::usage(format!("{} is larger than {MAX_BYTES} bytes", file.display()))
             .remedy("split it into several files"));
     }
-    String::from_utf8(bytes).map_err(|error| CliError::usage(format!("{} is no text", file.display())).caused_by(error))
+    String::from_utf8(bytes).map_err(|error| CliError::usage(format!("{}: not text", file.display())).caused_by(error))
 }
 
-/// What a file looks like: by its name, and after that by its first line of substance.
+/// Guesses the format of a file: by its name, then by its first line with content.
 fn guess(file: &Path, text: &str) -> Option<SourceFormat> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name == "hosts" {

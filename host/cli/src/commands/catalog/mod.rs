@@ -1,5 +1,5 @@
-//! `mortise catalog …`: service discovery. What is outside comes in, what proxies see is shown, and what a check found
-//! is said.
+//! `mortise catalog …`: service discovery. Imports services, shows them as proxies see them, and reports results of
+//! health checks.
 
 mod compose;
 mod consul;
@@ -24,16 +24,16 @@ pub struct Catalog {
     command: CatalogCommand,
 }
 
-/// What is done with services and workloads.
+/// Subcommands of `catalog`.
 #[derive(Debug, Subcommand)]
 enum CatalogCommand {
-    /// Make services and workloads of a compose file, a hosts file or an export of Consul's catalog
+    /// Imports services and workloads from a compose file, a hosts file or an export of Consul's catalog
     #[command(after_help = super::after(import::EXAMPLES))]
     Import(Box<import::Import>),
-    /// Show the endpoints of a service as a proxy is told them, and every change
+    /// Shows the endpoints of a service as a proxy sees them, and every change
     #[command(after_help = super::after(watch::EXAMPLES))]
     Watch(watch::Watch),
-    /// Say what a health check of a workload found; a check by ttl passes for so long
+    /// Reports the result of a ttl check of a workload; a passing result holds for the check's ttl
     #[command(after_help = super::after(report::EXAMPLES))]
     Report(report::Report),
 }

@@ -1,4 +1,4 @@
-//! What an import would write, and what it leaves out: the same for every source.
+//! Result of reading a source, the same for every format: resources to write, and entries left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use mortise_resource::{
     name,
 };
 
-/// Most ports of a service or a workload, and most addresses of a workload: the server takes no more.
+/// Most ports of a service or a workload, and most addresses of a workload; the server rejects more.
 pub(super) const MAX_PORTS: usize = 64;
 pub(super) const MAX_ADDRESSES: usize = 16;
 
-/// Something of the source that is not imported.
+/// Entry of the source that is not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Skipped {
-    /// Where it is in the source, such as `services.web.ports[1]`.
+    /// Place in the source, such as `services.web.ports[1]`.
     pub(super) place: String,
     pub(super) reason: String,
 }
@@ -36,7 +36,7 @@ pub(super) struct FoundService {
     pub(super) ports: Vec<ServicePort>,
 }
 
-/// What a source holds, by the names of resources.
+/// Content of a source, by the names of resources.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ImportPlan {
     pub(super) services: BTreeMap<String, FoundService>,
@@ -49,7 +49,7 @@ impl ImportPlan {
         self.skipped.push(Skipped { place: place.into(), reason: reason.into() });
     }
 
-    /// Adds a workload, unless another one has the name.
+    /// Adds a workload, unless its name is taken.
     pub(super) fn add_workload(&mut self, name: &str, workload: FoundWorkload) -> bool {
         match self.workloads.get(name) {
             Some(other) => {
@@ -64,7 +64,7 @@ impl ImportPlan {
         }
     }
 
-    /// Adds a workload to a service, which is made if it is not there.
+    /// Adds a workload to a service, and creates the service if it is new.
     pub(super) fn select(&mut self, service: &str, place: &str, workload: &str, ports: &[ServicePort]) {
         let service = self.services.entry(service.to_owned()).or_insert_with(|| FoundService {
             place: place.to_owned(),
@@ -92,8 +92,8 @@ impl FoundService {
     }
 }
 
-/// The resource's name that is made of a text: lower case, a dash for whatever a name cannot have, at most 63
-/// characters. None if nothing is left.
+/// Turns a text into a resource's name: lower case, a dash for each invalid character, at most 63 characters. `None` if
+/// nothing is left.
 pub(super) fn resource_name(text: &str) -> Option<String> {
     let letter = |letter: char| {
         let letter = letter.to_ascii_lowercase();
@@ -104,7 +104,7 @@ pub(super) fn resource_name(text: &str) -> Option<String> {
     name::is_valid(name).then(|| name.to_owned())
 }
 
-/// Metadata, without the keys that mean something to the server.
+/// Metadata without the keys that the server interprets.
 pub(super) fn metadata<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> BTreeMap<String, String> {
     let plain = |key: &str| !key.is_empty() && key != DELETION_TIMESTAMP && key != FINALIZERS;
     pairs.into_iter().filter(|(key, _)| plain(key)).map(|(key, value)| (key.clone(), value.clone())).collect()

@@ -1,4 +1,4 @@
-//! `mortise catalog report`: what a health check of a workload found, as its status.
+//! `mortise catalog report`: writes the result of a workload's health check as its status.
 
 use clap::{ArgGroup, Args};
 use mortise_resource::{
@@ -26,15 +26,15 @@ mortise catalog report web-1 alive --failing --message 'out of memory'";
 pub(super) struct Report {
     /// The workload
     workload: String,
-    /// The name of one of its checks by ttl
+    /// The name of one of its ttl checks
     check: String,
-    /// It is well, and stays so for the check's ttl
+    /// Reports the workload as healthy, for as long as the check's ttl
     #[arg(long)]
     passing: bool,
-    /// It is not well
+    /// Reports the workload as unhealthy
     #[arg(long)]
     failing: bool,
-    /// Why, in a sentence
+    /// The reason, in a sentence
     #[arg(short, long, value_name = "TEXT", default_value = "")]
     message: String,
     #[command(flatten)]
@@ -53,7 +53,7 @@ impl Report {
         let title = placed_title(&id);
         let data = stored.data.map(|data| data.value).unwrap_or_default();
         let workload = Workload::decode(data.as_slice())
-            .map_err(|error| CliError::failed(format!("{title}: its data is no workload")).caused_by(error))?;
+            .map_err(|error| CliError::failed(format!("{title}: its data cannot be decoded")).caused_by(error))?;
         let checks: Vec<_> = workload
             .checks
             .iter()
@@ -64,7 +64,7 @@ impl Report {
             let known: Vec<_> = checks.iter().map(|name| name.as_str()).collect();
             let known =
                 if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-            return Err(CliError::usage(format!("{title} has no check {:?} by ttl; {known}", self.check)));
+            return Err(CliError::usage(format!("{title} has no ttl check {:?}; {known}", self.check)));
         }
         let state = if self.passing { State::True } else { State::False };
         let condition = pb::Condition {

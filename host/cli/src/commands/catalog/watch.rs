@@ -1,6 +1,6 @@
 //! `mortise catalog watch`: the destination API's stream about a service, as a proxy gets it.
 //!
-//! Each message is printed as it comes. When the stream ends it is opened anew, with a growing pause, and begins with
+//! Each message is printed as it comes. After its end the stream is opened again, with a growing pause, and begins with
 //! the whole state.
 
 use std::{
@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use mortise_resource::backoff::{Backoff, Waits};
 use mortise_resource::grpc::{
     LinkerdDestinationClient,
     linkerd::{
@@ -26,15 +27,15 @@ mortise catalog watch web
 mortise catalog watch web --port 8080 --namespace shop -o json
 mortise catalog watch web --once";
 
-/// The first pause before a stream is opened anew, and the longest.
+/// First and longest pause before a stream is opened again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
-/// How messages are printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// A line for each address.
+    /// Text, a line for each address.
     Text,
-    /// A line of JSON for each message.
+    /// JSON, a line for each message.
     Json,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Watch {
     /// The service's port
     #[arg(short, long, value_name = "PORT", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// How messages are printed
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
     /// Ends after the first message, which is the whole state
@@ -65,24 +66,26 @@ impl Watch {
         let units = self.tenancy.units(&session);
         if !matches!(units.partition.as_str(), "" | "default") {
             return Err(CliError::usage(
-                "proxies ask for services of the partition default; there is no way to name another",
+                "proxies can ask only for services of the partition default; leave --partition out",
             ));
         }
         let namespace = if units.namespace.is_empty() { "default" } else { &units.namespace };
         let path = format!("{}.{namespace}.svc:{}", self.service, self.port);
-        let mut pause = PAUSES.0;
+        let mut waits = Waits::new(Backoff::new(PAUSES.0, PAUSES.1));
         loop {
             let told = self.follow(&session, &path, &ui).await?;
             if self.once {
                 return Ok(Exit::Done);
             }
-            pause = if told { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
-            ui.warn(&format!("the stream about {path} ended; it begins anew"));
-            tokio::time::sleep(pause).await;
+            if told {
+                waits.reset();
+            }
+            ui.warn(&format!("the stream about {path} ended; opening it again"));
+            tokio::time::sleep(waits.next_wait()).await;
         }
     }
 
-    /// Prints a stream to its end; whether anything came.
+    /// Prints a stream to its end; returns whether a message came.
     async fn follow(&self, session: &Session, path: &str, ui: &Ui) -> Result<bool, CliError> {
         let mut client = LinkerdDestinationClient::new(session.channel());
         let request = GetDestination { scheme: "k8s".into(), path: path.to_owned(), ..GetDestination::default() };
@@ -138,9 +141,9 @@ impl Watch {
                 Ok(())
             }
             Some(update::Update::NoEndpoints(none)) if none.exists => {
-                line(Style::Bad, "no endpoints: the service has none that is healthy".into())
+                line(Style::Bad, "no endpoints: the service has no healthy endpoint".into())
             }
-            Some(update::Update::NoEndpoints(_)) => line(Style::Bad, "no endpoints: there is no such service".into()),
+            Some(update::Update::NoEndpoints(_)) => line(Style::Bad, "no endpoints: the service does not exist".into()),
             None => Ok(()),
         }
     }
@@ -183,7 +186,7 @@ fn identity(tls: &TlsIdentity) -> Option<&str> {
     }
 }
 
-/// An address as people write it; `?` for one that is none.
+/// An address in text form; `?` if it is invalid.
 fn shown(address: Option<&TcpAddress>) -> String {
     let parsed = address.and_then(|address| {
         let ip = match address.ip.as_ref()?.ip.as_ref()? {

@@ -1,4 +1,4 @@
-//! `mortise function …`: functions of plugins, from the command line.
+//! `mortise function …`: lists and calls functions of plugins.
 
 mod value;
 
@@ -27,13 +27,13 @@ pub struct FunctionCommand {
     command: Command,
 }
 
-/// What is done with functions.
+/// Subcommands of `function`.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the functions of the server's plugins
+    /// Lists the functions of the server's plugins
     #[command(after_help = crate::commands::after("mortise function list -o json"))]
     List(Box<List>),
-    /// Call a function, and print its result as JSON; a text as it is
+    /// Calls a function and prints its result as JSON; a text as it is
     #[command(after_help = crate::commands::after(
         "mortise function call routes.normalize_path /api//v1/\nmortise function call --json shop.total '[1, 2.5]'"
     ))]
@@ -43,7 +43,7 @@ enum Command {
 /// Arguments of `function list`.
 #[derive(Debug, Args)]
 struct List {
-    /// How they are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -56,13 +56,13 @@ struct Call {
     /// The plugin and its function, as `function list` names them
     #[arg(value_name = "PLUGIN.FUNCTION")]
     function: String,
-    /// JSON; texts as they are
+    /// Arguments as JSON; texts without quotes
     #[arg(value_name = "ARGUMENT", allow_negative_numbers = true)]
     arguments: Vec<String>,
-    /// Texts are JSON, too: in quotes, or null
+    /// Takes texts as JSON, too: in quotes, or null
     #[arg(long)]
     json: bool,
-    /// How the result is shown: a text as it is, or as JSON
+    /// Output format; in a table a text is printed as it is
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
     #[command(flatten)]
@@ -120,7 +120,7 @@ impl Call {
         };
         let found = functions.iter().find(named);
         let info = found.ok_or_else(|| {
-            CliError::failed(format!("there is no function {:?}", self.function))
+            CliError::failed(format!("no function is named {:?}", self.function))
                 .remedy("`mortise function list` names them, as PLUGIN.FUNCTION")
         })?;
         let function = info.function.clone().unwrap_or_default();
@@ -146,7 +146,7 @@ impl Call {
         }
     }
 
-    /// The arguments, by the types of the parameters. The server counts and checks them.
+    /// Converts the arguments by the types of the parameters. The server counts and checks them.
     fn arguments(&self, function: &Function) -> Result<Vec<FunctionValue>, CliError> {
         let parameters = function.parameters.iter().map(Some).chain(std::iter::repeat(function.variadic.as_ref()));
         let read = |(number, (text, parameter)): (usize, (&String, Option<&_>))| {
@@ -157,7 +157,7 @@ impl Call {
                 return Ok(FunctionValue { value: Some(Value::Text(text.clone())) });
             }
             value::read(text)
-                .map_err(|fault| CliError::usage(format!("argument {}: {fault}", number + 1)).remedy("it takes JSON"))
+                .map_err(|fault| CliError::usage(format!("argument {}: {fault}", number + 1)).remedy("give it as JSON"))
         };
         self.arguments.iter().zip(parameters).enumerate().map(read).collect()
     }
@@ -173,7 +173,7 @@ fn signature(function: &Function) -> String {
     fixed.chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// A type, as Terraform writes it.
+/// A type in Terraform's notation.
 fn shown(of: Option<&ValueType>) -> String {
     match of.and_then(|of| of.r#type.as_ref()) {
         None => String::new(),

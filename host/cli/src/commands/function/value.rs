@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mortise_resource::manifest::{FunctionEntries, FunctionValue, FunctionValues, function_value::Value};
 use serde_json::{Error, value::RawValue};
 
-/// Reads JSON. It nests as deep as `serde_json` reads: 128 levels.
+/// Parses JSON, nested at most as deep as `serde_json` allows: 128 levels.
 pub(super) fn read(json: &str) -> Result<FunctionValue, Error> {
     of(serde_json::from_str(json)?)
 }
@@ -30,9 +30,9 @@ fn of(json: &RawValue) -> Result<FunctionValue, Error> {
     Ok(FunctionValue { value })
 }
 
-/// Writes JSON, on one line.
+/// Renders JSON on one line.
 pub(super) fn write(value: &FunctionValue) -> String {
-    // Texts have a form.
+    // Serializing a text cannot fail.
     let text = |text: &str| serde_json::to_string(text).unwrap_or_default();
     match &value.value {
         None => "null".to_owned(),

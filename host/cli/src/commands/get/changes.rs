@@ -1,7 +1,7 @@
-//! Follows what a query finds: `mortise get --watch` with a filter, a selector, fields or a view.
+//! Follows the results of a query: `mortise get --watch` with a filter, a selector, fields or a view.
 //!
-//! What comes is everything that fits, in no order, and then what changes; what does not fit any more is removed. A watch
-//! that the server ended goes on from its last token, so that nothing is lost and nothing comes twice.
+//! All matching resources come first, in no order, then the changes; a resource that no longer matches is removed. A
+//! watch that the server ended continues from its last token, so that nothing is lost and nothing comes twice.
 
 use std::time::Duration;
 
@@ -20,10 +20,11 @@ use super::{
 };
 use crate::{CliError, Exit, Session, Shield};
 
-/// How long a watch that was ended is left before the next one.
+/// Pause before an ended watch is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Until Ctrl-C, the server goes, or the output is closed. Ctrl-C says the token of the last change.
+/// Prints events until Ctrl-C, until the server is gone, or until the output is closed. Ctrl-C prints the token of the
+/// last change.
 pub(super) async fn follow(
     session: &Session,
     query: SearchRequest,
@@ -36,19 +37,19 @@ pub(super) async fn follow(
         ended = changes.follow(session, &query) => ended,
         interrupted = tokio::signal::ctrl_c() => match interrupted {
             Ok(()) => Ok(Exit::Interrupted),
-            Err(error) => Err(CliError::failed("listening for Ctrl-C").caused_by(error)),
+            Err(error) => Err(CliError::failed("cannot listen for Ctrl-C").caused_by(error)),
         },
     };
     if !changes.resume.is_empty() {
-        changes.printer.ui().note(&format!("to go on from here: --resume {}", changes.resume));
+        changes.printer.ui().note(&format!("to continue from here: --resume {}", changes.resume));
     }
     ended
 }
 
 struct Changes<'c> {
-    /// Where the watch is; empty before the end of its first snapshot.
+    /// Token of the position reached; empty before the end of the first snapshot.
     resume: String,
-    /// Whether what comes are changes, not what was there.
+    /// Whether events are changes by now, and no longer the initial state.
     is_current: bool,
     printer: Printer<'c>,
 }
@@ -57,7 +58,7 @@ impl Changes<'_> {
     async fn follow(&mut self, session: &Session, query: &SearchRequest) -> Result<Exit, CliError> {
         let ty = query.r#type.clone().unwrap_or_default();
         loop {
-            // What comes behind a position are changes.
+            // After a position there are only changes.
             self.is_current = !self.resume.is_empty();
             let request = WatchResourcesRequest::of_search(query.clone(), WatchType::Stateless, self.resume.clone());
             let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });
@@ -68,7 +69,7 @@ impl Changes<'_> {
                     Ok(None) => break,
                     Err(status) if status.code() == tonic::Code::Aborted => {
                         let why = status.message();
-                        self.printer.ui().warn(&format!("the server ended the watch: {why}; it goes on"));
+                        self.printer.ui().warn(&format!("the server ended the watch: {why}; continuing"));
                         break;
                     }
                     Err(status) => return Err(refused(&ty, &status)),
@@ -80,7 +81,7 @@ impl Changes<'_> {
 
     fn print(&mut self, message: WatchResourcesResponse) -> Result<(), CliError> {
         if message.is_hard_reset || message.is_soft_reset {
-            self.printer.ui().warn("the server cannot go on from there; everything that fits follows anew");
+            self.printer.ui().warn("the server cannot continue from there; all matching resources follow again");
             self.is_current = false;
             self.resume.clear();
         }

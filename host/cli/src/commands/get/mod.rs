@@ -1,4 +1,4 @@
-//! `mortise get`, also called `list`: resources as tables, YAML, JSON or names, once or for as long as one watches.
+//! `mortise get`, also called `list`: resources as tables, YAML, JSON or names, once or as a watch.
 
 mod changes;
 mod output;
@@ -31,26 +31,26 @@ pub struct Get {
     /// TYPE, TYPE NAME…, or TYPE/NAME…; a type is group.version.Kind, a kind or a short name
     #[arg(value_name = "TYPE [NAME]", required = true)]
     what: Vec<String>,
-    /// How they are shown
+    /// Output format.
     #[arg(
         short,
         long,
         value_name = "FORMAT",
         default_value = "table",
         hide_possible_values = true,
-        help = "How they are shown: table, wide, yaml, json or name"
+        help = "Output format: table, wide, yaml, json or name"
     )]
     output: Output,
-    /// Goes on with every change, until Ctrl-C; with --sort-by or --page-size, with the page whenever it changes
+    /// Also prints every change, until Ctrl-C; with --sort-by or --page-size, the whole page after each change
     #[arg(short, long)]
     watch: bool,
-    /// Watches from where an earlier watch of the same query ended, which said this token
+    /// Continues an earlier watch of the same query from the token that it printed
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true, requires = "watch")]
     resume: String,
-    /// In every partition and namespace
+    /// Lists every partition and namespace
     #[arg(short = 'A', long, conflicts_with_all = ["partition", "namespace"])]
     all_tenancies: bool,
-    /// Only names that begin so
+    /// Only resources with this name prefix
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
     #[command(flatten)]
@@ -97,26 +97,26 @@ impl Get {
         Ok(if missing.is_empty() { Exit::Done } else { Exit::Failed })
     }
 
-    /// What does not go together.
+    /// Returns the first conflict between the arguments.
     fn fault(&self, wanted: &[Selection]) -> Option<&'static str> {
         let is_named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         match () {
-            () if is_named && !self.prefix.is_empty() => Some("either names or --prefix"),
+            () if is_named && !self.prefix.is_empty() => Some("give either names or --prefix"),
             () if is_named && self.all_tenancies => {
-                Some("a name is in one place: -A lists, --partition and --namespace find")
+                Some("-A does not go with names: give --partition and --namespace instead")
             }
             () if is_named && self.query.chooses() => {
-                Some("either names or a query: --selector, --filter, --sort-by, --page-size, --page-token, --explain")
+                Some("give names or a query: --selector, --filter, --sort-by, --page-size, --page-token, --explain")
             }
-            () if wanted.len() > 1 && self.query.wants_page() => Some("a page is of one type"),
+            () if wanted.len() > 1 && self.query.wants_page() => Some("a page can list one type only"),
             () if !self.resume.is_empty() && self.query.is_ordered() => {
-                Some("--resume goes on with everything that fits, in no order: leave --sort-by and --page-size out")
+                Some("--resume continues without an order: leave --sort-by and --page-size out")
             }
             () => None,
         }
     }
 
-    /// The resources that are named; of those that are missing, the errors.
+    /// Reads the named resources; the errors of missing ones go to `missing`.
     async fn named(
         &self,
         wanted: &Selection,
@@ -140,14 +140,14 @@ impl Get {
         Ok(resources)
     }
 
-    /// What view and fields show of one resource.
+    /// Reads one resource with the query's view and fields.
     async fn projected(&self, session: &Session, id: &pb::Id) -> Result<pb::Resource, CliError> {
         let (view, field_mask) = self.query.projection();
         let request = BatchGetRequest { ids: vec![id.clone()], field_mask, view };
         let answer = session.call(placed_title(id), async { session.queries().batch_get(request).await }).await?;
         match answer.resources.into_iter().next() {
             Some(resource) => Ok(resource),
-            // Read says why.
+            // A plain read gives the reason.
             None => ids::read(session, id).await,
         }
     }
@@ -159,7 +159,7 @@ impl Get {
         self.tenancy.units_for(ty, session, catalog)
     }
 
-    /// How resources are printed.
+    /// Format of resources in the output.
     fn shown<'c>(&self, catalog: &'c Catalog) -> Shown<'c> {
         Shown { catalog, whole_meta: self.query.projects() }
     }
@@ -188,7 +188,7 @@ impl Get {
         let units = self.units(ty, session, catalog);
         let by_query = self.query.chooses() || self.query.projects() || !self.resume.is_empty();
         if by_query && !names.is_empty() {
-            return Err(CliError::usage("names are watched whole: leave --view, --fields and --resume out"));
+            return Err(CliError::usage("names show whole resources: leave --view, --fields and --resume out"));
         }
         if self.query.is_ordered() {
             let request = self.query.request(ty, units, &self.prefix);
@@ -216,7 +216,7 @@ impl Get {
     }
 }
 
-/// The error of a watch of a type.
+/// Error of a watch of a type.
 fn refused(ty: &pb::Type, status: &tonic::Status) -> CliError {
     CliError::rpc(gvk(ty), status)
 }

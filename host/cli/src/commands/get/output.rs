@@ -1,4 +1,4 @@
-//! What `mortise get` prints of what it found.
+//! Output of `mortise get`.
 
 use mortise_resource::pb;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Get {
-    /// Prints what was found of each type.
+    /// Prints the resources found, by type.
     pub(super) fn show(
         &self,
         found: &[(&pb::Type, Found)],
@@ -62,20 +62,20 @@ impl Get {
                 }
                 if first && complete {
                     let types: Vec<_> = found.iter().map(|(ty, _)| type_name(ty)).collect();
-                    ui.note(&format!("no {} there", types.join(" and no ")));
+                    ui.note(&format!("no {} found", types.join(" and no ")));
                 }
             }
         }
         if self.output != Output::Json {
             for (key, token) in found.iter().flat_map(|(_, found)| tokens(found)) {
-                let what = if key == AFTER { "the next page" } else { "the page before" };
+                let what = if key == AFTER { "the next page" } else { "the previous page" };
                 ui.note(&format!("{what}: --page-token {token}"));
             }
         }
         Ok(())
     }
 
-    /// Prints a page that is watched, each time it has changed.
+    /// Prints a watched page, once for each change.
     pub(super) fn show_page(&self, ty: &pb::Type, page: &Found, catalog: &Catalog, ui: &Ui) -> Result<(), CliError> {
         let shown = self.shown(catalog);
         match self.output {
@@ -102,11 +102,11 @@ impl Get {
     }
 }
 
-/// The names of tokens in JSON.
+/// Names of the page tokens in JSON.
 const BEFORE: &str = "prevPageToken";
 const AFTER: &str = "nextPageToken";
 
-/// The tokens of the pages beside one.
+/// Tokens of the neighbouring pages.
 fn tokens(found: &Found) -> Vec<(&'static str, &str)> {
     [(BEFORE, found.before.as_str()), (AFTER, found.after.as_str())]
         .into_iter()

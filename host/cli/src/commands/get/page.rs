@@ -1,4 +1,4 @@
-//! Follows a page of what a query finds: `mortise get --watch` with an order or the size of a page.
+//! Follows one page of a query's results: `mortise get --watch` with an order or a page size.
 
 use mortise_resource::{
     data::{
@@ -12,8 +12,8 @@ use mortise_resource::{
 use super::refused;
 use crate::{CliError, Exit, Session, resources::search::Found};
 
-/// Shows the page, and again whenever it has changed, until the server goes or the output is closed. A page that the
-/// server ended begins anew.
+/// Shows the page now and after each change, until the server ends the watch or the output is closed. A reset by the
+/// server empties the page first.
 pub(super) async fn follow(
     session: &Session,
     query: SearchRequest,
@@ -38,10 +38,10 @@ pub(super) async fn follow(
             show(&page)?;
         }
     }
-    Err(CliError::failed("the server ended the watch").remedy("watch again"))
+    Err(CliError::failed("the server ended the watch").remedy("run the command again"))
 }
 
-/// Makes a change of a page; its indices are those at this moment.
+/// Applies a change to a page; the indices are those at this moment.
 fn apply(page: &mut Vec<pb::Resource>, change: ResourceChange) {
     let at = |index: i32| usize::try_from(index).unwrap_or(usize::MAX);
     let mut take = |index: usize| (index < page.len()).then(|| page.remove(index));

@@ -1,7 +1,7 @@
-//! Follows resources and prints what happens to them: `mortise get --watch`, of a type or of names.
+//! Follows resources and prints their changes: `mortise get --watch`, of a type or of names.
 //!
-//! What is there comes first, as a table if that is wanted; then every change, as it happens. When the server ends the
-//! watch because this end was too slow, it begins anew with what is there then.
+//! Existing resources come first, in one table if the output is a table; then every change, as it happens. When the
+//! server ends the watch because this client is too slow, a new watch starts with the state at that time.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use crate::{
     resources::show::{Output, Rows, Shown},
 };
 
-/// How long a watch that was ended is left before the next one.
+/// Pause before an ended watch is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What happened to a resource.
+/// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventKind {
-    /// It was there when the watch began.
+    /// The resource existed when the watch began.
     Present,
     Written,
     Deleted,
-    /// It was deleted, or does not fit the query any more.
+    /// The resource was deleted, or no longer matches the query.
     Removed,
 }
 
@@ -43,7 +43,7 @@ impl EventKind {
     }
 }
 
-/// Prints events, each as it comes; in a table those of the beginning together, for the sake of the columns.
+/// Prints each event as it comes. In a table, the existing resources are printed together, so that the columns fit.
 pub(super) struct Printer<'c> {
     output: Output,
     rows: Rows<'c>,
@@ -84,7 +84,7 @@ impl<'c> Printer<'c> {
         Ok(())
     }
 
-    /// The place that a watch can go on from, where texts are for programs.
+    /// Prints the token from which a watch can continue, in the format for programs.
     pub(super) fn position(&self, token: &str) -> Result<(), CliError> {
         match self.output {
             Output::Json => ui::line(json!({ "event": "current", "resumeToken": token }).to_string()),
@@ -92,7 +92,7 @@ impl<'c> Printer<'c> {
         }
     }
 
-    /// The end of what was there when the watch began.
+    /// Marks the end of the existing resources.
     pub(super) fn complete(&mut self) -> Result<(), CliError> {
         if matches!(self.output, Output::Table | Output::Wide) {
             if !self.headed {
@@ -107,7 +107,7 @@ impl<'c> Printer<'c> {
     }
 }
 
-/// Until the server goes, or the output is closed.
+/// Prints events until the server is gone, or the output is closed.
 pub(super) async fn follow(
     session: &Session,
     ty: &pb::Type,
@@ -130,7 +130,7 @@ pub(super) async fn follow(
                 Ok(Some(event)) => event.event,
                 Ok(None) => break,
                 Err(status) if status.code() == tonic::Code::Aborted => {
-                    printer.ui.warn(&format!("the server ended the watch: {}; it begins anew", status.message()));
+                    printer.ui.warn(&format!("the server ended the watch: {}; starting again", status.message()));
                     break;
                 }
                 Err(status) => return Err(CliError::rpc(gvk(ty), &status)),

@@ -1,4 +1,4 @@
-//! `mortise plugin remove`, `rollback`, `reset`, `enable` and `disable`: orders that name a plugin and nothing else.
+//! `mortise plugin remove`, `rollback`, `reset`, `enable` and `disable`: commands that take only a plugin's name.
 
 use clap::Args;
 use mortise_resource::{data, pb};
@@ -12,7 +12,7 @@ pub(super) const RESET: &str = "mortise plugin reset demo";
 pub(super) const ENABLE: &str = "mortise plugin enable demo";
 pub(super) const DISABLE: &str = "mortise plugin disable demo";
 
-/// Arguments of an command.
+/// Arguments of such a command.
 #[derive(Debug, Args)]
 pub struct NamedCommand {
     /// The plugin
@@ -33,7 +33,7 @@ impl NamedCommand {
         let left = session.call(self.thing(), session.plugins().remove(request)).await?.plugin;
         self.done(match left {
             None => "removed; nothing of its types is stored".to_owned(),
-            Some(_) => "removed; what is stored of its types can be read and deleted, not written".to_owned(),
+            Some(_) => "removed; stored resources of its types can be read and deleted, not written".to_owned(),
         })
     }
 
@@ -42,7 +42,7 @@ impl NamedCommand {
         let request = data::RollbackRequest { name: self.name.clone() };
         let plugin = session.call(self.thing(), session.plugins().rollback(request)).await?.plugin;
         let plugin = summary(plugin);
-        let until = "it stays so until its file changes or it is installed anew";
+        let until = "this holds until its file changes or it is installed again";
         self.done(format!("rolled back, {} serves; {until}", plugin.what()))
     }
 
@@ -58,15 +58,15 @@ impl NamedCommand {
         let request = data::EnableRequest { name: self.name.clone() };
         let plugin = session.call(self.thing(), session.plugins().enable(request)).await?.plugin;
         let plugin = summary(plugin);
-        self.done(format!("switched on, {} serves", plugin.what()))
+        self.done(format!("enabled, {} serves", plugin.what()))
     }
 
     pub(super) async fn disable(self) -> Result<Exit, CliError> {
         let session = self.connect.session().await?;
         let request = data::DisableRequest { name: self.name.clone() };
         session.call(self.thing(), session.plugins().disable(request)).await?;
-        let left = "what is stored of its types can be read and deleted, not written";
-        self.done(format!("switched off; {left}; `mortise plugin enable {}` switches it on", self.name))
+        let left = "stored resources of its types can be read and deleted, not written";
+        self.done(format!("disabled; {left}; `mortise plugin enable {}` enables it", self.name))
     }
 
     fn done(&self, what: String) -> Result<Exit, CliError> {

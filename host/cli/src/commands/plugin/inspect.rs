@@ -13,22 +13,22 @@ use crate::{
     output::ui,
 };
 
-/// A plugin of a server.
+/// Arguments of `plugin inspect`, for a plugin of a server.
 #[derive(Debug)]
 pub struct Inspect {
     /// The plugin.
     pub name: String,
-    /// As JSON, for programs.
+    /// JSON output, for programs.
     pub json: bool,
-    /// Where the server is.
+    /// Connection to the server.
     pub connect: Connect,
 }
 
 impl Inspect {
-    /// Asks the server.
+    /// Asks the server, and prints the answer.
     ///
     /// # Errors
-    /// As [`Session::call`](crate::Session::call).
+    /// Those of [`Session::call`](crate::Session::call).
     pub fn run(self) -> CommandFuture {
         Box::pin(async move {
             let session = self.connect.session().await?;
@@ -68,7 +68,7 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
         line("before", &format!("version {}, {}", plugin.previous_version, plugin.previous_digest));
     }
     if plugin.disabled {
-        line("disabled", &format!("yes; `mortise plugin enable {}` switches it on", seen.name));
+        line("disabled", &format!("yes; `mortise plugin enable {}` enables it", seen.name));
     }
     if plugin.rolled_back {
         line("rolled back", &format!("yes; not loaded until it changes: {}", plugin.held_digest));
@@ -82,17 +82,17 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
         None => {
             line("grants", &plugin.grants.join(", "));
             if !plugin.grants.is_empty() {
-                line("", "it asks for nothing by name, so it has all of them");
+                line("", "it requests nothing by name, so it has all of them");
             }
         }
         Some(asked) => {
             for one in &asked.requests {
                 let state = if one.granted { "granted" } else { "not granted" };
-                line("asks for", &format!("{} ({state}): {}", one.grant, one.reason));
+                line("requests", &format!("{} ({state}): {}", one.grant, one.reason));
             }
             for grant in &plugin.grants {
                 let effect =
-                    if asked.unrequested.contains(grant) { " (no effect: it does not ask for this)" } else { "" };
+                    if asked.unrequested.contains(grant) { " (no effect: it does not request this)" } else { "" };
                 line("granted", &format!("{grant}{effect}"));
             }
         }

@@ -19,16 +19,16 @@ use crate::{CliError, Connect, Exit, Progress, Unit, output::ui};
 pub(super) const EXAMPLES: &str = "mortise plugin install target/demo.wasm\n\
                                    mortise plugin install build/my_plugin.wasm --name demo";
 
-/// Bytes of one message.
+/// Bytes of the component in one message.
 const CHUNK: usize = 256 << 10;
 
 /// Arguments of `plugin install`.
 #[derive(Debug, Args)]
 pub struct Install {
-    /// The component; its signature, FILE.minisig, is sent along when it is there
+    /// The component; its signature, FILE.minisig, is sent along if it exists
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The plugin's name, as the plugin has it [default: the file's, without .wasm]
+    /// The plugin's own name [default: the file's name without .wasm]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
@@ -39,11 +39,11 @@ impl Install {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let stem = self.file.file_stem().and_then(|stem| stem.to_str()).map(|stem| stem.replace('_', "-"));
         let name = self.name.clone().or(stem).ok_or_else(|| {
-            CliError::usage(format!("{}: no name of a plugin", self.file.display())).remedy("--name NAME gives it one")
+            CliError::usage(format!("{}: the file has no name", self.file.display())).remedy("give --name NAME")
         })?;
         let (sha256, bytes) = digest(&self.file)?;
         let signature = read_signature(&self.file)
-            .map_err(|e| CliError::usage(format!("the signature of {}", self.file.display())).caused_by(e))?;
+            .map_err(|e| CliError::usage(format!("reading the signature of {}", self.file.display())).caused_by(e))?;
         let session = self.connect.session().await?;
         let (messages, outgoing) = mpsc::channel(4);
         let reading = tokio::task::spawn_blocking({
@@ -55,10 +55,10 @@ impl Install {
         let thing = format!("plugin {name}");
         let answer = session.call(&thing, session.plugins().install(ReceiverStream::new(outgoing))).await;
         let answer = answer.map_err(|error| match &error.remedy {
-            None if error.message.contains("calls itself") => error.remedy("--name NAME gives its own name"),
+            None if error.message.contains("calls itself") => error.remedy("give its own name: --name NAME"),
             _ => error,
         });
-        // Its end is the answer's, whatever that is; what went wrong here explains it better.
+        // The upload ends when the server has answered; a read error here explains a failure better.
         match (reading.await, answer) {
             (Ok(Err(error)), _) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(CliError::file("cannot read", &self.file, error))
@@ -68,7 +68,7 @@ impl Install {
                 let seen = PluginSummary::from(&answer.plugin.unwrap_or_default());
                 let before = match seen.plugin.previous_version.as_str() {
                     "" => String::new(),
-                    previous => format!("; before it, and kept for a rollback: version {previous}"),
+                    previous => format!("; version {previous} is kept for a rollback"),
                 };
                 ui::line(match answer.unchanged {
                     true => format!("plugin {name}: {} serves already, nothing changed", seen.what()),

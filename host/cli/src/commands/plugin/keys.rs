@@ -17,10 +17,10 @@ mortise plugin keygen release
 mortise plugin keygen release --password-file /run/secrets/signing
 mortise plugin keygen ci --without-password";
 
-/// Where the password of a secret key comes from, if it has one.
+/// Password of a secret key: given by option, or asked for.
 #[derive(Debug, Args)]
 pub(super) struct Password {
-    /// A file that holds the password of the secret key [default: asked for on the terminal]
+    /// A file with the password of the secret key [default: asked for on the terminal]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// The password of the secret key
@@ -35,7 +35,7 @@ pub(super) struct Password {
 }
 
 impl Password {
-    /// What was given, if anything was.
+    /// Returns the password given by option, if any.
     fn given(&self) -> Result<Option<String>, CliError> {
         let read = |path: &Path| {
             let text = std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e))?;
@@ -48,7 +48,7 @@ impl Password {
         }
     }
 
-    /// The password of a key that has one.
+    /// Returns the password of a protected key.
     pub(super) fn read(&self) -> Result<String, CliError> {
         self.given()?.map_or_else(|| ask("Password of the secret key: "), Ok)
     }
@@ -56,20 +56,20 @@ impl Password {
 
 fn ask(prompt: &str) -> Result<String, CliError> {
     rpassword::prompt_password(prompt).map_err(|e| {
-        let error = CliError::usage("the secret key has a password, which cannot be asked for").caused_by(e);
-        error.remedy("--password-file FILE gives it, or MORTISE_SIGNING_PASSWORD")
+        let error = CliError::usage("cannot ask for the password of the secret key").caused_by(e);
+        error.remedy("give --password-file FILE, or set MORTISE_SIGNING_PASSWORD")
     })
 }
 
 /// Arguments of `plugin keygen`.
 #[derive(Debug, Args)]
 pub struct Keygen {
-    /// The files: NAME.pub and NAME.key
+    /// The files to write: NAME.pub and NAME.key
     #[arg(value_name = "NAME")]
     name: PathBuf,
     #[command(flatten)]
     password: Password,
-    /// Leaves the secret key without a password: whoever reads the file can sign
+    /// Leaves the secret key without a password: everyone who reads the file can sign
     #[arg(long, conflicts_with_all = ["password", "password_file"])]
     without_password: bool,
 }
@@ -83,8 +83,8 @@ impl Keygen {
         };
         let (public_path, secret_path) = (file(".pub"), file(".key"));
         if let Some(there) = [&public_path, &secret_path].into_iter().find(|path| path.symlink_metadata().is_ok()) {
-            let what = format!("{} is there; who trusts it would not trust a new one", there.display());
-            return Err(CliError::usage(what).remedy("choose another name, or move it away"));
+            let what = format!("{} exists already; servers that trust it would not trust a new key", there.display());
+            return Err(CliError::usage(what).remedy("choose another name, or move the file away"));
         }
         let password = match (self.without_password, self.password.given()?) {
             (true, _) => None,
@@ -100,7 +100,7 @@ impl Keygen {
         if password.as_deref() == Some("") {
             return Err(CliError::usage("the password is empty").remedy("--without-password makes a key without one"));
         }
-        let pair = KeyPair::generate(password).map_err(|e| CliError::failed("making the keys").caused_by(e))?;
+        let pair = KeyPair::generate(password).map_err(|e| CliError::failed("cannot make the keys").caused_by(e))?;
         write_new(&secret_path, &pair.secret, 0o600, false)?;
         write_new(&public_path, &pair.public, 0o644, false)?;
         let line = pair.public.lines().nth(1).unwrap_or_default();
@@ -114,7 +114,7 @@ impl Keygen {
     }
 }
 
-/// Writes a file whole, in the place of one that is there only if that is wanted.
+/// Writes a whole file; replaces an existing one only if `replace` is set.
 pub(super) fn write_new(path: &Path, text: &str, mode: u32, replace: bool) -> Result<(), CliError> {
     let write = || {
         let mut file = AtomicFile::beside(path)?;
@@ -127,6 +127,6 @@ pub(super) fn write_new(path: &Path, text: &str, mode: u32, replace: bool) -> Re
 
 impl From<SigningError> for CliError {
     fn from(error: SigningError) -> Self {
-        CliError::usage("signing").caused_by(error)
+        CliError::usage("cannot sign").caused_by(error)
     }
 }

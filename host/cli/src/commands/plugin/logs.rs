@@ -13,20 +13,20 @@ pub struct Logs {
     /// The plugin
     #[arg(value_name = "NAME")]
     name: String,
-    /// Go on with what it logs from now on, until Ctrl-C
+    /// Continues with new lines, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// How many of the last lines come first
+    /// Number of past lines to show first
     #[arg(long, value_name = "LINES", default_value_t = 100)]
     last: u32,
-    /// The least severe lines to show [default: all that the server keeps]
+    /// The least severe level to show [default: all that the server keeps]
     #[arg(long, value_name = "LEVEL")]
     level: Option<Level>,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// How severe a line is.
+/// Severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Level {
     Error = 1,
@@ -48,7 +48,7 @@ impl Logs {
         let thing = format!("plugin {}", self.name);
         let mut lines = session.call(&thing, session.plugins().logs(request)).await?;
         let ui = self.connect.ui();
-        // Without a timeout: the next line may never come.
+        // No timeout: the next line may never come.
         while let Some(line) = lines.message().await.map_err(|status| CliError::rpc(&thing, &status))? {
             ui::line(render(&line, &ui))?;
         }
@@ -70,7 +70,7 @@ fn render(line: &LogLine, ui: &Ui) -> String {
     for (key, value) in &line.fields {
         text.push_str(&format!(" {key}={value:?}"));
     }
-    // A plugin's text must not reach the terminal as commands.
+    // A plugin's text must not control the terminal.
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("{} {}{text}", ui.paint(Style::Dim, &at), ui.paint(style, &format!("{level:<5}")))
 }

@@ -1,4 +1,4 @@
-//! `mortise plugin …`: what operators do with plugins of a running server.
+//! `mortise plugin …`: commands of operators for the plugins of a running server.
 
 mod commands;
 mod inspect;
@@ -16,48 +16,48 @@ use prost::Message as _;
 pub use self::inspect::Inspect;
 use crate::{CommandFuture, commands::after};
 
-/// What is done with plugins that a server has.
+/// Commands for the plugins of a server.
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// List the plugins that the server has, and how they fare
+    /// Lists the server's plugins and their state
     #[command(visible_alias = "ls", after_help = after(list::EXAMPLES))]
     List(list::List),
-    /// Put a component into the server's plugin folder, once it passed every check, and serve it
+    /// Checks a component, puts it into the server's plugin folder, and serves it
     #[command(after_help = after(install::EXAMPLES))]
     Install(install::Install),
-    /// Take a plugin's file out of the folder; what is stored of its types stays
+    /// Removes a plugin's file from the folder; stored resources of its types stay
     #[command(visible_alias = "rm", after_help = after(commands::REMOVE))]
     Remove(commands::NamedCommand),
-    /// Go back to the component before
+    /// Returns to the previous component
     #[command(after_help = after(commands::ROLLBACK))]
     Rollback(commands::NamedCommand),
-    /// Lift the quarantine of a plugin's hooks
+    /// Lifts the quarantine of a plugin's hooks
     #[command(after_help = after(commands::RESET))]
     Reset(commands::NamedCommand),
-    /// Switch a plugin on again
+    /// Enables a disabled plugin
     #[command(after_help = after(commands::ENABLE))]
     Enable(commands::NamedCommand),
-    /// Switch a plugin off, over restarts, as if it were removed
+    /// Disables a plugin, across restarts, as if it were removed
     #[command(after_help = after(commands::DISABLE))]
     Disable(commands::NamedCommand),
-    /// Make a pair of keys for signing plugins
+    /// Makes a pair of keys for signing plugins
     #[command(after_help = after(keys::EXAMPLES))]
     Keygen(keys::Keygen),
-    /// Sign a component: FILE.minisig beside it
+    /// Signs a component; writes FILE.minisig beside it
     #[command(after_help = after(sign::EXAMPLES))]
     Sign(sign::Sign),
-    /// Say who signed a component, if it is one of the keys given
+    /// Shows the signer of a component, if it is one of the given keys
     #[command(after_help = after(verify::EXAMPLES))]
     Verify(verify::Verify),
-    /// Show what a plugin logged
+    /// Shows the log of a plugin
     #[command(after_help = after(logs::EXAMPLES))]
     Logs(logs::Logs),
 }
 
-/// Runs one.
+/// Runs a command.
 ///
 /// # Errors
-/// What went wrong, to be shown after "mortise: ".
+/// The failure, to be shown after "mortise: ".
 pub fn run(command: PluginCommand) -> CommandFuture {
     Box::pin(async move {
         match command {
@@ -76,11 +76,11 @@ pub fn run(command: PluginCommand) -> CommandFuture {
     })
 }
 
-/// A plugin as its resource tells it.
+/// Summary of a plugin, from its resource.
 struct PluginSummary {
     name: String,
     plugin: data::Plugin,
-    /// Reasons and messages of its conditions.
+    /// Reason of the condition `Loaded`.
     stage: String,
     health: String,
     message: String,
@@ -111,7 +111,7 @@ impl PluginSummary {
     }
 }
 
-/// Enough of a digest for people.
+/// Shortens a digest, for people.
 fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }

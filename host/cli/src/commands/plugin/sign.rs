@@ -18,15 +18,15 @@ pub struct Sign {
     /// The component
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The secret key's file, of `mortise plugin keygen` or of minisign
+    /// The file of the secret key, from `mortise plugin keygen` or minisign
     #[arg(long, value_name = "SECRET_KEY")]
     key: PathBuf,
-    /// A line that is signed along, and shown where the signature is [default: when, and which file]
+    /// A signed line that is shown with the signature [default: the time and the file's name]
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
     #[command(flatten)]
     password: Password,
-    /// Replaces a signature that is there
+    /// Replaces an existing signature
     #[arg(long)]
     force: bool,
 }
@@ -35,7 +35,7 @@ impl Sign {
     pub(super) fn run(self) -> Result<Exit, CliError> {
         let path = signature_path(&self.file);
         if !self.force && path.symlink_metadata().is_ok() {
-            return Err(CliError::usage(format!("{} is there", path.display())).remedy("--force replaces it"));
+            return Err(CliError::usage(format!("{} exists already", path.display())).remedy("--force replaces it"));
         }
         let content = std::fs::read(&self.file).map_err(|e| CliError::file("cannot read", &self.file, e))?;
         let key = SecretKey::read(&self.key, || self.password.read())?;

@@ -25,7 +25,7 @@ pub struct Verify {
 impl Verify {
     pub(super) fn run(self) -> Result<Exit, CliError> {
         let key = |given: &String| {
-            PublicKey::load(given).map_err(|e| CliError::usage(format!("the key {given:?}")).caused_by(e))
+            PublicKey::load(given).map_err(|e| CliError::usage(format!("cannot use the key {given:?}")).caused_by(e))
         };
         let keys = self.keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
         let content = std::fs::read(&self.file).map_err(|e| CliError::file("cannot read", &self.file, e))?;
@@ -33,7 +33,7 @@ impl Verify {
         let signature = read_signature(&self.file).map_err(|e| CliError::failed(file.to_string()).caused_by(e))?;
         let Some(signature) = signature else {
             let missing = signature_path(&self.file);
-            return Err(CliError::failed(format!("{file} is not signed: there is no {}", missing.display())));
+            return Err(CliError::failed(format!("{file} is not signed: {} does not exist", missing.display())));
         };
         match verify(&content, &signature, &keys) {
             Ok(who) => ui::line(format!("{file}: signed by the key {}: {}", who.key, who.comment)).map(|()| Exit::Done),

@@ -15,7 +15,7 @@ mortise provider attach --source example.org/platform/mortise";
 /// Arguments of `provider attach`.
 #[derive(Debug, Args)]
 pub(super) struct Attach {
-    /// The provider's address, as required_providers has it
+    /// The provider's address, as in required_providers
     #[arg(long, value_name = "HOST/NAMESPACE/TYPE", default_value = SOURCE, value_parser = source)]
     source: Source,
     #[command(flatten)]
@@ -29,7 +29,7 @@ impl Attach {
         let socket = Path::new(&status.provider_socket);
         if socket.as_os_str().is_empty() {
             return Err(CliError::failed(format!("the server at {} has no socket for core", session.url()))
-                .remedy("set provider_socket in its configuration, and look for its warnings at the start"));
+                .remedy("set provider_socket in its configuration, and read the warnings that it logs at its start"));
         }
         if !socket.exists() {
             return Err(CliError::failed(format!("{} is not on this machine", socket.display()))

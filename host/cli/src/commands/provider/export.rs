@@ -1,4 +1,4 @@
-//! `mortise provider export`: the provider as a file-system mirror, and its schemas for when no server is reached.
+//! `mortise provider export`: the provider as a file-system mirror, with its schemas for use without a server.
 
 use std::{
     fs::{self, File, Permissions},
@@ -24,10 +24,10 @@ mortise provider export --out /usr/local/share/terraform/plugins --source exampl
 /// Arguments of `provider export`.
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// The mirror's directory; the provider is put into HOST/NAMESPACE/TYPE/VERSION/OS_ARCH in it
+    /// The directory of the mirror; the provider is written to HOST/NAMESPACE/TYPE/VERSION/OS_ARCH in it
     #[arg(long, value_name = "DIR", default_value = "terraform-plugins")]
     out: PathBuf,
-    /// The provider's address, as required_providers has it
+    /// The provider's address, as in required_providers
     #[arg(long, value_name = "HOST/NAMESPACE/TYPE", default_value = SOURCE, value_parser = source)]
     source: Source,
     #[command(flatten)]
@@ -44,7 +44,7 @@ impl Export {
         let platform = format!("{}_{}", std::env::consts::OS, architecture());
         let dir = self.out.join(host).join(namespace).join(name).join(version).join(platform);
         fs::create_dir_all(&dir).map_err(|e| CliError::file("cannot make", &dir, e))?;
-        let program = std::env::current_exe().map_err(|e| CliError::failed("finding this program").caused_by(e))?;
+        let program = std::env::current_exe().map_err(|e| CliError::failed("cannot find this program").caused_by(e))?;
         let provider = dir.join(format!("terraform-provider-{name}_v{version}"));
         let mut binary = File::open(&program).map_err(|e| CliError::file("cannot read", &program, e))?;
         put(&mut binary, 0o755, &provider)?;
@@ -55,7 +55,7 @@ impl Export {
     }
 }
 
-/// Puts a file in the place of what is there, which may be running; what is cut short leaves nothing behind.
+/// Replaces a file, even that of a running program; an interrupted write leaves nothing behind.
 fn put(content: &mut impl Read, mode: u32, to: &Path) -> Result<(), CliError> {
     let mut file = AtomicFile::beside(to).map_err(CliError::fs)?;
     let written = io::copy(content, &mut file).and_then(|_| file.file().set_permissions(Permissions::from_mode(mode)));
@@ -63,7 +63,7 @@ fn put(content: &mut impl Read, mode: u32, to: &Path) -> Result<(), CliError> {
     file.replace_durably().map_err(CliError::fs)
 }
 
-/// As Go calls them.
+/// Name of this machine's architecture in Go.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

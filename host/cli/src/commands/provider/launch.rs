@@ -1,4 +1,4 @@
-//! The provider that core starts: this program by another name, or with core's variable in its environment.
+//! The provider as core starts it: this program under another name, or with core's variable in its environment.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,11 +10,11 @@ use mortise_provider::serve;
 
 use crate::{CliError, Exit, connect::provider::ProviderConnector, env};
 
-/// What the name of the file with the schemas ends with, behind the program's.
+/// Ending of the schema file's name, after the program's name.
 pub(super) const SNAPSHOT: &str = ".schema.json";
 
-/// Is a provider, if this process is to be one, and answers the exit code. Ctrl-C ends it not: it comes to core as well,
-/// which has its calls to finish.
+/// Serves as a provider if this process was started as one, and returns the exit code. Ctrl-C does not end it: core
+/// gets the signal, too, and has calls to finish.
 #[must_use]
 pub fn launch() -> Option<ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -24,7 +24,7 @@ pub fn launch() -> Option<ExitCode> {
     let program = arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => return Some(crate::report(Err(CliError::failed("starting threads").caused_by(e)))),
+        Err(e) => return Some(crate::report(Err(CliError::failed("cannot start threads").caused_by(e)))),
     };
     let served = runtime.block_on(async {
         let connector = Arc::new(ProviderConnector::of_environment(Some(snapshot(&program))));
@@ -40,7 +40,7 @@ fn snapshot(program: &Path) -> PathBuf {
     name.into()
 }
 
-/// What names of resources begin with: the type in `terraform-provider-TYPE_v0.1.0`.
+/// Prefix of the names of resources: the type in `terraform-provider-TYPE_v0.1.0`.
 fn prefix(program: &Path) -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let kind =

@@ -24,13 +24,13 @@ pub struct Provider {
     command: ProviderCommand,
 }
 
-/// What is done for a provider.
+/// Subcommands of `provider`.
 #[derive(Debug, Subcommand)]
 enum ProviderCommand {
-    /// Print the variable by which Terraform and OpenTofu attach to the server on this machine
+    /// Prints the variable by which Terraform and OpenTofu attach to the server on this machine
     #[command(after_help = super::after(attach::EXAMPLES))]
     Attach(attach::Attach),
-    /// Write the provider as a file-system mirror, with the schemas that the server has now
+    /// Writes the provider as a file-system mirror, with the server's current schemas
     #[command(after_help = super::after(export::EXAMPLES))]
     Export(export::Export),
 }
@@ -52,7 +52,7 @@ struct Source {
     name: String,
 }
 
-/// Reads an address.
+/// Parses the address of a provider.
 fn source(text: &str) -> Result<Source, String> {
     let part = |part: &str| {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')

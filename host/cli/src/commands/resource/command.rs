@@ -1,4 +1,4 @@
-//! What each command of `mortise resource …` does.
+//! Execution of the commands of `mortise resource …`.
 
 use mortise_resource::{pb, types::gvk};
 use mortise_text::{Indent, consul};
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// One command.
+/// Command with its flags.
 pub(super) struct ConsulCommand {
     pub(super) verb: Verb,
     pub(super) family: Family,
@@ -36,7 +36,7 @@ impl ConsulCommand {
         }
     }
 
-    /// Reads flags from the front, and answers what is left.
+    /// Reads flags from the front, and returns the rest.
     fn parse(&mut self, arguments: &[String]) -> Result<Vec<String>, ConsulError> {
         let prefix = self.verb == Verb::List && self.family == Family::Grpc;
         match self.flags.read(arguments, prefix) {
@@ -120,7 +120,8 @@ impl ConsulCommand {
                 let file = self.flags.get("f").unwrap_or_default().to_owned();
                 let text = load(&file)?;
                 let (session, catalog) = self.connect().await?;
-                // A file says which name is meant, and not which incarnation of it: that is gone when it was made anew.
+                // A file names a resource, not one incarnation of it: the uid is stale once the resource was made
+                // again.
                 let id = pb::Id { uid: String::new(), ..id_of(&decode(&file, &text, &catalog)?) };
                 (session, catalog, id)
             }
@@ -191,7 +192,7 @@ impl ConsulCommand {
         out(&text)
     }
 
-    /// Flags behind the arguments, and nothing else.
+    /// Reads flags after the arguments, and rejects anything else.
     fn nothing_more(&mut self, after: &[String]) -> Result<(), ConsulError> {
         let had_file = self.flags.get("f").is_some();
         let rest = self.parse(after)?;
@@ -218,13 +219,13 @@ impl ConsulCommand {
         pb::Tenancy { partition: unit("partition"), namespace: unit("namespace") }
     }
 
-    /// A type by its full name, whose case matters only over gRPC; or by a kind that only one type has.
+    /// Finds a type by its full name, in any case over HTTP, or by a kind that only one type has.
     fn find(&self, text: &str, catalog: &Catalog) -> Result<pb::Type, ConsulError> {
         let types = || catalog.infos().iter().filter_map(|info| info.r#type.clone());
         let mut parts = text.split('.').map(str::to_owned);
         if let (Some(group), Some(group_version), Some(kind)) = (parts.next(), parts.next(), parts.next()) {
             let own = types().find(|ty| self.family == Family::Http && gvk(ty).eq_ignore_ascii_case(text));
-            // The server says it better than we could when there is none.
+            // The server has a better error for a type that does not exist.
             return Ok(own.unwrap_or(pb::Type { group, group_version, kind }));
         }
         let mut found = types().filter(|ty| ty.kind.eq_ignore_ascii_case(text));
@@ -243,7 +244,7 @@ impl ConsulCommand {
         request
     }
 
-    /// Waits for an answer; a failure is worded as Consul words it.
+    /// Waits for an answer; a failure gets Consul's wording.
     async fn answer<T>(
         &self,
         doing: &str,

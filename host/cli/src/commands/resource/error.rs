@@ -5,12 +5,12 @@ use tonic::{Code, Status};
 use super::verb::Family;
 use crate::{CliError, Exit};
 
-/// Why a command ended early.
+/// Reason why a command ended early.
 pub(super) enum ConsulError {
     Help,
-    /// The text for standard error.
+    /// Text for standard error.
     Wrong(String),
-    /// The output is closed, or full.
+    /// The output is closed or full.
     Output(CliError),
 }
 
@@ -20,7 +20,7 @@ impl From<String> for ConsulError {
     }
 }
 
-/// What is at fault in the arguments themselves.
+/// Fault in the form of the arguments.
 pub(super) fn format_fault(what: &str) -> ConsulError {
     ConsulError::Wrong(format!("Incorrect argument format: {what}"))
 }
@@ -28,12 +28,12 @@ pub(super) fn format_fault(what: &str) -> ConsulError {
 pub(super) const NOT_NEEDED: &str =
     "File argument is not needed when resource information is provided with the command";
 
-/// An error of ours in one of these commands.
+/// Converts an error of this program.
 pub(super) fn wording(error: CliError) -> ConsulError {
     if error.exit == Exit::Closed { ConsulError::Output(error) } else { ConsulError::Wrong(error.to_string()) }
 }
 
-/// A server's refusal: over gRPC as the status, over HTTP as the response code that Consul answers then.
+/// Converts a server's refusal: over gRPC to the status, over HTTP to the response code that Consul would send.
 pub(super) fn refusal(doing: &str, name: &str, family: Family, status: &Status) -> ConsulError {
     let code = match status.code() {
         Code::Cancelled => "Canceled".to_owned(),

@@ -1,5 +1,5 @@
 //! Command lines as Go's `flag` package reads them: `-name value`, `-name=value`, one dash or two, up to the first
-//! argument that is no flag.
+//! argument that is not a flag.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const COMMON: [(&str, bool); 16] = [
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(BTreeMap<String, String>);
 
-/// Why reading flags ended early.
+/// Reason why reading flags ended early.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FlagError {
     Help,
@@ -35,8 +35,7 @@ pub(super) enum FlagError {
 }
 
 impl Flags {
-    /// Reads flags up to the first argument that is none, and answers the rest. `-p` is known only where there is a
-    /// prefix.
+    /// Reads flags up to the first other argument, and returns the rest. `-p` is known only if `prefix` is set.
     pub(super) fn read<'a>(&mut self, args: &'a [String], prefix: bool) -> Result<&'a [String], FlagError> {
         let mut rest = args;
         while let Some((arg, after)) = rest.split_first() {
@@ -85,12 +84,12 @@ impl Flags {
         Ok(rest)
     }
 
-    /// What was given, unless it is empty.
+    /// Returns the given value, unless it is empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Whether a flag without a value is on, if it was given.
+    /// Returns the state of a flag without a value, if the flag was given.
     pub(super) fn is_on(&self, name: &str) -> Option<bool> {
         self.0.get(name).map(|value| value == "true")
     }

@@ -1,4 +1,4 @@
-//! The one resource that a file given to `mortise resource …` holds.
+//! Reads the one resource of a file given to `mortise resource …`.
 
 use mortise_resource::pb;
 use mortise_text::{Format, Source};
@@ -24,7 +24,7 @@ pub(super) fn load(file: &str) -> Result<String, ConsulError> {
         .map_err(|error| ConsulError::Wrong(format!("Failed to load data: Failed to read file: {}", error.message)))
 }
 
-/// Reads the text of a file, which has to hold exactly one resource.
+/// Parses the text of a file, which must hold exactly one resource.
 pub(super) fn decode(file: &str, text: &str, catalog: &Catalog) -> Result<pb::Resource, ConsulError> {
     let format = Format::of_consul_text(text);
     let parsed = mortise_text::parse(Source { name: file, text }, Some(format), catalog);
@@ -33,6 +33,6 @@ pub(super) fn decode(file: &str, text: &str, catalog: &Catalog) -> Result<pb::Re
         parsed.map_err(|faults| ConsulError::Wrong(format!("Failed to decode resource from input file: {faults}")))?;
     match (documents.pop(), documents.pop()) {
         (Some(document), None) => Ok(document.resource),
-        _ => Err("Failed to decode resource from input file: it has to hold exactly one resource".to_owned().into()),
+        _ => Err("Failed to decode resource from input file: it must hold exactly one resource".to_owned().into()),
     }
 }

@@ -1,6 +1,6 @@
-//! `mortise resource …`: the commands of `consul resource`, so that scripts made for it go on working. Arguments,
-//! output, wordings and exit codes (0, and 1 for every failure) are Consul's, from its documentation and behaviour; all
-//! of them speak gRPC here, the ones that in Consul go over HTTP, too.
+//! `mortise resource …`: the commands of `consul resource`, so that scripts written for it keep working. Arguments,
+//! output, wording and exit codes (0, and 1 for every failure) are Consul's, from its documentation and behaviour. All
+//! of them speak gRPC here, even those that use HTTP in Consul.
 
 mod command;
 mod error;
@@ -36,7 +36,7 @@ pub struct Resource {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 struct RawArguments {
-    /// As `consul resource` takes them: arguments, then flags: -f, -namespace, -partition, -stale, -token, -token-file,
+    /// The arguments of `consul resource`, then flags: -f, -namespace, -partition, -stale, -token, -token-file,
     /// -grpc-addr, -grpc-tls, -ca-file, -ca-path, -client-cert, -client-key; -p PREFIX in list-grpc
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
@@ -44,28 +44,28 @@ struct RawArguments {
 
 #[derive(Debug, Subcommand)]
 enum ResourceCommand {
-    /// Write a resource from a file, as `consul resource apply`
+    /// Writes a resource from a file, as `consul resource apply`
     #[command(after_help = after("mortise resource apply -f artist.hcl"))]
     Apply(RawArguments),
-    /// Read a resource, as `consul resource read`
+    /// Reads a resource, as `consul resource read`
     #[command(after_help = after("mortise resource read demo.v2.Artist korn -partition default"))]
     Read(RawArguments),
-    /// List resources of a type, as `consul resource list`
+    /// Lists resources of a type, as `consul resource list`
     #[command(after_help = after("mortise resource list demo.v2.Artist -namespace default"))]
     List(RawArguments),
-    /// Delete a resource, as `consul resource delete`
+    /// Deletes a resource, as `consul resource delete`
     #[command(after_help = after("mortise resource delete demo.v2.Artist korn"))]
     Delete(RawArguments),
-    /// Write a resource from a file, as `consul resource apply-grpc`
+    /// Writes a resource from a file, as `consul resource apply-grpc`
     #[command(after_help = after("mortise resource apply-grpc -f artist.json"))]
     ApplyGrpc(RawArguments),
-    /// Read a resource, as `consul resource read-grpc`
+    /// Reads a resource, as `consul resource read-grpc`
     #[command(after_help = after("mortise resource read-grpc executive ceo"))]
     ReadGrpc(RawArguments),
-    /// List resources of a type, as `consul resource list-grpc`
+    /// Lists resources of a type, as `consul resource list-grpc`
     #[command(after_help = after("mortise resource list-grpc demo.v2.Artist -p korn"))]
     ListGrpc(RawArguments),
-    /// Delete a resource, as `consul resource delete-grpc`
+    /// Deletes a resource, as `consul resource delete-grpc`
     #[command(after_help = after("mortise resource delete-grpc executive ceo"))]
     DeleteGrpc(RawArguments),
 }

@@ -1,4 +1,4 @@
-//! The way to the server in Consul's terms: its flags, then its environment, then ours.
+//! Connection settings in Consul's terms: its flags, then its environment, then Mortise's.
 
 use super::{
     command::ConsulCommand,
@@ -7,10 +7,10 @@ use super::{
 use crate::{Connect, Session, env, resources::catalog::Catalog};
 
 impl ConsulCommand {
-    /// A connection, and the types that the server has.
+    /// Connects, and fetches the types of the server.
     pub(super) async fn connect(&self) -> Result<(Session, Catalog), ConsulError> {
         if self.flags.get("http-addr").is_some() {
-            return Err("-http-addr is of no use here, since mortise speaks gRPC: use -grpc-addr".to_owned().into());
+            return Err("-http-addr is not supported, since mortise speaks gRPC: use -grpc-addr".to_owned().into());
         }
         if consul_env("TLS_VERIFY").is_some_and(|verify| is_no(&verify)) {
             return Err(
@@ -24,7 +24,7 @@ impl ConsulCommand {
         let token_file = path("token-file");
         let connect = Connect {
             grpc_addr: flag("grpc-addr"),
-            // The file wins.
+            // The file takes precedence.
             token: if token_file.is_some() { None } else { flag("token") },
             token_file,
             tls: self.flags.is_on("grpc-tls"),
@@ -40,13 +40,13 @@ impl ConsulCommand {
     }
 }
 
-/// Consul's variables before ours.
+/// Looks up an environment variable; Consul's variables take precedence over Mortise's.
 fn environment(name: &str) -> Option<String> {
     let consul = match name {
         "MORTISE_GRPC_ADDR" => consul_env("ADDR"),
         "MORTISE_TOKEN" => consul_env("TOKEN"),
         "MORTISE_TOKEN_FILE" => match consul_env("TOKEN_FILE") {
-            // A file goes before a token, but not ours before Consul's.
+            // A file beats a token, but Mortise's file does not beat Consul's token.
             None if consul_env("TOKEN").is_some() => return None,
             file => file,
         },

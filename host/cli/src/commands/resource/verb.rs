@@ -1,6 +1,6 @@
-//! Which of Consul's commands one is.
+//! The commands of `consul resource`, by verb and protocol.
 
-/// What is done with resources.
+/// Verb of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Apply,
@@ -9,7 +9,7 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// The family of a command: in Consul one speaks HTTP and the other gRPC, which shows in what they print.
+/// Protocol of a command in Consul, HTTP or gRPC; the output of the two differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     Http,

@@ -1,4 +1,4 @@
-//! The certificates of a server that is running, and whether a key is that of a certificate: what rustls is asked.
+//! Certificates of a running server, and whether a key belongs to a certificate; both by rustls.
 
 use std::{
     path::Path,
@@ -21,10 +21,11 @@ use tokio_rustls::{
 
 use crate::{CliError, Exit};
 
-/// How long a server may take.
+/// Longest wait for a server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Keeps what a server shows, and takes it whoever issued it. That it has the key is verified.
+/// Records the certificates that a server presents, and accepts every issuer. The handshake still verifies that the
+/// server has the key.
 #[derive(Debug)]
 struct Recorder {
     provider: Arc<CryptoProvider>,
@@ -68,7 +69,7 @@ impl ServerCertVerifier for Recorder {
     }
 }
 
-/// The certificates that the server at `host:port` shows, its own first. Nothing is sent over the connection.
+/// Fetches the certificates of the server at `host:port`, its own first. No data is sent over the connection.
 pub(super) async fn chain_of(addr: &str) -> Result<Vec<CertificateDer<'static>>, CliError> {
     let unreachable = |why: String| {
         CliError::new(Exit::Unreachable, format!("no certificate from {addr}: {why}"))
@@ -90,23 +91,23 @@ pub(super) async fn chain_of(addr: &str) -> Result<Vec<CertificateDer<'static>>,
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     };
     let connected = timeout(PATIENCE, connecting).await;
-    // A server may well show its certificate and then want one of this client.
+    // A server may present its certificate and then demand one of this client.
     let seen = std::mem::take(&mut *recorder.seen.lock().unwrap_or_else(PoisonError::into_inner));
     match connected {
         _ if !seen.is_empty() => Ok(seen),
-        Ok(Ok(_)) => Err(unreachable("it shows none".to_owned())),
+        Ok(Ok(_)) => Err(unreachable("it presents none".to_owned())),
         Ok(Err(e)) => Err(unreachable(e.to_string())),
         Err(_) => Err(unreachable(format!("it does not answer within {PATIENCE:?}"))),
     }
 }
 
-/// Refuses a key that is not that of the certificate.
+/// Rejects a key that does not belong to the certificate.
 pub(super) fn check_pair(certificate: &Path, key: &Path) -> Result<(), CliError> {
-    let unusable = |e| CliError::usage("a file that is there cannot be used").caused_by(e);
+    let unusable = |e| CliError::usage("an existing file cannot be used").caused_by(e);
     let (chain, key_der) = (read_certificates(certificate).map_err(unusable)?, read_key(key).map_err(unusable)?);
     match CertifiedKey::from_der(chain, key_der, &ring::default_provider()) {
         Ok(_) => Ok(()),
         Err(_) => Err(CliError::usage(format!("{} is not the key of {}", key.display(), certificate.display()))
-            .remedy("put the file back that belongs to it, or choose another directory: --dir DIR")),
+            .remedy("restore the file that belongs to it, or choose another directory: --dir DIR")),
     }
 }

@@ -1,7 +1,7 @@
 //! `mortise tls init`: files for TLS, all in one directory.
 //!
-//! What is there is kept, so that the command can be given again with one client more; --force issues the certificates
-//! of server and clients anew. The authority is never replaced: every client trusts it.
+//! Existing files are kept, so that the command can be repeated with one client more; --force issues the certificates
+//! of server and clients again. The authority is never replaced: every client trusts it.
 //!
 //! Everything is made before anything is written, and a key is written before its certificate.
 
@@ -25,46 +25,46 @@ mortise tls init --dir /etc/mortise/tls --host home.example.net --host 192.168.1
 mortise tls init --dir /etc/mortise/tls --client phone
 mortise tls init --dir /etc/mortise/tls --force";
 
-/// Names of files that are no client's.
+/// File names that no client may have.
 const RESERVED: [&str; 2] = ["ca", "server"];
 
-/// Longest name of a client: what a common name may have.
+/// Longest name of a client: the limit of a common name.
 const MAX_NAME: usize = 64;
 
 /// Arguments of `tls init`.
 #[derive(Debug, Args)]
 pub(super) struct Init {
-    /// Where the files are written
+    /// The directory for the files
     #[arg(long, value_name = "DIR", default_value = "tls")]
     dir: PathBuf,
-    /// A name or an address of the server, as clients use it; may be given several times [default: localhost,
-    /// 127.0.0.1, ::1 and the name of this machine, or with --force those of the certificate that is there]
+    /// A name or an address of the server, as clients use it; can be given several times [default: localhost,
+    /// 127.0.0.1, ::1 and the name of this machine, or with --force those of the existing certificate]
     #[arg(long, value_name = "NAME|IP", value_parser = host)]
     host: Vec<String>,
-    /// A client to make a certificate for; may be given several times [default: client, or with --force every client
-    /// that has one]
+    /// A client to make a certificate for; can be given several times [default: client, or with --force every client
+    /// with a certificate]
     #[arg(long, value_name = "NAME", value_parser = client)]
     client: Vec<String>,
-    /// How many days the certificates of server and clients are valid
+    /// Days for which the certificates of server and clients are valid
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
-    /// Issue the certificates anew that are there; the authority is kept
+    /// Issues existing certificates again; the authority is kept
     #[arg(long)]
     force: bool,
 }
 
-/// Why a word is no host, or no client.
+/// Fault in the name of a host or a client.
 #[derive(Debug, thiserror::Error)]
 enum NameError {
     #[error("{0:?} is neither a DNS name nor an address; leave out scheme and port")]
     Host(String),
-    #[error("{0:?} is no name for a client: letters, digits, dots, dashes and underscores, at most {MAX_NAME}")]
+    #[error("{0:?} is invalid for a client: use letters, digits, dots, dashes and underscores, at most {MAX_NAME}")]
     Client(String),
-    #[error("the files of {0:?} are not a client's; take another name")]
+    #[error("{0:?} is reserved; choose another name")]
     Reserved(String),
 }
 
-/// Reads a DNS name, with a star for its first label perhaps, or an address.
+/// Parses a DNS name, possibly with a star as its first label, or an address.
 fn host(text: &str) -> Result<String, NameError> {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -97,20 +97,20 @@ fn is_client(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-/// A file to be written.
+/// A file to write.
 struct NewFile {
     path: PathBuf,
     text: String,
-    /// 0600 for keys.
+    /// Permissions; 0600 for keys.
     mode: u32,
 }
 
-/// The files of the directory.
+/// Files of the directory, and those to write.
 struct Plan {
     dir: PathBuf,
     force: bool,
     new: Vec<NewFile>,
-    /// A line for each pair, for the user.
+    /// Lines for the user, one for each pair.
     report: Vec<String>,
 }
 
@@ -121,8 +121,8 @@ impl Init {
         let authority = plan.authority()?;
         if !self.host.is_empty() && plan.keeps("server")? {
             let path = plan.file("server", "pem");
-            return Err(CliError::usage(format!("{} is there, for other hosts perhaps", path.display())).remedy(
-                "--force issues it anew, and what the clients have along with it; --dir DIR writes elsewhere",
+            return Err(CliError::usage(format!("{} exists, perhaps for other hosts", path.display())).remedy(
+                "--force issues it again, together with the certificates of all clients; --dir DIR writes elsewhere",
             ));
         }
         let hosts = plan.hosts(self.host)?;
@@ -142,10 +142,10 @@ impl Plan {
         self.dir.join(format!("{name}.{extension}"))
     }
 
-    /// Whether a pair is there and stays.
+    /// Whether a pair exists and stays.
     ///
     /// # Errors
-    /// Half of it is there, which is not this command's doing, and is not written over unasked.
+    /// Only half of the pair exists. This command does not leave that behind, and does not overwrite it unasked.
     fn keeps(&self, name: &str) -> Result<bool, CliError> {
         let (certificate, key) = (self.file(name, "pem"), self.file(name, "key"));
         let there = |path: &Path| path.symlink_metadata().is_ok();
@@ -155,16 +155,16 @@ impl Plan {
             (true, true) => Ok(true),
             (found, _) => {
                 let (found, missing) = if found { (certificate, key) } else { (key, certificate) };
-                let fault = format!("{} is there without {}", found.display(), missing.display());
+                let fault = format!("{} exists without {}", found.display(), missing.display());
                 Err(CliError::usage(fault).remedy(match name {
                     "ca" => "put the missing file back, or choose another directory: --dir DIR",
-                    _ => "--force makes both anew",
+                    _ => "--force makes both again",
                 }))
             }
         }
     }
 
-    /// Plans a new pair unless there is one.
+    /// Plans a new pair, unless one exists.
     fn pair(
         &mut self,
         name: &str,
@@ -173,7 +173,7 @@ impl Plan {
     ) -> Result<(), CliError> {
         if self.keeps(name)? {
             let described = describe(&self.file(name, "pem"))?;
-            self.say(name, &format!("kept, expires {}; --force issues it anew", described.expiry()));
+            self.say(name, &format!("kept, expires {}; --force issues it again", described.expiry()));
             return Ok(());
         }
         let pair = make().map_err(failed)?;
@@ -182,9 +182,9 @@ impl Plan {
 
     fn add(&mut self, name: &str, purpose: &str, pair: Pair) -> Result<(), CliError> {
         let described = Certificate::parse_pem(&pair.certificate)
-            .map_err(|e| CliError::failed("the new certificate").caused_by(e))?;
+            .map_err(|e| CliError::failed("cannot read the new certificate").caused_by(e))?;
         self.say(name, &format!("written, {purpose}, expires {}", described.expiry()));
-        // The key first: a server that looks meanwhile waits for the certificate that fits.
+        // The key comes first: a server that looks in between waits for the certificate that fits.
         self.new.push(NewFile { path: self.file(name, "key"), text: pair.key, mode: 0o600 });
         self.new.push(NewFile { path: self.file(name, "pem"), text: pair.certificate, mode: 0o644 });
         Ok(())
@@ -194,7 +194,7 @@ impl Plan {
         self.report.push(format!("  {:<24} {what}", format!("{name}.pem, {name}.key")));
     }
 
-    /// The authority of the directory, or a new one.
+    /// Returns the authority of the directory, or makes one.
     fn authority(&mut self) -> Result<Authority, CliError> {
         if !self.keeps("ca")? {
             let (authority, pair) =
@@ -207,18 +207,18 @@ impl Plan {
         if described.validity(Timestamp::now()) != Validity::Valid || !described.is_ca {
             let state = if described.is_ca { "has expired" } else { "may not issue certificates" };
             return Err(CliError::usage(format!("the authority in {} {state}", path.display()))
-                .remedy("--dir DIR makes another one elsewhere, which clients then have to be told to trust"));
+                .remedy("--dir DIR makes another one elsewhere, which the clients must then trust"));
         }
         let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e));
         let (certificate, key) = (read(&path)?, read(&key_path)?);
         let authority = Authority::of(&certificate, &key, &described)
-            .map_err(|e| CliError::usage(format!("the authority in {}", path.display())).caused_by(e))?;
+            .map_err(|e| CliError::usage(format!("cannot use the authority in {}", path.display())).caused_by(e))?;
         super::fetch::check_pair(&path, &key_path)?;
         self.say("ca", &format!("kept, expires {}", described.expiry()));
         Ok(authority)
     }
 
-    /// What the server's certificate is for.
+    /// Returns the names and addresses for the server's certificate.
     fn hosts(&self, given: Vec<String>) -> Result<Vec<String>, CliError> {
         if !given.is_empty() {
             return Ok(given);
@@ -232,7 +232,8 @@ impl Plan {
         Ok(hosts)
     }
 
-    /// Whom there are certificates for: those that the authority issued. Other pairs in the directory are not ours.
+    /// Returns the clients to make certificates for: those given, or those with a certificate of the authority. Other
+    /// pairs in the directory are ignored.
     fn clients(&self, given: Vec<String>) -> Result<Vec<String>, CliError> {
         if !given.is_empty() {
             return Ok(given);
@@ -273,7 +274,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Says which files there are, and what to write into which configuration.
+    /// Prints the files, and the settings for the server and a client.
     fn explain(&self, hosts: &[String], client: &str) -> Result<(), CliError> {
         let path = |name: &str, extension: &str| self.file(name, extension).display().to_string();
         ui::line(format!("{}:", self.dir.display()))?;
@@ -284,7 +285,7 @@ impl Plan {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let (ca, ca_key) = (path("ca", "pem"), path("ca", "key"));
         ui::print(format!(
-            "\nWho has {ca_key} can make certificates for everyone: the server does not need it, so keep it elsewhere.\n\
+            "\nEveryone who has {ca_key} can make certificates. The server does not need it, so keep it elsewhere.\n\
              \nThe server's config.toml:\n\
              \n  [tls]\n  cert_file = {:?}\n  key_file = {:?}\n  client_ca_file = {ca:?}\n\
              \nOn a client, with its own files and ca.pem:\n\
@@ -304,14 +305,14 @@ fn describe(path: &Path) -> Result<Certificate, CliError> {
 }
 
 fn unreadable(error: PemFileError) -> CliError {
-    CliError::usage("a file that is there cannot be used").caused_by(error)
+    CliError::usage("an existing file cannot be used").caused_by(error)
 }
 
 fn failed(error: rcgen::Error) -> CliError {
-    CliError::failed("making a certificate").caused_by(error)
+    CliError::failed("cannot make a certificate").caused_by(error)
 }
 
-/// What this machine is called.
+/// Name of this machine.
 fn machine() -> String {
     rustix::system::uname().nodename().to_string_lossy().to_lowercase()
 }

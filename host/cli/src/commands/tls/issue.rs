@@ -1,4 +1,4 @@
-//! Makes certificates: an authority, and what it issues for servers and clients. All keys are P-256.
+//! Makes certificates: an authority, and those that it issues for servers and clients. All keys are P-256.
 
 use std::{
     net::IpAddr,
@@ -13,10 +13,10 @@ use rcgen::{
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long the authority is valid: it is what every client trusts, and hard to replace.
+/// Validity of the authority in days: every client trusts it, and it is hard to replace.
 const AUTHORITY_DAYS: u32 = 3_650;
 
-/// How long before now certificates begin to be valid, for machines whose clocks are behind.
+/// Time before now at which certificates begin to be valid, for machines with slow clocks.
 const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate with its key, as PEM.
@@ -25,15 +25,15 @@ pub(super) struct Pair {
     pub(super) key: String,
 }
 
-/// What issues certificates.
+/// Certificate authority.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Seconds since 1970 after which nothing that it issued is valid.
+    /// Unix time in seconds after which no certificate of the authority is valid.
     not_after: i64,
 }
 
 impl Authority {
-    /// Makes a new one. It issues certificates, but no authorities.
+    /// Makes a new authority. It may issue certificates, but no further authorities.
     pub(super) fn create(name: &str) -> Result<(Self, Pair), rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = params(name, AUTHORITY_DAYS, None);
@@ -45,13 +45,13 @@ impl Authority {
         Ok((Self { issuer: Issuer::new(params, key), not_after }, pair))
     }
 
-    /// Takes one that exists. The key has to be its own.
+    /// Loads an existing authority. The key must belong to the certificate.
     pub(super) fn of(certificate: &str, key: &str, described: &Certificate) -> Result<Self, rcgen::Error> {
         let issuer = Issuer::from_ca_cert_pem(certificate, KeyPair::from_pem(key)?)?;
         Ok(Self { issuer, not_after: described.not_after })
     }
 
-    /// A certificate for a server with these names and addresses.
+    /// Issues a certificate for a server with these names and addresses.
     pub(super) fn server(&self, hosts: &[String], days: u32) -> Result<Pair, rcgen::Error> {
         let mut params = params("mortise server", days, Some(self.not_after));
         for host in hosts {
@@ -64,7 +64,7 @@ impl Authority {
         self.issue(params)
     }
 
-    /// A certificate for a client of this name.
+    /// Issues a certificate for a client of this name.
     pub(super) fn client(&self, name: &str, days: u32) -> Result<Pair, rcgen::Error> {
         let mut params = params(name, days, Some(self.not_after));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -80,7 +80,7 @@ impl Authority {
     }
 }
 
-/// What all have in common. None is valid for longer than until `latest`.
+/// Parameters that all certificates share. The validity does not go beyond `latest`.
 fn params(name: &str, days: u32, latest: Option<i64>) -> CertificateParams {
     let now = SystemTime::now();
     let mut params = CertificateParams::default();

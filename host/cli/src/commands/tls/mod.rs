@@ -1,4 +1,4 @@
-//! `mortise tls …`: a certificate authority of one's own, and what certificates say. Both work without a server.
+//! `mortise tls …`: makes a certificate authority, and shows certificates. Both work without a server.
 
 mod fetch;
 mod init;
@@ -20,13 +20,13 @@ pub struct Tls {
     command: TlsCommand,
 }
 
-/// What is done with certificates.
+/// Subcommands of `tls`.
 #[derive(Debug, Subcommand)]
 enum TlsCommand {
-    /// Make a certificate authority, a certificate for the server and one for each client, as files
+    /// Makes a certificate authority, a certificate for the server and one for each client, as files
     #[command(after_help = super::after(init::EXAMPLES))]
     Init(init::Init),
-    /// Show which certificates expire when, of files or of a server that is running
+    /// Shows when certificates expire, in files or of a running server
     #[command(after_help = super::after(show::EXAMPLES))]
     Show(show::Show),
 }

@@ -1,4 +1,4 @@
-//! `mortise tls show`: what certificates say, of files or of a server.
+//! `mortise tls show`: the certificates in files or of a server.
 
 use std::path::{Path, PathBuf};
 
@@ -19,27 +19,27 @@ mortise tls show /etc/mortise/tls
 mortise tls show --server home.example.net:8502
 mortise tls show server.pem -o json";
 
-/// Names of files in a directory that are looked into.
+/// Extensions of certificate files in a directory.
 const EXTENSIONS: [&str; 3] = ["pem", "crt", "cer"];
 
-/// Days before the end from which on it is shown as a warning, as the server's log has it.
+/// Days before the end from which a certificate is shown as a warning, as in the server's log.
 const WARNING_DAYS: i64 = 30;
 
 /// Arguments of `tls show`.
 #[derive(Debug, Args)]
 pub(super) struct Show {
-    /// Files of certificates (PEM), and directories, whose files *.pem, *.crt and *.cer are shown
+    /// Files of certificates (PEM), or directories with files *.pem, *.crt and *.cer
     #[arg(value_name = "FILE|DIR", default_value = "tls", conflicts_with = "server")]
     files: Vec<PathBuf>,
-    /// A server that is running, whatever it is: its certificates are shown, not verified
+    /// A running server of any kind: its certificates are shown, not verified
     #[arg(long, value_name = "HOST:PORT")]
     server: Option<String>,
-    /// How they are shown
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
 }
 
-/// One certificate, and where it was found. As JSON, for programs.
+/// Certificate and its source; the fields are the JSON for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {
@@ -75,18 +75,18 @@ impl Show {
             AnswerFormat::Table => ui::print(render(&found, &Ui::new(Color::Auto)))?,
             AnswerFormat::Json => {
                 let text = serde_json::to_string_pretty(&found);
-                ui::line(text.map_err(|e| CliError::failed("certificates as JSON").caused_by(e))?)?;
+                ui::line(text.map_err(|e| CliError::failed("no JSON of certificates").caused_by(e))?)?;
             }
         }
         match found.iter().filter(|one| one.validity != Validity::Valid).count() {
             0 => Ok(Exit::Done),
             wrong => Err(CliError::failed(format!("{wrong} of {} certificates are not valid now", found.len()))
-                .remedy("`mortise tls init --force` issues those anew whose authority it made")),
+                .remedy("`mortise tls init --force` issues those of its own authority again")),
         }
     }
 }
 
-/// The certificates of a file, or of the files of a directory.
+/// Reads the certificates of a file, or of the files of a directory.
 fn look(path: &Path, found: &mut Vec<Found>) -> Result<(), CliError> {
     if !path.is_dir() {
         let chain = read_certificates(path).map_err(unreadable)?;
@@ -105,19 +105,19 @@ fn look(path: &Path, found: &mut Vec<Found>) -> Result<(), CliError> {
     for file in files {
         match read_certificates(&file) {
             Ok(chain) => describe(&file.display().to_string(), &chain, found)?,
-            // A key by itself, perhaps.
+            // Perhaps a key alone.
             Err(PemFileError::NoCertificate { .. } | PemFileError::Irregular { .. }) => {}
             Err(e) => return Err(unreadable(e)),
         }
     }
     match found.len() == before {
-        true => Err(CliError::usage(format!("{} has no file *.pem, *.crt or *.cer of certificates", path.display()))),
+        true => Err(CliError::usage(format!("{} has no certificate in a file *.pem, *.crt or *.cer", path.display()))),
         false => Ok(()),
     }
 }
 
 fn unreadable(error: PemFileError) -> CliError {
-    CliError::usage("cannot show it").caused_by(error)
+    CliError::usage("cannot show the certificates").caused_by(error)
 }
 
 fn describe(source: &str, chain: &[CertificateDer<'_>], found: &mut Vec<Found>) -> Result<(), CliError> {

@@ -5,7 +5,7 @@ const fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A call of the host's.
+/// A call of the host.
 fn of(trial: Option<u64>, input: Option<u64>) -> Admitted {
     Admitted { trial, input, caller: CallerNumber::HOST }
 }
@@ -24,7 +24,7 @@ fn fail(breaker: &mut Breaker, now: Duration, trial: Option<u64>) {
     breaker.failed(&rules(), now, of(trial, None), 0, "trapped".into());
 }
 
-/// One that was quarantined at a moment.
+/// A breaker that was quarantined at `now`.
 fn quarantined(now: Duration) -> Breaker {
     let mut breaker = Breaker::default();
     (0..10).for_each(|_| fail(&mut breaker, now, None));

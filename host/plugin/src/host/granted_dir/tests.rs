@@ -9,10 +9,10 @@ use super::*;
 
 const LIMIT: usize = 1 << 20;
 
-/// Enough for every test but those of the quota.
+/// Large enough for every test but those of the quota.
 const ROOM: DirQuota = DirQuota { bytes: 1 << 30, files: 1_000 };
 
-/// A granted directory; its parent holds a file that is out of bounds.
+/// A granted directory; its parent holds a file that must stay out of reach.
 struct Place {
     _top: tempfile::TempDir,
     inside: PathBuf,
@@ -86,7 +86,7 @@ fn no_name_leads_out_of_the_directory() {
             folder.remove(name).unwrap_err(),
         ] {
             assert_eq!(failure.code, 3, "{name:?}: {failure:?}");
-            assert!(failure.message.contains("is no name of a file"), "{failure:?}");
+            assert!(failure.message.contains("is not a file name"), "{failure:?}");
         }
     }
     assert_eq!(fs::read(&place.outside).unwrap(), b"out of bounds");
@@ -109,7 +109,7 @@ fn links_are_not_followed() {
     assert_eq!(fs::read(&place.outside).unwrap(), b"out of bounds");
 }
 
-/// Whoever can write into the directory may put a link where the next temporary file will be.
+/// A user who can write into the directory may put a link where the next temporary file will be.
 #[test]
 fn a_link_in_the_way_of_the_temporary_file_is_removed_and_not_followed() {
     let place = Place::new();
@@ -181,7 +181,7 @@ fn a_writer_waits_for_its_turn_and_no_longer_than_told() {
     place.write("a", "x").unwrap();
 }
 
-/// Readers see one of the contents that were written, whole, however many write.
+/// Readers see one of the written contents, whole, however many writers there are.
 #[test]
 fn readers_see_the_old_content_or_the_new() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What each function of WASI answers.
+//! Answers of the functions of WASI.
 
 use wasmtime::{
     StoreContextMut,
@@ -11,16 +11,16 @@ use wasmtime::{
 use super::{handles::handle, printed::CHUNK, stub};
 use crate::host::{abort_reason::AbortReason, state::State};
 
-/// Longest run of random numbers of one call, bytes.
+/// Most random bytes of one call.
 const RANDOM: u64 = 64 << 10;
 
-/// Words for "you may not" in the error types of WASI, and for "there is nothing more" in those of streams.
+/// Cases of WASI's error types that mean a refusal, and the end of a stream.
 const REFUSALS: [&str; 5] = ["access-denied", "access", "not-permitted", "closed", "HTTP-request-denied"];
 
-/// Stands for the stream of a request's body, which goes nowhere.
+/// Representation of a request body's stream, whose content is discarded.
 const NOWHERE: u32 = 3;
 
-/// Answers a call, or ends it. What the guest lent or gave for it is let go of.
+/// Answers a call, or ends it. Releases the handles in its arguments.
 pub(super) fn answer(
     store: &mut StoreContextMut<'_, State>,
     interface: &str,
@@ -40,7 +40,7 @@ pub(super) fn answer(
         ("cli/stderr", "get-stderr") => Some(handle(store, "output-stream", 2)?),
         ("sockets/instance-network", "instance-network") => Some(handle(store, "network", 0)?),
 
-        ("io/error", _) => Some(Val::String("this host has no files and no network".into())),
+        ("io/error", _) => Some(Val::String("plugins have no files and no network".into())),
         ("io/poll", "poll") => Some(poll(arguments)?),
         ("io/poll", "[method]pollable.ready") => Some(Val::Bool(true)),
         ("io/poll", "[method]pollable.block") => None,
@@ -67,7 +67,7 @@ pub(super) fn answer(
             Some(Val::U64(state.wasi.clock))
         }
         ("clocks/monotonic-clock", "resolution") => Some(Val::U64(1_000)),
-        // Whoever waits finds that the time has come.
+        // Waiting moves the clock: the time has come at once.
         ("clocks/monotonic-clock", "subscribe-duration") => {
             state.wasi.clock = state.wasi.clock.saturating_add(number(arguments));
             Some(handle(store, "pollable", 0)?)
@@ -93,7 +93,7 @@ pub(super) fn answer(
         ("random/insecure-seed", _) => {
             Some(Val::Tuple(vec![Val::U64(state.wasi.random()), Val::U64(state.wasi.random())]))
         }
-        // Whatever a request is made of can be made; none is sent.
+        // All parts of a request can be made; none is sent.
         ("http/types", function) => match made(function) {
             Some(("output-stream", _)) => Some(done(Some(handle(store, "output-stream", NOWHERE)?))),
             Some((resource, Made::Plain)) => Some(handle(store, resource, 0)?),
@@ -107,13 +107,13 @@ pub(super) fn answer(
     })
 }
 
-/// How a function hands out a resource: as it is, or as a result.
+/// Form in which a function returns a resource: plain, or in a result.
 enum Made {
     Plain,
     Done,
 }
 
-/// The resource that a function of `http/types` makes.
+/// Resource that a function of `http/types` makes.
 fn made(function: &str) -> Option<(&'static str, Made)> {
     Some(match function {
         "[constructor]fields" | "[method]fields.clone" | "[method]outgoing-request.headers" => ("fields", Made::Plain),
@@ -126,15 +126,15 @@ fn made(function: &str) -> Option<(&'static str, Made)> {
     })
 }
 
-/// Whether a function of `http/types` sets something.
+/// Whether a function of `http/types` sets a field.
 fn is_set(function: &str) -> bool {
     let method = function.split_once('.').map_or("", |(_, method)| method);
     method.starts_with("set-")
         || ["set", "delete", "append"].map(|method| format!("[method]fields.{method}")).contains(&function.to_owned())
 }
 
-/// Says no in the function's own words: its error, none, or nothing at all. A function that has no words for it ends
-/// the call.
+/// Refuses in the form of the function's result: its error, none, an empty list, or no value. A function that has no
+/// such form ends the call.
 fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Result<Option<Val>> {
     let refused = match ty.results().next() {
         None => return Ok(None),
@@ -157,11 +157,11 @@ fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Resu
     };
     match refused {
         Some(answer) => Ok(Some(answer)),
-        None => Err(wasmtime::Error::msg(format!("wasi:{interface} {function} is not for plugins"))),
+        None => Err(wasmtime::Error::msg(format!("plugins may not call wasi:{interface} {function}"))),
     }
 }
 
-/// Lets go of the handles in an argument. `first` becomes the representation of the first of them.
+/// Releases the handles in an argument. `first` becomes the representation of the first handle.
 fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut Option<u32>) -> wasmtime::Result<()> {
     let one = |store: &mut StoreContextMut<'_, State>, any: ResourceAny, first: &mut Option<u32>| {
         if stub::release(store, any)? {
@@ -184,13 +184,13 @@ fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut O
     }
 }
 
-/// All that is waited for is ready.
+/// Answers that everything is ready.
 fn poll(arguments: &[Val]) -> wasmtime::Result<Val> {
     match arguments.first() {
         Some(Val::List(all)) if !all.is_empty() => {
             Ok(Val::List((0..).zip(all).map(|(place, _)| Val::U32(place)).collect()))
         }
-        _ => Err(wasmtime::Error::msg("wasi:io/poll waits for nothing, which never ends")),
+        _ => Err(wasmtime::Error::msg("wasi:io/poll got an empty list; pass at least one pollable")),
     }
 }
 
@@ -202,7 +202,7 @@ fn number(arguments: &[Val]) -> u64 {
     arguments.iter().find_map(|one| if let Val::U64(number) = one { Some(*number) } else { None }).unwrap_or(0)
 }
 
-/// The status that `exit` or `exit-with-code` was given.
+/// Status that was passed to `exit` or `exit-with-code`.
 fn status(arguments: &[Val]) -> u8 {
     match arguments.first() {
         Some(Val::U8(status)) => *status,

@@ -5,7 +5,7 @@ use wasmtime::component::{ResourceDynamic, Val};
 use super::stub;
 use crate::host::state::State;
 
-/// The resources of these packages; a handle's type is its place here.
+/// Resources of the linked packages; the number of a handle's type is its index here.
 const RESOURCES: [&str; 25] = [
     "error",
     "pollable",
@@ -34,9 +34,9 @@ const RESOURCES: [&str; 25] = [
     "future-incoming-response",
 ];
 
-/// A resource's place among [`RESOURCES`]; one that is not there can never exist.
+/// Index of a resource in [`RESOURCES`]; that of an unknown name matches no handle.
 pub(super) fn kind(resource: &str) -> u32 {
-    // Other names that `http/types` has for them.
+    // Aliases in `http/types`.
     let resource = match resource {
         "headers" | "trailers" => "fields",
         "io-error" => "error",
@@ -46,7 +46,7 @@ pub(super) fn kind(resource: &str) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
-/// A new handle.
+/// Makes a handle.
 pub(super) fn handle(
     store: &mut wasmtime::StoreContextMut<'_, State>,
     resource: &str,

@@ -1,26 +1,27 @@
-//! `wasi:http` for reconcilers: requests to hosts that are granted, and no others.
+//! `wasi:http` for reconcilers: requests to granted hosts only.
 //!
 //! # Contract
-//! A component that imports `wasi:http/outgoing-handler` has its controllers in an engine where that is wasmtime's own,
-//! and with it `wasi:io`, whose streams and pollables it hands out. Everything else of WASI stays ours, with nothing in
-//! it (the parent module), and hands out stubs in the types of that `wasi:io`: a stdin at its end, a stdout that is the
-//! log, pollables that are ready. So wasmtime's files, sockets, clocks and variables are linked nowhere, and the one
-//! way out is [`Outgoing::send_request`]. In the engine for hooks `wasi:http` is inert, and every request is denied.
+//! For controllers of a component that imports `wasi:http/outgoing-handler`, wasmtime's implementation of it is linked,
+//! and with it wasmtime's `wasi:io`, whose streams and pollables it hands out. Everything else of WASI stays the inert
+//! one of the parent module, and hands out stubs in the types of that `wasi:io`: a stdin at its end, a stdout that is
+//! the log, pollables that are ready. So wasmtime's files, sockets, clocks and variables are linked nowhere, and the
+//! only way out is [`Outgoing::send_request`]. In the engine for hooks `wasi:http` is inert, and every request is
+//! denied.
 //!
-//! Each request is compared with `grants.http` by scheme, host and port (`http_hosts`), and sent to exactly what was
-//! compared. Redirects are answers like any other: the guest may ask for the next hop, which is compared too. A request
-//! outside of a controller's call is denied.
+//! Each request is compared with `grants.http` by scheme, host and port (`http_hosts`), and sent to exactly the
+//! compared form. Redirects are answers like any other: the guest may ask for the next hop, which is compared too. A
+//! request outside of a controller's call is denied.
 //!
 //! # Cost
 //! Nothing for components that do not import it. A request opens a connection of its own, HTTP/1.1, with TLS by rustls
-//! and the roots of the Mozilla programme that are built in; none is kept for the next.
+//! and the built-in roots of the Mozilla programme; connections are not reused.
 //!
 //! # Limits
-//! A request has `controllers.host_call_ms` from its beginning to the last byte of its answer, and never more than what
-//! is left of the call; a guest may ask for less for connecting, for the first byte, and between bytes. Bodies of all
-//! answers of a call together are bounded by `sandbox.reply_bytes`, those of requests likewise. [`IN_FLIGHT`] requests
-//! of an instance are open at once. What the host keeps for a guest is bounded by [`HANDLES`], headers of 128 KiB each,
-//! and [`PIECE`]. What a guest calls here counts towards `controllers.host_calls`; past that, requests fail.
+//! A request has `controllers.host_call_ms` from its beginning to the last byte of its answer, and never more than the
+//! remaining time of the call; a guest may ask for less for connecting, for the first byte, and between bytes. Bodies
+//! of all answers of a call together are bounded by `sandbox.reply_bytes`, those of requests likewise. An instance has
+//! at most [`IN_FLIGHT`] open requests. The host's memory for a guest is bounded by [`HANDLES`], headers of 128 KiB
+//! each, and [`PIECE`]. Each call of the guest here counts towards `controllers.host_calls`; past that, requests fail.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -46,53 +47,53 @@ use crate::{
     limits::Limits,
 };
 
-/// Requests of one instance that are open at once, answers that are being read included.
+/// Open requests of one instance, including answers that are being read.
 const IN_FLIGHT: usize = 16;
 
-/// Requests, headers, bodies and the like of one instance, and no more than `sandbox.handles`.
+/// Most requests, headers, bodies and the like of one instance; `sandbox.handles` may lower it.
 const HANDLES: usize = 256;
 
-/// What of a request's body waits to be sent, bytes.
+/// Buffered part of a request's body, bytes.
 const PIECE: usize = 16 << 10;
 
-/// An answer's head and body, and what is left to do for it.
+/// Head and body of an answer, and the work that drives its connection.
 type Sent = (http::Response<WasiBody>, Work);
 type Work = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
-/// What an instance has of HTTP.
+/// State of an instance's HTTP.
 pub(crate) struct Http {
     pub(super) ctx: WasiHttpCtx,
     pub(super) table: ResourceTable,
     pub(super) outgoing: Outgoing,
-    /// What was written to stdout and stderr since the last call ended.
+    /// Output to stdout and stderr since the last call ended.
     pub(crate) printed: PrintedLines,
 }
 
-/// Sends requests.
+/// Sender of requests.
 pub(super) struct Outgoing {
-    /// The call that is under way; none between calls.
+    /// The running call; `None` between calls.
     call: Option<Call>,
     turns: Arc<Semaphore>,
-    /// Whether the call has no host calls left.
+    /// Whether the call has used up its host calls.
     pub(super) exhausted: bool,
 }
 
-/// On whose behalf requests are sent, and within what.
+/// The call that requests are sent for, with its limits.
 #[derive(Clone)]
 pub(crate) struct Call {
-    /// Who answers requests in the place of those that they are for: offline tests.
+    /// Host that answers requests itself instead of sending them: offline tests.
     pub(crate) host: Option<Arc<dyn ReconcilerHost>>,
     pub(crate) permit: Arc<Permit>,
-    /// What the plugin is called in the log and in metrics.
+    /// Names of the plugin in the log and in metrics.
     pub(crate) plugin: Arc<str>,
     pub(crate) label: String,
     pub(crate) hook: &'static str,
     pub(crate) logs: Arc<Logs>,
-    /// The longest that one request may take.
+    /// Time limit of one request.
     pub(crate) host_call: Duration,
-    /// When the call must be done.
+    /// Deadline of the call.
     pub(crate) until: Instant,
-    /// Bytes that all bodies may have, each way, and those that they had.
+    /// Most bytes of all bodies in each direction, and the bytes used so far.
     pub(crate) limit: usize,
     pub(crate) sent: Arc<AtomicUsize>,
     pub(crate) received: Arc<AtomicUsize>,
@@ -110,12 +111,12 @@ impl Http {
         }
     }
 
-    /// A call begins.
+    /// Begins a call.
     pub(crate) fn begin(&mut self, call: Call) {
         self.outgoing.call = Some(call);
     }
 
-    /// It is over: what is still under way ends by its own time, or with the instance.
+    /// Ends the call: open requests end by their own time limit, or with the instance.
     pub(crate) fn end(&mut self) {
         self.outgoing.call = None;
     }
@@ -162,7 +163,7 @@ impl WasiHttpHooks for Outgoing {
 }
 
 impl Outgoing {
-    /// Whether a request may be sent: with where it goes written in the one way, and its place among those in flight.
+    /// Checks whether a request may be sent. Answers it with its authority in canonical form, and its permit.
     fn admit(
         &mut self,
         mut request: http::Request<WasiBody>,
@@ -172,7 +173,7 @@ impl Outgoing {
             call.count("denied");
             return Err(Error::InternalError(Some("too many host calls (limit controllers.host_calls)".into())));
         }
-        // It would make a tunnel, whose end nobody looks at.
+        // CONNECT would make a tunnel, whose destination cannot be checked.
         if request.method() == http::Method::CONNECT {
             call.count("denied");
             return Err(Error::HttpRequestMethodInvalid);
@@ -196,16 +197,16 @@ impl Outgoing {
 }
 
 impl Call {
-    /// Where a request goes, if that is granted. The guest hears no more than the code, so the log says what to set.
+    /// Target of a request, if it is granted. The guest gets only an error code, so the log names the setting.
     fn granted(&self, uri: &http::Uri) -> Option<Target> {
         let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority()?.as_str());
         let key = self.permit.key("http");
         let text = match Target::read(scheme, authority) {
             Some(target) if self.permit.sends_to(&target) => return Some(target),
             Some(target) => format!("HTTP request denied; {}", self.permit.http_remedy(&target)),
-            // Before the last @ may stand a password.
+            // A password may precede the last @.
             None => format!(
-                "HTTP request to {scheme}://{} denied: that is no plain host, which {key} could grant",
+                "HTTP request to {scheme}://{} denied: {key} cannot grant a host in this form",
                 authority.rsplit('@').next().unwrap_or_default()
             ),
         };
@@ -221,7 +222,7 @@ impl Call {
     }
 }
 
-/// Sends a request that may be sent.
+/// Sends an admitted request.
 async fn send(
     call: &Call,
     request: http::Request<WasiBody>,
@@ -243,7 +244,7 @@ async fn send(
         let body = timeout_at(until, body.collect()).await.map_err(|_| Error::ConnectionReadTimeout)??;
         let whole = http::Request::from_parts(head, body.to_bytes().to_vec());
         let answer = timeout_at(until, host.http(whole)).await.map_err(|_| Error::HttpResponseTimeout)?;
-        let answer = answer.unwrap_or(Err(Failure::new(Code::Unavailable, "nobody answers it")));
+        let answer = answer.unwrap_or(Err(Failure::new(Code::Unavailable, "the host has no answer for it")));
         let answer = answer.map_err(|failure| Error::InternalError(Some(failure.message)))?;
         let answer = answer.map(|body| {
             let body = http_body_util::Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
@@ -269,7 +270,7 @@ mod tests {
         health::logs::{LogSettings, Logs},
     };
 
-    /// What may send to some hosts, in a call.
+    /// A sender within a call that may send to these hosts.
     fn granted(hosts: &[&str]) -> Outgoing {
         let http = hosts.iter().map(|host| HttpHost::try_from((*host).to_owned()).unwrap()).collect();
         let permit = Permit::of("p", Grants { http, ..Grants::default() });

@@ -17,7 +17,7 @@ use crate::host::state::State;
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     wasmtime_wasi_io::add_to_linker_async(linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
-    // Wasmtime's own finds the code of no fault of a body, since it looks for another type than its bodies fail with.
+    // Replaces wasmtime's `http-error-code`, which finds no code: its bodies fail with another type than it looks for.
     linker.allow_shadowing(true);
     linker.instance("wasi:http/types@0.2.12")?.func_wrap(
         "http-error-code",
@@ -27,7 +27,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
             Ok((known.or_else(|| fault.downcast_ref::<Error>().map(code)),))
         },
     )?;
-    // Nor does it free the options of a request, which are its own by then.
+    // Replaces wasmtime's `handle`, which does not free the options of a request although it owns them.
     linker.instance("wasi:http/outgoing-handler@0.2.12")?.func_wrap(
         "handle",
         |mut store, (request, options): (Resource<HostOutgoingRequest>, Option<Resource<RequestOptions>>)| {
@@ -44,7 +44,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The code of a fault of a body.
+/// Code for the error of a body.
 fn code(fault: &Error) -> ErrorCode {
     match fault {
         Error::HttpRequestBodySize(size) => ErrorCode::HttpRequestBodySize(*size),
@@ -56,11 +56,11 @@ fn code(fault: &Error) -> ErrorCode {
 }
 
 impl State {
-    /// What the instance has of HTTP, counting a call of the guest.
+    /// HTTP state of the instance; counts a host call of the guest.
     fn counted(&mut self) -> &mut Http {
         self.host_calls = self.host_calls.saturating_add(1);
         let exhausted = self.host_calls > self.limits.host_calls;
-        // There already where it is linked.
+        // Exists already wherever `wasi:http` is linked.
         let http = self.http.get_or_insert_with(|| Box::new(Http::new(&self.limits)));
         http.outgoing.exhausted = exhausted;
         http

@@ -1,14 +1,14 @@
-//! The interfaces of WASI that are linked, by their names.
+//! Names of the linked interfaces of WASI.
 
 use wasmtime::{Engine, component::Component};
 
-/// Packages that are linked.
+/// Linked packages.
 pub(crate) const PACKAGES: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 
-/// What is linked of `wasi:http`.
+/// Linked interfaces of `wasi:http`.
 pub(super) const HTTP: [&str; 2] = ["http/types", "http/outgoing-handler"];
 
-/// `cli/stdout` of `wasi:cli/stdout@0.2.6`; none for what is not linked.
+/// `cli/stdout` for `wasi:cli/stdout@0.2.6`; `None` for interfaces that are not linked.
 pub(crate) fn interface(import: &str) -> Option<&str> {
     let (interface, version) = import.strip_prefix("wasi:")?.split_once('@')?;
     let (package, _) = interface.split_once('/')?;

@@ -1,4 +1,4 @@
-//! Links what a component imports of WASI, in the types that the component wants.
+//! Linking of a component's WASI imports, in the types that the component wants.
 
 use wasmtime::{
     Engine,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::host::state::State;
 
-/// Links what a component imports of WASI. With `http`, its requests are sent: that is for controllers, and each of
+/// Links a component's WASI imports. With `http`, its requests are really sent: that is for controllers, and each of
 /// their stores has an [`super::http::Http`].
 pub(crate) fn link(
     linker: &mut Linker<State>,

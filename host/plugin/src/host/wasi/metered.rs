@@ -1,4 +1,4 @@
-//! Bodies that are counted, and cut off when they are too long or too late.
+//! Bodies that are counted, and cut off when they get too long or too late.
 
 use std::{
     pin::Pin,
@@ -14,14 +14,13 @@ use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
 use wasmtime_wasi_io::bytes::Bytes;
 
-/// A body of a request or of an answer.
+/// Body of a request or of an answer.
 pub(super) struct MeasuredBody {
     body: WasiBody,
-    /// Bytes of all bodies of the call in this direction, and how many there may be.
+    /// Bytes of all bodies of the call in this direction, and their limit.
     taken: Arc<AtomicUsize>,
     limit: usize,
-    /// Until when an answer may come, and its place among those in flight; none for what is sent, which ends with the
-    /// request.
+    /// Deadline and permit of an answer; `None` for a request's body, which ends with the request.
     answer: Option<(Pin<Box<Sleep>>, OwnedSemaphorePermit)>,
     ended: bool,
 }
@@ -41,7 +40,7 @@ impl MeasuredBody {
         Self { body, taken, limit, answer: Some((Box::pin(tokio::time::sleep_until(until)), turn)), ended: false }
     }
 
-    /// Whether a piece is too much, as the error that says so.
+    /// Counts a piece; answers the error if it exceeds the limit.
     fn excess(&self, piece: usize) -> Option<Error> {
         let before = self.taken.fetch_add(piece, Ordering::Relaxed);
         let size = Some(self.limit as u64);
@@ -51,7 +50,7 @@ impl MeasuredBody {
         })
     }
 
-    /// The last piece, and no more: its place among those in flight is free.
+    /// Ends the body with its last piece, and frees its permit.
     fn end(&mut self, last: Option<Result<Frame<Bytes>, Error>>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         self.ended = true;
         self.answer = None;

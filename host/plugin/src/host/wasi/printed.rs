@@ -1,20 +1,20 @@
-//! What a guest writes to stdout and stderr where `wasi:io` is wasmtime's, until it is logged.
+//! Buffer for stdout and stderr of a guest until they are logged, where `wasi:io` is wasmtime's.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// How much a guest may write to stdout or stderr at once, bytes: what `check-write` says.
+/// Most bytes of one write to stdout or stderr: the answer of `check-write`.
 pub(super) const CHUNK: usize = 4096;
 
-/// Longest line of stdout or stderr that is kept together, bytes.
+/// Longest line of stdout or stderr, bytes; longer ones are split.
 pub(crate) const LINE: usize = 1024;
 
-/// What was written to stdout and stderr and is not in the log yet. Clones are one buffer.
+/// Output to stdout and stderr that is not logged yet. Clones share one buffer.
 #[derive(Clone)]
 pub(crate) struct PrintedLines {
     streams: Arc<Mutex<[Vec<u8>; 2]>>,
-    /// Of each stream, bytes; the log drops and counts what is beyond its own limit, so some more is kept than that.
+    /// Most bytes of each stream. Somewhat more than the log's limit, so that the log drops and counts the excess.
     limit: usize,
 }
 

@@ -1,13 +1,13 @@
-//! What an instance has of WASI: a clock, a seed and two unfinished lines.
+//! WASI state of an instance: a clock, a seed and two unfinished lines.
 
-/// What an instance has of WASI.
+/// WASI state of an instance.
 #[derive(Debug, Default)]
 pub(crate) struct Wasi {
-    /// Nanoseconds since the instance began, as it is told.
+    /// The monotonic clock of the guest, nanoseconds since the instance began.
     pub(super) clock: u64,
     /// State of the random generator.
     seed: u64,
-    /// What was written to stdout and to stderr since the last end of line.
+    /// Output to stdout and to stderr since the last end of line.
     pub(crate) unfinished: [Vec<u8>; 2],
 }
 

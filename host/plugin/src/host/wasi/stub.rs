@@ -1,5 +1,4 @@
-//! What our WASI hands out where `wasi:io` is wasmtime's, which it is for HTTP: streams and pollables of its types,
-//! with as little in them as ours.
+//! Inert streams and pollables in the types of wasmtime's `wasi:io`, which is linked for HTTP.
 
 use wasmtime::{
     StoreContextMut,
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::host::state::State;
 
-/// The type of a resource of `wasi:io`; none for resources of others.
+/// The type of a resource of `wasi:io`; `None` for other resources.
 pub(super) fn kind(resource: &str) -> Option<ResourceType> {
     Some(match resource {
         "error" => ResourceType::host::<Error>(),
@@ -29,7 +28,7 @@ pub(super) fn kind(resource: &str) -> Option<ResourceType> {
     })
 }
 
-/// A new handle to a resource of `wasi:io`; none where that is not wasmtime's, and for resources of others.
+/// Makes a handle to a resource of `wasi:io`; `None` if wasmtime's is not linked, and for other resources.
 pub(super) fn handle(
     store: &mut StoreContextMut<'_, State>,
     resource: &str,
@@ -53,8 +52,8 @@ pub(super) fn handle(
     })))
 }
 
-/// Lets go of a handle to a resource of `wasi:io` that was lent; whether it was one. Of those our functions are given
-/// errors alone (`filesystem-error-code`).
+/// Releases a lent handle to a resource of `wasi:io`; answers whether it was one. The inert functions get only errors
+/// of those (`filesystem-error-code`).
 pub(super) fn release(store: &mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtime::Result<bool> {
     if any.ty() != ResourceType::host::<Error>() {
         return Ok(false);
@@ -63,7 +62,7 @@ pub(super) fn release(store: &mut StoreContextMut<'_, State>, any: ResourceAny) 
     Ok(true)
 }
 
-/// Always ready, and at its end.
+/// A stream that is ready, and at its end.
 struct Still;
 
 #[async_trait]

@@ -7,7 +7,8 @@ use wasmtime::{Engine, ResourceLimiter, Store, component::Linker};
 use super::*;
 use crate::{Plugin, Sandbox, engine::pool::Strategy, load::compile::compile};
 
-/// A component of instances of one module, which has memories of so many pages and tables of so many elements.
+/// A component of instances of one module, with memories of these numbers of pages and tables of these numbers of
+/// elements.
 fn component(instances: usize, memories: &[u64], tables: &[u64]) -> Vec<u8> {
     let (mut memory_section, mut table_section) = (MemorySection::new(), TableSection::new());
     for pages in memories {
@@ -47,7 +48,7 @@ fn pooled() -> (Sandbox, tempfile::TempDir) {
     (sandbox, cache)
 }
 
-/// The words are wasmtime's own, so each is seen here.
+/// The messages are wasmtime's own, so each is produced here.
 #[tokio::test]
 async fn what_does_not_fit_into_the_pool_is_refused_with_its_setting() {
     let (sandbox, _cache) = pooled();

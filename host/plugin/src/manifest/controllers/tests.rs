@@ -35,7 +35,8 @@ fn controller(name: &str) -> wire::Controller {
     wire::Controller { name: name.into(), manages: named("Thing"), ..wire::Controller::default() }
 }
 
-/// Own types are `own.v1.Thing`, which holds a `Condition`, and `own.v1.Part`, which holds a `Tombstone`.
+/// Reads controllers of a plugin whose types are `own.v1.Thing`, which holds a `Condition`, and `own.v1.Part`, which
+/// holds a `Tombstone`.
 fn read_all(controllers: Vec<wire::Controller>, exports: Exports) -> Result<Vec<ControllerDecl>, String> {
     let own = |kind: &str, message: &str| wire::ResourceType {
         group: "own".into(),
@@ -135,21 +136,21 @@ fn every_fault_is_named() {
             watches(vec![watch("Part", Wire::ReferenceField("nothing".into()))]),
             "reference_field: \"nothing\": hashicorp.consul.resource.Tombstone has no field",
         ),
-        (watches(vec![watch("other.One", Wire::ReferenceField("a..b".into()))]), "\"a..b\" is no path"),
+        (watches(vec![watch("other.One", Wire::ReferenceField("a..b".into()))]), "\"a..b\" is not a path"),
         (indexes((0..17).map(|n| index(&format!("i{n}"), value())).collect()), "indexes: at most 16, got: 17"),
         (indexes(vec![index("id", value())]), "index \"id\": its name must be"),
         (indexes(vec![index("Big", value())]), "index \"Big\": its name must be"),
         (indexes(vec![index("a", value()), index("a", value())]), "index \"a\": declared twice"),
-        (indexes(vec![wire::Index { by: None, ..index("a", value()) }]), "index \"a\": what it is by is required"),
-        (indexes(vec![index("a", By::ResourceName(false))]), "index \"a\": what it is by is required"),
-        (indexes(vec![index("a", By::Metadata(false))]), "index \"a\": what it is by is required"),
+        (indexes(vec![wire::Index { by: None, ..index("a", value()) }]), "index \"a\": its source is required"),
+        (indexes(vec![index("a", By::ResourceName(false))]), "index \"a\": its source is required"),
+        (indexes(vec![index("a", By::Metadata(false))]), "index \"a\": its source is required"),
         (
             indexes(vec![in_tenancy(By::Owner(true))]),
             "index \"a\": in_tenancy is for value_field, resource_name and metadata",
         ),
         (indexes(vec![in_tenancy(By::ReferenceField("resource".into()))]), "index \"a\": in_tenancy is for"),
-        (indexes(vec![index("a", By::ReferenceField("type".into()))]), "reference_field: \"type\" is no hashicorp"),
-        (indexes(vec![index("a", By::ValueField("resource".into()))]), "value_field: \"resource\" is no text"),
+        (indexes(vec![index("a", By::ReferenceField("type".into()))]), "reference_field: \"type\" is neither a "),
+        (indexes(vec![index("a", By::ValueField("resource".into()))]), "value_field: \"resource\" is not a string"),
         (wire::Controller { parallel: 65, ..c() }, "parallel: at most 64, got: 65"),
         (wire::Controller { placement: 9, ..c() }, "placement: this host does not know 9"),
         (wire::Controller { resync_ms: 999, ..c() }, "resync_ms: must be 1000 to 2592000000"),
@@ -190,7 +191,7 @@ fn an_index_has_the_values_that_it_is_by() {
     assert_eq!(values(field(), false, &resource), ["data"]);
     assert_eq!(values(field(), true, &resource), ["p/n/data"]);
     assert!(values(By::Owner(true), false, &resource).is_empty());
-    // A resource of the cluster has no units, and one without data no field.
+    // A cluster-scoped resource has an empty tenancy, and one without data has no field.
     let bare = pb::Resource { id: Some(pb::Id { name: "x".into(), ..pb::Id::default() }), ..pb::Resource::default() };
     assert_eq!(values(By::ResourceName(true), true, &bare), ["//x"]);
     assert!(values(By::Metadata(true), true, &bare).is_empty() && values(field(), true, &bare).is_empty());

@@ -76,7 +76,7 @@ fn spec() -> MessageDescriptor {
     pool().get_message_by_name("demo.Spec").unwrap()
 }
 
-/// Data in the text form of protobuf as JSON would have it, field by field.
+/// Encoded data with these fields.
 fn data(fields: &[(&str, Value)]) -> Vec<u8> {
     let mut message = DynamicMessage::new(spec());
     fields.iter().for_each(|(name, value)| message.set_field_by_name(name, value.clone()));
@@ -182,39 +182,39 @@ fn entries_of_a_map_are_values() {
     values.sort();
     assert_eq!(values, ["app=web", "empty="]);
     let fault = DataPath::new("status").unwrap().values(&resource).unwrap_err().to_string();
-    assert!(fault.contains("only those of text to text will do"), "{fault}");
+    assert!(fault.contains("only maps of string to string"), "{fault}");
 }
 
 #[test]
 fn a_path_that_leads_nowhere_says_why() {
     for (path, says) in [
-        ("", "is no path"),
-        ("inner..target", "is no path"),
-        ("a b", "is no path"),
-        ("1a", "is no path"),
-        (&"a.".repeat(200), "is no path"),
+        ("", "is not a path"),
+        ("inner..target", "is not a path"),
+        ("a b", "is not a path"),
+        ("1a", "is not a path"),
+        (&"a.".repeat(200), "is not a path"),
         ("nothing", "demo.Spec has no field \"nothing\""),
         ("inner.nothing", "demo.Inner has no field \"nothing\""),
         ("inners.target", "goes through a field that is not a single message"),
         ("text.more", "goes through a field that is not a single message"),
-        ("text", "is no hashicorp.consul.resource.Reference and no hashicorp.consul.resource.ID"),
-        ("inner", "is no hashicorp.consul.resource.Reference"),
+        ("text", "is neither a hashicorp.consul.resource.Reference nor an hashicorp.consul.resource.ID"),
+        ("inner", "is neither a hashicorp.consul.resource.Reference"),
     ] {
         let fault = references(path).unwrap_err();
         assert!(fault.contains(says), "{path}: {fault}");
     }
     for path in ["inner", "raw", "inner.target"] {
-        assert!(values(path).unwrap_err().contains("is no text, number, truth value or enum"), "{path}");
+        assert!(values(path).unwrap_err().contains("is not a string, number, bool or enum"), "{path}");
     }
 }
 
 #[test]
 fn data_that_does_not_decode_is_an_error() {
     let fault = values("text").unwrap().of(&[0xff]).unwrap_err().to_string();
-    assert!(fault.starts_with("data is no demo.Spec: "), "{fault}");
+    assert!(fault.starts_with("data is not a demo.Spec: "), "{fault}");
 }
 
-/// A plugin's descriptors may have a message of that name and another content.
+/// A plugin's descriptors may have a message of that name with other content.
 #[test]
 fn a_false_reference_is_an_error_and_no_panic() {
     let mut files = FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();

@@ -154,7 +154,7 @@ fn arguments_are_of_their_types() {
             entries([("x", yes()), ("y", elements([text("1")]))]),
             "a: at .y[0]: must be a number in decimal notation",
         ),
-        (primitive(Primitive::String), FunctionValue::default(), "a: null is not taken"),
+        (primitive(Primitive::String), FunctionValue::default(), "a: null is not allowed"),
     ] {
         assert_eq!(fault(takes(of), &[argument]), (Some(0), says.to_owned()));
     }

@@ -52,7 +52,7 @@ fn refers(field: WholeField, to: &str, on_delete: i32) -> WholeField {
     WholeField { options: Some(RawOptions { reference }), ..field }
 }
 
-/// The declarations of `t.Top`, whose fields are these; `t.Inner` holds itself and has a reference.
+/// Declarations of `t.Top`, whose fields are these; `t.Inner` holds itself and has a reference.
 fn read(fields: Vec<WholeField>) -> Result<(ReferenceDecls, MessageDescriptor), String> {
     let inner =
         vec![field("deeper", 1, LIST, MESSAGE, ".t.Inner"), refers(field("to", 2, 1, STRING, ""), "demo.v2.Artist", 2)];

@@ -1,12 +1,12 @@
 //! Checkpoints: copying a frozen memtable to the tree, on a thread of their own, so that its generation of the
 //! write-ahead log may be written over.
 //!
-//! It writes as [`tree::checkpoint`](crate::engine::tree::checkpoint) says, and is the only one that does while a store
-//! is open.
+//! The thread writes with [`tree::checkpoint`](crate::engine::tree::checkpoint), and is the tree's only writer while a
+//! store is open.
 //!
-//! A checkpoint that is cut short has copied some of the edits. That does no harm: the log has all of them, and copying
-//! them again comes to the same. Edits of one key were combined before, so a resource that changed a hundred times, or
-//! an event that came and went, costs the tree little or nothing.
+//! An interrupted checkpoint has copied some of the edits. That does no harm: the log has all of them, and copying them
+//! again gives the same tree. Edits of one key were combined before, so a resource that changed a hundred times, or an
+//! event that was added and trimmed, costs the tree little or nothing.
 
 use std::{
     fs::File,
@@ -40,12 +40,12 @@ use crate::{
     error::io_fault,
 };
 
-/// The thread, as the commit thread sees it.
+/// Handle of the checkpoint thread for the commit thread.
 pub(crate) struct Checkpoints {
-    /// Gone when no more will come.
+    /// Channel to the thread; `None` once it must end.
     work: Option<SyncSender<Work>>,
     done: Receiver<()>,
-    /// Whether one is on its way.
+    /// Whether a checkpoint is running or has failed.
     running: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -58,7 +58,7 @@ struct Work {
 impl Checkpoints {
     /// Starts the thread. `data` is sled's file.
     pub(crate) fn start(shared: Arc<Shared>, data: File, path: &Path) -> Result<Self, StoreError> {
-        // One place: the commit thread gives no second one before it heard of the first.
+        // Capacity 1: the commit thread starts no second checkpoint before the first has ended.
         let (work, todo) = sync_channel(1);
         let (tell, done) = channel();
         let thread = thread::Builder::new()
@@ -68,7 +68,7 @@ impl Checkpoints {
         Ok(Self { work: Some(work), done, running: false, thread: Some(thread) })
     }
 
-    /// Whether the one that was begun last is through. False for ever once one failed.
+    /// Whether the last checkpoint has ended. False for ever after a failure.
     pub(crate) fn is_idle(&mut self) -> bool {
         if self.running && self.done.try_recv().is_ok() {
             self.running = false;
@@ -76,7 +76,7 @@ impl Checkpoints {
         !self.running
     }
 
-    /// Waits until it is. False when it failed, or waits for room on the disk.
+    /// Waits for the end of the running checkpoint. False when it failed, or waits for disk space.
     pub(crate) fn wait(&mut self, room: &Room) -> bool {
         while self.running {
             match self.done.recv_timeout(RETRY) {
@@ -88,10 +88,10 @@ impl Checkpoints {
         !self.running
     }
 
-    /// Begins to copy what was frozen. None may be on its way.
+    /// Starts a checkpoint of the frozen memtable. No other may be running.
     pub(crate) fn begin(&mut self, frozen: Arc<Memtable>, checkpoint: CheckpointPosition) {
         let sent = self.work.as_ref().is_some_and(|work| work.try_send(Work { frozen, checkpoint }).is_ok());
-        // One that failed took its thread with it, and is never through.
+        // The thread ends after a failure, so `running` then stays true.
         self.running = true;
         if !sent {
             tracing::debug!("no checkpoint: the last one failed");
@@ -102,7 +102,7 @@ impl Checkpoints {
     pub(crate) fn end(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
-            // It contains its panics.
+            // The thread catches its own panics.
             thread.join().ok();
         }
     }
@@ -116,11 +116,11 @@ fn run(shared: &Shared, data: &File, todo: &Receiver<Work>, done: &Sender<()>) {
             copy(&shared.table, room, || data.sync_data(), Entries::of(&frozen), checkpoint, || *shared.log_end.lock())
         });
         if let Err(error) = copied {
-            // The store is closed, and the next opening goes on.
+            // The store is being closed; the next opening continues.
             if matches!(error, StoreError::Full { .. }) {
                 return;
             }
-            // The log has everything, but it cannot go on without end.
+            // The log has everything, but without checkpoints it would grow for ever.
             shared.poison(&error);
             return;
         }
@@ -132,7 +132,7 @@ fn run(shared: &Shared, data: &File, todo: &Receiver<Work>, done: &Sender<()>) {
     }
 }
 
-/// Everything in a memtable that nobody changes any more, without a copy of all of it.
+/// Iterator over all entries of a frozen memtable, in pages rather than one copy.
 struct Entries<'m> {
     memtable: &'m Memtable,
     page: std::vec::IntoIter<(IVec, State)>,

@@ -1,7 +1,8 @@
-//! Judges batches one after another, each against the store and what the batches before it in the group will change.
+//! A commit group: checks batches one after another, each against the store and the changes of the earlier batches in
+//! the group.
 //!
-//! Nothing here writes. A batch that fails leaves no trace; the others end up as one set of slots (what each resource
-//! was and will be) and one list of changes (every step in between, for the event log and watchers).
+//! This module writes nothing. A failed batch leaves no trace; the others become a set of slots (state of each resource
+//! before and after) and a list of changes (every step in between, for the event log and watchers).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,11 +24,11 @@ use crate::{
     set_hash::Step,
 };
 
-/// A resource over the whole group of batches.
+/// State of a resource before and after the group.
 pub(crate) struct Slot {
-    /// In the store, before the group.
+    /// Stored state before the group.
     pub(crate) before: Option<StoredResource>,
-    /// After the batches so far.
+    /// State after the batches so far.
     pub(crate) now: Option<StoredResource>,
     /// Whether the group wrote `now`.
     pub(crate) is_written: bool,
@@ -40,39 +41,39 @@ impl Slot {
     }
 }
 
-/// The group so far.
+/// An unfinished group.
 pub(crate) struct CommitGroup<'t> {
     table: &'t Table,
-    /// The newest sequence in use.
+    /// Newest sequence in use.
     pub(crate) seq: u64,
-    /// Every resource that was looked at.
+    /// Slots of every resource that was read, by key.
     pub(crate) slots: HashMap<Vec<u8>, Slot>,
-    /// Every step, in order.
+    /// Changes in order.
     pub(crate) changes: Vec<Change>,
-    /// What the batches so far add to tenancies.
+    /// Growth of tenancies by the batches so far.
     pub(crate) growth: Growth,
     bytes: usize,
     max_resource_bytes: usize,
     quotas: Quotas,
-    /// Set while the disk has no room: then only what deletes, or gets no larger, is taken.
+    /// Shortage of a full disk, during which only deletes and mutations that do not grow are accepted.
     shortage: Option<Shortage>,
 }
 
-/// Longest id of an owner, or of what is referred to, bytes, which stands in keys: sled moves whole nodes, and puts large ones where it does not
-/// sync them.
+/// Longest id of an owner or of a referenced resource in a key, bytes: sled moves whole nodes, and puts large ones into
+/// files that it does not sync.
 const MAX_OWNER: usize = 1_024;
 
-/// Longest label with its value, bytes: as above.
+/// Longest label with its value, bytes, for the same reason.
 const MAX_LABEL: usize = 1_024;
 
-/// Referrers that come and go, by what their keys in the index of references begin with.
+/// Added and removed referrers, by prefix of their keys in the reference index.
 type PendingReferences = HashMap<Vec<u8>, Vec<(Step, Vec<u8>)>>;
 
-/// How a slot was before a batch touched it.
+/// State of the slots before a batch changed them.
 type Undo = Vec<(Vec<u8>, Option<StoredResource>, bool)>;
 
 impl<'t> CommitGroup<'t> {
-    /// An empty group after the commit `seq`.
+    /// Makes an empty group after the commit `seq`.
     pub(crate) fn new(table: &'t Table, seq: u64, options: &Options, shortage: Option<Shortage>) -> Self {
         let Options { max_resource_bytes, quotas, .. } = *options;
         Self {
@@ -88,13 +89,13 @@ impl<'t> CommitGroup<'t> {
         }
     }
 
-    /// Bytes of the resources that the group has written or deleted so far.
+    /// Returns the bytes of the resources that the group has written or deleted so far.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds a batch, whole or not at all; `usage` is that before the group. The result is what its caller gets once the
-    /// group is durable.
+    /// Adds a batch, whole or not at all; `usage` is the usage before the group. Returns the result that the caller
+    /// gets once the group is durable.
     pub(crate) fn add(&mut self, batch: Batch, usage: &UsageSums) -> Result<Vec<Option<EncodedResource>>, StoreError> {
         for (position, expectation) in batch.expect.iter().enumerate() {
             if !self.holds(expectation)? {
@@ -110,7 +111,7 @@ impl<'t> CommitGroup<'t> {
             }
         }
         let (seq, changes) = (self.seq, self.changes.len());
-        // What is written together with a deletion is about it, such as a tombstone.
+        // A batch with a deletion is accepted whole, for example with a tombstone.
         let deletes = batch.belongs_to_deletion
             || batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Delete { .. }));
         let shortage = self.shortage.clone().filter(|_| !deletes);
@@ -151,10 +152,10 @@ impl<'t> CommitGroup<'t> {
         mutations.into_iter().enumerate().map(apply).collect()
     }
 
-    /// What the batch that can be undone adds to tenancies, judged by the quotas if it has limits: the usage, and a type that
-    /// does not count.
+    /// Returns the growth of tenancies by the batch in `undo`, after a check against the quotas if `limits` is set: the
+    /// usage before the group, and a type that does not count.
     fn growth_of(&self, undo: &Undo, limits: Option<(&UsageSums, Option<&TypeKey>)>) -> Result<Growth, StoreError> {
-        // A resource that the batch changes again was before it what it was the first time.
+        // The first entry of a resource in `undo` has its state before the batch.
         let mut before = BTreeMap::new();
         for (key, stored, _) in undo {
             before.entry(key.as_slice()).or_insert(stored.as_ref());
@@ -196,7 +197,8 @@ impl<'t> CommitGroup<'t> {
             && expectation.generation.as_ref().is_none_or(|generation| generation == stored.resource.generation()))
     }
 
-    /// What the batches so far change in the index of references: by what is referred to and how, who has it and has it not.
+    /// Returns the changes of the batches so far to the reference index, by target and behaviour: added and removed
+    /// referrers.
     fn pending_references(&self) -> Result<PendingReferences, StoreError> {
         let mut pending = PendingReferences::new();
         for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed()) {
@@ -212,7 +214,7 @@ impl<'t> CommitGroup<'t> {
         Ok(pending)
     }
 
-    /// Whether the references to a resource are those that were seen.
+    /// Whether the references to a resource are those that the caller saw.
     fn is_referred_to_as(&self, expected: &ExpectedReferrers, pending: &PendingReferences) -> Result<bool, StoreError> {
         let later = match expected.later {
             Some(later) => later == self.referrers(&expected.id, &LATER, pending)?,
@@ -221,7 +223,7 @@ impl<'t> CommitGroup<'t> {
         Ok(later && expected.in_one_commit == self.referrers(&expected.id, &IN_ONE_COMMIT, pending)?)
     }
 
-    /// The references to a resource with some behaviours, after the batches so far.
+    /// Returns the references to a resource with some behaviours, after the batches so far.
     fn referrers(
         &self,
         target: &ExpectedId,
@@ -302,7 +304,7 @@ impl<'t> CommitGroup<'t> {
         version: &str,
         undo: &mut Undo,
     ) -> Result<Option<EncodedResource>, StoreError> {
-        // An id that no key can hold is the id of nothing.
+        // An id that does not fit into a key cannot be stored.
         let Ok(key) = keys::resource(id) else { return Ok(None) };
         let seq = self.seq + 1;
         let slot = self.slot(key.clone())?;
@@ -332,8 +334,8 @@ impl<'t> CommitGroup<'t> {
     }
 }
 
-/// Refuses what is over the limit, and everything while there is no room, unless it is no larger than what is stored: a
-/// limit that was lowered, a full disk, or a mark, must not keep anybody from deleting.
+/// Rejects resources over the limit, and all resources while the disk is full, unless the resource is no larger than
+/// the stored one: a lowered limit, a full disk or a deletion mark must not prevent a deletion.
 fn check_size(
     resource: &pb::Resource,
     stored: Option<&StoredResource>,
@@ -349,7 +351,8 @@ fn check_size(
     }
 }
 
-/// The key and type of a resource whose id is complete. Also judges the owner, which stands in a key of the index.
+/// Returns the key and type of a resource with a complete id. Also checks the parts that become keys of indexes: owner,
+/// labels, references.
 pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), StoreError> {
     let id = resource.id.as_ref().ok_or(StoreError::IncompleteId("id"))?;
     let missing = [

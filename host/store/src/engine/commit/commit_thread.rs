@@ -1,20 +1,21 @@
-//! The commit thread: the only one that decides what is written.
+//! The commit thread: the only thread that decides what is written.
 //!
-//! It takes every waiting batch, judges them one after another ([`commit_group`](crate::engine::commit::commit_group)),
-//! and makes the whole group durable with one write to the write-ahead log and one sync of the disk; then it publishes
-//! and answers. A batch that came alone goes at once. Groups form while the thread waits for the disk, and for a moment
-//! after a group was answered, whose writers are likely to come back: a sync costs the same for one of them as for all.
+//! The thread takes every waiting batch, checks them one after another
+//! ([`commit_group`](crate::engine::commit::commit_group)), and makes the whole group durable with one write to the
+//! write-ahead log and one sync of the disk; then it publishes and answers. A lone batch is committed at once. Groups
+//! form while the thread waits for the disk, and for a moment after an answered group, since its writers are likely to
+//! come back: a sync costs the same for one as for all.
 //!
-//! When the log or what of it is in memory has reached its bound, it begins a checkpoint and goes on beside it. When
-//! that is not through by the time there is twice as much, writers wait for it.
+//! When the log or the memtable reaches its bound, the thread starts a checkpoint and goes on beside it. If that is not
+//! done by the time there is twice as much, writers wait for it.
 //!
-//! Every answer waits for the group, a refusal too: it may be about what another batch of the group is about to write.
+//! Every answer waits for the whole group, even a refusal: it may depend on another batch of the group.
 //!
-//! A disk that is full is found out before anything is written ([`room`](crate::engine::commit::room)): what needs room
-//! is refused then, and taken again once there is some.
+//! A full disk is noticed before anything is written ([`room`](crate::engine::commit::room)): writes that need space
+//! are refused, until there is some.
 //!
-//! When the write or the sync fails, nobody knows what is on the disk. The store is poisoned then: the group is never
-//! shown, reads go on with what was published, every write is refused until a restart finds out.
+//! After a failed write or sync, the content of the disk is unknown. The store is then poisoned: the group is never
+//! shown, reads continue from the published state, and every write is refused until a restart.
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
@@ -41,13 +42,13 @@ use crate::engine::{
 };
 use crate::{Batch, SnapshotHead, StoreError, check::Problem, set_hash::Step};
 
-/// A group is cut at this many bytes of resources, written or deleted, so that what is in flight stays small.
+/// Size of a group's written or deleted resources at which it ends, bytes; bounds the data in flight.
 const MAX_GROUP_BYTES: usize = 8 << 20;
-/// A checkpoint begins when the log is as many times as large as what is in memory may be. Most of what it has more is
-/// about keys that changed again.
+/// Size of the log that starts a checkpoint, as a multiple of the memtable's bound. The log is larger mostly by keys
+/// that changed more than once.
 const LOG_TO_MEMORY: u64 = 4;
 
-/// The thread's state.
+/// State of the commit thread.
 pub(crate) struct Committer {
     shared: Arc<Shared>,
     meta: Meta,
@@ -56,19 +57,19 @@ pub(crate) struct Committer {
     checkpoints: Checkpoints,
     sums: Sums,
     scrub: Scrub,
-    /// Whether the tree has, or will have once the checkpoint is through, what the log had at the opening.
+    /// Whether the tree has, or will have after the running checkpoint, everything that the log had at the opening.
     settled: bool,
-    /// The store's directory while its format is an older one, which is raised once everything is in the tree.
+    /// Directory of a store with an older format, which is raised once everything is in the tree.
     older: Option<PathBuf>,
-    /// Whether a checkpoint was begun.
+    /// Whether a checkpoint was started.
     checkpointed: bool,
-    /// When a disk without room was asked for some last.
+    /// Time of the last attempt to allocate space on a full disk.
     asked_for_room: Option<Instant>,
 }
 
 impl Committer {
-    /// Goes on after `meta`. A tree that is not `settled` has something in front of it that has to be copied before the
-    /// log may be written, and before the format of an `older` store is raised.
+    /// Makes the state after `meta`. An unsettled tree has entries in memory that must be copied to it before the log
+    /// may be written, and before the format of an `older` store is raised.
     pub(crate) fn new(
         shared: Arc<Shared>,
         (meta, sums): (Meta, Sums),
@@ -100,7 +101,7 @@ impl Committer {
         }
         self.look_for_room();
         metrics::quotas(self.shared.options.quotas, self.sums.usage.fullest());
-        // Whoever was answered together is likely to come back together; see the queue.
+        // Writers that were answered together are likely to come back together; see the queue.
         let mut expected = 1;
         while let Some(jobs) = self.shared.clone().queue.take(expected) {
             expected = jobs.len();
@@ -110,7 +111,7 @@ impl Committer {
                 Ok(())
             });
             if let Err(panic) = worked {
-                // Whoever waits is answered when the jobs are dropped, and finds the store poisoned.
+                // Dropping the jobs answers the waiting callers, which then find the store poisoned.
                 self.shared.poison(&panic);
                 self.shared.queue.close();
                 drop((jobs, batches));
@@ -123,14 +124,14 @@ impl Committer {
         self.finish();
     }
 
-    /// Does what was asked, batches that follow one another in one group.
+    /// Does the jobs in order; consecutive batches form one group.
     fn work(&mut self, jobs: &mut impl Iterator<Item = Job>, batches: &mut Vec<(Batch, Reply<Results>)>) {
         for job in jobs {
             match job {
                 Job::Commit(batch, reply) => batches.push((batch, reply)),
                 Job::Check(reply) => {
                     self.commit(std::mem::take(batches));
-                    // A caller who is gone needs no answer; so below.
+                    // A failed send means that the caller is gone; the same below.
                     reply.send(contained("commit", || self.walk())).ok();
                 }
                 Job::Scrub(count) => {
@@ -151,20 +152,20 @@ impl Committer {
                     reply.send(self.snapshot()).ok();
                 }
                 #[cfg(test)]
-                Job::Panic => panic!("it was told to"),
+                Job::Panic => panic!("panics on purpose"),
             }
         }
         self.commit(std::mem::take(batches));
     }
 
-    /// Goes on with the scrub.
+    /// Scrubs the next `count` keys.
     fn scrub(&mut self, count: usize) {
         let (shared, scrub) = (&self.shared, &mut self.scrub);
         let should = (&self.sums, self.meta.event_count());
         let unreadable = |error: &StoreError| vec![Problem { thing: "the scrub".to_owned(), fault: error.to_string() }];
         match contained("commit", || scrub.step(&shared.table, should, count)) {
             Ok(None) => {}
-            // Everything is looked at once: it takes a while, and what is damaged stays so.
+            // Damage is permanent, and a full walk takes a while: one is enough.
             Ok(Some(problems)) if problems.is_empty() || self.shared.is_damaged() => {}
             Ok(Some(mut problems)) => {
                 problems.extend(contained("commit", || self.walk()).unwrap_or_default());
@@ -177,13 +178,13 @@ impl Committer {
         }
     }
 
-    /// Compares everything.
+    /// Checks the whole store.
     fn walk(&self) -> Result<Vec<Problem>, StoreError> {
         let Shared { table, options, .. } = &*self.shared;
         check::walk(table, &options.path.join("store/blobs"), self.meta)
     }
 
-    /// What the store holds.
+    /// Returns the totals of the store.
     fn head(&self) -> SnapshotHead {
         let Meta { last_seq, first_event, event_bytes, skipped, .. } = self.meta;
         SnapshotHead {
@@ -197,7 +198,7 @@ impl Committer {
     }
 
     fn snapshot(&self) -> Result<SledSnapshot, StoreError> {
-        // Nobody knows what is on the disk then: no moment to call a state the one to restore.
+        // A poisoned store may differ from its disk, so its state must not become a backup.
         if let Some(why) = self.shared.poisoned.get() {
             return Err(StoreError::Poisoned(why.clone()));
         }
@@ -220,13 +221,13 @@ impl Committer {
                     for (result, reply) in results.into_iter().zip(&mut replies) {
                         reply.send(result).ok();
                     }
-                    // After the answers: it may have to wait.
+                    // After the answers, since it may have to wait.
                     if let Err(error) = self.make_room() {
                         shared.poison(&error);
                     }
                 }
                 Err(error) => {
-                    // Before any answer: whoever has one must find the store poisoned.
+                    // Before any answer: a caller with an answer must find the store poisoned.
                     let why = shared.poison(&error);
                     for reply in replies {
                         reply.send(Err(StoreError::Poisoned(why.clone()))).ok();
@@ -237,7 +238,7 @@ impl Committer {
         }
     }
 
-    /// Takes the disk space that is to be ahead, if it is not; of a full disk only now and then.
+    /// Allocates the reserved disk space if it is missing; on a full disk only once every [`RETRY`].
     fn look_for_room(&mut self) {
         let Shared { room, .. } = &*self.shared;
         let short = room.shortage().is_some();
@@ -245,16 +246,15 @@ impl Committer {
             return;
         }
         if short || !self.wal.is_reserved() {
-            // Any other fault comes back with the write, if it is one of the file.
+            // Any other fault of the file comes back with the next write.
             let taken = self.wal.reserve().and_then(|()| if short { room.take() } else { Ok(()) });
             self.shared.note_room(taken.err().as_ref().and_then(Shortage::of));
             self.asked_for_room = Some(Instant::now());
         }
     }
 
-    /// Waits for a checkpoint that has to come first. One that waits for room itself holds nothing up but what the
-    /// opening left to it: what the disk has no room for is refused by the group, and deletions go on in the log as far
-    /// as that has room.
+    /// Waits for a checkpoint that must come first. Fails while the checkpoint of an opening waits for disk space. Any
+    /// other waiting checkpoint blocks nothing: groups refuse writes without space, and deletions continue in the log.
     fn check_room(&mut self) -> Result<(), StoreError> {
         self.look_for_room();
         let room = &self.shared.room;
@@ -273,8 +273,8 @@ impl Committer {
         Err(room.shortage().map_or_else(ended, |shortage| shortage.error()))
     }
 
-    /// Takes batches until the group is large enough; their results, once all of them are durable. Any error is one of
-    /// writing: nobody knows what is on the disk then.
+    /// Takes batches until the group is large enough; returns their results once all are durable. An error means a
+    /// failed write: the content of the disk is then unknown.
     fn attempt(
         &mut self,
         batches: &mut impl Iterator<Item = Batch>,
@@ -306,7 +306,7 @@ impl Committer {
             if let Err(error) = self.make_durable(group) {
                 let shortage = Shortage::of(&error).ok_or(error)?;
                 self.history.forget();
-                // A refusal or a result may be about what another batch of the group was to write.
+                // Every result may depend on another batch of the group, so all fail.
                 results.iter_mut().for_each(|result| *result = Err(shortage.error()));
                 shared.note_room(Some(shortage));
                 return Ok(results);
@@ -332,7 +332,7 @@ impl Committer {
         sums.usage.grow(&group.growth);
         sums.write(group.changes.iter().map(|change| &change.type_key).collect::<HashSet<_>>(), &mut batch);
         sums.usage.write(&group.growth, &mut batch);
-        (meta.sums, meta.usage) = (Some(sums.totals()), Some(sums.usage.bytes()));
+        (meta.sums, meta.usage) = (sums.totals(), sums.usage.bytes());
         batch.insert(keys::META, meta.encode());
 
         let appending = Instant::now();
@@ -358,7 +358,7 @@ impl Committer {
         });
         publisher.publish(&group.changes, || table.apply(&batch));
         drop(guard);
-        // Before the answers: whoever deleted the last one must not find its type.
+        // Before the answers: after deleting the last resource of a type, a caller must not find the type.
         let gone = group.changes.iter().filter(|change| change.now.is_none() && !self.sums.has(&change.type_key));
         publisher.forget(&gone.map(|change| change.type_key.clone()).collect::<Vec<_>>());
         self.meta = meta;
@@ -372,17 +372,17 @@ impl Committer {
         Ok(())
     }
 
-    /// Whether memory or log have so many times what begins a checkpoint.
+    /// Whether the memtable or the log has reached `times` the bound that starts a checkpoint.
     fn reached(&self, times: usize) -> bool {
         let bound = self.shared.options.memtable_bytes();
         let active = self.shared.table.recent().active();
         active.bytes() >= bound * times || self.wal.len() >= bound as u64 * times as u64 * LOG_TO_MEMORY
     }
 
-    /// Begins a checkpoint if it is time for one; waits for the last one if it is high time.
+    /// Starts a checkpoint if one is due; waits for the running one if that is overdue.
     fn make_room(&mut self) -> Result<(), StoreError> {
         let Shared { room, .. } = &*self.shared;
-        // The log of a full disk gets no longer; its other file is as long as it was.
+        // On a full disk the log cannot grow, but its other file keeps its length.
         let short = room.shortage().is_some() && self.wal.len() >= self.wal.ahead() / 2;
         if !(self.reached(1) || short) || (!self.checkpoints.is_idle() && !self.reached(2)) {
             return Ok(());
@@ -394,11 +394,11 @@ impl Committer {
             self.checkpoint();
             return Ok(());
         }
-        // One that failed has poisoned the store already, with a better reason. What waits for room is refused next.
+        // A failed checkpoint has poisoned the store, with a better reason. On a full disk the next writes fail.
         if room.is_waiting() { Ok(()) } else { Err(ended()) }
     }
 
-    /// Begins a checkpoint of everything up to here. None may be on its way.
+    /// Starts a checkpoint of everything so far. No other may be running.
     fn checkpoint(&mut self) {
         let checkpoint = self.wal.checkpoint();
         self.wal.rotate();
@@ -406,32 +406,32 @@ impl Committer {
         self.checkpoints.begin(self.shared.table.recent().freeze(), checkpoint);
     }
 
-    /// Leaves everything in the tree and nothing in the log, as long as the store is sound.
+    /// Moves everything into the tree and empties the log, if the store is not poisoned.
     fn finish(mut self) {
         let shared = self.shared.clone();
         shared.room.close();
         if shared.poisoned.get().is_none() && self.checkpoints.wait(&shared.room) {
-            // The mark of the last checkpoint says nothing of lengths: the files are emptied after it.
+            // The last checkpoint records no lengths, since the files are emptied after it.
             shared.log_end.lock().lengths = [0; 2];
             if self.checkpointed || !shared.table.recent().active().is_empty() {
                 self.checkpoint();
             }
-            // Whatever goes wrong here costs the next opening time, and nothing else: the log has everything.
+            // A failure here only makes the next opening slower: the log has everything.
             let emptied = if self.checkpoints.wait(&shared.room) { self.wal.empty() } else { Ok(()) };
             if let Err(error) = emptied {
-                tracing::warn!(%error, "the write-ahead log was not emptied");
+                tracing::warn!(%error, "the write-ahead log was not emptied; the next start replays it");
             }
         }
         self.checkpoints.end();
     }
 }
 
-/// The checkpoint thread is gone.
+/// Error for an ended checkpoint thread.
 fn ended() -> StoreError {
     StoreError::Poisoned("the checkpoint thread ended".to_owned())
 }
 
-/// Adds what a group makes of one resource to its batch: record, chunks, indexes.
+/// Adds a resource's change to the group's batch: record, chunks, indexes.
 fn write(batch: &mut WriteBatch, key: &[u8], slot: &Slot) -> Result<(), StoreError> {
     if let Some(before) = &slot.before {
         record::remove_chunks(batch, keys::RESOURCE, before.seq, before.len);

@@ -1,10 +1,9 @@
-//! The history: which events are kept, and which go with the next commit.
+//! The history: selects the events to keep, and those that the next commit removes.
 //!
-//! The history is a range of sequences, dense but for those that an opening passed over. It is bounded in events and in
-//! bytes, and trimmed in the batch that adds to it, so it never holds more than its bounds. Lengths of the events that
-//! this process wrote are remembered (4 bytes each); those of older ones are read when they go. One that is damaged
-//! goes all the same, with what can be found of it: an event that nobody will ask for any more must not stand in the
-//! way of a write.
+//! The history is a range of sequences without gaps, except those that an opening skipped. It is bounded in events and
+//! bytes, and each commit trims it, so it never exceeds its bounds. The lengths of events of this process are held in
+//! memory (4 bytes each); lengths of older events are read when they are trimmed. A damaged event is trimmed all the
+//! same, with the chunks that can be found: it must not block a write.
 
 use std::collections::VecDeque;
 
@@ -19,22 +18,22 @@ use crate::engine::{
     },
 };
 
-/// The log's bounds and what is known of it.
+/// Bounds of the history and known lengths of its events.
 pub(crate) struct History {
     max_events: u64,
     max_bytes: u64,
-    /// Lengths of the newest events.
+    /// Lengths of the newest events, bytes.
     lens: VecDeque<u32>,
 }
 
 impl History {
-    /// With these bounds.
+    /// Makes a history with these bounds.
     pub(crate) fn new(max_events: u64, max_bytes: u64) -> Self {
         Self { max_events, max_bytes, lens: VecDeque::new() }
     }
 
-    /// Puts the events of `changes` into the batch, and the removal of what is over the bounds. Returns the counters as
-    /// they are after the batch, and the sequences of the stored events that go.
+    /// Adds the events of `changes` to the batch, and removes events over the bounds. Returns the counters after the
+    /// batch, and the sequences of the removed stored events.
     pub(crate) fn write(
         &mut self,
         table: &Table,
@@ -60,7 +59,7 @@ impl History {
         while meta.event_count() > 0 && self.is_over(&meta) {
             let seq = meta.first_event;
             let len = self.forget_oldest(table, &meta).unwrap_or_else(|error| {
-                tracing::warn!(%error, "the oldest event is trimmed, though its length is not known");
+                tracing::warn!(%error, "the oldest event is trimmed, though it is damaged and its length unknown");
                 remove_found_chunks(table, batch, seq);
                 0
             });
@@ -82,7 +81,7 @@ impl History {
             };
         }
         if meta.event_count() == 0 {
-            // Lengths that were not known are still in it.
+            // Removes the lengths of trimmed damaged events.
             meta.event_bytes = 0;
         }
         for change in events().filter(|change| change.seq >= meta.first_event) {
@@ -92,7 +91,7 @@ impl History {
         (meta, trimmed)
     }
 
-    /// Forgets what it remembers, since what it wrote last was not stored.
+    /// Forgets the known lengths, since the last events were not stored.
     pub(crate) fn forget(&mut self) {
         self.lens.clear();
     }
@@ -113,7 +112,7 @@ impl History {
     }
 }
 
-/// How many events are stored, and the bytes of their payloads.
+/// Returns the number of stored events, and the bytes of their payloads.
 pub(crate) fn count(table: &Table) -> Result<(u64, u64), StoreError> {
     table.range(vec![keys::EVENT]..vec![keys::EVENT + 1]).try_fold((0, 0), |(events, bytes), item| {
         let (key, value) = item?;
@@ -121,7 +120,7 @@ pub(crate) fn count(table: &Table) -> Result<(u64, u64), StoreError> {
     })
 }
 
-/// The first stored event from `seq` to `until`, if there is one. A fault of the table is found by the next trim.
+/// Returns the first stored event from `seq` to `until`. Ignores faults of the table; the next trim finds them.
 fn next_event(table: &Table, seq: u64, until: u64) -> Option<u64> {
     if seq > until {
         return None;
@@ -130,10 +129,10 @@ fn next_event(table: &Table, seq: u64, until: u64) -> Option<u64> {
     keys::event_seq(&key)
 }
 
-/// Adds the removal of an event's chunks, as many as can be found, to a batch.
+/// Adds the removal of an event's chunks to a batch, as many as can be found.
 fn remove_found_chunks(table: &Table, batch: &mut WriteBatch, seq: u64) {
     let range = keys::chunk(seq, keys::EVENT, 0)..keys::chunk(seq, keys::EVENT + 1, 0);
-    // After a page that cannot be read there is no telling what is there.
+    // Ends at the first page that cannot be read.
     for (key, _) in table.range(range).map_while(Result::ok) {
         batch.remove(key);
     }

@@ -1,30 +1,30 @@
-//! What the commit thread is asked for.
+//! Jobs of the commit thread.
 
 use mortise_resource::EncodedResource;
 use tokio::sync::oneshot;
 
 use crate::{Batch, SnapshotHead, StoreError, Usage, check::Problem, engine::read::snapshot::SledSnapshot};
 
-/// What a caller waits for.
+/// Channel for the answer to a caller.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-/// The resources after a batch.
+/// Stored resources after a batch, for each mutation.
 pub(crate) type Results = Vec<Option<EncodedResource>>;
 
 /// Work for the commit thread.
 pub(crate) enum Job {
-    /// Apply a batch.
+    /// Applies a batch.
     Commit(Batch, Reply<Results>),
-    /// Walk the whole store, with no write in flight.
+    /// Checks the whole store, with no write in flight.
     Check(Reply<Vec<Problem>>),
-    /// Compare so many keys with their sums.
+    /// Compares the next keys, this many, with the store's sums.
     Scrub(usize),
-    /// What the store holds.
+    /// Returns the totals of the store.
     Head(Reply<SnapshotHead>),
-    /// What tenancies hold, so many of them.
+    /// Returns the use of tenancies, this many of them.
     Usage(usize, Reply<Usage>),
-    /// Begin a snapshot.
+    /// Starts a snapshot.
     Snapshot(Reply<SledSnapshot>),
-    /// Panic.
+    /// Panics.
     #[cfg(test)]
     Panic,
 }

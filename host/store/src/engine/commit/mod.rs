@@ -1,4 +1,4 @@
-//! From a batch to what is durable: the commit thread, its group, the history, and the scrub of what is stored.
+//! The way of a batch to durability: the commit thread, its group, the history, and the scrub of stored data.
 
 pub(crate) mod checkpoint_thread;
 pub(crate) mod commit_group;

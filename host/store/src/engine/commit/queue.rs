@@ -1,9 +1,8 @@
-//! The bounded queue in front of the commit thread: many async producers, one blocking consumer that takes everything.
+//! The bounded queue of the commit thread: many async producers, one blocking consumer that takes everything.
 //!
-//! A channel would do but for two things. Closing must let the consumer drain what was accepted without waiting for
-//! producers that still hope for a place and may never be polled again. And a consumer whose work costs the same for
-//! one item as for many must not start on the first of a crowd that is on its way: it says how many it expects, and
-//! waits a moment for them ([`LINGER`]). A lone producer is expected alone, and is never waited for.
+//! Closing lets the consumer drain the accepted items without waiting for producers that still wait for a place. The
+//! consumer passes the number of items that it expects, and waits a moment for them ([`LINGER`]); a lone producer is
+//! never waited for. A channel has neither: docs/decisions/0013-the-commit-thread-has-a-queue-of-its-own.md.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::StoreError;
 
-/// How long the consumer waits for items that it expects, at most.
+/// Longest wait of the consumer for expected items.
 const LINGER: Duration = Duration::from_micros(500);
 
 /// A bounded queue of `T`.
@@ -24,13 +23,13 @@ pub(crate) struct Queue<T> {
 
 struct State<T> {
     items: Vec<T>,
-    /// How many items wake the consumer.
+    /// Number of items that wakes the consumer.
     wanted: usize,
     closed: bool,
 }
 
 impl<T> Queue<T> {
-    /// With room for `bound` items.
+    /// Makes a queue with room for `bound` items.
     pub(crate) fn new(bound: usize) -> Self {
         Self {
             places: Semaphore::new(bound),
@@ -39,7 +38,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits for a place and takes it. Dropping the future before it is done puts nothing in.
+    /// Waits for a place and adds the item. A dropped future adds nothing.
     pub(crate) async fn push(&self, item: T) -> Result<(), StoreError> {
         let permit = self.places.acquire().await.map_err(|_| StoreError::Closed)?;
         let mut state = self.state.lock();
@@ -56,8 +55,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits until there is something, and a moment longer if it is less than `expected`; takes all of it. `None` when
-    /// the queue is closed and drained.
+    /// Waits for an item, and a moment longer for up to `expected`; takes all items. `None` when the queue is closed
+    /// and drained.
     pub(crate) fn take(&self, expected: usize) -> Option<Vec<T>> {
         let mut state = self.state.lock();
         state.wanted = 1;
@@ -80,7 +79,7 @@ impl<T> Queue<T> {
         Some(items)
     }
 
-    /// Puts an item in if there is a place for it now.
+    /// Adds an item if there is a place now.
     pub(crate) fn push_if_room(&self, item: T) {
         let Ok(permit) = self.places.try_acquire() else { return };
         let mut state = self.state.lock();
@@ -92,12 +91,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether it takes nothing more.
+    /// Whether the queue refuses further items.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 
-    /// Refuses further items; what is in stays until it is taken.
+    /// Refuses further items; waiting items stay until they are taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.places.close();
@@ -130,7 +129,7 @@ mod tests {
     async fn a_crowd_is_waited_for_but_not_for_long() {
         let queue = Arc::new(Queue::new(8));
         queue.push(1).await.unwrap();
-        assert_eq!(queue.take(2), Some(vec![1]), "nobody else came");
+        assert_eq!(queue.take(2), Some(vec![1]), "no second item came");
         let consumer = {
             let queue = queue.clone();
             std::thread::spawn(move || queue.take(2))

@@ -1,11 +1,11 @@
-//! Room on the disk: what is taken ahead for the tree, and what is refused while the disk has none.
+//! Disk space: the reserve for the tree, and the writes to refuse while the disk is full.
 //!
-//! Sled keeps the first fault of its file for ever, and refuses even reads then. So it must never come upon a full
-//! disk: each batch of a checkpoint waits until [`BATCH`] bytes behind the end of sled's file are allocated. As many as
-//! [`reserve_bytes`](crate::engine::options::Options::reserve_bytes) are, as long as the disk has them. When it has
-//! not, the store is *short*: what deletes is taken still, and so is what gets no larger; all else is refused, since
-//! what is left of the reserve is for these. When even a batch has no room, a checkpoint waits, and the write-ahead log
-//! takes deletions until it has no room either.
+//! After one error of its file sled fails for ever, even for reads. So it must never meet a full disk: each batch of a
+//! checkpoint waits until [`BATCH`] bytes behind the end of sled's file are allocated. Normally,
+//! [`reserve_bytes`](crate::engine::options::Options::reserve_bytes) are allocated. When the disk cannot provide them,
+//! the store is *short*: it accepts deletes and mutations that do not grow, which use the rest of the reserve, and
+//! refuses all else. When even a batch has no space, the checkpoint waits, and the write-ahead log takes deletions
+//! until it has no space either.
 
 use std::{
     path::PathBuf,
@@ -18,24 +18,24 @@ use parking_lot::Mutex;
 
 use crate::{StoreError, engine::files::reserve::Reserve};
 
-/// What one batch of a checkpoint may make sled write, bytes: a page for each of its edits, and as much again for the
-/// pages that sled moves meanwhile.
+/// Most bytes that sled may write for one batch of a checkpoint: a page for each edit, and as much again for pages that
+/// sled moves meanwhile.
 const BATCH: u64 = 4 << 20;
-/// How often a disk without room is asked again.
+/// Pause between two attempts to allocate space on a full disk.
 pub(crate) const RETRY: Duration = Duration::from_millis(100);
 
-/// Room for the tree.
+/// Disk space of the tree.
 pub(crate) struct Room {
     tree: Reserve,
     bytes: u64,
     shortage: Mutex<Option<Shortage>>,
-    /// Whether a checkpoint waits for room.
+    /// Whether a checkpoint waits for space.
     waiting: AtomicBool,
-    /// Whether none is to wait.
+    /// Whether checkpoints must no longer wait.
     closing: AtomicBool,
 }
 
-/// A disk that is full.
+/// State of a full disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortage {
     path: PathBuf,
@@ -43,12 +43,12 @@ pub(crate) struct Shortage {
 }
 
 impl Shortage {
-    /// What a write is answered.
+    /// Returns the error for a refused write.
     pub(crate) fn error(&self) -> StoreError {
         StoreError::Full { path: self.path.clone(), missing: self.missing }
     }
 
-    /// Of an error that says so.
+    /// Takes the shortage out of an error; `None` for other errors.
     pub(crate) fn of(error: &StoreError) -> Option<Self> {
         match error {
             StoreError::Full { path, missing } => Some(Self { path: path.clone(), missing: *missing }),
@@ -56,14 +56,14 @@ impl Shortage {
         }
     }
 
-    /// How much more the disk would have to have free, bytes.
+    /// Returns the bytes that must become free.
     pub(crate) fn missing(&self) -> u64 {
         self.missing
     }
 }
 
 impl Room {
-    /// For the tree whose file is `tree`, with so many bytes ahead.
+    /// Makes the state for the tree in the file of `tree`, with `bytes` in reserve.
     pub(crate) fn new(tree: Reserve, bytes: u64) -> Self {
         Self {
             tree,
@@ -74,7 +74,7 @@ impl Room {
         }
     }
 
-    /// Takes what is to be ahead of the tree.
+    /// Allocates the reserve of the tree.
     ///
     /// # Errors
     /// [`StoreError::Full`].
@@ -82,17 +82,17 @@ impl Room {
         self.tree.take(self.bytes)
     }
 
-    /// What is missing.
+    /// Returns the present shortage.
     pub(crate) fn shortage(&self) -> Option<Shortage> {
         self.shortage.lock().clone()
     }
 
-    /// Notes what is missing.
+    /// Sets the present shortage.
     pub(crate) fn note(&self, shortage: Option<Shortage>) {
         *self.shortage.lock() = shortage;
     }
 
-    /// Makes sure that sled may write one batch.
+    /// Ensures that sled can write one batch.
     ///
     /// # Errors
     /// [`StoreError::Full`].
@@ -103,10 +103,10 @@ impl Room {
         if self.tree.taken()? >= BATCH { Ok(()) } else { Err(error) }
     }
 
-    /// As [`Room::for_batch`], and waits for it until the store is closed.
+    /// Ensures the same, and waits for it until the store is closed.
     ///
     /// # Errors
-    /// [`StoreError::Full`] when it was closed first.
+    /// [`StoreError::Full`] when the store was closed first.
     pub(crate) fn wait_for_batch(&self) -> Result<(), StoreError> {
         loop {
             let result = self.for_batch();
@@ -124,7 +124,7 @@ impl Room {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// From here on no checkpoint waits.
+    /// Ends the waiting of checkpoints.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
     }

@@ -1,12 +1,12 @@
-//! The scrub: a slow walk over all resources and their indexes that compares them with their sums, and counts the events
-//! of the history, again and again, while the store is in use.
+//! The scrub: a slow, endless walk over resources and indexes that compares them with the store's
+//! [sums](crate::engine::tree::sums), and counts the events of the history, while the store is in use.
 //!
-//! A thread decides the pace. It reads a slice ahead, so that what has to come from the disk is in memory, and then has
-//! the commit thread go over the slice. Nothing else writes meanwhile, so what lies before the slice is known exactly,
-//! and each commit corrects it. At the end of a pass both sums must be the same; then it rests for a while.
+//! A thread sets the pace. It reads a slice ahead, so that the pages are in memory, and then has the commit thread
+//! check the slice. No other write runs meanwhile, so the state before the slice is known exactly, and each commit
+//! corrects it. At the end of a pass its sums must equal the store's; then the scrub rests for a while.
 //!
 //! # Cost
-//! A slice is a tenth of what goes in a second: at the default rate 200 keys, some 200 µs of the commit thread's time.
+//! A slice is a tenth of a second's keys: at the default rate 200 keys, some 200 µs of the commit thread's time.
 
 use std::{
     sync::{Arc, Weak},
@@ -28,28 +28,28 @@ use crate::{
 
 /// Slices each second.
 const PACE: u64 = 10;
-/// Between two passes: a small store is not to keep a processor awake.
+/// Pause between two passes, so that a small store does not keep a processor awake.
 const REST: Duration = Duration::from_secs(10);
-/// The first key of a pass, and the one behind its last. The sums and the counters, which lie between, count for nothing.
+/// First key of a pass, and the key behind its last. The sums and counters in between do not count.
 const BEGIN: &[u8] = &[keys::EVENT];
 const END: &[u8] = &[keys::RESOURCE + 1];
 
-/// A pass so far.
+/// An unfinished pass.
 pub(crate) struct Scrub {
     found: Sums,
     events: u64,
-    /// Keys before it are taken in.
+    /// Key up to which the pass has counted.
     upto: Vec<u8>,
 }
 
 impl Scrub {
-    /// At the beginning.
+    /// Makes a pass at its beginning.
     pub(crate) fn new() -> Self {
         Self { found: Sums::default(), events: 0, upto: BEGIN.to_vec() }
     }
 
-    /// Takes so many keys in. What does not agree with the sums and the number of events that there should be, at the
-    /// end of a pass. With no write in flight.
+    /// Counts the next `count` keys. Returns, at the end of a pass, the differences from the expected sums and number
+    /// of events. No write may be in flight.
     pub(crate) fn step(
         &mut self,
         table: &Table,
@@ -70,14 +70,14 @@ impl Scrub {
         }
         let mut problems = self.found.differences(should);
         if self.events != events {
-            let fault = format!("{} events are there, and {events} should be", self.events);
+            let fault = format!("{} events are stored, but {events} are expected", self.events);
             problems.push(Problem { thing: "the history".to_owned(), fault });
         }
         *self = Self::new();
         Ok(Some(problems))
     }
 
-    /// Takes what was committed into account.
+    /// Corrects the pass by committed resources.
     pub(crate) fn note<'s>(&mut self, slots: impl Iterator<Item = (&'s Vec<u8>, &'s Slot)>) {
         let mut growth = Growth::default();
         for (key, slot) in slots {
@@ -94,7 +94,7 @@ impl Scrub {
         self.found.usage.grow(&growth);
     }
 
-    /// Takes events into account that came or went with what was committed.
+    /// Corrects the pass by committed and trimmed events.
     pub(crate) fn note_events(&mut self, step: Step, sequences: impl Iterator<Item = u64>) {
         let known = sequences.filter(|sequence| keys::event(*sequence) < self.upto).count() as u64;
         self.events = match step {
@@ -104,7 +104,7 @@ impl Scrub {
     }
 }
 
-/// What a group makes of the keys of one resource.
+/// Lists the steps of a group on the keys of one resource.
 pub(crate) fn steps(key: &[u8], slot: &Slot, mut step: impl FnMut(Step, &[u8], u64)) {
     for (what, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
         let Some(stored) = of else { continue };
@@ -120,7 +120,7 @@ fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Starts the thread that paces the scrub of a store, `rate` keys each second. It ends with the store.
+/// Starts the thread that paces the scrub of a store, `rate` keys each second. The thread ends with the store.
 pub(crate) fn start(shared: &Arc<Shared>, rate: u64) -> Result<Option<JoinHandle<()>>, StoreError> {
     let count = usize::try_from(rate.div_ceil(PACE)).unwrap_or(usize::MAX);
     if count == 0 {
@@ -141,7 +141,7 @@ fn pace(shared: &Weak<Shared>, count: usize) {
         if shared.queue.is_closed() {
             return;
         }
-        // Into memory. What cannot be read is found by who follows, panics of sled's included.
+        // Reads into memory. Faults and panics of sled come up again in the commit thread, which reports them.
         let (seen, last) = contained("scrub", || {
             let read = shared.table.range(from.clone()..END.to_vec()).take(count).map_while(Result::ok);
             Ok(read.fold((0, None), |(seen, _), (key, _)| (seen + 1, Some(key))))
@@ -151,7 +151,7 @@ fn pace(shared: &Weak<Shared>, count: usize) {
             Some(key) if seen == count => (after(&key), slice),
             _ => (BEGIN.to_vec(), REST),
         };
-        // Writes have the way.
+        // Skips the slice when writes fill the queue.
         shared.queue.push_if_room(Job::Scrub(count));
     }
 }

@@ -1,4 +1,4 @@
-//! What the callers of a store and its threads share.
+//! State that the callers of a store and its threads share.
 
 use std::{
     fs::File,
@@ -26,30 +26,30 @@ use crate::{
     },
 };
 
-/// Problems that are named.
+/// Number of problems that a message lists.
 const SHOWN: usize = 5;
 
-/// What callers, scans and the commit thread share. Fields are dropped in order: the lock goes last.
+/// Shared state of callers, scans and the commit thread. Fields are dropped in order: the lock goes last.
 pub(crate) struct Shared {
     pub(crate) table: Table,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) queue: Queue<Job>,
-    /// Why writes are refused.
+    /// Reason why writes are refused.
     pub(crate) poisoned: OnceLock<String>,
-    /// What is wrong, for callers to follow.
+    /// Faults of the store, for callers to follow.
     pub(crate) health: watch::Sender<Health>,
     pub(crate) room: Room,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) scanner: Arc<Scanner>,
-    /// How far the log reaches, for the mark of the next checkpoint.
+    /// End of the log, for the mark of the next checkpoint.
     pub(crate) log_end: Mutex<LogEnd>,
     pub(crate) options: Options,
-    /// Keeps other processes out.
+    /// Lock against other processes.
     pub(crate) _lock: File,
 }
 
 impl Shared {
-    /// Refuses writes from here on, and says why. The first reason stays.
+    /// Refuses all further writes; returns the reason. The first reason stays.
     pub(crate) fn poison(&self, error: &StoreError) -> String {
         let why = match error {
             StoreError::Poisoned(why) => why.clone(),
@@ -63,25 +63,25 @@ impl Shared {
         why
     }
 
-    /// Notes whether the disk has room.
+    /// Notes whether the disk has space, and logs a change.
     pub(crate) fn note_room(&self, shortage: Option<Shortage>) {
         let path = self.options.path.display();
         let now = shortage.as_ref().map(|shortage| shortage.error().to_string());
         metrics::missing(shortage.as_ref().map_or(0, Shortage::missing));
         self.room.note(shortage);
-        // What was said: the checkpoint thread may have noted a shortage first, and says nothing.
+        // By the published health: the checkpoint thread may have noted the shortage first, without logging it.
         let said = self.health.borrow().full.is_some();
         match (said, &now) {
             (false, Some(why)) => {
-                tracing::error!(%path, why, "the store refuses writes that need room, until there is some")
+                tracing::error!(%path, why, "the store refuses writes that need space; free some")
             }
-            (true, None) => tracing::info!(%path, "there is room on the disk again, and writes go on"),
+            (true, None) => tracing::info!(%path, "the disk has space again; writes continue"),
             _ => {}
         }
         self.health.send_if_modified(|health| std::mem::replace(&mut health.full, now.clone()) != now);
     }
 
-    /// Writes down how far the store had come. Nothing is lost without it; only a loss would not be noticed.
+    /// Notes the last commit in a file. Without the file no data is lost, but the next opening would not notice a loss.
     pub(crate) fn note_the_end(&self) {
         if self.poisoned.get().is_some() {
             return;
@@ -89,16 +89,16 @@ impl Shared {
         let dir = self.options.path.join(layout::STORE);
         let noted = recovery::meta(&self.table).and_then(|meta| closed_at::set(&dir, meta.last_seq));
         if let Err(error) = noted {
-            tracing::warn!(path = %self.options.path.display(), %error, "the store's last commit was not written down");
+            tracing::warn!(path = %self.options.path.display(), %error, "the store's last commit was not noted");
         }
     }
 
-    /// Whether that was found.
+    /// Whether damage was found.
     pub(crate) fn is_damaged(&self) -> bool {
         self.health.borrow().damaged.is_some()
     }
 
-    /// Notes that the store does not hold what it should.
+    /// Notes damage of the store, and logs it.
     pub(crate) fn note_damage(&self, problems: &[Problem]) {
         let mut shown: Vec<_> = problems.iter().take(SHOWN).map(ToString::to_string).collect();
         if problems.len() > SHOWN {
@@ -112,12 +112,12 @@ impl Shared {
         }
     }
 
-    /// Why nobody answered.
+    /// Returns the error for a caller without an answer.
     pub(crate) fn gone(&self) -> StoreError {
         self.poisoned.get().map_or(StoreError::Closed, |why| StoreError::Poisoned(why.clone()))
     }
 
-    /// Judges what needs no look at the store, on the caller's time.
+    /// Checks a batch as far as possible without the store, on the caller's time.
     pub(crate) fn admit(&self, batch: &Batch) -> Result<(), StoreError> {
         if let Some(why) = self.poisoned.get() {
             return Err(StoreError::Poisoned(why.clone()));

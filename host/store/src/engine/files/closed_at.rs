@@ -1,16 +1,15 @@
-//! The commit with which a store was closed, in the file `closed-at` beside sled's own: `mortise-commit 42` and a line
-//! feed. While the store is in use the file is called `opened-at`.
+//! The commit of the last close, in the file `closed-at` beside sled's own: `mortise-commit 42` and a line feed. While
+//! the store is in use the file has the name `opened-at`.
 //!
-//! Sled takes a damaged end of its file for a write that a crash cut off, and goes on without it. Whoever was told that
-//! those commits are durable was told the truth, until the disk forgot them. A store that ends before the commit with
-//! which it was once closed is therefore not opened: it lost something, and a person decides what follows.
+//! Sled takes a damaged end of its file for a write that a crash cut off, and goes on without it, even if the commits
+//! there were acknowledged and the disk lost them later. So a store that ends before the commit of its last close does
+//! not open: it lost data, and a person decides what follows.
 //!
-//! The number only grows, so it holds after a crash, too: it then says less than it could, and never anything wrong.
-//! An opening changes the name before anything can be committed, so a store whose log is gone or empty is known as one
-//! that was not closed.
+//! The number only grows, so it is a valid lower bound after a crash, too. An opening renames the file before any
+//! commit, so a store whose log is missing or empty is recognizable as not closed.
 //!
-//! It costs one small file and its sync for each close that follows a commit, and for each opening and any other close a
-//! rename and the sync of the directory, which need no room.
+//! The cost: one small file and its sync for each close after a commit; a rename and a sync of the directory, which
+//! need no space, for each opening and any other close.
 
 use std::{fs, io, path::Path};
 
@@ -18,14 +17,14 @@ use mortise_durable_fs::{remove, sync};
 
 use crate::{StoreError, engine::files::number_file, error::io_fault};
 
-/// Name of the file.
+/// Name of the file of a closed store.
 const FILE: &str = "closed-at";
-/// Its name while the store is in use.
+/// Name of the file while the store is in use.
 const IN_USE: &str = "opened-at";
-/// The word before the number.
+/// Word before the number.
 const WORD: &str = "mortise-commit";
 
-/// Notes in the store's directory that it is closed with this commit as its last.
+/// Notes in the store's directory that the store is closed, with this last commit.
 pub(crate) fn set(dir: &Path, last_seq: u64) -> Result<(), StoreError> {
     if is(dir, last_seq) {
         return Ok(());
@@ -34,7 +33,7 @@ pub(crate) fn set(dir: &Path, last_seq: u64) -> Result<(), StoreError> {
         return rename(dir, IN_USE, FILE);
     }
     number_file::replace(dir, FILE, WORD, last_seq)?;
-    // It says less. The next opening writes over one that is left.
+    // The old file has a lower commit. If it stays, the next opening replaces it.
     Ok(remove(&dir.join(IN_USE))?)
 }
 
@@ -43,7 +42,7 @@ pub(crate) fn set_in_use(dir: &Path) -> Result<(), StoreError> {
     rename(dir, FILE, IN_USE)
 }
 
-/// Renames a file if it is there.
+/// Renames a file if it exists.
 fn rename(dir: &Path, from: &str, to: &str) -> Result<(), StoreError> {
     let from = dir.join(from);
     match fs::rename(&from, dir.join(to)) {
@@ -56,28 +55,28 @@ fn read(dir: &Path, name: &str) -> Result<Option<u64>, StoreError> {
     number_file::read(&dir.join(name), WORD)
 }
 
-/// The commit with which the store was closed last.
+/// Returns the commit of the last close.
 pub(crate) fn get(dir: &Path) -> Result<Option<u64>, StoreError> {
     Ok(read(dir, FILE)?.max(read(dir, IN_USE)?))
 }
 
-/// Whether the store was closed, with whatever commit, and nobody opened it since. Not if nobody can tell.
+/// Whether the store was closed, at any commit, and not opened since. False on an unreadable file.
 pub(crate) fn is_there(dir: &Path) -> bool {
     read(dir, FILE).is_ok_and(|closed_at| closed_at.is_some())
 }
 
-/// Whether it was closed with this commit as its last: then nothing is in its log.
+/// Whether the store was closed with this last commit: then its log is empty.
 pub(crate) fn is(dir: &Path, last_seq: u64) -> bool {
     read(dir, FILE).is_ok_and(|closed_at| closed_at == Some(last_seq))
 }
 
-/// What is wrong with a store whose last commit is this one, if anything is.
+/// Returns the fault of a store with this last commit, if any.
 pub(crate) fn judge(dir: &Path, last_seq: u64) -> Result<Option<String>, StoreError> {
     for name in [FILE, IN_USE] {
         let closed_at = read(dir, name).map_err(|error| match error {
             StoreError::Corrupt { path, what } => {
                 let what = format!(
-                    "{what} (only this file may be: without it the store opens, and a lost end is not noticed)"
+                    "{what} (if only this file is damaged: without it the store opens, but cannot notice a lost end)"
                 );
                 StoreError::Corrupt { path, what }
             }

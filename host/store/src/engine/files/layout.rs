@@ -1,4 +1,4 @@
-//! What is in the directory of a store, and the lock that keeps other processes out of it.
+//! Names in the directory of a store, and the lock against other processes.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -8,22 +8,22 @@ use std::{
 
 use crate::{StoreError, error::io_fault};
 
-/// The store itself, in its path.
+/// Directory of the store in its path.
 pub(crate) const STORE: &str = "store";
-/// A store in the making.
+/// Directory of an unfinished store.
 pub(crate) const UNFINISHED: &str = "store.new";
-/// What begins the name of a copy that a check works on.
+/// Prefix of the directory with a check's copy.
 pub(crate) const COPY: &str = "check-";
-/// The lock file.
+/// Lock file.
 const LOCK: &str = "lock";
 /// Sled's data file.
 pub(crate) const DB: &str = "db";
-/// A directory of a store, kept from everybody else without the store being opened. Given back when dropped.
+/// A lock on a store's directory, without the store being open. Released on drop.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "it is held, not looked at")] File);
+pub struct Lock(#[expect(dead_code, reason = "held, never read")] File);
 
 impl Lock {
-    /// Takes the directory, which is made when there is none.
+    /// Locks the directory, and makes it if missing.
     ///
     /// # Errors
     /// [`StoreError::Locked`] when a store is open there; faults of the file system.
@@ -44,7 +44,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// As [`lock`], of a directory that may be on a medium which cannot be written: `None` when there is no lock to take.
+/// Locks as [`lock`], on a medium that may be read-only: `None` without a lock file or support for locks.
 pub(crate) fn lock_read_only(path: &Path) -> Result<Option<File>, StoreError> {
     let file = path.join(LOCK);
     let lock = match File::open(&file) {
@@ -55,12 +55,12 @@ pub(crate) fn lock_read_only(path: &Path) -> Result<Option<File>, StoreError> {
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
-        // Some media know no locks.
+        // Some media do not support locks.
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
-/// Removes copies that checks left which somebody ended. Nobody works on one: we have the lock.
+/// Removes copies that interrupted checks left. The caller holds the lock, so no check is running.
 pub(crate) fn remove_copies(path: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(path).map_err(io_fault(path, "read"))? {
         let path = entry.map_err(io_fault(path, "read"))?.path();
@@ -72,14 +72,14 @@ pub(crate) fn remove_copies(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Bytes of the files in a directory.
+/// Returns the bytes of the files in a directory.
 pub(crate) fn size(dir: &Path) -> Result<u64, StoreError> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
         let path = entry.map_err(io_fault(dir, "read"))?.path();
         bytes += match path.is_dir() {
             true => size(&path)?,
-            false => fs::metadata(&path).map_err(io_fault(&path, "look at"))?.len(),
+            false => fs::metadata(&path).map_err(io_fault(&path, "read metadata"))?.len(),
         };
     }
     Ok(bytes)

@@ -1,28 +1,27 @@
-//! Files beside sled's that hold a word and a number: `mortise-store 4`, `mortise-commit 42`, each with a line feed.
+//! Files beside sled's that hold a word and a number: `mortise-store 1`, `mortise-commit 42`, each with a line feed.
 
 use std::{fs, io, path::Path};
 
 use crate::{StoreError, error::io_fault};
 
-/// As much of a file as errors show.
+/// Characters of a file that errors show.
 const SHOWN: usize = 40;
 
-/// What such a file holds.
+/// Returns the content of such a file.
 pub(crate) fn text(word: &str, number: u64) -> String {
     format!("{word} {number}\n")
 }
 
-/// Puts another number into a file, or makes it: durably, and the old one or the new one at any moment.
+/// Replaces or makes a file, durably and atomically.
 pub(crate) fn replace(dir: &Path, name: &str, word: &str, number: u64) -> Result<(), StoreError> {
     let (file, unfinished) = (dir.join(name), dir.join(format!("{name}.new")));
     Ok(mortise_durable_fs::replace_through(&unfinished, &file, text(word, number).as_bytes())?)
 }
 
-/// The number in a file; `None` when there is no file.
+/// Returns the number in a file; `None` if the file does not exist.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when it holds something else than that word and a number, [`StoreError::Io`] when it cannot
-/// be read.
+/// [`StoreError::Corrupt`] when the content is not that word and a number, [`StoreError::Io`] when it cannot be read.
 pub(crate) fn read(file: &Path, word: &str) -> Result<Option<u64>, StoreError> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,

@@ -1,16 +1,15 @@
-//! Disk space that is taken ahead of its use, so that a full disk is found out before anything is half written.
+//! Disk space that is allocated ahead of its use, so that a full disk is noticed before anything is half written.
 //!
-//! Blocks are allocated behind the end of a file (`fallocate` with `KEEP_SIZE`). The file's length stays as it is, and
-//! what makes the file longer later takes these blocks, whatever other processes have written meanwhile. They are given
-//! back when the file is cut.
+//! Blocks are allocated behind the end of a file (`fallocate` with `KEEP_SIZE`). The file's length stays the same, and
+//! later growth uses these blocks, whatever other processes write meanwhile. Truncating the file frees them.
 //!
 //! # Limits
-//! A file system that cannot allocate (some network file systems) is asked for its free space instead, and one that
-//! copies on each write (btrfs, zfs) may need room where blocks are allocated already. On these a full disk may still
-//! be noticed by a write only.
+//! On a file system that cannot allocate (some network file systems) only the free space is checked, and one that
+//! copies on each write (btrfs, zfs) may need space even for allocated blocks. On these a full disk may only show in a
+//! failed write.
 //!
 //! # Cost
-//! Some microseconds for blocks that are there already.
+//! Some microseconds for blocks that are allocated already.
 
 use std::{
     fs::{self, File},
@@ -26,12 +25,12 @@ use rustix::{
 
 use crate::{StoreError, error::io_fault};
 
-/// A file that only takes room, and is given up for what sled writes while it opens.
+/// File that only reserves space, and is removed when sled needs the space to open.
 const SPARE: &str = "spare";
-/// What a file system gives at once.
+/// Smallest unit of allocation, bytes.
 const BLOCK: u64 = 4096;
 
-/// A file and the blocks behind its end.
+/// A file and the allocated blocks behind its end.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     file: File,
@@ -39,13 +38,13 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Of the file `path`, which is there.
+    /// Opens the existing file `path`.
     pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
         let file = fs::OpenOptions::new().write(true).open(path).map_err(io_fault(path, "open"))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Sees to it that `bytes` behind the end are the file's.
+    /// Ensures that `bytes` behind the end are allocated.
     ///
     /// # Errors
     /// [`StoreError::Full`] when the disk has no room for them.
@@ -53,23 +52,23 @@ impl Reserve {
         take(&self.file, &self.path, bytes)
     }
 
-    /// Bytes behind the end that are the file's, about; or that the file system has, if it cannot allocate.
+    /// Returns the allocated bytes behind the end, about; or the free bytes of a file system that cannot allocate.
     pub(crate) fn taken(&self) -> Result<u64, StoreError> {
-        taken(&self.file).map_err(io_fault(&self.path, "look at"))
+        taken(&self.file).map_err(io_fault(&self.path, "read metadata"))
     }
 }
 
-/// As [`Reserve::take`], of an open file.
+/// [`Reserve::take`] for an open file.
 pub(crate) fn take(file: &File, path: &Path, bytes: u64) -> Result<(), StoreError> {
-    let len = file.metadata().map_err(io_fault(path, "look at"))?.len();
+    let len = file.metadata().map_err(io_fault(path, "read metadata"))?.len();
     let full = || -> Result<(), StoreError> {
-        let taken = taken(file).map_err(io_fault(path, "look at"))?;
+        let taken = taken(file).map_err(io_fault(path, "read metadata"))?;
         Err(StoreError::Full { path: path.to_owned(), missing: missing(file, bytes.saturating_sub(taken)) })
     };
     match fallocate(file, FallocateFlags::KEEP_SIZE, len, bytes.max(1)) {
         Ok(()) => Ok(()),
         Err(Errno::NOSPC | Errno::DQUOT) => full(),
-        // Whatever keeps it from allocating is no fault of the disk.
+        // Another error means that the file system cannot allocate; then enough free space is fine.
         Err(_) if available(file) >= bytes => Ok(()),
         Err(_) => full(),
     }
@@ -77,33 +76,34 @@ pub(crate) fn take(file: &File, path: &Path, bytes: u64) -> Result<(), StoreErro
 
 fn taken(file: &File) -> io::Result<u64> {
     let found = file.metadata()?;
-    // In units of 512 bytes, whatever the file system's are.
+    // `blocks` counts units of 512 bytes on every file system.
     Ok((found.blocks() * 512).saturating_sub(found.len()))
 }
 
-/// What the file system of a file has free, bytes; all there can be when it does not say.
+/// Returns the free bytes of a file's file system; the maximum when unknown.
 fn available(file: &File) -> u64 {
     fstatvfs(file).map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// How much of `bytes` there is no room for. At least a block: a quota may be the bound, and is not told.
+/// Returns how many of `bytes` have no space. At least a block: the reason may be a quota, which the free space does
+/// not show.
 pub(crate) fn missing(file: &File, bytes: u64) -> u64 {
     bytes.saturating_sub(available(file)).max(BLOCK)
 }
 
-/// Whether an error of the file system says that there is no room.
+/// Whether an error of the file system means a full disk.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Keeps so many bytes of the store in `dir` for its next opening. Without them it opens as long as the disk has room.
+/// Reserves bytes in the store's directory for its next opening. Without them it opens only if the disk has space.
 pub(crate) fn keep_spare(dir: &Path, bytes: u64) -> Result<(), StoreError> {
     let path = dir.join(SPARE);
     let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
     take(&file.map_err(io_fault(&path, "open"))?, &path, bytes)
 }
 
-/// Gives up what [`keep_spare`] kept.
+/// Frees the space of [`keep_spare`].
 pub(crate) fn use_spare(dir: &Path) -> Result<(), StoreError> {
     Ok(mortise_durable_fs::remove(&dir.join(SPARE))?)
 }

@@ -1,10 +1,9 @@
-//! The write-ahead log: where a group becomes durable, with one write and one sync.
+//! The write-ahead log: makes a group durable with one write and one sync.
 //!
-//! Two files, `wal.0` and `wal.1`, take turns. Each turn is a *generation*, numbered from 1; generation *g* stands in
-//! the file *g* mod 2. A generation ends when its memtable is frozen, and once the checkpoint has copied that to the
-//! tree, the tree's *checkpoint position* says so, and the file may be written again from its beginning, over what it
-//! held. Files are extended with zeros ahead of what is written: a sync then has no new length to bring to the disk,
-//! which halves what it takes.
+//! Two files, `wal.0` and `wal.1`, take turns. Each turn is a *generation*, numbered from 1; generation *g* is in the
+//! file *g* mod 2. A generation ends when its memtable is frozen. Once the checkpoint has copied that to the tree, the
+//! tree's *checkpoint position* says so, and the file may be overwritten from its beginning. Files are extended with
+//! zeros ahead of the records: so a sync has no new length to write, which halves its time.
 //!
 //! A record is one group:
 //!
@@ -12,27 +11,25 @@
 //! |---|---|
 //! | 8 | generation, xor the store's salt |
 //! | 8 | number of the record, from 0; generations go on with it |
-//! | 8 | the binary logarithm of the block that the record fills up (1; 0 before format 3, when it was 512), length of the body (7) |
+//! | 8 | the binary logarithm of the block that the record fills up (1), length of the body (7) |
 //! | 4 | CRC-32 of the store's salt, the 24 bytes above, and the body |
 //! | … | the body: edits, one after another |
 //! | … | zeros up to a multiple of the block |
 //!
 //! and an edit is `+`, length of the key (4), key, length of the value (4), value, or `-`, length of the key (4), key.
-//! Numbers are big-endian. The block is what the disk writes whole ([`physical_block`]), so no write changes one in
-//! which an acknowledged group stands. The salt is random and never leaves the store's files, so nobody who writes
-//! resources can make one that looks like a record.
+//! Numbers are big-endian. The block is the unit that the disk writes atomically ([`physical_block`]), so no write
+//! changes a block of an acknowledged group. The salt is random and never leaves the store's files, so the author of a
+//! resource cannot forge a record.
 //!
-//! Written by hand: the logs that crates offer (`okaywal`, `commitlog`, sled's own) have one file growing at its end,
-//! so that each sync brings a new length to the disk, or sync in a thread of their own, and none keeps records apart by
-//! blocks.
+//! Crates offer no such log: docs/decisions/0011-a-write-ahead-log-in-front-of-sled.md.
 //!
-//! # What opening finds
-//! The records of each generation beyond the checkpoint position, from the number in the checkpoint position until one
-//! is not there. A record that was being written when the power went was not acknowledged, and nothing follows it; so a
-//! damaged one that *is* followed by another was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the
-//! very last record nobody can tell. A file that is of a later generation than the two after the checkpoint position
-//! says that the tree has lost its end. One that is not there, or stands in the place of the other, is damage, too, and
-//! so is a log that ends before what was durable when the last checkpoint ended.
+//! # Reading at an opening
+//! An opening reads the records of each generation after the checkpoint position, from the position's record number up
+//! to the first missing record. A record that was being written at a loss of power was not acknowledged, and nothing
+//! follows it; so a damaged record *followed* by another was acknowledged, and is damage ([`StoreError::Corrupt`]).
+//! Only for the very last record the two cases look the same. A file with a generation later than the two after the
+//! checkpoint position shows that the tree has lost its end. A missing file, or one in the place of the other, is
+//! damage, too, and so is a log that ends before its durable end at the last checkpoint.
 
 use std::{
     collections::BTreeMap,
@@ -58,39 +55,39 @@ use crate::{
     error::io_fault,
 };
 
-/// Records begin at multiples of this, the smallest unit that disks write whole; and of the disk's own unit.
+/// Smallest unit that disks write atomically, bytes; records begin at multiples of it, and of the disk's own unit.
 const BLOCK: usize = 512;
-/// Units of disks, bytes: what the kernel writes at once is no smaller, and no disk has a larger one.
+/// Range of disks' units, bytes: the kernel writes no less at once, and disks have no larger unit.
 const DISK_BLOCKS: RangeInclusive<u64> = 4096..=64 << 10;
 /// Bytes of a record before its body.
 const HEADER: usize = 28;
-/// Files grow by as much as they hold, at least by this and at most by eight times this, bytes.
+/// Smallest growth of a file, bytes. A file grows by its own length, but at most by eight times this.
 const GROWTH: u64 = 1 << 20;
-/// A buffer that a large group made larger than this is given back.
+/// Largest buffer that is kept for the next group, bytes.
 const KEPT_BUFFER: usize = 1 << 20;
-/// Their names in the store's directory.
+/// Names of the files in the store's directory.
 pub(crate) const FILES: [&str; 2] = ["wal.0", "wal.1"];
 
-/// Makes what was written to a file durable.
+/// Function that makes written bytes of a file durable.
 pub(crate) type SyncDisk = Box<dyn FnMut(&File) -> io::Result<()> + Send>;
 
-/// The log, at its end.
+/// The write-ahead log, open at its end.
 pub(crate) struct Wal {
     /// The file of the current generation, and the other one.
     current: LogFile,
     other: LogFile,
     salt: u64,
     generation: u64,
-    /// Of the next record.
+    /// Number of the next record.
     number: u64,
-    /// Where the next record begins.
+    /// Offset of the next record in the current file.
     position: u64,
     buffer: Vec<u8>,
-    /// What records fill up, bytes; a power of two.
+    /// Multiple to which records are padded, bytes; a power of two.
     block: usize,
-    /// Bytes that are taken ahead of the end of each file.
+    /// Bytes to reserve ahead of the end of each file.
     ahead: u64,
-    /// Whether they are.
+    /// Whether they are reserved.
     reserved: bool,
     sync: SyncDisk,
 }
@@ -99,25 +96,25 @@ struct LogFile {
     file: File,
     path: PathBuf,
     len: u64,
-    /// What of the length was synced, as far as is known.
+    /// Part of the length that is synced, as far as is known, bytes.
     durable_len: u64,
 }
 
-/// What the log has beyond the checkpoint position.
+/// Content of the log after the checkpoint position.
 #[derive(Debug)]
 pub(crate) struct LogTail {
-    /// What became of each key.
+    /// Last state of each key.
     pub(crate) states: BTreeMap<IVec, State>,
-    /// What the checkpoint position is once they are in the tree: the newest generation of which there is a record, and
-    /// the number after it.
+    /// Checkpoint position once `states` are in the tree: the newest generation with a record, and the number after
+    /// that record.
     pub(crate) checkpoint: CheckpointPosition,
-    /// The files that have it, and up to where.
+    /// Files with these records, and the end of the records in them.
     held: Vec<(PathBuf, usize)>,
 }
 
 impl Wal {
-    /// Begins the generation after the checkpoint position's, in the store's directory. Nothing may be in the log that
-    /// is not in the tree. `ahead` bytes are kept in front of what is written, once [`Wal::reserve`] got them.
+    /// Begins the generation after the checkpoint position's, in the store's directory. The tree must have everything
+    /// in the log. `ahead` bytes stay reserved ahead of the records, once [`Wal::reserve`] got them.
     pub(crate) fn begin(
         dir: &Path,
         checkpoint: CheckpointPosition,
@@ -140,42 +137,42 @@ impl Wal {
         })
     }
 
-    /// What the checkpoint position is once everything up to here is in the tree.
+    /// Returns the checkpoint position for a tree that has everything so far.
     pub(crate) fn checkpoint(&self) -> CheckpointPosition {
         CheckpointPosition { generation: self.generation, number: self.number, salt: self.salt }
     }
 
-    /// How far everything that was appended reaches: it is durable.
+    /// Returns the end of the appended records, which are durable.
     pub(crate) fn end(&self) -> LogEnd {
         let (current, other) = (self.current.durable_len, self.other.durable_len);
         let lengths = if self.generation.is_multiple_of(2) { [current, other] } else { [other, current] };
         LogEnd { number: self.number, lengths }
     }
 
-    /// What the checkpoint position is once everything before this generation is in the tree.
+    /// Returns the checkpoint position for a tree that has everything before this generation.
     pub(crate) fn settled(&self) -> CheckpointPosition {
         CheckpointPosition { generation: self.generation - 1, ..self.checkpoint() }
     }
 
-    /// Bytes that are to be taken ahead of the end of each file.
+    /// Returns the bytes to reserve ahead of the end of each file.
     pub(crate) fn ahead(&self) -> u64 {
         self.ahead
     }
 
-    /// Whether they are, as far as is known.
+    /// Whether the space is reserved, as far as is known.
     pub(crate) fn is_reserved(&self) -> bool {
         self.reserved
     }
 
-    /// Bytes of the current generation.
+    /// Returns the bytes of the current generation.
     pub(crate) fn len(&self) -> u64 {
         self.position
     }
 
-    /// Takes the disk space that is to be ahead of what is written, in both files; nothing if it is there.
+    /// Reserves disk space ahead of the records, in both files; does nothing if it is reserved already.
     ///
     /// # Errors
-    /// [`StoreError::Full`] when the disk has no room for it.
+    /// [`StoreError::Full`] when the disk has no space for it.
     pub(crate) fn reserve(&mut self) -> Result<(), StoreError> {
         if !self.reserved {
             for (log, position) in [(&self.current, self.position), (&self.other, 0)] {
@@ -187,10 +184,11 @@ impl Wal {
         Ok(())
     }
 
-    /// Appends a group and makes it durable. After an error nobody knows whether it is, but for one.
+    /// Appends a group and makes it durable. After an error other than the one below, the content of the disk is
+    /// unknown.
     ///
     /// # Errors
-    /// [`StoreError::Full`] when the disk has no room for it: then nothing was written.
+    /// [`StoreError::Full`] when the disk has no space for it: then nothing was written.
     pub(crate) fn append(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
         let mut record = std::mem::take(&mut self.buffer);
         record.clear();
@@ -212,16 +210,16 @@ impl Wal {
         result
     }
 
-    /// Begins the next generation, in the other file: the generation before this one must be in the tree.
+    /// Begins the next generation, in the other file. The tree must have the generation before this one.
     pub(crate) fn rotate(&mut self) {
         std::mem::swap(&mut self.current, &mut self.other);
         (self.generation, self.position) = (self.generation + 1, 0);
     }
 
-    /// Gives the disk space back. Everything must be in the tree.
+    /// Frees the disk space. The tree must have everything.
     pub(crate) fn empty(&mut self) -> Result<(), StoreError> {
         for log in [&mut self.current, &mut self.other] {
-            log.file.set_len(0).map_err(io_fault(&log.path, "empty"))?;
+            log.file.set_len(0).map_err(io_fault(&log.path, "truncate"))?;
             (log.len, log.durable_len) = (0, 0);
         }
         (self.position, self.reserved) = (0, false);
@@ -235,11 +233,11 @@ impl LogFile {
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(io_fault(&path, "open"))?;
-        let len = file.metadata().map_err(io_fault(&path, "look at"))?.len();
+        let len = file.metadata().map_err(io_fault(&path, "read metadata"))?.len();
         Ok(Self { file, path, len, durable_len: 0 })
     }
 
-    /// Makes the file reach to `end`, with zeros, and further if there is room.
+    /// Extends the file with zeros to `end`, and further if there is space.
     fn extend(&mut self, end: u64) -> Result<(), StoreError> {
         let more = self.len.clamp(GROWTH, GROWTH * 8);
         let grown = (self.len + more).max(end).next_multiple_of(GROWTH);
@@ -249,7 +247,7 @@ impl LogFile {
             match self.file.write_at(zeros.get(..left).unwrap_or(&zeros), self.len) {
                 Ok(written) if written > 0 => self.len += written as u64,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What is there will do.
+                // The present length is enough.
                 Err(error) if is_full(&error) && self.len >= end => break,
                 Err(error) if is_full(&error) => {
                     let missing = reserve::missing(&self.file, end - self.len);
@@ -263,12 +261,12 @@ impl LogFile {
     }
 }
 
-/// The unit in which the disk under `dir` writes: what it does not tell (a file system over several disks, or in
-/// memory) is taken for the kernel's page.
+/// Returns the unit in which the disk under `dir` writes, bytes; the kernel's page if unknown (for a file system over
+/// several disks, or in memory).
 fn physical_block(dir: &Path) -> usize {
     let device = fs::metadata(dir).map_or(0, |found| found.dev());
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    // A partition has what it says in its disk.
+    // For a partition, the value is in the directory of its disk.
     let told = ["queue", "../queue"].iter().find_map(|queue| {
         fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{queue}/physical_block_size")).ok()
     });
@@ -281,18 +279,18 @@ fn path(dir: &Path, generation: u64) -> PathBuf {
     dir.join(if generation.is_multiple_of(2) { even } else { odd })
 }
 
-/// Bytes that the log takes on the disk.
+/// Returns the bytes of the log on the disk.
 pub(crate) fn size_on_disk(dir: &Path) -> u64 {
     FILES.iter().filter_map(|name| fs::metadata(dir.join(name)).ok()).map(|found| found.len()).sum()
 }
 
-/// Whether there is a log, be it an empty one: not in a store that was made and never opened.
+/// Whether there is a log, even an empty one. A store that was made and never opened has none.
 pub(crate) fn is_there(dir: &Path) -> bool {
     FILES.iter().any(|name| dir.join(name).exists())
 }
 
-/// A file of the log that should be there and is not: both are made before anything is written to either. A store that
-/// was closed in good order needs neither.
+/// Returns a missing file of the log, if any: both are made before either is written to. A cleanly closed store needs
+/// neither.
 pub(crate) fn missing(dir: &Path, checkpoint: CheckpointPosition, closed: bool) -> Option<PathBuf> {
     let gone: Vec<PathBuf> = FILES.iter().map(|name| dir.join(name)).filter(|path| !path.exists()).collect();
     let begun = checkpoint.generation > 0 || size_on_disk(dir) > 0;
@@ -304,9 +302,9 @@ pub(crate) fn missing(dir: &Path, checkpoint: CheckpointPosition, closed: bool) 
 fn encode(out: &mut Vec<u8>, salt: u64, block: usize, (generation, number): (u64, u64), batch: &WriteBatch) {
     out.extend_from_slice(&(generation ^ salt).to_be_bytes());
     out.extend_from_slice(&number.to_be_bytes());
-    // Length and checksum, once they are known.
+    // Placeholders for length and checksum.
     out.extend_from_slice(&[0; 12]);
-    // Keys are short, and larger values than 4 KiB stand in chunks.
+    // Keys are short, and values over 4 KiB are split into chunks.
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
     for edit in batch.edits() {
         out.push(if edit.value.is_some() { b'+' } else { b'-' });
@@ -329,7 +327,7 @@ fn encode(out: &mut Vec<u8>, salt: u64, block: usize, (generation, number): (u64
     out.resize(end.next_multiple_of(block), 0);
 }
 
-/// Of a record without its zeros.
+/// Returns the checksum of a record without its padding.
 fn checksum(salt: u64, record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_be_bytes());
@@ -338,22 +336,22 @@ fn checksum(salt: u64, record: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A record that was found whole.
+/// A whole record with the right checksum.
 struct FoundRecord<'b> {
     number: u64,
     body: &'b [u8],
-    /// Bytes it takes in the file.
+    /// Bytes of the record in the file, padding included.
     size: usize,
 }
 
-/// The generation that a record which `bytes` begin with is of.
+/// Returns the generation in the header at the start of `bytes`.
 fn generation(salt: u64, bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk::<8>().map(|masked| u64::from_be_bytes(*masked) ^ salt)
 }
 
-/// The record that `bytes` begin with, if that is one of the generation, and whole.
+/// Reads the record at the start of `bytes`, if it is whole and of the generation.
 fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
-    // Before the checksum, which takes time: most of what is looked at is none.
+    // First, since a checksum takes time, and most positions have no record.
     if generation(salt, bytes)? != of {
         return None;
     }
@@ -362,10 +360,7 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     let (sum, _) = rest.split_first_chunk::<4>()?;
     let [logarithm, len @ ..] = *len;
     let [a, b, c, d, e, f, g] = len;
-    let block = match logarithm {
-        0 => BLOCK,
-        other => 1_usize.checked_shl(other.into()).filter(|block| DISK_BLOCKS.contains(&(*block as u64)))?,
-    };
+    let block = 1_usize.checked_shl(logarithm.into()).filter(|block| DISK_BLOCKS.contains(&(*block as u64)))?;
     let end = HEADER.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
     let record = bytes.get(..end)?;
     let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
@@ -374,33 +369,32 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size })
 }
 
-/// Reads what the log of the store in `dir` has beyond the checkpoint position. `durable` is how far it reached when
-/// that was written.
+/// Reads the records of the log after the checkpoint position. `durable` is the log's end at the last checkpoint.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when something acknowledged is not there.
+/// [`StoreError::Corrupt`] when acknowledged records are missing.
 pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition, durable: LogEnd) -> Result<LogTail, StoreError> {
     let mut recovered = LogTail { states: BTreeMap::new(), checkpoint, held: Vec::new() };
     read(dir, checkpoint, durable, &mut recovered)?;
     Ok(recovered)
 }
 
-/// As [`recover`], of a damaged log: what the records come to that are in front of the damage.
+/// Returns the states from the records before the damage in a log that [`recover`] rejects.
 pub(crate) fn readable(dir: &Path, checkpoint: CheckpointPosition, durable: LogEnd) -> BTreeMap<IVec, State> {
     let mut recovered = LogTail { states: BTreeMap::new(), checkpoint, held: Vec::new() };
-    // Whoever asks knows of the damage.
+    // The caller has reported the damage.
     read(dir, checkpoint, durable, &mut recovered).ok();
     recovered.states
 }
 
-/// Takes in record after record, each of them whole.
+/// Reads record after record into `recovered`, each whole.
 fn read(
     dir: &Path,
     checkpoint: CheckpointPosition,
     durable: LogEnd,
     recovered: &mut LogTail,
 ) -> Result<(), StoreError> {
-    // A generation begins only once the one before the last is in the tree.
+    // At most two generations can be missing in the tree.
     for generation in [checkpoint.generation + 1, checkpoint.generation + 2] {
         let path = path(dir, generation);
         let bytes = match fs::read(&path) {
@@ -412,12 +406,12 @@ fn read(
         let found =
             self::generation(checkpoint.salt, &bytes).filter(|found| parse(checkpoint.salt, *found, &bytes).is_some());
         if let Some(found) = found.filter(|found| found % 2 != generation % 2) {
-            return Err(corrupt(format!("it is of generation {found}, which stands in the other file of the log")));
+            return Err(corrupt(format!("it is of generation {found}, which belongs in the other file of the log")));
         }
         if let Some(found) = found.filter(|found| *found > checkpoint.generation + 2) {
             let has = checkpoint.generation;
             return Err(corrupt(format!(
-                "it is of generation {found}, and the tree beside it has no more than generation {has}: the end of the tree's file is lost"
+                "it is of generation {found}, but the tree beside it has only generation {has}: the end of the tree's file is lost"
             )));
         }
         let damaged = |at: usize, number: u64, what: &str| {
@@ -428,14 +422,14 @@ fn read(
         while let Some(found) = record_at(at).filter(|found| found.number == number) {
             let (mut body, mut edits) = (found.body, Vec::new());
             while !body.is_empty() {
-                edits.push(edit(&mut body).ok_or_else(|| damaged(at, number, "is no list of edits"))?);
+                edits.push(edit(&mut body).ok_or_else(|| damaged(at, number, "is not a list of edits"))?);
             }
             recovered.states.extend(edits);
             at += found.size;
             number += 1;
             recovered.checkpoint = CheckpointPosition { generation, number, salt: checkpoint.salt };
         }
-        // What comes after the end is of an earlier turn of the file, or of nobody.
+        // The rest of the file is from an earlier turn, or zeros.
         if let Some(later) = (at..bytes.len()).step_by(BLOCK).find(|later| record_at(*later).is_some()) {
             return Err(damaged(later, number, "is damaged, and others follow it"));
         }
@@ -444,7 +438,7 @@ fn read(
         if (bytes.len() as u64) < length {
             let len = bytes.len();
             return Err(corrupt(format!(
-                "it has {len} bytes, and had {length} when the last checkpoint ended: it is cut"
+                "it has {len} bytes, but had {length} bytes at the last checkpoint: it was cut off"
             )));
         }
         if at > 0 {
@@ -454,7 +448,7 @@ fn read(
     if recovered.checkpoint.number < durable.number {
         let (found, number) = (recovered.checkpoint.number, durable.number);
         let what = format!(
-            "it ends before record {found}, and had those before {number} when the last checkpoint ended: it is cut, or an older one"
+            "it ends before record {found}, but had the records before {number} at the last checkpoint: it was cut, or is an old copy"
         );
         return Err(StoreError::Corrupt { path: path(dir, checkpoint.generation + 1), what });
     }
@@ -462,9 +456,9 @@ fn read(
 }
 
 impl LogTail {
-    /// Makes durable what was found. The last record may have been written and never synced, and when the power goes
-    /// while a part of it was copied to the tree, the rest must still be there. Written again, since a sync that failed
-    /// once may have left the kernel in the belief that it is on the disk.
+    /// Makes the found records durable. The last one may have been written and never synced; if the power fails while a
+    /// part of it is copied to the tree, the rest must still be in the log. Writes them again, since after a failed
+    /// sync the kernel may take them for synced.
     pub(crate) fn secure(&self) -> Result<(), StoreError> {
         for (path, len) in &self.held {
             let rewrite = || {
@@ -475,7 +469,7 @@ impl LogTail {
                 file.write_all(&bytes)?;
                 file.sync_data()
             };
-            rewrite().map_err(io_fault(path, "secure"))?;
+            rewrite().map_err(io_fault(path, "rewrite"))?;
         }
         Ok(())
     }
@@ -494,14 +488,14 @@ fn edit(body: &mut &[u8]) -> Option<(IVec, State)> {
     Some((key, state))
 }
 
-/// Takes a length and as many bytes off.
+/// Takes a length, and as many bytes, off the start.
 fn counted(bytes: &[u8]) -> Option<(IVec, &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<4>()?;
     let (counted, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
     Some((counted.into(), rest))
 }
 
-/// Reads bytes as a record under the salt that they begin with, and as the edits of one.
+/// Decodes bytes as a record with the salt at their start, and as edits.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some((salt, rest)) = bytes.split_first_chunk::<8>() {

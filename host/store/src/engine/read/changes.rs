@@ -1,9 +1,8 @@
-//! Watches of changes: with what was before each, from a content or from a position on.
+//! Watches of changes, with the state before each, from the present content or from a position on.
 //!
-//! A watch subscribes first. What lies between its position and the moment at which it subscribed is read from the
-//! history ([`replay`](crate::engine::read::replay)), what comes later from the type's hub: no gap, nothing twice. If
-//! the replay takes so long that the hub overflows, the watch has lagged, and its reader opens another one where it
-//! stands.
+//! A watch subscribes first. It reads the changes between its position and the subscription from the history
+//! ([`replay`](crate::engine::read::replay)), and later ones from the type's hub: no gap, nothing twice. If the replay
+//! takes so long that the hub overflows, the watch has lagged, and its reader opens another one at its position.
 
 use std::sync::Arc;
 
@@ -22,10 +21,10 @@ use crate::{
     },
 };
 
-/// Which changes a watch has: those of resources that match, or that did before.
+/// Changes of a watch: those of resources that match before or after the change.
 #[derive(Clone)]
 pub(crate) struct Concern {
-    /// By what cannot change.
+    /// Filter by place, which a change cannot alter.
     place: Filter,
     whole: Filter,
 }
@@ -41,7 +40,7 @@ impl Concern {
         self.place.matches(resource)
     }
 
-    /// Whether a change is one of those. Of one whose resource may have matched it is assumed.
+    /// Whether a change belongs to the watch. True for a resource that may have matched before.
     pub(crate) fn has(&self, change: &ChangeEvent) -> bool {
         let matches = |resource: &EncodedResource| self.whole.matches(resource);
         change.now.as_ref().is_some_and(matches)
@@ -53,7 +52,7 @@ impl Concern {
     }
 }
 
-/// Opens a watch with what matches now.
+/// Opens a watch, and a scan of the present matches.
 pub(crate) fn open(
     scanner: &Arc<Scanner>,
     query: &Query,
@@ -66,7 +65,7 @@ pub(crate) fn open(
     Ok(OpenedChanges { content: Box::new(content), position, changes: Box::new(changes) })
 }
 
-/// Opens a watch behind a position, if the history reaches back to it.
+/// Opens a watch behind a position; `None` if the history does not reach back to it.
 pub(crate) async fn after(
     scanner: &Arc<Scanner>,
     query: &Query,
@@ -84,9 +83,9 @@ pub(crate) async fn after(
 /// A watch of changes on the engine.
 struct SledChanges {
     concern: Concern,
-    /// Gone once it is read.
+    /// Changes from the history; `None` once they are read.
     replay: Option<Replay>,
-    /// What the end of the replay is told with; gone once it is told.
+    /// Position to report at the end of the replay; `None` once it is reported.
     caught_up: Option<Position>,
     events: Subscription,
 }

@@ -1,4 +1,4 @@
-//! Which resources a scan is about, as a predicate over resources.
+//! Filters of scans, as predicates over resources.
 
 use mortise_resource::{
     EncodedResource, IdRef,
@@ -8,26 +8,26 @@ use mortise_resource::{
 
 use crate::{ExpectedId, Query, ScanPart};
 
-/// What a list, a watch, a list by owner or by what is referred to asks for.
+/// Selection of a list, a watch, or a list by owner or by referenced resource.
 #[derive(Debug, Clone)]
 pub(crate) enum Filter {
-    /// Of a type, in a tenancy, by prefix.
+    /// Resources of a type, in a tenancy, by prefix of the name.
     Query(Query),
-    /// A part of these.
+    /// A part of a query.
     Part(Query, ScanPart),
     /// Children of an incarnation.
     Owner(pb::Id),
-    /// Those that refer to a resource, with this behaviour.
+    /// Resources that refer to a resource with this behaviour.
     Referrer(ExpectedId, OnDelete),
 }
 
 impl Filter {
-    /// Whether the resource is asked for.
+    /// Whether the resource is selected.
     pub(crate) fn matches(&self, resource: &EncodedResource) -> bool {
         match self {
             Self::Query(query) => matches_query(query, resource),
             Self::Part(query, part) => matches_query(query, resource) && matches_part(part, resource),
-            // An owner that does not decode is nobody's.
+            // An owner that does not decode matches no id.
             Self::Owner(owner) => matches!(
                 resource.decode_owner(), Ok(Some(id)) if IdRef::from(&id).is_same_incarnation(IdRef::from(owner))
             ),
@@ -57,7 +57,7 @@ fn matches_part(ScanPart { label, after }: &ScanPart, resource: &EncodedResource
     let place = || (resource.partition(), resource.namespace(), resource.name());
     after.as_ref().is_none_or(|after| place() > (&after.partition, &after.namespace, &after.name))
         && label.as_ref().is_none_or(|(label, value)| {
-            // Of a label that comes twice the last counts, as in the index.
+            // The last of duplicate labels counts, as in the index.
             resource.labels().filter(|(key, _)| key == label).last().is_some_and(|(_, found)| found == value)
         })
 }

@@ -1,10 +1,10 @@
-//! The events of one type on their way to its watches: one buffer for all of them, bounded in events and bytes.
+//! A hub: the buffer of a type's events for its watches, bounded in events and bytes.
 //!
-//! An event stays until every watch that was open when it came has taken it, or until it is pushed out. A watch before
-//! which an event was pushed out has lagged. So however many watches are read slowly or not at all, and whether they
-//! are polled or not, a type holds no more than its bounds; the publisher bounds all types together.
+//! An event stays until every watch from before it has taken it, or until it is pushed out. A watch has lagged when an
+//! event that it has not taken is pushed out. So a type's buffer keeps its bounds, however many watches are slow or
+//! never polled; the publisher bounds all types together.
 //!
-//! Cost: taking an event is a lock and a copy of two pointers; dropping a watch looks at each event that it has not
+//! Cost: taking an event is a lock and a copy of two pointers; dropping a watch visits each event that it has not
 //! taken.
 
 use std::{
@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::WatchEvent;
 
-/// How much of events may wait in one hub.
+/// Bounds of one hub.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HubLimits {
     pub(crate) events: usize,
@@ -39,42 +39,42 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Waiting>,
-    /// The number of the first event that waits; events are numbered from 0.
+    /// Number of the first waiting event; events are numbered from 0.
     first: u64,
     bytes: usize,
     readers: usize,
-    /// How many of them want to know what was before.
+    /// Number of readers that want the state before each change.
     comparing: usize,
     closed: bool,
 }
 
-/// A change as it goes to watches.
+/// A change as watches receive it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HubEvent {
-    /// What watchers see.
+    /// Event for watchers.
     pub(crate) event: WatchEvent,
-    /// The commit.
+    /// Sequence of the commit.
     pub(crate) sequence: u64,
-    /// What was there before an upsert; known to readers that [compare](Hub::subscribe) only.
+    /// State before an upsert; only for readers that [compare](Hub::subscribe).
     pub(crate) before: Option<EncodedResource>,
 }
 
-/// An event, and how many watches have yet to take it.
+/// An event, with the number of watches that have not taken it.
 struct Waiting {
     event: HubEvent,
     bytes: usize,
     readers: usize,
 }
 
-/// Why there is no next event.
+/// Reason for the end of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HubEnd {
-    /// It was pushed out.
+    /// An event was pushed out before the reader took it.
     Lagged,
     Closed,
 }
 
-/// A place in a hub. Dropping it gives up what was not taken.
+/// A reader of a hub. Dropping it releases the events that it has not taken.
 pub(crate) struct HubReader {
     hub: Arc<Hub>,
     next: u64,
@@ -86,7 +86,7 @@ impl State {
         self.first + self.waiting.len() as u64
     }
 
-    /// Drops the first event. False when there is none.
+    /// Drops the first event. False without an event.
     fn drop_first(&mut self, total: &AtomicUsize) -> bool {
         let Some(gone) = self.waiting.pop_front() else { return false };
         self.first += 1;
@@ -104,12 +104,12 @@ impl State {
 }
 
 impl Hub {
-    /// An empty hub, which adds what it holds to `total`.
+    /// Makes an empty hub, which adds its bytes to `total`.
     pub(crate) fn new(total: Arc<AtomicUsize>) -> Self {
         Self { state: Mutex::default(), changed: Notify::new(), total }
     }
 
-    /// A place behind the last event, for a reader that wants to know what was before each, or does not.
+    /// Makes a reader behind the last event; `compares` asks for the state before each change.
     pub(crate) fn subscribe(self: &Arc<Self>, compares: bool) -> HubReader {
         let mut state = self.state.lock();
         state.readers += 1;
@@ -117,8 +117,8 @@ impl Hub {
         HubReader { hub: self.clone(), next: state.end(), compares }
     }
 
-    /// Adds an event of so many bytes, and pushes out the oldest ones that do not fit. What was before it is kept if
-    /// somebody wants to know.
+    /// Adds an event of `bytes` bytes, and pushes out the oldest ones that do not fit. Keeps the state before it only
+    /// if a reader compares.
     pub(crate) fn send(&self, mut event: HubEvent, mut bytes: usize, limits: HubLimits) {
         let mut state = self.state.lock();
         let readers = state.readers;
@@ -137,22 +137,22 @@ impl Hub {
         self.changed.notify_waiters();
     }
 
-    /// Pushes the oldest event out. False when none waits.
+    /// Pushes out the oldest event. False without an event.
     pub(crate) fn push_out(&self) -> bool {
         self.state.lock().drop_first(&self.total)
     }
 
-    /// Bytes of the events that wait.
+    /// Returns the bytes of the waiting events.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
-    /// How many watches read here.
+    /// Returns the number of readers.
     pub(crate) fn readers(&self) -> usize {
         self.state.lock().readers
     }
 
-    /// Ends every watch once it has taken what waits.
+    /// Ends every watch once it has taken the waiting events.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_waiters();
@@ -160,7 +160,7 @@ impl Hub {
 }
 
 impl HubReader {
-    /// The next event. Safe to cancel.
+    /// Returns the next event. Safe to cancel.
     ///
     /// # Errors
     /// [`HubEnd`].
@@ -168,7 +168,7 @@ impl HubReader {
         let hub = self.hub.clone();
         loop {
             let mut changed = std::pin::pin!(hub.changed.notified());
-            // Before the look, so that an event between the two is not slept through.
+            // Before the check, so that an event between the two wakes the reader.
             changed.as_mut().enable();
             if let Some(taken) = self.take() {
                 return taken;
@@ -177,7 +177,7 @@ impl HubReader {
         }
     }
 
-    /// The next event, if it is there.
+    /// Returns the next event, if one is waiting.
     pub(crate) fn take(&mut self) -> Option<Result<HubEvent, HubEnd>> {
         let mut state = self.hub.state.lock();
         let Some(ahead) = self.next.checked_sub(state.first) else { return Some(Err(HubEnd::Lagged)) };
@@ -191,7 +191,7 @@ impl HubReader {
         Some(Ok(event))
     }
 
-    /// Whether it has taken everything that came.
+    /// Whether the reader has taken every event so far.
     pub(crate) fn is_at_end(&self) -> bool {
         self.next == self.hub.state.lock().end()
     }
@@ -253,14 +253,14 @@ mod tests {
         drop(comparing);
         assert_eq!(plain.next().await, Ok(compared()));
         hub.send(compared(), 10, LIMITS);
-        assert_eq!(plain.next().await, Ok(event(1_001)), "nobody compares any more");
+        assert_eq!(plain.next().await, Ok(event(1_001)), "no reader compares any more");
     }
 
     #[tokio::test]
     async fn events_go_once_all_have_taken_them() {
         let (hub, total) = hub();
         hub.send(event(0), 10, LIMITS);
-        assert_eq!(total.load(Ordering::Relaxed), 0, "nobody listens");
+        assert_eq!(total.load(Ordering::Relaxed), 0, "no reader");
         let (mut a, mut b) = (hub.subscribe(false), hub.subscribe(false));
         for n in 1..=3 {
             hub.send(event(n), 10, LIMITS);
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(total.load(Ordering::Relaxed), 20);
         let late = hub.subscribe(false);
         drop(b);
-        assert_eq!(total.load(Ordering::Relaxed), 0, "what only it had yet to take");
+        assert_eq!(total.load(Ordering::Relaxed), 0, "its last events are dropped with it");
         hub.send(event(4), 10, LIMITS);
         assert_eq!(a.next().await, Ok(event(4)));
         assert_eq!(total.load(Ordering::Relaxed), 10);

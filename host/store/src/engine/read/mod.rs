@@ -1,4 +1,4 @@
-//! The ways to read: a point, an exact scan, a watch, and a snapshot of everything; and where commits become visible.
+//! Reads: a point read, an exact scan, a watch, a snapshot of the whole store; and the publication of commits.
 
 pub(crate) mod changes;
 pub(crate) mod filter;

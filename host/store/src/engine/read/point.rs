@@ -10,23 +10,23 @@ use crate::{
     },
 };
 
-/// The published resource under an id, of any incarnation and GroupVersion.
+/// Returns the published resource under an id, of any incarnation and GroupVersion.
 fn published(table: &Table, id: &pb::Id) -> Result<Option<EncodedResource>, StoreError> {
-    // An id that no key can hold is the id of nothing.
+    // An id that does not fit into a key cannot be stored.
     let Ok(key) = keys::resource(id) else { return Ok(None) };
     let mut torn = None;
     loop {
         let Some(value) = table.get(&key)? else { return Ok(None) };
         match table.payload(&key, value.clone())? {
             // A writer replaced the record between its head and its chunks: then there is another head now. A head has
-            // the checksum of what it belongs to, so the same one again means that the chunks are damaged in earnest.
+            // the checksum of its payload, so the same head twice means that the chunks are really damaged.
             Payload::Torn if torn.as_ref() != Some(&value) => torn = Some(value),
             payload => return table.decoder().parse(&key, payload).map(Some),
         }
     }
 }
 
-/// As [`Backend::read_encoded`](crate::Backend::read_encoded).
+/// Reads as [`Backend::read_encoded`](crate::Backend::read_encoded).
 pub(crate) fn read(table: &Table, id: &pb::Id) -> Result<EncodedResource, StoreError> {
     let stored = published(table, id)?.ok_or(StoreError::NotFound)?;
     if !id.uid.is_empty() && id.uid != stored.uid() {

@@ -1,32 +1,31 @@
-//! The point where commits become visible, and everything that must change together with it.
+//! The publisher: makes commits visible, in the table, to scans and to watches at once.
 //!
 //! The commit thread makes a group durable in the write-ahead log, and only then *publishes* it: under the lock of the
-//! publisher, it shows the group in the table and hands the changes to scans and watches. So what the table shows is
-//! durable and published.
+//! publisher, it shows the group in the table and hands the changes to scans and watches. So the table shows only
+//! durable, published changes.
 //!
 //! # Why a scan is the exact state of one commit
-//! A scan takes time, so the table shows it each key as of another moment. It opens a *window* before its first look,
-//! under the lock; the commit *S* that was published last is what it is exact for. From then on publishing notes in the
-//! window what each matching key that changes was at *S*: its state before the first change. The scan goes on in pages,
-//! in key order. It reads a page without the lock and then, under the lock, takes what was noted up to the page's last
-//! key and moves the window behind it ([`Window::pass`]):
-//! - a key that was noted changed since *S*: what is noted overrides what the page saw, which may be newer, or half of
-//!   each;
-//! - a key that was not noted did not change between *S* and that moment: what the page saw is its state.
+//! A scan takes time, so the table shows it each key as of another moment. Before its first read it opens a *window*,
+//! under the lock; its result is exact for *S*, the last published commit. From then on, each publication notes in the
+//! window the state at *S* of each matching key that changes: its state before the first change. The scan goes on in
+//! pages, in key order. It reads a page without the lock and then, under the lock, takes the noted states up to the
+//! page's last key and moves the window behind it ([`Window::pass`]):
+//! - a noted key changed after *S*: the noted state replaces that of the page, which may be newer, or half of each;
+//! - any other key did not change between *S* and that moment: the state in the page is right.
 //!
-//! A key behind which the window has moved is given already, and is noted no more.
+//! Keys that the window has passed are delivered already, and no longer noted.
 //!
 //! A watch subscribes in the critical section in which its window is opened, so its events are exactly those after *S*:
 //! no gap, nothing twice.
 //!
 //! # Cost
-//! Nothing for a read. Publishing costs one lookup per change in the watched types, some more where watches require
-//! something of the resources ([`type_hubs`](crate::engine::read::type_hubs)), and one comparison per change and open
-//! window. A type that is not watched has no hub. Events that watches have yet to take are bounded in number and bytes,
-//! for each hub and for all ([`hub`](crate::engine::read::hub)); the fullest hub loses its oldest ones first.
-//! A window holds the states of keys that it has not passed and that changed since it was opened, so however slowly a
-//! scan is read, no more than what it would give. All windows together have a bound in bytes, too: over that, the one
-//! with the most is given up, and its scan fails.
+//! None for a read. Publishing costs one lookup per change in the watched types, some more where watches have terms
+//! ([`type_hubs`](crate::engine::read::type_hubs)), and one comparison per change and open window. A type without
+//! watches has no hub. Waiting events are bounded in number and bytes, for each hub and for all
+//! ([`hub`](crate::engine::read::hub)); over the common bound, the fullest hub loses its oldest events first. A window
+//! holds the states of keys that it has not passed and that changed since it was opened, so, however slow its reader,
+//! no more than the scan's result. All windows together have a bound in bytes, too: over it, the largest window is
+//! dropped, and its scan fails.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -50,20 +49,20 @@ use crate::engine::{
 };
 use crate::{Position, StoreError, Term, TypeKey, WatchEvent};
 
-/// States by key as of a window's commit, `None` where there was nothing that matched.
+/// States by key as of a window's commit; `None` for keys without a match at that commit.
 pub(crate) type States = BTreeMap<Vec<u8>, Option<EncodedResource>>;
 
-/// Who has to hear of what is published.
+/// The publisher of a store.
 pub(crate) struct Publisher {
     state: Mutex<State>,
     limits: HubLimits,
-    /// Bytes of the events in all hubs, and how many there may be.
+    /// Bytes of the events in all hubs.
     bytes: Arc<AtomicUsize>,
-    /// Bytes that events in hubs may have, and as many again what windows hold.
+    /// Most bytes of events in hubs, and also of states in windows.
     max_bytes: usize,
 }
 
-/// Bytes that an event, or a state in a window, takes besides its encoding, about.
+/// Approximate bytes of an event, or of a state in a window, besides its encoding.
 const EVENT: usize = 512;
 
 #[derive(Default)]
@@ -78,30 +77,30 @@ struct State {
     closed: bool,
 }
 
-/// The last event, and what it carries if that is known.
+/// The last event, with its resource if known.
 #[derive(Default)]
 pub(crate) struct Newest {
     pub(crate) sequence: u64,
     pub(crate) carried: Option<EncodedResource>,
 }
 
-/// Which events a subscription has.
+/// Events that a subscription requires.
 pub(crate) struct Wanted<'w> {
     pub(crate) type_key: &'w TypeKey,
-    /// At least those of resources for which all of these hold, before or after the change.
+    /// Terms; the subscription gets at least the events of resources for which all hold, before or after the change.
     pub(crate) terms: &'w [Term],
-    /// Whether it wants to know what was before each.
+    /// Whether the subscription needs the state before each change.
     pub(crate) compares: bool,
 }
 
 struct WindowChanges {
     filter: Filter,
-    /// The last key that was passed.
+    /// Last key that the scan passed.
     passed: Option<Vec<u8>>,
     states: States,
     /// Bytes of the states.
     bytes: usize,
-    /// Whether it was given up: others needed the room.
+    /// Whether the window was dropped to make room for others.
     is_lost: bool,
 }
 
@@ -111,32 +110,32 @@ enum Events {
     Closed,
 }
 
-/// The events of a type, and its share in the type's hub.
+/// A subscription to the events of a type.
 pub(crate) struct Subscription {
     events: Events,
     publisher: Arc<Publisher>,
     type_key: TypeKey,
-    /// Those of the hub; `None` for that of all.
+    /// Terms of its hub; `None` for the hub of all events.
     terms: Option<Terms>,
 }
 
-/// A window that is open. Dropping it closes it.
+/// An open window of a scan. Dropping it closes it.
 pub(crate) struct Window {
     publisher: Arc<Publisher>,
     number: u64,
 }
 
 impl Publisher {
-    /// Of a store that holds resources of these types.
+    /// Makes the publisher of a store with resources of these types.
     pub(crate) fn new(types: BTreeSet<TypeKey>, newest: Newest, limits: HubLimits, max_bytes: usize) -> Self {
         let state = State { types, newest, ..State::default() };
         Self { state: Mutex::new(state), limits, bytes: Arc::default(), max_bytes }
     }
 
-    /// Publishes a group, which is durable: `show` makes the table show it.
+    /// Publishes a durable group: `show` makes the table show it.
     pub(crate) fn publish(&self, changes: &[Change], show: impl FnOnce()) {
         let mut state = self.state.lock();
-        // Before the events: whoever has seen an event must not read what was before it.
+        // Before the events: a reader that has seen an event must not read an older state.
         show();
         let State { types, hubs, windows, newest, window_bytes, .. } = &mut *state;
         for change in changes {
@@ -172,7 +171,7 @@ impl Publisher {
         }
     }
 
-    /// Forgets types of which no resource is left.
+    /// Removes types without resources.
     pub(crate) fn forget(&self, gone: &[TypeKey]) {
         if !gone.is_empty() {
             let mut state = self.state.lock();
@@ -180,17 +179,17 @@ impl Publisher {
         }
     }
 
-    /// The types of which resources are stored.
+    /// Returns the types with stored resources.
     pub(crate) fn types(&self) -> Vec<TypeKey> {
         self.state.lock().types.iter().cloned().collect()
     }
 
-    /// Starts noting what changes among the resources that match.
+    /// Opens a window for the resources that match.
     pub(crate) fn open_window(self: &Arc<Self>, filter: Filter) -> Window {
         self.window(&mut self.state.lock(), filter)
     }
 
-    /// A window, and the events of a type from the same commit on, whose position is given, too.
+    /// Opens a window, and subscribes to the events of a type from the same commit on, whose position is returned, too.
     ///
     /// # Errors
     /// [`StoreError::Closed`].
@@ -205,7 +204,7 @@ impl Publisher {
         Ok((self.window(&mut state, filter), subscription, position))
     }
 
-    /// The events of a type from now on, and the position behind the last one before.
+    /// Subscribes to the events of a type from now on; also returns the position of the last earlier event.
     ///
     /// # Errors
     /// [`StoreError::Closed`].
@@ -263,15 +262,15 @@ impl Newest {
     fn position(&self) -> Position {
         match &self.carried {
             Some(resource) => Position::of(self.sequence, resource),
-            // One that nothing in the history will confirm.
+            // A position that matches no event, so that watches from it start again.
             None => Position { sequence: self.sequence, check: 0 },
         }
     }
 }
 
 impl Window {
-    /// Moves the window behind `last`, the last key of a page that was read; `None` at the end of the scan. Answers the
-    /// states that override what the page saw.
+    /// Moves the window behind `last`, the last key of a page that was read; `None` at the end of the scan. Returns the
+    /// states that replace those of the page.
     ///
     /// # Errors
     /// [`StoreError::ScanOutrun`].
@@ -286,7 +285,7 @@ impl Window {
             None => States::new(),
             Some(last) => {
                 window.passed = Some(last.to_vec());
-                // The first key after it.
+                // From the first key after `last`.
                 window.states.split_off([last, &[0]].concat().as_slice())
             }
         };
@@ -299,10 +298,10 @@ impl Window {
 }
 
 impl Subscription {
-    /// The next event of the type.
+    /// Returns the next event of the type.
     ///
     /// # Errors
-    /// [`StoreError::WatchLagged`], [`StoreError::Closed`]; the same one ever after.
+    /// [`StoreError::WatchLagged`], [`StoreError::Closed`]; the same one in all later calls.
     pub(crate) async fn next(&mut self) -> Result<HubEvent, StoreError> {
         if let Events::Open(events) = &mut self.events {
             match events.next().await {
@@ -313,7 +312,7 @@ impl Subscription {
         Err(self.fault())
     }
 
-    /// The next event of the type, if it is there.
+    /// Returns the next event of the type, if one is waiting.
     ///
     /// # Errors
     /// As [`Subscription::next`].
@@ -327,7 +326,7 @@ impl Subscription {
         Err(self.fault())
     }
 
-    /// The newest position of the store, if every event before it was taken.
+    /// Returns the newest position of the store, if every earlier event was taken.
     pub(crate) fn newest(&self) -> Option<Position> {
         let state = self.publisher.state.lock();
         match &self.events {
@@ -357,7 +356,7 @@ impl Subscription {
 }
 
 impl Drop for Subscription {
-    /// A hub goes with its last subscription.
+    /// Removes the hub after its last subscription.
     fn drop(&mut self) {
         self.events = Events::Closed;
         let mut state = self.publisher.state.lock();
@@ -376,7 +375,7 @@ impl Drop for Window {
 }
 
 impl WindowChanges {
-    /// Answers how many bytes it takes.
+    /// Notes the state before a change; returns the added bytes.
     fn note(&mut self, change: &Change) -> usize {
         let is_passed = self.passed.as_ref().is_some_and(|passed| change.key <= *passed);
         if self.is_lost || is_passed || self.states.contains_key(&change.key) {
@@ -393,7 +392,7 @@ impl WindowChanges {
         0
     }
 
-    /// Holds nothing any more; answers how many bytes it held.
+    /// Drops all states; returns their bytes.
     fn give_up(&mut self) -> usize {
         self.is_lost = true;
         self.states = States::new();

@@ -1,15 +1,15 @@
-//! The history read again, from a position on, with what was before each event.
+//! Replays of the history from a position on, with the state before each event.
 //!
-//! What a resource was before an event is what its event before that one carries. Where that one is older than the
-//! history, it is not known; only a deletion carries it itself.
+//! The state of a resource before an event is in its preceding event. If that is older than the history, the state is
+//! unknown; only a deletion carries it itself.
 //!
 //! # Why no event is missed
-//! The history is trimmed at its old end only. A page is read first, and then it is looked where the history begins: if
-//! it begins no later than the page does, nothing of the page was trimmed while it was read.
+//! The history is trimmed only at its old end. A replay reads a page first, and then the start of the history: if the
+//! page does not start before it, no event of the page was trimmed meanwhile.
 //!
 //! # Cost
-//! Opening reads the history once, some microseconds for each event, and keeps 32 bytes of each event of the type. A
-//! page is read on a thread that may block.
+//! Opening reads the history once, some microseconds for each event, and holds 32 bytes for each event of the type.
+//! Pages are read on a blocking thread.
 
 use std::{
     collections::HashMap,
@@ -37,14 +37,14 @@ use crate::{
     },
 };
 
-/// A page is cut at so many events,
+/// Events at which a page ends.
 const PAGE_EVENTS: usize = 512;
-/// or bytes of them.
+/// Bytes of events at which a page ends.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Events from a position to another one.
+/// A replay of the events between two positions.
 pub(crate) struct Replay {
-    /// Not to keep the database open.
+    /// Scanner of the store; weak, so as not to keep the database open.
     scanner: Weak<Scanner>,
     concern: Concern,
     earlier: Arc<Earlier>,
@@ -52,15 +52,15 @@ pub(crate) struct Replay {
     next: u64,
     until: u64,
     page: vec::IntoIter<ChangeEvent>,
-    /// Kept here, so that a call that is given up loses no page.
+    /// Running read of a page; kept here so that a cancelled call loses no page.
     reading: Option<JoinHandle<Result<Page, StoreError>>>,
 }
 
-/// Where it stands what a resource was before an event.
+/// Index of the events that hold the states before others.
 struct Earlier {
-    /// By the event's sequence, that of the event before it.
+    /// Sequence of the preceding event of the same resource, by sequence of an event.
     events: HashMap<u64, u64>,
-    /// Whether a resource without an earlier event was not there: the history has everything from the beginning on.
+    /// Whether the history is complete, so that a resource without an earlier event did not exist.
     is_complete: bool,
 }
 
@@ -70,7 +70,7 @@ struct Page {
 }
 
 impl Replay {
-    /// Begins behind `from`; `None` when that is not in the history.
+    /// Starts behind `from`; `None` when that is not in the history.
     pub(crate) async fn open(
         scanner: &Arc<Scanner>,
         concern: Concern,
@@ -95,7 +95,7 @@ impl Replay {
         }))
     }
 
-    /// The next change; `None` after the last. Safe to cancel.
+    /// Returns the next change; `None` after the last. Safe to cancel.
     ///
     /// # Errors
     /// [`StoreError::HistoryTrimmed`]; faults of the store.
@@ -132,7 +132,7 @@ impl Drop for Replay {
     }
 }
 
-/// Finds what was before the events behind a position; `None` when the position is not in the history.
+/// Finds the preceding events of those behind a position; `None` when the position is not in the history.
 fn earlier(table: &Table, concern: &Concern, from: Position, until: u64) -> Result<Option<Earlier>, StoreError> {
     let first = first_event(table)?;
     let is_complete = first <= 1;
@@ -140,7 +140,7 @@ fn earlier(table: &Table, concern: &Concern, from: Position, until: u64) -> Resu
         0 => from == Position::default() && is_complete,
         sequence => event(table, sequence)?.is_some_and(|(_, carried)| Position::of(sequence, &carried) == from),
     };
-    // One that is ahead of the store is of another one.
+    // A position ahead of the store belongs to another store.
     if !is_there || from.sequence > until {
         return Ok(None);
     }
@@ -152,7 +152,7 @@ fn earlier(table: &Table, concern: &Concern, from: Position, until: u64) -> Resu
         let Some(sequence) = keys::event_seq(&key) else { continue };
         let payload = table.payload(&key, value)?;
         if let Payload::Torn = payload {
-            // Trimmed meanwhile: what came before another event is then not known.
+            // Trimmed meanwhile: the state before a later event is then unknown.
             continue;
         }
         let resource = table.decoder().parse(&key, payload)?;
@@ -164,7 +164,7 @@ fn earlier(table: &Table, concern: &Concern, from: Position, until: u64) -> Resu
             }
         }
     }
-    // What was trimmed meanwhile may have been looked for.
+    // An event trimmed meanwhile may be one of those needed.
     Ok(Some(Earlier { events, is_complete: is_complete && first_event(table)? <= 1 }))
 }
 
@@ -181,7 +181,7 @@ fn page(table: &Table, concern: &Concern, earlier: &Earlier, from: u64, until: u
         if let Payload::Torn = payload {
             return Err(not_trimmed(table, from)
                 .err()
-                .unwrap_or_else(|| table.damaged(&key, "a part of it is missing")));
+                .unwrap_or_else(|| table.damaged(&key, "a chunk of it is missing")));
         }
         let resource = table.decoder().parse(&key, payload)?;
         bytes += resource.bytes().len();
@@ -205,7 +205,7 @@ fn page(table: &Table, concern: &Concern, earlier: &Earlier, from: u64, until: u
     Ok(Page { changes, next })
 }
 
-/// What a resource was before an event, of what the history has.
+/// Returns the state of a resource before an event, as far as the history has it.
 fn before(table: &Table, earlier: &Earlier, sequence: u64, now: &EncodedResource) -> Result<Before, StoreError> {
     let Some(before) = earlier.events.get(&sequence) else {
         return Ok(if earlier.is_complete { Before::Absent } else { Before::Unknown });
@@ -213,7 +213,7 @@ fn before(table: &Table, earlier: &Earlier, sequence: u64, now: &EncodedResource
     Ok(match event(table, *before)? {
         Some((Kind::Delete, gone)) if is_at_same_place(&gone, now) => Before::Absent,
         Some((_, resource)) if is_at_same_place(&resource, now) => Before::Resource(resource),
-        // Trimmed meanwhile, or another one with the same hash.
+        // Trimmed meanwhile, or another resource with the same hash.
         _ => Before::Unknown,
     })
 }
@@ -223,7 +223,7 @@ fn is_at_same_place(one: &EncodedResource, other: &EncodedResource) -> bool {
     (one.partition, one.namespace, one.name) == (other.partition, other.namespace, other.name)
 }
 
-/// An event, if it is there.
+/// Reads an event, if it exists.
 fn event(table: &Table, sequence: u64) -> Result<Option<(Kind, EncodedResource)>, StoreError> {
     let key = keys::event(sequence);
     let Some(value) = table.get(&key)? else { return Ok(None) };
@@ -234,7 +234,7 @@ fn event(table: &Table, sequence: u64) -> Result<Option<(Kind, EncodedResource)>
     }
 }
 
-/// Where the history begins.
+/// Returns the first sequence of the history.
 fn first_event(table: &Table) -> Result<u64, StoreError> {
     let value = table.get(keys::META)?.ok_or_else(|| table.damaged(keys::META, "it is missing"))?;
     let meta = Meta::decode(&value).ok_or_else(|| table.damaged(keys::META, "the checksum does not match"))?;
@@ -246,8 +246,8 @@ fn not_trimmed(table: &Table, from: u64) -> Result<(), StoreError> {
     if first_event(table)? > from { Err(StoreError::HistoryTrimmed) } else { Ok(()) }
 }
 
-/// See [`Backend::position_before`](crate::Backend::position_before). Deletions carry no time: those that stand directly
-/// before the first change of that time or later may be of that time, too.
+/// Implements [`Backend::position_before`](crate::Backend::position_before). Deletions carry no time: those directly
+/// before the first change of that time or later may have that time, too.
 pub(crate) fn position_before(table: &Table, time: Timestamp) -> Result<Option<Position>, StoreError> {
     let first = first_event(table)?;
     let mut position = (first <= 1).then(Position::default);

@@ -1,16 +1,16 @@
-//! Exact scans, in bounded steps: what a walk saw, corrected to the state of one commit (the argument stands in
-//! [`publisher`](crate::engine::read::publisher)).
+//! Exact scans, in bounded steps: a walk's records, corrected to the state of one commit
+//! ([`publisher`](crate::engine::read::publisher) has the proof).
 //!
-//! One cursor serves a list, which runs through it at once, the snapshot of a watch, and
+//! One cursor serves a list, which reads it to the end at once, the initial content of a watch, and
 //! [`Backend::scan`](crate::Backend::scan). A snapshot of the whole store ([`snapshot`](crate::engine::read::snapshot))
-//! is another thing: it has the history in it, is read for hours, and so keeps what it still needs on the disk.
+//! works differently: it includes the history, is read for hours, and so keeps saved records on disk.
 //!
 //! # Cost
-//! The first step runs on the caller's task. A scan that turns out long goes on on a blocking thread, so that it does
-//! not hold up other tasks; only a few steps run at once. Those that come to their end with the second step do not wait
-//! behind longer ones, which may run on threads of low priority: a blocking thread is one of the runtime whose context
-//! the caller has at that step. Between steps it holds neither the table nor what is in front
-//! of its tree, so a cursor that its owner forgot keeps neither the database open nor the directory locked.
+//! The first step runs on the caller's task. A longer scan continues on a blocking thread, so that it does not block
+//! other tasks; only a few steps run at once. Scans that end with their second step do not wait behind longer ones,
+//! which may run on threads of low priority: a blocking thread belongs to the runtime in whose context the caller makes
+//! the step. Between steps a cursor holds neither the table nor the maps in front of its tree, so a forgotten cursor
+//! keeps neither the database open nor the directory locked.
 
 use std::{
     sync::{Arc, Weak},
@@ -39,14 +39,14 @@ use crate::{
     },
 };
 
-/// A step on the caller's task: 64 keys take some 50 µs, about what moving to another thread and back costs.
+/// Limit of a step on the caller's task: 64 keys take some 50 µs, about the cost of moving to another thread and back.
 const INLINE: StepLimit = StepLimit { keys: 64, bytes: 256 << 10 };
-/// A step on a blocking thread. After each it is looked whether the caller still waits.
+/// Limit of a step on a blocking thread; after each the scan checks whether its caller still waits.
 const LONG: StepLimit = StepLimit { keys: 1_024, bytes: 1 << 20 };
-/// Steps that may run beside each other on blocking threads: second ones, and later ones.
+/// Steps that may run at once on blocking threads: this many second steps, and this many later ones.
 const LONG_STEPS: usize = 4;
 
-/// What scans need of the store.
+/// Scanner of a store: starts scans and watches.
 pub(crate) struct Scanner {
     table: Table,
     publisher: Arc<Publisher>,
@@ -54,14 +54,14 @@ pub(crate) struct Scanner {
     later_steps: Arc<Semaphore>,
 }
 
-/// How far an exact scan is.
+/// Progress of an exact scan.
 struct ScanPosition {
     walk: Walk,
     window: Window,
 }
 
 impl ScanPosition {
-    /// The next resources, in key order. True at the end.
+    /// Returns the next resources, in key order, and whether the end is reached.
     fn step(&mut self, table: &Table, limit: StepLimit) -> Result<(Vec<Match>, bool), StoreError> {
         let mut found = Vec::new();
         let ended = self.walk.step(table, limit, &mut found)?;
@@ -75,18 +75,18 @@ impl ScanPosition {
 }
 
 impl Scanner {
-    /// Scans a table to which `publisher` publishes.
+    /// Makes a scanner of a table to which `publisher` publishes.
     pub(crate) fn new(table: Table, publisher: Arc<Publisher>) -> Self {
         let steps = || Arc::new(Semaphore::new(LONG_STEPS));
         Self { table, publisher, second_steps: steps(), later_steps: steps() }
     }
 
-    /// The window comes first: what changes after it is noted, and what the walk sees is no older.
+    /// Starts a scan. The window is opened first, so that the walk sees no older state than the window's.
     fn begin(&self, filter: Filter) -> ScanPosition {
         ScanPosition { walk: Walk::new(&filter), window: self.publisher.open_window(filter) }
     }
 
-    /// Everything that matches, as of one commit, in key order.
+    /// Returns all matching resources, as of one commit, in key order.
     pub(crate) async fn list(&self, filter: Filter) -> Result<Vec<pb::Resource>, StoreError> {
         let (mut position, mut resources) = (self.begin(filter), Vec::new());
         let decode = |matches: Vec<Match>, decoder: &Decoder, resources: &mut Vec<pb::Resource>| {
@@ -102,12 +102,12 @@ impl Scanner {
         }
         position.walk.rest();
         let permit = permit(&self.later_steps).await?;
-        // Goes with this call, be it answered or given up.
+        // Dropped when this call ends or is cancelled.
         let caller = Arc::new(());
         let waiting = Arc::downgrade(&caller);
         let table = self.table.clone();
         let rest = tokio::task::spawn_blocking(move || {
-            // Held as long as this runs, also when the caller is gone; then it ends soon.
+            // Held as long as this runs, even after the caller is gone; then it ends soon.
             let _permit = permit;
             loop {
                 let (matches, ended) = position.step(&table, LONG)?;
@@ -125,12 +125,13 @@ impl Scanner {
         resources.unwrap_or_else(|error| Err(interrupted(error)))
     }
 
-    /// A cursor over what matches now.
+    /// Makes a cursor over the present matches.
     pub(crate) fn cursor(self: &Arc<Self>, filter: Filter) -> SledCursor {
         SledCursor { scanner: Arc::downgrade(self), state: State::First(Box::new(self.begin(filter))), steps: 0 }
     }
 
-    /// A cursor over what matches now, and the events of a type from the same commit on, whose position is given, too.
+    /// Makes a cursor over the present matches, and subscribes to the events of a type from the same commit on, whose
+    /// position is returned, too.
     ///
     /// # Errors
     /// [`StoreError::Closed`].
@@ -145,7 +146,7 @@ impl Scanner {
         Ok((SledCursor { scanner: Arc::downgrade(self), state, steps: 0 }, subscription, position))
     }
 
-    /// Runs what reads many records on a thread that may block, a few at once.
+    /// Runs a long read on a blocking thread, a few at once.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: Arc<Self>,
         read: impl FnOnce(&Table) -> Result<T, StoreError> + Send + 'static,
@@ -158,7 +159,7 @@ impl Scanner {
         reading.await.unwrap_or_else(|error| Err(interrupted(error)))
     }
 
-    /// Events of a type without a scan, and the position behind the last one before.
+    /// Subscribes to the events of a type without a scan; also returns the position of the last earlier event.
     ///
     /// # Errors
     /// [`StoreError::Closed`].
@@ -192,41 +193,41 @@ impl Scanner {
     }
 }
 
-/// Waits for a place among so many.
+/// Waits for a permit.
 async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreError> {
     places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)
 }
 
-/// What one step of a cursor came upon.
+/// Result of a step of a cursor.
 struct Page {
     resources: Vec<EncodedResource>,
-    /// Where it goes on, or why not.
+    /// State of the cursor after the page.
     next: State,
 }
 
 /// A cursor over a [`SledBackend`](crate::SledBackend).
 pub(crate) struct SledCursor {
-    /// Not to keep the database open.
+    /// Scanner of the store; weak, so as not to keep the database open.
     scanner: Weak<Scanner>,
     state: State,
-    /// Steps that were made.
+    /// Number of steps made.
     steps: usize,
 }
 
 enum State {
-    /// The first step is made on the caller's task.
+    /// Position before the first step, which runs on the caller's task.
     First(Box<ScanPosition>),
     Waiting(Box<ScanPosition>),
-    /// Kept here, so that a call that is given up loses no page.
+    /// Running step; kept here so that a cancelled call loses no page.
     Stepping(JoinHandle<Result<Page, StoreError>>),
-    /// In front of a resource that cannot be read.
+    /// The next resource cannot be read.
     At(StoreError),
     Ended,
     Failed,
 }
 
 impl SledCursor {
-    /// Goes on where the page ends.
+    /// Takes the resources of a page, and the state after it.
     fn turn(&mut self, page: Result<Page, StoreError>) -> Result<Vec<EncodedResource>, StoreError> {
         self.state = State::Failed;
         let Page { resources, next } = page?;
@@ -246,7 +247,7 @@ impl Cursor for SledCursor {
                     self.turn(page)?
                 }
                 State::Waiting(position) => {
-                    // Put back: a call that is given up while it waits for its turn loses nothing.
+                    // Put back, so that a call cancelled while it waits for a permit loses nothing.
                     self.state = State::Waiting(position);
                     let scanner = self.scanner.upgrade().ok_or(StoreError::Closed)?;
                     let places = if self.steps == 1 { &scanner.second_steps } else { &scanner.later_steps };
@@ -283,7 +284,7 @@ impl Cursor for SledCursor {
     }
 }
 
-/// A panic goes on in the caller; else the runtime is going down.
+/// Continues a panic in the caller; other errors mean that the runtime is shutting down.
 pub(super) fn interrupted(error: JoinError) -> StoreError {
     match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
@@ -291,7 +292,7 @@ pub(super) fn interrupted(error: JoinError) -> StoreError {
     }
 }
 
-/// Both inputs are in key order; `states` overrides `found`.
+/// Merges two inputs in key order; `states` override `found`.
 fn merge(found: Vec<Match>, states: States) -> Vec<Match> {
     if states.is_empty() {
         return found;
@@ -316,7 +317,7 @@ fn merge(found: Vec<Match>, states: States) -> Vec<Match> {
 }
 
 impl Match {
-    /// The resource, its checksum compared.
+    /// Checks the checksum and returns the resource.
     fn parse(self, decoder: &Decoder) -> Result<EncodedResource, StoreError> {
         decoder.parse(&self.key, self.payload)
     }

@@ -1,29 +1,31 @@
-//! Snapshots: the whole store as of one commit, read at leisure while writers go on.
+//! Snapshots: the whole store as of one commit, read slowly while writers go on.
 //!
-//! A snapshot begins on the commit thread, between two groups: nothing is in flight, and what the table holds is the
-//! state of the commit *S*. From then on a reader walks over the table, events first, then resources, and takes each
-//! record that is of *S* or older. Before the commit thread shows that a record is overwritten or removed which the
-//! reader has not passed yet, it *saves* it: copies it, as it is stored, to where the reader will find it.
+//! A snapshot begins on the commit thread, between two groups: no write is in flight, and the table holds the state of
+//! the commit *S*. From then on a reader walks over the table, events first, then resources, and takes each record of
+//! *S* or older. Before the commit thread overwrites or removes a record that the reader has not passed yet, it *saves*
+//! it: copies the stored record to a place where the reader finds it.
 //!
 //! # Why each record of *S* comes exactly once
-//! Under one lock stand the reader's *cursor* (all keys before it are done) and what was saved. A key at or behind the
-//! cursor whose record is of *S* or older is saved before the table shows the change. The reader reads a page, without
-//! the lock, and then, under the lock, moves the cursor behind the page. For a record of the page:
-//! - it was saved: that was before the cursor moved, so it stands in what is saved up to now. The reader gives the
-//!   saved one, and drops what it saw, which may be the new one, or half of each.
-//! - it was not saved: nobody changed it before the cursor moved, so what the reader saw is it; nobody saves it later.
+//! One lock protects the reader's *cursor* (all keys before it are done) and the saved records. A key at or behind the
+//! cursor with a record of *S* or older is saved before the table shows a change. The reader reads a page, without the
+//! lock, and then, under the lock, moves the cursor behind the page. For a record of the page:
+//! - if it was saved: that was before the cursor moved, so it is among the records saved so far. The reader delivers
+//!   the saved record, and drops its own, which may be the new one, or half of each.
+//! - if it was not saved: it did not change before the cursor moved, so the reader's record is right; it will not be
+//!   saved later.
 //!
-//! A saved record may be given long before the reader comes to its page. By then the table must show what replaced it;
-//! so no page is begun between the saving and the publishing of a group ([`PublishGuard`]).
+//! A saved record may be delivered long before the reader comes to its page. By then the table must show its
+//! replacement; so no page starts between the saving and the publishing of a group ([`PublishGuard`]).
 //!
-//! A record is known by its sequence, which is of *S* or older once only: what replaces it is newer. A rewrite is the
-//! exception, as it keeps the sequence; the sequences of rewritten records that were saved are remembered.
+//! Records are compared by sequence; only one record of a key is of *S* or older, since a replacement is newer. A
+//! rewrite is the exception, as it keeps the sequence; so the snapshot holds the sequences of saved records that were
+//! rewritten.
 //!
 //! # Cost
-//! Without a snapshot, one look at an empty list for each commit. With one, the commit thread reads each record that it
-//! is about to overwrite, once for each snapshot, and appends it to a buffer that goes to a nameless file in the
-//! store's directory when it is over [`IN_MEMORY`]. So memory is bounded, and the disk space is at most what the store
-//! held at *S*, however slowly the snapshot is read; it is given back at the latest when the snapshot ends.
+//! Without a snapshot, a check of an empty list for each commit. With one, the commit thread reads each record that it
+//! is about to overwrite, once for each snapshot, and appends it to a buffer, which moves to an unnamed file in the
+//! store's directory when it exceeds [`IN_MEMORY`]. So memory is bounded, and the disk space is at most the size of the
+//! store at *S*, however slow the reader; it is freed at the latest when the snapshot ends.
 
 use std::{
     collections::HashSet,
@@ -43,32 +45,32 @@ use crate::engine::tree::{
 };
 use crate::{Record, RecordKind, Snapshot, SnapshotHead, StoreError};
 
-/// Snapshots that may be read at once.
+/// Most snapshots at the same time.
 const MAX_SNAPSHOTS: usize = 4;
 /// Bytes of saved records that stay in memory.
 const IN_MEMORY: usize = 4 << 20;
-/// A page is cut at this many bytes of payloads,
+/// Bytes of payloads at which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
-/// or this many records that were looked at.
+/// Records read at which a page ends.
 const PAGE_RECORDS: usize = 2048;
-/// Behind all records.
+/// Key behind all records.
 const END: &[u8] = &[keys::RESOURCE + 1];
 
 /// Snapshots that are being read.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     open: Mutex<Vec<Arc<ActiveSnapshot>>>,
-    /// Held by the commit thread from the saving to the publishing of a group.
+    /// Lock that the commit thread holds from the saving to the publishing of a group.
     publishing: RwLock<()>,
 }
 
-/// While it is there, no snapshot begins a page.
+/// Guard of a publication; no snapshot starts a page while it exists.
 #[must_use = "the group must be shown before it is dropped"]
 pub(crate) struct PublishGuard<'s> {
     _pages_wait: Option<RwLockWriteGuard<'s, ()>>,
 }
 
-/// A snapshot, as the commit thread sees it.
+/// A snapshot, for the commit thread.
 struct ActiveSnapshot {
     sequence: u64,
     state: Mutex<State>,
@@ -76,25 +78,25 @@ struct ActiveSnapshot {
 
 /// A record that is about to be overwritten or removed.
 pub(crate) struct Overwrite {
-    /// Its key.
+    /// Key of the record.
     pub(crate) key: Vec<u8>,
-    /// The commit that wrote it.
+    /// Sequence of the commit that wrote it.
     pub(crate) sequence: u64,
-    /// Whether what replaces it has the same sequence.
+    /// Whether its replacement has the same sequence.
     pub(crate) rewrite: bool,
 }
 
 struct State {
-    /// Keys before it are done.
+    /// Key up to which all keys are done.
     cursor: Vec<u8>,
     saved: SavedRecords,
-    /// Sequences of saved records that were about to be rewritten.
+    /// Sequences of saved records that were rewritten.
     rewritten: HashSet<u64>,
-    /// Why nothing can be saved any more.
+    /// Reason why records can no longer be saved.
     lost: Option<String>,
 }
 
-/// Saved records, in a file when they are many. The beginning up to `read` is done with.
+/// Saved records, in a file when they are many. Those before `read` are delivered.
 struct SavedRecords {
     file: SpooledTempFile,
     read: u64,
@@ -102,12 +104,12 @@ struct SavedRecords {
 }
 
 impl Snapshots {
-    /// How many there are.
+    /// Returns the number of open snapshots.
     pub(crate) fn count(&self) -> usize {
         self.open.lock().len()
     }
 
-    /// Begins one of the state that the table has now. Only the commit thread may call it, with no write in flight.
+    /// Starts a snapshot of the table's present state. Only for the commit thread, with no write in flight.
     pub(crate) fn begin(
         self: &Arc<Self>,
         table: Table,
@@ -133,9 +135,9 @@ impl Snapshots {
         Ok(SledSnapshot { head, reader: Some(reader), ended: false })
     }
 
-    /// Keeps for every snapshot what it still needs of the records that are about to be overwritten or removed.
+    /// Saves, for every snapshot, the records it still needs among those about to be overwritten or removed.
     pub(crate) fn save(&self, table: &Table, overwritten: impl FnOnce() -> Vec<Overwrite>) -> PublishGuard<'_> {
-        // Not under the lock of the list: a reader that ends must not wait for this.
+        // Without the list's lock: a reader that ends must not wait for this.
         let open = self.open.lock().clone();
         if open.is_empty() {
             return PublishGuard { _pages_wait: None };
@@ -162,19 +164,19 @@ impl Snapshots {
     }
 }
 
-/// Why a record that is about to change is not saved.
+/// Reason why a record could not be saved.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("{0} is missing")]
     Missing(String),
-    #[error("keeping a record that is about to change: {0}")]
+    #[error("a record could not be saved before its change: {0}")]
     Write(#[from] io::Error),
 }
 
 impl SavedRecords {
-    /// Copies the record that the table has under `key`.
+    /// Copies the table's record under `key`.
     fn keep(&mut self, table: &Table, key: &[u8]) -> Result<(), KeepError> {
         let value = table.get(key)?.ok_or_else(|| KeepError::Missing(keys::describe(key)))?;
         let record = whole(table, key, &value)?;
@@ -196,7 +198,7 @@ impl SavedRecords {
         Ok(())
     }
 
-    /// The next saved record that stands before `until`.
+    /// Returns the next saved record before the offset `until`.
     fn take(&mut self, until: u64) -> io::Result<Option<Record>> {
         if self.read >= until {
             return Ok(None);
@@ -223,21 +225,21 @@ impl SavedRecords {
     }
 }
 
-/// A record of the table that nobody changes meanwhile.
+/// Reads a record of the table while no other thread changes it.
 fn whole(table: &Table, key: &[u8], value: &sled::IVec) -> Result<Record, StoreError> {
     let head = table.head(key, value)?;
     let payload = table.payload(key, value.clone())?;
     record(table, key, &head, payload)
 }
 
-/// The record, its checksum checked.
+/// Makes the record, after a check of its checksum.
 fn record(table: &Table, key: &[u8], head: &Head, payload: Payload) -> Result<Record, StoreError> {
     let payload = match payload {
         Payload::Inline(value) => match Head::parse(&value) {
             Some((head, inline)) if head.fits(key, inline) => inline.to_vec(),
             _ => return Err(table.damaged(key, "the checksum does not match")),
         },
-        // Checked when it was put together.
+        // Checked when its chunks were joined.
         Payload::Whole(payload) => payload,
         Payload::Live(_) | Payload::Torn => return Err(table.damaged(key, "a chunk is missing or damaged")),
     };
@@ -249,30 +251,30 @@ fn record(table: &Table, key: &[u8], head: &Head, payload: Payload) -> Result<Re
     Ok(Record { kind, sequence: head.seq, payload })
 }
 
-/// A record as the walk saw it.
+/// A record as the walk read it.
 struct PageRecord {
     key: sled::IVec,
     head: Head,
     payload: Payload,
 }
 
-/// What the walk saw last, to be given once everything that was saved before is through.
+/// Page that the walk read last, delivered after the records saved before.
 #[derive(Default)]
 struct Page {
     seen: Vec<PageRecord>,
-    /// Where the saved records end that may be about it.
+    /// End of the saved records that may belong to the page.
     saved_until: u64,
-    /// Whether nothing follows.
+    /// Whether this is the last page.
     last: bool,
 }
 
-/// Reads a snapshot, one page at a time, on a thread that may block.
+/// Reader of a snapshot, one page at a time, on a blocking thread.
 struct Reader {
     snapshots: Arc<Snapshots>,
     active: Arc<ActiveSnapshot>,
     table: Table,
     page: Page,
-    /// Records that must still come.
+    /// Number of resources still expected.
     resources: u64,
     events: u64,
 }
@@ -300,7 +302,7 @@ impl Reader {
         }
     }
 
-    /// What was saved before the cursor moved behind the page. What the page has of it goes.
+    /// Returns the records saved before the cursor moved behind the page, and removes them from the page.
     fn saved(&mut self) -> Result<Vec<Record>, StoreError> {
         let mut records = Vec::new();
         let mut bytes = 0;
@@ -313,7 +315,7 @@ impl Reader {
             let next = state.saved.take(until).map_err(|e| StoreError::SnapshotLost(e.to_string()))?;
             let Some(record) = next else { break };
             if state.saved.end == 0 {
-                // It is empty and begins anew.
+                // The file is empty and was reset.
                 self.page.saved_until = 0;
             }
             bytes += record.payload.len();
@@ -328,7 +330,7 @@ impl Reader {
 
     /// Reads the next page and moves the cursor behind it.
     fn walk(&mut self) -> Result<(), StoreError> {
-        // What was saved so far is shown; what is saved from here on is compared with the page.
+        // Waits until all saved records are published; later ones are compared with the page.
         drop(self.snapshots.publishing.read());
         let mut cursor = self.active.state.lock().cursor.clone();
         let end_of_events = keys::event(self.active.sequence.saturating_add(1));
@@ -382,13 +384,13 @@ impl Reader {
         Ok(())
     }
 
-    /// What was counted beforehand and what was read must agree; everything else is damage.
+    /// Compares the records read with the expected number; a difference is damage.
     fn complete(&self) -> Result<(), StoreError> {
         if self.resources == 0 && self.events == 0 { Ok(()) } else { Err(self.miscounted()) }
     }
 
     fn miscounted(&self) -> StoreError {
-        self.table.damaged(keys::META, "it counts other records than there are")
+        self.table.damaged(keys::META, "its counts differ from the records read")
     }
 }
 
@@ -401,7 +403,7 @@ impl Drop for Reader {
 /// A snapshot of a [`SledBackend`](crate::SledBackend).
 pub(crate) struct SledSnapshot {
     head: SnapshotHead,
-    /// Gone after the end and after an error, and with a call that was given up.
+    /// Reader; `None` after the end, after an error, and after a cancelled call.
     reader: Option<Reader>,
     ended: bool,
 }
@@ -414,8 +416,8 @@ impl Snapshot for SledSnapshot {
 
     async fn next(&mut self) -> Result<Option<Vec<Record>>, StoreError> {
         let Some(mut reader) = self.reader.take() else {
-            // Whoever asks on after an error, or after giving a call up, must not take what came for the whole.
-            let lost = || StoreError::SnapshotLost("reading it failed, or was given up".to_owned());
+            // After an error or a cancelled call, the records so far must not pass for the whole.
+            let lost = || StoreError::SnapshotLost("reading it failed or was cancelled".to_owned());
             return if self.ended { Ok(None) } else { Err(lost()) };
         };
         let page = tokio::task::spawn_blocking(move || {
@@ -432,7 +434,7 @@ impl Snapshot for SledSnapshot {
                 end
             }
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is going down.
+            // The runtime is shutting down.
             Err(_) => Err(StoreError::Closed),
         }
     }

@@ -1,14 +1,14 @@
-//! The hubs of a type: one for all of its events, and one for each conjunction of terms that watches require.
+//! The hubs of a type: one for all of its events, and one for each conjunction of terms that watches use.
 //!
-//! A change goes to a hub of terms if each of the terms holds before or after it, so watches that require something else
-//! are not woken. A hub stands under the values of one of its terms, the one under whose values the fewest others stand
-//! when it is made. A change is looked up by its name, tenancy, labels, and the values of the fields that watches name;
-//! what is found there is held against all of its terms.
+//! A change goes to a hub if each of the hub's terms holds before or after it, so watches with other terms are not
+//! woken. A hub is indexed by the values of one of its terms, the one with the fewest hubs under its values at that
+//! time. A change is looked up by its name, tenancy, labels, and the values of the fields in the terms; each hub found
+//! is then checked with all of its terms.
 //!
 //! # Cost and limits
-//! Some look-ups for each change, whatever the number of watches; one reading of each field that watches name, of which
-//! there are 16 for a type at most; and one comparison for each hub under the same value. A watch that names one field
-//! more is found by its other terms, or hears of everything.
+//! Some lookups for each change, whatever the number of watches; one read of each field in the terms, at most 16 for a
+//! type; and one check for each hub under the same value. For a watch with one more field, its other terms decide, or
+//! it receives everything.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -23,12 +23,12 @@ use crate::{
     terms::tenancy_text,
 };
 
-/// Fields of a type that are read at each change.
+/// Most fields of a type that are read at each change.
 const MAX_FIELDS: usize = 16;
-/// Terms of a hub.
+/// Most terms of a hub.
 const MAX_TERMS: usize = 4;
 
-/// The terms of a hub, in order.
+/// Terms of a hub, in order.
 pub(crate) type Terms = Arc<[Term]>;
 
 /// The hubs of a type.
@@ -39,7 +39,7 @@ pub(crate) struct TypeHubs {
     names: ByValue,
     tenancies: ByValue,
     labels: HashMap<String, ByValue>,
-    /// Those that are read, and how many hubs have a term about each.
+    /// Fields that are read, with the number of hubs that have a term with the field.
     fields: HashMap<TermField, (usize, ByValue)>,
 }
 
@@ -47,23 +47,23 @@ pub(crate) struct TypeHubs {
 #[derive(Default)]
 struct ByValue(HashMap<String, Vec<Arc<TermHub>>>);
 
-/// The hub of watches that require the same.
+/// A hub for watches with the same terms.
 struct TermHub {
     hub: Arc<Hub>,
     terms: Terms,
-    /// The place, among the terms, of the one under whose values it stands.
+    /// Index of the term under whose values the hub is found.
     key: usize,
 }
 
-/// A change, and what was read of it.
+/// A change, and the fields read from it.
 struct Values<'c> {
     change: &'c Change,
-    /// `None` where it cannot be said.
+    /// Values of the fields; `None` where they are unknown.
     fields: HashMap<&'c TermField, Option<Vec<String>>>,
 }
 
 impl TypeHubs {
-    /// The terms that a hub for these has; none if it is the hub of all.
+    /// Returns the terms of the hub for these terms; `None` for the hub of all events.
     pub(crate) fn admitted(&self, terms: &[Term]) -> Option<Terms> {
         let mut room = MAX_FIELDS.saturating_sub(self.fields.len());
         let mut admits = |field: &TermField| {
@@ -79,7 +79,7 @@ impl TypeHubs {
         (!admitted.is_empty()).then_some(admitted)
     }
 
-    /// The hub for terms, which is made with `new` if there is none.
+    /// Returns the hub for the terms; makes it with `new` if missing.
     pub(crate) fn hub(&mut self, terms: Option<&Terms>, new: impl FnOnce() -> Arc<Hub>) -> Arc<Hub> {
         let Some(terms) = terms else { return self.all.get_or_insert_with(new).clone() };
         if let Some(known) = self.of_terms.get(terms) {
@@ -108,7 +108,7 @@ impl TypeHubs {
         hub
     }
 
-    /// How many hubs stand under a value.
+    /// Returns the number of hubs under a value.
     fn under(&self, subject: &TermSubject, value: &str) -> usize {
         let by_value = match subject {
             TermSubject::Name => Some(&self.names),
@@ -123,7 +123,7 @@ impl TypeHubs {
         self.all.iter().chain(self.of_terms.values().map(|known| &known.hub))
     }
 
-    /// Calls `send` with each hub that a change belongs to.
+    /// Calls `send` with each hub that should receive the change.
     pub(crate) fn of<'h>(&'h self, change: &'h Change, mut send: impl FnMut(&Hub)) {
         self.all.iter().for_each(|hub| send(hub));
         if self.of_terms.is_empty() {
@@ -154,7 +154,7 @@ impl TypeHubs {
         }
     }
 
-    /// Forgets a hub that nobody reads. True when none is left.
+    /// Removes a hub without readers. Returns whether no hub is left.
     pub(crate) fn forget_unread(&mut self, terms: Option<&Terms>) -> bool {
         match terms {
             None => self.all = self.all.take().filter(|hub| hub.readers() > 0),
@@ -220,7 +220,7 @@ impl ByValue {
 }
 
 impl<'c> Values<'c> {
-    /// The resource before and after the change, as far as it is there.
+    /// Returns the resource before and after the change, as far as it exists.
     fn states(&self) -> impl Iterator<Item = &'c EncodedResource> + use<'c> {
         self.change.prior.iter().chain(&self.change.now)
     }
@@ -234,7 +234,7 @@ impl<'c> Values<'c> {
         read.as_deref()
     }
 
-    /// Whether a term holds before or after the change, as far as can be said.
+    /// Whether a term holds before or after the change; true where that is unknown.
     fn have(&mut self, Term { subject, values }: &'c Term) -> bool {
         match subject {
             TermSubject::Name => self.states().any(|resource| values.contains(resource.name())),
@@ -269,7 +269,7 @@ mod tests {
     const LABELS: [&str; 2] = ["env", "app"];
     const VALUES: [&str; 3] = ["a", "b", "c"];
 
-    /// A linear congruential sequence.
+    /// A linear congruential generator.
     struct Random(u64);
 
     impl Random {
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The generation is what the field is read of; it cannot be said of "?".
+    /// Makes a field whose value is the generation; unknown for "?".
     fn field(id: &str, reads: &Arc<AtomicUsize>) -> TermField {
         let reads = reads.clone();
         TermField::new(id, move |resource| {
@@ -335,7 +335,7 @@ mod tests {
         Term { subject, values }
     }
 
-    /// Whether each term holds before or after.
+    /// Whether each term holds before or after the change.
     fn holds(change: &Change, terms: &[Term]) -> bool {
         let states: Vec<_> = change.prior.iter().chain(&change.now).collect();
         terms.iter().all(|Term { subject, values }| {
@@ -416,8 +416,8 @@ mod tests {
         for n in 0..MAX_FIELDS {
             assert!(add(&mut hubs, &[of(n)]).is_some());
         }
-        assert!(add(&mut hubs, &[of(3)]).is_some(), "it is read already");
-        assert_eq!(add(&mut hubs, &[of(MAX_FIELDS)]), None, "it hears of everything");
+        assert!(add(&mut hubs, &[of(3)]).is_some(), "the field is read already");
+        assert_eq!(add(&mut hubs, &[of(MAX_FIELDS)]), None, "it receives everything");
         let name = Term { subject: TermSubject::Name, values: ["r0".to_owned()].into() };
         assert_eq!(add(&mut hubs, &[of(MAX_FIELDS), name.clone()]).as_deref(), Some([name].as_slice()));
         let changed = Change { prior: None, now: Some(resource(&mut random, "r9", "ns0")), ..change(&mut random) };

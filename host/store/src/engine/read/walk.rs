@@ -1,11 +1,11 @@
-//! Walks over the table: the records that match a filter, in key order, seeking past those that do not.
+//! Walks over the table: the records that match a filter, in key order; seeks skip those that do not.
 //!
-//! A walk is fuzzy: each record is as it was at some moment since the walk began. [`scan`](crate::engine::read::scan)
-//! makes it exact.
+//! A walk is fuzzy: each record is as at some moment since the walk began. [`scan`](crate::engine::read::scan) makes it
+//! exact.
 //!
 //! # Cost
-//! One step for each match, and one seek for each group of keys that is passed over: a wildcard partition with an exact
-//! namespace seeks once or twice per partition, a prefix once or twice per namespace.
+//! One step for each match, and one seek for each skipped group of keys: a wildcard partition with an exact namespace
+//! seeks once or twice per partition, a prefix once or twice per namespace.
 
 use std::{cmp::Ordering, ops::Bound, thread};
 
@@ -21,15 +21,15 @@ use crate::engine::{
 };
 use crate::{Place, Query, ScanPart, StoreError};
 
-/// Keys after which a long step lets threads go first that wait for its processor: some 50 µs. The kernel would let it
+/// Keys after which a long step yields the processor to waiting threads: some 50 µs. Otherwise the kernel would let it
 /// run for milliseconds, whatever its niceness.
 pub(super) const YIELD: usize = 64;
 
-/// A record that matched.
+/// A matching record.
 pub(crate) struct Match {
-    /// The resource's key.
+    /// Key of the resource.
     pub(crate) key: IVec,
-    /// Its content, not decoded yet.
+    /// Content, not decoded yet.
     pub(crate) payload: Payload,
 }
 
@@ -38,52 +38,52 @@ type Items = Box<dyn Iterator<Item = Result<Option<(IVec, IVec)>, StoreError>> +
 /// A walk in progress.
 pub(crate) struct Walk {
     plan: Plan,
-    /// Where what is left begins, when nothing of it was looked at yet, and where it ends.
+    /// Start of the remaining range, and its end.
     from: Bound<Vec<u8>>,
     end: Vec<u8>,
-    /// The last key that was looked at.
+    /// Last key that was read; `None` if none in the remaining range.
     seen: Option<IVec>,
-    /// What is left; `None` while the walk rests.
+    /// Iterator over the remaining range; `None` while the walk rests.
     items: Option<Items>,
 }
 
 enum Plan {
     Query(QueryPlan),
-    /// Over the owner index.
+    /// Children in the owner index.
     Owner,
-    /// Over the reference index.
+    /// Referrers in the reference index.
     Reference,
-    /// Over the label index.
+    /// Labelled resources in the label index.
     Label(QueryPlan),
 }
 
 struct QueryPlan {
-    /// What the keys of the type, or of a label of it, begin with.
+    /// Prefix of the keys of the type, or of its label.
     base: Vec<u8>,
-    /// The namespace, if it is one.
+    /// Exact namespace; `None` for all.
     namespace: Option<String>,
     name_prefix: String,
 }
 
-/// What to do about a key.
+/// Decision on a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Take,
-    /// The next match is here or later.
+    /// The next match is at this key or later.
     Seek(Vec<u8>),
 }
 
-/// How much one step of a walk may take.
+/// Limit of one step of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepLimit {
-    /// Keys that are looked at, or runs of removed ones.
+    /// Keys that are read; a run of removed keys counts as one.
     pub(crate) keys: usize,
-    /// Bytes of encoded resources that are found; the one that reaches them is the last.
+    /// Bytes of found resources; the step ends with the resource that reaches them.
     pub(crate) bytes: usize,
 }
 
 impl Walk {
-    /// At its beginning. A filter with a zero byte in it, which no key can hold, matches nothing.
+    /// Starts a walk. A filter with a zero byte, which does not fit into a key, matches nothing.
     pub(crate) fn new(filter: &Filter) -> Self {
         let start = match filter {
             Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| (Plan::Query(plan), start, None)),
@@ -109,8 +109,7 @@ impl Walk {
         Self { plan, end, from, seen: None, items: None }
     }
 
-    /// Lets go of the table and of the maps in front of its tree until the next step, which takes them as they are
-    /// then.
+    /// Releases the table and the maps in front of its tree until the next step, which takes the present ones.
     pub(crate) fn rest(&mut self) {
         if let Some(key) = &self.seen {
             self.from = Bound::Excluded(key.to_vec());
@@ -126,7 +125,7 @@ impl Walk {
         items.next()
     }
 
-    /// Goes on until the limit. True when the end is reached. `table` is the same one at each step.
+    /// Continues up to the limit. Returns whether the end is reached. `table` must be the same in each step.
     pub(crate) fn step(&mut self, table: &Table, limit: StepLimit, found: &mut Vec<Match>) -> Result<bool, StoreError> {
         if self.end.is_empty() {
             return Ok(true);
@@ -153,16 +152,16 @@ impl Walk {
                         found.push(found_at);
                     }
                     Some(Verdict::Seek(from)) => {
-                        // A match beyond the end cannot be one.
+                        // Keys beyond the end cannot match.
                         if from >= self.end {
                             return Ok(true);
                         }
                         if *from <= *key {
-                            return Err(table.damaged(&key, "a walk comes back to it; this is a fault of Mortise"));
+                            return Err(table.damaged(&key, "a walk came back to it; please report this bug"));
                         }
                         (self.from, self.seen, self.items) = (Bound::Included(from), None, None);
                     }
-                    None => return Err(table.damaged(&key, "its key is not one")),
+                    None => return Err(table.damaged(&key, "its key is malformed")),
                 },
                 Plan::Owner | Plan::Reference => {
                     let resource =
@@ -177,18 +176,18 @@ impl Walk {
     }
 }
 
-/// The resource that an entry of an index is about.
+/// Reads the resource of an index entry.
 fn indexed(table: &Table, resource: Option<Vec<u8>>, entry: &[u8]) -> Result<Match, StoreError> {
-    let key = resource.ok_or_else(|| table.damaged(entry, "its key is not one"))?;
+    let key = resource.ok_or_else(|| table.damaged(entry, "its key is malformed"))?;
     let payload = match table.get(&key)? {
         Some(value) => table.payload(&key, value)?,
-        // A writer was faster, or the index is damaged; the scan that makes the walk exact knows.
+        // A writer removed it, or the index is damaged; the exact scan distinguishes them.
         None => Payload::Torn,
     };
     Ok(Match { key: key.into(), payload })
 }
 
-/// A plan, where its walk begins, and the key behind which it does, if it is further.
+/// A plan, the start of its walk, and the key behind which the walk starts if that is further.
 type Start = (Plan, Vec<u8>, Option<Vec<u8>>);
 
 impl Plan {
@@ -210,16 +209,16 @@ impl Plan {
 }
 
 impl QueryPlan {
-    /// The plan, and where the walk begins.
+    /// Returns the plan, and the start of the walk.
     fn new(query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
         Self::on(keys::of_type(&query.type_key)?, query)
     }
 
-    /// The same over keys that begin with `base`, and go on with partition, namespace and name.
+    /// Makes the plan for keys that have the prefix `base`, then partition, namespace and name.
     fn on(base: Vec<u8>, query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
         let pb::Tenancy { partition, namespace } = &query.tenancy;
         let exact = |unit: &str| unit != tenancy::WILDCARD;
-        // No key has one. A search for it would come to the key before it for ever.
+        // Keys have no zero byte in a name. A seek would find the preceding key for ever.
         if query.name_prefix.contains('\0') {
             return Err("name_prefix");
         }
@@ -234,7 +233,7 @@ impl QueryPlan {
         let plan = Self {
             base,
             namespace: match exact(namespace) {
-                // It has the same trouble with an exact one in any partition.
+                // The same holds for an exact namespace in any partition.
                 true if namespace.contains('\0') => return Err("tenancy.namespace"),
                 true => Some(namespace.clone()),
                 false => None,
@@ -244,7 +243,7 @@ impl QueryPlan {
         Ok((plan, fixed))
     }
 
-    /// `None` for a key that is not one.
+    /// Decides on a key; `None` for a malformed key.
     fn judge(&self, key: &[u8]) -> Option<Verdict> {
         let [partition, namespace, name] = keys::place(key.strip_prefix(self.base.as_slice())?)?;
         if let Some(wanted) = &self.namespace {
@@ -266,14 +265,14 @@ impl QueryPlan {
         }))
     }
 
-    /// Where the first match of a namespace can be.
+    /// Returns the first key of a match in a namespace.
     fn at(&self, partition: &str, namespace: Option<&str>) -> Vec<u8> {
         let mut key = self.unit(partition, namespace);
         key.extend_from_slice(self.name_prefix.as_bytes());
         key
     }
 
-    /// The first key behind a partition, or behind a namespace in it.
+    /// Returns the first key behind a partition, or behind a namespace in it.
     fn beyond(&self, partition: &str, namespace: Option<&str>) -> Vec<u8> {
         keys::after(&self.unit(partition, namespace))
     }
@@ -326,7 +325,7 @@ mod tests {
         assert_eq!(shown(&keys::after(b"rg\0K\0p\0n\0we")), "rg/K/p/n/wf");
     }
 
-    /// What it has seen does not come again, and nothing else is missed, wherever what is left stands by then.
+    /// A rested walk repeats no key and misses none, wherever the entries are by then.
     #[test]
     fn a_walk_that_rested_goes_on_where_it_was() {
         let name = |i: u64| format!("n{i:02}");
@@ -386,7 +385,7 @@ mod tests {
         assert!(plan.judge(b"rg\0K\0").is_none());
     }
 
-    /// Between a name and the same name with a zero byte behind it there is nothing to seek to.
+    /// A filter with a zero byte would seek between a name and its extension by a zero byte, a gap without keys.
     #[test]
     fn a_filter_with_a_zero_byte_matches_nothing_wherever_it_is() {
         let query = |partition: &str, namespace: &str, prefix: &str| Query {

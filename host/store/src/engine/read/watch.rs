@@ -1,7 +1,7 @@
-//! An open watch: a cursor over its snapshot, then the events of its type's hub.
+//! An open watch: first a cursor over the initial content, then the events of the type's hub.
 //!
-//! It holds nothing of the store but the publisher, so a watch that a caller forgot keeps neither the database open nor
-//! the directory locked. Of its snapshot it holds one page, and what changed that it has yet to deliver.
+//! A watch holds nothing of the store but the publisher, so a forgotten watch keeps neither the database open nor the
+//! directory locked. It holds one page of the initial content, and changed resources that it has yet to deliver.
 
 use std::vec;
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// A watch on the engine.
 pub(crate) struct SledWatch {
-    /// Gone once the snapshot is delivered.
+    /// Cursor over the initial content; `None` once it is delivered.
     snapshot: Option<SledCursor>,
     page: vec::IntoIter<EncodedResource>,
     filter: Filter,
@@ -23,7 +23,7 @@ pub(crate) struct SledWatch {
 }
 
 impl SledWatch {
-    /// Delivers the snapshot, the end marker, then those of `events` that match the filter.
+    /// Makes a watch that delivers `snapshot`, the end marker, then the events that match the filter.
     pub(crate) fn new(snapshot: SledCursor, filter: Filter, events: Subscription) -> Self {
         Self { snapshot: Some(snapshot), page: Vec::new().into_iter(), filter, events }
     }
@@ -38,7 +38,7 @@ impl SledWatch {
 
 #[async_trait]
 impl Watch for SledWatch {
-    /// Safe to cancel: an event that was not returned is returned by the next call.
+    /// Returns the next event. Safe to cancel: the next call returns an event that was not delivered.
     async fn next(&mut self) -> Result<WatchEvent, StoreError> {
         while let Some(snapshot) = &mut self.snapshot {
             if let Some(resource) = self.page.next() {

@@ -1,4 +1,4 @@
-//! Watches of changes over trims, restarts and time.
+//! Tests of watches of changes over trims, restarts and time.
 
 use mortise_resource::goten::Meta;
 use prost_types::Timestamp;
@@ -14,7 +14,7 @@ async fn after(store: &SledBackend, position: Position) -> Option<Box<dyn Change
     store.changes_after(&everything(), &ScanPart::default(), &[], position).await.unwrap()
 }
 
-/// Sequences, and whether it is known what was before, until it has caught up.
+/// Returns the sequences up to the end of the replay, and whether the earlier state is known.
 async fn replayed(store: &SledBackend, position: Position) -> Vec<(u64, bool)> {
     let mut watch = after(store, position).await.unwrap();
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ async fn positions_outlive_the_process_and_end_with_the_history() {
     for restarted in [false, true] {
         for (n, position) in &positions {
             assert_eq!(position.sequence, *n);
-            // The history has 16 to 25; of the event before the first of them only the number is known.
+            // The history has 16 to 25; of the event before the first only the number is known.
             if *n < 16 {
                 assert!(after(&store, *position).await.is_none());
                 continue;
@@ -52,7 +52,7 @@ async fn positions_outlive_the_process_and_end_with_the_history() {
         }
     }
     assert_eq!(followed, 20);
-    // Written last before the history begins.
+    // The last resource written before the history begins.
     write(&*store, &numbered(other, 26)).await;
     let (_, last) = positions.last().unwrap();
     assert_eq!(replayed(&store, *last).await, [(26, false)]);
@@ -95,7 +95,7 @@ async fn a_time_is_a_position() {
     for (seconds, sequence) in [(50, 0), (100, 0), (101, 1), (110, 1), (130, 3), (131, 4), (150, 4), (151, 6)] {
         assert_eq!(found(seconds).await, Some(sequence), "{seconds}");
     }
-    // The first two go.
+    // Trims the first two events.
     write(&*store, &touched(resource("c"), 160)).await;
     write(&*store, &touched(resource("d"), 170)).await;
     assert_eq!([found(120).await, found(121).await, found(171).await], [None, Some(3), Some(8)]);

@@ -1,8 +1,8 @@
-//! Large resources: in chunks, all of them, and none left over.
+//! Tests of large resources: all chunks are stored, and none are left over.
 
 use super::*;
 
-/// Room for the largest.
+/// Makes a store with room for the largest resources.
 fn roomy() -> Fresh {
     Fresh::new(|options| Options { max_resource_bytes: 1 << 20, history_bytes: 3 << 20, ..options })
 }
@@ -22,7 +22,7 @@ async fn growing_shrinking_and_deleting_leave_no_chunk_behind() {
     assert_eq!(list(&*store, &everything()).await, [stored.clone()]);
     delete(&*store, &stored).await;
     assert_eq!(store.problems().await, [""; 0]);
-    // What is left are the chunks of events; small ones push the large ones out in the end.
+    // The rest are chunks of events; small events push the large ones out in the end.
     let mut small = write(&*store, &resource("small")).await;
     for n in 0..5 {
         small = write(&*store, &sized(numbered(small, n), 900_000)).await;

@@ -1,4 +1,4 @@
-//! Damage: found, named, survived.
+//! Tests of damage: it is found and named, and the rest survives.
 
 use std::{io::Write as _, os::unix::fs::FileExt as _};
 
@@ -37,7 +37,7 @@ async fn a_damaged_record_is_an_error_that_names_it_and_the_others_are_well() {
     assert_eq!(store.problems().await.len(), 1);
 }
 
-/// Each tampering, and a part of what the check says about it.
+/// Each damage, and a part of the check's finding.
 #[tokio::test]
 async fn the_check_finds_whatever_does_not_agree() {
     type Tamper = fn(&sled::Db, &[u8]);
@@ -48,7 +48,7 @@ async fn the_check_finds_whatever_does_not_agree() {
             drop(db.insert(keys::chunk(99, b'r', 7), "x").unwrap());
         }),
         ("the child does not exist", |db, child| drop(db.remove(child).unwrap())),
-        ("the newest event about it is no deletion", |db, child| drop(db.remove(child).unwrap())),
+        ("its newest event is not a deletion", |db, child| drop(db.remove(child).unwrap())),
         ("the owner index does not have it", |db, _| {
             let entry = db.scan_prefix([b'o']).next().unwrap().unwrap().0;
             db.remove(entry).unwrap();
@@ -65,11 +65,11 @@ async fn the_check_finds_whatever_does_not_agree() {
         ("the resource has another label", |db, child| {
             drop(db.insert(keys::label(child, "env", "test").unwrap(), &[]).unwrap());
         }),
-        ("it counts 3 events, there are 2", |db, _| drop(db.remove(keys::event(2)).unwrap())),
-        ("bytes of events", |db, _| drop(db.remove(keys::event(1)).unwrap())),
-        ("nothing of that kind is stored here", |db, _| drop(db.insert("zebra", "x").unwrap())),
-        ("its head is not one", |db, child| drop(db.insert(child, "x").unwrap())),
-        ("its key is not one", |db, _| drop(db.insert("ox", &[]).unwrap())),
+        ("it counts 3 events, but there are 2", |db, _| drop(db.remove(keys::event(2)).unwrap())),
+        ("event bytes, but", |db, _| drop(db.remove(keys::event(1)).unwrap())),
+        ("a store has no such key", |db, _| drop(db.insert("zebra", "x").unwrap())),
+        ("its head is malformed", |db, child| drop(db.insert(child, "x").unwrap())),
+        ("its key is malformed", |db, _| drop(db.insert("ox", &[]).unwrap())),
     ];
     for (expected, tamper) in cases {
         let mut store = Fresh::new(|options| options);
@@ -95,8 +95,7 @@ async fn damaged_counters_are_noticed_at_opening() {
     }
 }
 
-/// Whatever the files of a closed store suffer, opening and reading end in an error that names a file, or in all that
-/// was there.
+/// Any damage to the files of a closed store ends in an error that names a file, or in the complete content.
 #[tokio::test]
 async fn damaged_files_are_an_error_or_work() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -143,7 +142,7 @@ async fn damaged_files_are_an_error_or_work() {
     assert!(refused > 5, "{refused}");
 }
 
-/// Sled takes a damaged end for what a crash cut off, and is content with what comes before.
+/// Sled takes a damaged end for one that a crash cut off, and accepts what comes before it.
 #[tokio::test]
 async fn an_end_that_is_gone_is_noticed() {
     let mut store = Fresh::new(|options| options);
@@ -169,15 +168,15 @@ async fn an_end_that_is_gone_is_noticed() {
         let error = store.open().unwrap_err();
         assert!(error.to_string().contains("closed-at is damaged: it holds"), "{error}");
     }
-    // Whoever is content with what is left, says so.
+    // Removing the file accepts the loss.
     std::fs::remove_file(&closed_at).unwrap();
     store.open().unwrap();
     assert_eq!(store.list(Consistency::Eventual, &everything()).await.unwrap().len(), 2);
-    // After a crash the number is an older one, and right all the same.
+    // After a crash the number is lower, but still a valid bound.
     std::fs::write(&closed_at, "mortise-commit 1\n").unwrap();
     store.shut();
     store.open().unwrap();
-    // Nor does a crash let a store forget where it was closed.
+    // A store still knows its last close after a crash.
     let killed = tempfile::tempdir().unwrap();
     copy_store(&store.path(), killed.path());
     std::fs::write(killed.path().join("store/opened-at"), "mortise-commit 3\n").unwrap();
@@ -185,7 +184,7 @@ async fn an_end_that_is_gone_is_noticed() {
     assert!(error.contains(expected) && error.contains("store/opened-at)"), "{error}");
 }
 
-/// Somebody ended a check: the copy that it worked on goes with the next check, or the next start.
+/// A check that was interrupted: the next check, or the next start, removes its copy.
 #[tokio::test]
 async fn copies_of_checks_that_ended_early_go() {
     let mut store = Fresh::new(|options| options);
@@ -203,7 +202,7 @@ async fn copies_of_checks_that_ended_early_go() {
     }
 }
 
-/// A store that no longer knows what is durable does not say that it closed well.
+/// A store that does not know what is durable must not note a clean close.
 #[tokio::test]
 async fn a_poisoned_store_notes_nothing() {
     let mut store = Fresh::with(|options| options, Some(Box::new(|_| Err(std::io::Error::other("gone")))));
@@ -225,7 +224,7 @@ fn a_directory_that_cannot_be_used_is_named() {
     }
 }
 
-/// Whoever reads past one that is damaged gets all the others, and hears of each that it does not get.
+/// A scan past damaged resources returns all others, and reports each damaged one.
 #[tokio::test]
 async fn a_damaged_resource_hides_none_of_the_others() {
     const ALL: usize = 300;
@@ -256,7 +255,7 @@ async fn a_damaged_resource_hides_none_of_the_others() {
             }
         };
         let Some(fault) = fault else {
-            // What is in front of it is not watched either.
+            // A watch ends with an error before the damaged resource, too.
             write(&*store, &resource("a")).await;
             let last = write(&*store, &resource("z")).await;
             assert_eq!(next(&mut watch).await, Event::Upsert(last));

@@ -1,4 +1,4 @@
-//! A disk that is full: a small tmpfs, where it may be mounted.
+//! Tests of a full disk: a small tmpfs, where mounting is allowed.
 
 use std::{fs, io::Write as _, process::Command, time::Duration};
 
@@ -7,7 +7,7 @@ use tracing::{Event, Level, Metadata, span};
 use super::*;
 use crate::engine::commit::room::Shortage;
 
-/// The levels of what is logged.
+/// Levels of logged events.
 #[derive(Clone, Default)]
 struct Levels(Arc<Mutex<Vec<Level>>>);
 
@@ -37,7 +37,7 @@ impl tracing::Subscriber for Levels {
 struct Disk(tempfile::TempDir);
 
 impl Disk {
-    /// Of so many MiB. `None`, loudly, where nobody may mount.
+    /// Makes one of `mib` MiB. Returns `None`, with a message, where mounting is not allowed.
     fn new(mib: u64) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let options = format!("size={mib}m");
@@ -58,7 +58,7 @@ impl Disk {
         self.0.path().join("ballast")
     }
 
-    /// Takes all room that is left.
+    /// Uses all remaining space.
     fn fill(&self) {
         let mut file = fs::OpenOptions::new().create(true).append(true).open(self.ballast()).unwrap();
         for piece in [1 << 20, 4096, 1] {
@@ -85,7 +85,7 @@ fn is_full(error: &StoreError) -> bool {
     matches!(error, StoreError::Full { missing, .. } if *missing > 0) && error.to_string().contains("bytes are missing")
 }
 
-/// Writes until there is no room. What was acknowledged.
+/// Writes until the disk is full; returns the acknowledged resources.
 async fn until_full(store: &SledBackend, begins: &str) -> Vec<pb::Resource> {
     let mut written = Vec::new();
     for n in 0..20_000 {
@@ -117,7 +117,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
     let store = SledBackend::open(options(&disk)).unwrap();
     let mut kept = until_full(&store, "a").await;
     assert!(kept.len() > 200, "{}", kept.len());
-    // Refused as a whole: no part of it is there. A checkpoint may have given some room back.
+    // Refused as a whole: no part of it is stored. A checkpoint may have freed some space.
     for n in 0.. {
         let pair = [resource(&format!("x-{n:05}")), sized(resource(&format!("y-{n:05}")), 20_000)];
         let mutations = pair.map(|resource| Mutation::Put(Box::new(resource)));
@@ -132,7 +132,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
     assert_eq!(list(&store, &everything()).await.len(), kept.len());
     assert!(store.health().borrow().is_ready());
     assert_eq!(store.poisoned(), None);
-    // A batch that deletes goes to the log, which has no room for this one. What it comes to is taken back.
+    // A batch with a delete goes to the log, which has no space for this one. Its effects are undone.
     let mutations = (0..400).map(|n| Mutation::Put(Box::new(sized(resource(&format!("z-{n:05}")), 20_000))));
     let deletion = kept.last().map(|last| Mutation::Delete { id: id(last), version: last.version.clone() });
     let error = store.commit(Batch::of_all(mutations.chain(deletion).collect())).await.unwrap_err();
@@ -141,7 +141,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
     let usage = store.usage(1).await.unwrap();
     assert_eq!((usage.resources, usage.bytes), (kept.len() as u64, bytes));
 
-    // Deletions go on, and with them what belongs to them; so does what gets no larger.
+    // Deletions go on, with the rest of their batches; so do writes that do not grow.
     for _ in 0..100 {
         delete(&store, &kept.pop().unwrap()).await;
     }
@@ -172,7 +172,7 @@ async fn writes_go_on_by_themselves_once_there_is_room() {
         disk.fill();
         let mut kept = until_full(&store, &format!("b{round}")).await;
         assert!(kept.len() < 2_000, "{} writes on a full disk", kept.len());
-        // Which may make room, once a checkpoint has them in the tree.
+        // This may free space, once a checkpoint has copied them to the tree.
         for _ in 0..kept.len() / 2 {
             delete(&store, &kept.pop().unwrap()).await;
         }
@@ -184,7 +184,7 @@ async fn writes_go_on_by_themselves_once_there_is_room() {
     assert_eq!(store.check().await.unwrap(), []);
 }
 
-/// A process was killed, and then the disk was filled: what the log has cannot be copied to the tree.
+/// A process was killed, then the disk was filled: the log cannot be copied to the tree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_on_a_full_disk_opens_for_reading() {
     let Some(disk) = Disk::new(96) else { return };
@@ -197,7 +197,7 @@ async fn a_start_on_a_full_disk_opens_for_reading() {
         (store, listed)
     };
     copy_store(&store.path(), &disk.data());
-    // A spare as the last opening left it.
+    // The spare file, as the last opening left it.
     crate::engine::files::reserve::keep_spare(&disk.data().join("store"), 2 << 20).unwrap();
     disk.fill();
     for _ in 0..2 {
@@ -222,11 +222,11 @@ async fn a_start_on_a_full_disk_opens_for_reading() {
     assert_eq!(opened.check().await.unwrap(), []);
 }
 
-/// So does one of an earlier format, whose sums cannot be written before there is room.
+/// A store of an earlier format opens, too; its format is raised once the disk has space for the content of its log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_of_an_earlier_format_on_a_full_disk_opens_for_reading() {
     let Some(disk) = Disk::new(96) else { return };
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/store-v2-killed");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/store-v1-killed");
     let store = disk.data().join("store");
     fs::create_dir_all(&store).unwrap();
     for entry in fs::read_dir(fixture).unwrap() {
@@ -241,19 +241,19 @@ async fn a_start_of_an_earlier_format_on_a_full_disk_opens_for_reading() {
         assert_eq!(opened.stats().await.unwrap().head.resources(), 4);
         assert!(is_full(&opened.write_cas(resource("a")).await.unwrap_err()));
         assert!(opened.health().borrow().is_ready());
-        assert_eq!(format(), "mortise-store 2\n");
+        assert_eq!(format(), "mortise-store 1\n");
     }
     let opened = SledBackend::open(options(&disk)).unwrap();
     disk.make_room();
     eventually_writes(&opened, "a").await;
-    assert_eq!(format(), "mortise-store 6\n");
+    assert_eq!(format(), "mortise-store 2\n");
     drop(opened);
     let opened = SledBackend::open(options(&disk)).unwrap();
     assert_eq!(opened.stats().await.unwrap().head.resources(), 5);
     assert_eq!(opened.check().await.unwrap(), []);
 }
 
-/// The checkpoint thread notes a shortage, and the commit thread says so.
+/// The commit thread logs a shortage that the checkpoint thread noted first.
 #[test]
 fn a_shortage_is_logged_once_whoever_noted_it_first() {
     let store = Fresh::new(|options| options);

@@ -1,8 +1,8 @@
-//! The event log and its bounds.
+//! Tests of the event log and its bounds.
 
 use super::*;
 
-/// First and last event that are kept.
+/// Returns the first and the last kept event.
 fn kept(store: &Fresh) -> (u64, u64) {
     let events: Vec<_> = store
         .shared
@@ -20,7 +20,7 @@ async fn the_newest_events_are_kept() {
     for n in 2..=25 {
         stored = write(&*store, &numbered(stored, n)).await;
         if n == 15 {
-            // What a process does not remember it looks up.
+            // Lengths that a process does not hold are read.
             store.reopen();
         }
         assert_eq!(kept(&store), (n.saturating_sub(9).max(1), n));
@@ -37,7 +37,7 @@ async fn their_bytes_are_bounded_too() {
         assert!(kept(&store).1 - kept(&store).0 < 4);
         assert_eq!(kept(&store).1, n);
     }
-    // One that is larger than the bound leaves nothing.
+    // An event larger than the bound leaves no event.
     stored = write(&*store, &sized(stored, 120_000)).await;
     assert_eq!(kept(&store), (0, 0));
     assert_eq!(store.problems().await, [""; 0]);
@@ -72,7 +72,7 @@ async fn there_need_be_none_and_bounds_may_change() {
     }
 }
 
-/// What nobody asks for any more does not stand in the way of a write.
+/// A damaged event that is no longer needed does not block a write.
 #[tokio::test]
 async fn a_damaged_event_is_trimmed_like_any_other() {
     let mut store = Fresh::new(|options| Options { history_events: 3, ..options });

@@ -1,4 +1,4 @@
-//! What readers see while a batch is written but not durable, and after it failed to become so.
+//! Tests of reads while a batch is written but not durable, and after its sync failed.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ fn disk() -> (Disk, SyncDisk) {
     let (results, wait) = mpsc::channel();
     let sync = move |_: &File| {
         tell.send(()).ok();
-        // A disk whose test is over syncs at once.
+        // After the end of its test a disk syncs at once.
         wait.recv().unwrap_or(Ok(()))
     };
     (Disk { begun, results }, Box::new(sync))
@@ -35,7 +35,7 @@ impl Disk {
     }
 }
 
-/// Everything that can be seen.
+/// Returns everything that readers see.
 async fn seen(store: &SledBackend, owner: &pb::Resource) -> Vec<String> {
     let mut seen = Vec::new();
     for name in ["deleted", "owner", "new", "updated", "moved"] {
@@ -54,7 +54,7 @@ async fn seen(store: &SledBackend, owner: &pb::Resource) -> Vec<String> {
     seen
 }
 
-/// A store with resources, and a batch that changes each of them in another way.
+/// Makes a store with resources, and a batch that changes each of them in a different way.
 async fn prepared(disk: &Disk, store: &SledBackend) -> (pb::Resource, Batch) {
     let write = async |resource: pb::Resource| {
         let (stored, ()) = tokio::join!(write(store, &resource), async {
@@ -96,7 +96,7 @@ async fn a_batch_in_flight_is_seen_by_nobody_and_then_whole() {
     });
     disk.wait();
     assert_eq!(seen(&store, &owner).await, before);
-    // A watch opened now gets the old state, and the batch as events.
+    // A watch opened now gets the old state, then the batch as events.
     let (_, mut late) = watch(&**store, &everything()).await;
     assert!(tokio::time::timeout(Duration::from_millis(50), events.next()).await.is_err());
     assert!(!committing.is_finished());
@@ -149,7 +149,7 @@ async fn a_failed_sync_poisons_and_shows_nothing() {
     let result = store.commit(batch).await;
     assert!(matches!(result, Err(StoreError::Poisoned(_))), "{result:?}");
     assert_eq!(seen(&store, &owner).await, before);
-    // What became of the batch is up to the disk, but it is one or the other.
+    // The batch may or may not be on the disk, but only as a whole.
     store.reopen();
     let after = seen(&store, &owner).await;
     assert!(after == before || after.contains(&"read new: Some((1, \"9\"))".to_owned()), "{after:?}");
@@ -177,7 +177,7 @@ async fn batches_that_wait_are_committed_by_one_sync() {
     let first = write(0);
     disk.wait();
     let rest: Vec<_> = (1..=30).map(write).collect();
-    // Time for all of them to get into the queue.
+    // Gives all of them time to get into the queue.
     tokio::time::sleep(Duration::from_millis(500)).await;
     disk.finish(Ok(()));
     disk.wait();
@@ -216,7 +216,7 @@ async fn closing_finishes_what_was_accepted_and_ends_watches() {
     assert!(matches!(events.next().await, Err(StoreError::Closed)));
     assert!(matches!(store.watch_list(&everything(), None).await, Err(StoreError::Closed)));
     assert_eq!(read(&**store, &id(&stored)).await, Some(stored), "reads go on");
-    // A watch that somebody forgot does not keep the directory.
+    // A forgotten watch does not keep the directory locked.
     let path = store.path();
     let mut store = Arc::into_inner(store).unwrap();
     store.shut();
@@ -233,7 +233,7 @@ async fn what_nobody_watches_has_no_hub() {
     assert_eq!(store.shared.publisher.hubs_and_windows(), (1, 0));
     drop(second);
     assert_eq!(store.shared.publisher.hubs_and_windows(), (0, 0));
-    // A call that is given up while it scans leaves nothing behind.
+    // A call cancelled during its scan leaves nothing behind.
     let everything = everything();
     let mut call = store.watch_list(&everything, None);
     let waker = std::task::Waker::noop();

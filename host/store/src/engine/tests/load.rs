@@ -1,4 +1,4 @@
-//! Stores made of snapshots, and stores that are checked while nobody has them open.
+//! Tests of stores made from snapshots, and of checks of closed stores.
 
 use super::*;
 use crate::{Loader, Record, RecordKind, SnapshotHead};
@@ -42,7 +42,7 @@ async fn a_loaded_store_is_the_same_store() {
     assert_eq!(loaded.check().await.unwrap(), []);
     let all = |store: &SledBackend| {
         let items = store.shared.table.range(Vec::new()..).map(Result::unwrap);
-        // The log is each store's own.
+        // Each store has its own log.
         let items = items.filter(|(key, _)| *key != keys::CHECKPOINT);
         items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
     };
@@ -50,14 +50,14 @@ async fn a_loaded_store_is_the_same_store() {
         assert_eq!(loaded, stored, "key by key, byte by byte");
     }
     assert_eq!(all(&loaded).len(), all(&store).len());
-    // Versions go on.
+    // Versions continue.
     assert_eq!(write(&loaded, &resource("next")).await.version, (head.sequence + 1).to_string());
     assert!(matches!(load(dir.path(), &head, &records), Err(StoreError::Locked { .. })));
     drop(loaded);
     assert!(matches!(load(dir.path(), &head, &records), Err(StoreError::Exists { .. })));
 }
 
-/// Whatever is missing, doubled or changed: no store.
+/// Missing, doubled or changed records make no store.
 #[tokio::test]
 async fn records_that_do_not_agree_are_refused() {
     let store = filled().await;
@@ -67,14 +67,14 @@ async fn records_that_do_not_agree_are_refused() {
     let (first_resource, first_event) = (of(RecordKind::Resource), of(RecordKind::Upsert));
     assert_eq!((first_event, records[first_resource].kind), (0, RecordKind::Resource));
     let cases: [(&str, Change); 8] = [
-        ("40 are there, and 41 should be", |_, records| drop(records.pop())),
+        ("40 found, 41 expected", |_, records| drop(records.pop())),
         ("it says 6 events", |_, records| drop(records.remove(0))),
         ("it comes twice", |_, records| records.push(records[0].clone())),
         ("it comes twice", |_, records| records.push(records[20].clone())),
         ("it does not decode", |_, records| records[0].payload.truncate(9)),
         ("its version is", |_, records| records[20].sequence += 1),
-        ("it is outside of", |head, _| head.sequence -= 1),
-        ("event 43 about it is no deletion", |_, records| {
+        ("its sequence is outside", |head, _| head.sequence -= 1),
+        ("event 43 is not a deletion", |_, records| {
             let deletion = records.iter_mut().find(|record| record.kind == RecordKind::Delete).unwrap();
             let other = Record { kind: RecordKind::Upsert, ..deletion.clone() };
             let mut resource = <pb::Resource as prost::Message>::decode(other.payload.as_slice()).unwrap();
@@ -92,7 +92,7 @@ async fn records_that_do_not_agree_are_refused() {
     }
 }
 
-/// Who only looks has no store to find it in: as many events are there, and as long.
+/// A duplicate event in place of another of the same length is noticed without a store.
 #[tokio::test]
 async fn an_event_that_comes_twice_in_place_of_another_is_refused() {
     let store = Fresh::new(|options| options);
@@ -112,7 +112,7 @@ async fn an_event_that_comes_twice_in_place_of_another_is_refused() {
     assert!(error.contains("event 2") && error.contains("it comes twice"), "{error}");
 }
 
-/// The files are the same afterwards, to the byte, and nothing is left beside them.
+/// The files stay the same, to the byte, and nothing is left beside them.
 #[tokio::test]
 async fn the_check_of_a_closed_store_changes_nothing() {
     let mut store = filled().await;
@@ -131,21 +131,21 @@ async fn the_check_of_a_closed_store_changes_nothing() {
         files.sort();
         files
     };
-    // Sled lets go of its files a moment after the store is dropped.
+    // Sled closes its files a moment after the store is dropped.
     store.tamper(|_| {});
     let report = SledBackend::check_offline(&store.path(), None).unwrap();
     assert_eq!((report.problems.len(), report.sequence, report.first_event), (0, 43, 38));
     store.tamper(tamper);
     let before = files(&store.path());
     let report = SledBackend::check_offline(&store.path(), None).unwrap();
-    assert!(report.problems.iter().any(|p| p.fault.contains("it counts 6 events, there are 5")), "{report:?}");
+    assert!(report.problems.iter().any(|p| p.fault.contains("it counts 6 events, but there are 5")), "{report:?}");
     assert_eq!(files(&store.path()), before);
     let nowhere = store.path().join("nowhere");
     assert!(matches!(SledBackend::check_offline(&nowhere, None), Err(StoreError::Absent { .. })));
     assert!(!nowhere.exists());
 }
 
-/// What the log drops while a snapshot is read is in the snapshot, and so is more than is kept in memory for it.
+/// A snapshot includes events that the log trims while it is read, also more of them than memory may hold.
 #[tokio::test]
 async fn what_goes_meanwhile_is_kept_for_the_snapshot() {
     let store = Fresh::new(|options| Options { history_events: 3_000, ..options });
@@ -195,8 +195,8 @@ async fn snapshots_are_bounded_and_a_poisoned_store_has_none() {
     assert!(poisoned.stats().await.unwrap().health.poisoned.is_some());
 }
 
-/// A record from elsewhere may have a message several times, which protobuf merges: what is counted and removed is what
-/// is stored of it, not what it would be anew.
+/// A record from elsewhere may contain a message several times, which protobuf merges: the stored length is counted and
+/// removed, not the length of a new encoding.
 #[tokio::test]
 async fn a_record_that_is_encoded_otherwise_goes_whole() {
     let store = Fresh::new(|options| options);

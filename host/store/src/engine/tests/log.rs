@@ -1,10 +1,11 @@
-//! The write-ahead log in front of the tree: what a store finds that nobody closed, and that both together are bounded.
+//! Tests of the write-ahead log in front of the tree: opening a store that was not closed, and the bounds of log and
+//! memory.
 
 use std::{fs, os::unix::fs::FileExt as _, time::Duration};
 
 use super::*;
 
-/// The files of the store as they are now, while nothing moves: what a process that is killed leaves.
+/// Copies the store's files while nothing changes: the state that a kill leaves.
 fn killed(store: &Fresh) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     copy_store(&store.path(), to.path());
@@ -50,7 +51,7 @@ async fn closing_leaves_everything_in_the_tree_and_nothing_in_the_log() {
         assert_eq!((end.number, end.lengths), (4, [0, 0]));
     });
     for path in ["store/wal.0", "store/wal.1"] {
-        // Nor does it need the files.
+        // The files are not needed, either.
         fs::remove_file(store.path().join(path)).unwrap();
     }
     store.open().unwrap();
@@ -105,7 +106,7 @@ async fn a_mark_that_is_gone_is_noticed_while_there_is_a_log() {
             false => drop(db.remove(keys::CHECKPOINT).unwrap()),
         });
         if !broken {
-            // A store that was made before there were logs, or loaded, has no checkpoint position.
+            // A store from before the log, or a loaded one, has no checkpoint position.
             store.open().unwrap();
             assert_eq!(list(&*store, &everything()).await, listed);
             store.shut();
@@ -117,8 +118,8 @@ async fn a_mark_that_is_gone_is_noticed_while_there_is_a_log() {
     }
 }
 
-/// Checkpoints go on beside writes of more than memory and log together may hold, and a kill between two of them loses
-/// nothing.
+/// Checkpoints run beside writes of more data than memory and log together may hold, and a kill between two of them
+/// loses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_and_log_are_bounded_under_load() {
     let change = |options: Options| Options { cache_bytes: 256 << 10, history_events: 50, ..options };
@@ -145,9 +146,9 @@ async fn memory_and_log_are_bounded_under_load() {
     assert_eq!(store.problems().await, [""; 0]);
 }
 
-/// As [`killed`], once no checkpoint is on its way.
+/// Copies the files as [`killed`], once no checkpoint is running.
 async fn killed_at_rest(store: &Fresh) -> tempfile::TempDir {
-    // One may begin right after the answer to a write, and before that to what is asked next.
+    // One may begin right after the answer to a write, before the answer to the next request.
     store.stats().await.unwrap();
     while store.shared.table.recent().layers().newest_first().count() > 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -158,7 +159,7 @@ async fn killed_at_rest(store: &Fresh) -> tempfile::TempDir {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_checkpoint_refuses_writes_and_shows_what_is_published() {
     let (mut store, listed) = filled().await;
-    // It cannot be synced.
+    // This file cannot be synced.
     let data = File::open("/dev/null").unwrap();
     let mut checkpoints = checkpoint_thread::Checkpoints::start(store.shared.clone(), data, &store.path()).unwrap();
     let checkpoint = CheckpointPosition { generation: 1, ..CheckpointPosition::new() };
@@ -174,7 +175,8 @@ async fn a_failed_checkpoint_refuses_writes_and_shows_what_is_published() {
     write(&*store, &resource("a")).await;
 }
 
-/// Both files are there before anything is written to either, and each generation has its own.
+/// A missing file of the log, or one in the place of the other, is damage: both are made before either is written to,
+/// and each generation has its own.
 #[tokio::test]
 async fn a_file_of_the_log_that_is_gone_or_in_the_others_place_is_noticed() {
     let (store, listed) = filled().await;
@@ -188,14 +190,14 @@ async fn a_file_of_the_log_that_is_gone_or_in_the_others_place_is_noticed() {
     for (file, name) in [(&even, "wal.0"), (&odd, "wal.1")] {
         fs::rename(file, &aside).unwrap();
         if name == "wal.0" || fs::metadata(&even).unwrap().len() > 0 {
-            refused("it is not there", name);
+            refused("it is missing, with the newest", name);
         }
         fs::rename(&aside, file).unwrap();
     }
     fs::rename(&even, &aside).unwrap();
     fs::rename(&odd, &even).unwrap();
     fs::rename(&aside, &odd).unwrap();
-    refused("which stands in the other file", "wal.0");
+    refused("which belongs in the other file", "wal.0");
     fs::rename(&odd, &aside).unwrap();
     fs::rename(&even, &odd).unwrap();
     fs::rename(&aside, &even).unwrap();

@@ -1,11 +1,10 @@
-//! The end of the log after a kill: what is lost of it is noticed where it can be, and no version is given twice.
+//! Tests of the log's end after a kill: a loss is noticed where possible, and no version is given twice.
 
 use std::{fs, os::unix::fs::FileExt as _};
 
 use super::*;
 
-/// A store that was killed, with a checkpoint in its life during which more records came, and the last version that it
-/// gave.
+/// Makes a killed store that had a checkpoint with records written meanwhile; also returns the last version.
 async fn killed() -> (tempfile::TempDir, Options, u64) {
     let store = Fresh::new(|options| Options { cache_bytes: 256 << 10, ..options });
     let mut last = 0;
@@ -16,9 +15,9 @@ async fn killed() -> (tempfile::TempDir, Options, u64) {
             let (position, end) = CheckpointPosition::read(&store.shared.table).unwrap().unwrap();
             end.number > position.number && end.lengths.iter().all(|length| *length > 0)
         };
-        // While the next checkpoint is under way, a copy is none of one moment: files of the log change places.
+        // During the next checkpoint a copy would mix two moments, since the log's files change places.
         if has_a_mark() && is_at_rest(&store).await && has_a_mark() {
-            // Nothing has to come after what the mark knows of.
+            // No record may follow the end in the mark.
             let dir = tempfile::tempdir().unwrap();
             copy_store(&store.path(), dir.path());
             let options = Options { path: dir.path().to_owned(), ..store.options.clone() };
@@ -28,14 +27,14 @@ async fn killed() -> (tempfile::TempDir, Options, u64) {
     panic!("no checkpoint ended while records came, of {last} commits");
 }
 
-/// Whether no checkpoint is under way; none begins before the next write.
+/// Whether no checkpoint is running; none begins before the next write.
 async fn is_at_rest(store: &Fresh) -> bool {
-    // One may begin right after the answer to a write, and before that to what is asked next.
+    // One may begin right after the answer to a write, before the answer to the next request.
     store.stats().await.unwrap();
     store.shared.table.recent().layers().newest_first().count() == 1
 }
 
-/// The file of the log that holds what comes after the mark.
+/// Returns the file of the log with the records after the mark.
 fn newest(dir: &Path) -> PathBuf {
     let table =
         Table::new(sled_file::open_sled(&dir.join("store"), &dir.join("store/db"), 1 << 20).unwrap(), dir.to_owned());
@@ -50,13 +49,13 @@ async fn a_log_that_lost_what_was_durable_is_noticed() {
     let whole = fs::read(&file).unwrap();
     type Damage = fn(&Path, &[u8]);
     let cases: [(&str, Damage); 4] = [
-        ("is cut", |file, _| fs::OpenOptions::new().write(true).open(file).unwrap().set_len(4096).unwrap()),
-        ("is cut", |file, whole| {
+        ("was cut", |file, _| fs::OpenOptions::new().write(true).open(file).unwrap().set_len(4096).unwrap()),
+        ("was cut", |file, whole| {
             fs::OpenOptions::new().write(true).open(file).unwrap().set_len(whole.len() as u64 - 1).unwrap();
         }),
-        ("it is cut, or an older one", |file, whole| fs::write(file, vec![0; whole.len()]).unwrap()),
-        ("it is cut, or an older one", |file, whole| {
-            // As it was a generation ago: no record of this one.
+        ("it was cut, or is an old copy", |file, whole| fs::write(file, vec![0; whole.len()]).unwrap()),
+        ("it was cut, or is an old copy", |file, whole| {
+            // As a generation ago: without a record of this one.
             let older = fs::OpenOptions::new().write(true).open(file).unwrap();
             older.write_all_at(&[0x55; 8], 0).unwrap();
             for at in (0..whole.len()).step_by(4096) {
@@ -84,7 +83,7 @@ async fn versions_that_may_have_been_given_are_not_given_again() {
     let mut dir = tempfile::tempdir().unwrap();
     copy_store(&store.path(), dir.path());
     for life in 0..4 {
-        // The end of the log is lost without a trace: records after the fifth block are zeros.
+        // The end of the log is lost unnoticed: records after the fifth block are zeros.
         for name in wal::FILES {
             let path = dir.path().join("store").join(name);
             let mut log = fs::read(&path).unwrap_or_default();
@@ -99,7 +98,7 @@ async fn versions_that_may_have_been_given_are_not_given_again() {
         let opened = SledBackend::open(options).unwrap();
         assert_eq!(list(&opened, &everything()).await.len(), 5, "what is before the cut");
         assert_eq!(opened.check().await.unwrap(), []);
-        // What a kill right after the opening leaves gives no version twice either.
+        // A kill right after the opening leads to no repeated version, either.
         for n in 0..2_u64 {
             let written = write(&opened, &resource(&format!("later-{life}-{n}"))).await;
             let version: u64 = written.version.parse().unwrap();
@@ -114,7 +113,7 @@ async fn versions_that_may_have_been_given_are_not_given_again() {
     }
 }
 
-/// Nor when everything is lost that there ever was.
+/// A store whose log lost everything does not repeat versions.
 #[tokio::test]
 async fn a_log_that_lost_everything_gives_no_version_again() {
     let store = Fresh::new(|options| options);
@@ -132,7 +131,7 @@ async fn a_log_that_lost_everything_gives_no_version_again() {
     assert!(version > 10, "{version}");
 }
 
-/// Nor after a close in good order, which leaves a tree that looks closed as long as nothing is in the log.
+/// The same after a clean close, which leaves a tree that looks closed as long as the log is empty.
 #[tokio::test]
 async fn a_log_that_lost_everything_after_a_clean_close_gives_no_version_again() {
     let empty = |file: &Path| fs::write(file, []).unwrap();
@@ -162,12 +161,12 @@ async fn a_log_that_lost_everything_after_a_clean_close_gives_no_version_again()
                 assert!(version > given, "{version} after {given}");
                 assert_eq!(opened.check().await.unwrap(), []);
             }
-            Err(error) => assert!(!opens && error.to_string().contains("it is not there"), "{error}"),
+            Err(error) => assert!(!opens && error.to_string().contains("it is missing, with the"), "{error}"),
         }
     }
 }
 
-/// A process that was killed before its first commit costs versions, and nothing else; one that was closed not even these.
+/// A process killed before its first commit costs versions only; a closed one costs none.
 #[tokio::test]
 async fn an_opening_without_a_commit_changes_nothing() {
     let mut store = Fresh::new(|options| options);
@@ -192,7 +191,7 @@ async fn an_opening_without_a_commit_changes_nothing() {
     assert_eq!(opened.check().await.unwrap(), []);
 }
 
-/// The history goes on over what was passed over: it is trimmed, backed up and loaded with it.
+/// The history continues over skipped sequences: it is trimmed, backed up and loaded with them.
 #[tokio::test]
 async fn a_history_with_gaps_is_whole() {
     let store = Fresh::new(|options| Options { history_events: 12, ..options });
@@ -232,7 +231,7 @@ async fn a_history_with_gaps_is_whole() {
     assert!(gaps > 2, "{gaps} of 6 lives had gaps in their history");
 }
 
-/// A snapshot that is read while the history is trimmed over a gap has each event once.
+/// A snapshot has each event once even when the history is trimmed over a gap meanwhile.
 #[tokio::test]
 async fn a_snapshot_over_a_gap_survives_its_trimming() {
     let store = Fresh::new(|options| Options { history_events: 20, ..options });
@@ -258,7 +257,7 @@ async fn a_snapshot_over_a_gap_survives_its_trimming() {
     assert_eq!(opened.check().await.unwrap(), []);
 }
 
-/// No write changes a block of the disk in which an acknowledged record stands.
+/// Writes never change a block of the disk with an acknowledged record.
 #[tokio::test]
 async fn records_share_no_block_of_the_disk() {
     let store = Fresh::new(|options| options);

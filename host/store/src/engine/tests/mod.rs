@@ -40,7 +40,7 @@ mod conformance {
     crate::conformance_tests!(|| super::Fresh::new(|path| path));
 }
 
-/// A store in a directory that goes with it.
+/// A store in a temporary directory.
 pub(crate) struct Fresh {
     store: Option<SledBackend>,
     options: Options,
@@ -48,7 +48,7 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// Bounds as the conformance suite asks for them, changed by the test.
+    /// Makes a store with the bounds of the conformance suite, changed by the test.
     fn new(change: impl FnOnce(Options) -> Options) -> Self {
         Self::with(change, None)
     }
@@ -64,7 +64,7 @@ impl Fresh {
         Self { store: Some(SledBackend::open_on(options.clone(), sync).unwrap()), options, dir }
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     fn path(&self) -> PathBuf {
         self.dir.path().join("data")
     }
@@ -83,9 +83,9 @@ impl Fresh {
         self.open().unwrap();
     }
 
-    /// Changes sled's content behind the store's back. The store must be closed.
+    /// Changes sled's content directly. The store must be closed.
     fn tamper(&self, change: impl FnOnce(&sled::Db)) {
-        // One that was dropped a moment ago may hold the lock until the last of sled's own threads lets go of it.
+        // A store dropped just now may hold the lock until the last of sled's own threads has ended.
         let open = || sled::Config::new().path(self.path().join("store")).flush_every_ms(None).open();
         let mut opened = open();
         for _ in 0..200 {
@@ -104,7 +104,7 @@ impl Fresh {
         self.check().await.unwrap().iter().map(ToString::to_string).collect()
     }
 
-    /// How many keys begin with `space`.
+    /// Returns the number of keys in a space.
     fn count(&self, space: u8) -> usize {
         self.shared.table.range(vec![space]..vec![space + 1]).map(Result::unwrap).count()
     }
@@ -119,7 +119,7 @@ impl Deref for Fresh {
 }
 
 impl Drop for Fresh {
-    /// Whatever a test did, sled made no blob: it never syncs those.
+    /// Checks that sled made no blob in any test, since it never syncs blobs.
     fn drop(&mut self) {
         self.store = None;
         if !std::thread::panicking() {
@@ -132,7 +132,7 @@ fn blobs(path: &Path) -> usize {
     std::fs::read_dir(path.join("store/blobs")).map_or(0, Iterator::count)
 }
 
-/// Copies the files of a store, as they are now.
+/// Copies the files of a store.
 fn copy_store(from: &Path, to: &Path) {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
@@ -149,7 +149,7 @@ fn copy_store(from: &Path, to: &Path) {
     copy(&from.join("store"), &to.join("store"));
 }
 
-/// The resource with a text of so many bytes in its metadata.
+/// Returns the resource with a text of this many bytes in its metadata.
 fn sized(mut resource: pb::Resource, bytes: usize) -> pb::Resource {
     resource.metadata.insert("text".into(), "x".repeat(bytes));
     resource

@@ -1,4 +1,4 @@
-//! Stores that no server has open: checked and emptied of what can be read, however damaged.
+//! Tests of closed stores: checked and salvaged, however damaged.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     engine::{open::PASSED_OVER, tree::sled_messages},
 };
 
-/// A closed store of 60 resources, every third larger than a page of the tree.
+/// Makes a closed store of 60 resources, every third larger than a page of the tree.
 async fn closed() -> (Fresh, Vec<pb::Resource>) {
     let mut store = Fresh::new(|options| options);
     let mut stored = Vec::new();
@@ -41,11 +41,11 @@ async fn everything_is_got_out_of_a_sound_store_and_what_is_readable_of_a_damage
         let mut value = db.get(&key).unwrap().unwrap().to_vec();
         value[30] ^= 1;
         db.insert(key, value).unwrap();
-        // The sixteenth and the nineteenth have chunks; one of them is gone.
+        // The sixteenth and the nineteenth have chunks; one chunk is removed.
         db.remove(keys::chunk(16, b'r', 1)).unwrap();
         db.remove(keys::chunk(19, b'r', 1)).unwrap();
         db.remove(keys::META).unwrap();
-        // Of two of them the history has nothing, either.
+        // The history lacks two of them, too.
         db.remove(keys::event(8)).unwrap();
         db.remove(keys::event(16)).unwrap();
     });
@@ -56,11 +56,11 @@ async fn everything_is_got_out_of_a_sound_store_and_what_is_readable_of_a_damage
     for expected in ["default/r-07: ", "default/r-15: ", "the counters: "] {
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
     }
-    let taken = |problem: &String| problem.contains("default/r-18: it is as commit 19 left it");
+    let taken = |problem: &String| problem.contains("default/r-18: this is its version of commit 19");
     assert!(problems.iter().any(taken), "the history has it: {problems:?}");
 }
 
-/// What the history says is deleted does not come back with an older page.
+/// A resource that the history shows as deleted does not come back with an older page.
 #[tokio::test]
 async fn what_was_deleted_stays_deleted() {
     let (mut store, stored) = closed().await;
@@ -86,7 +86,7 @@ async fn what_a_log_has_in_front_of_its_damage_is_got_out() {
     }
     let dir = tempfile::tempdir().unwrap();
     copy_store(&store.path(), dir.path());
-    // The end of the log may be lost, whatever is found.
+    // The end of the log may be lost in any case.
     let highest = 20 + (1 << 22);
     assert_eq!(salvaged(dir.path()), (stored.clone(), highest, vec![]));
     let log = fs::OpenOptions::new().write(true).open(dir.path().join("store/wal.1")).unwrap();
@@ -98,7 +98,7 @@ async fn what_a_log_has_in_front_of_its_damage_is_got_out() {
     assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:?}");
 }
 
-/// What it works on may be on a medium that cannot be written, and lack what sled makes anew.
+/// A check can work on a read-only medium, and without files that sled makes when needed.
 #[tokio::test]
 async fn a_read_only_store_is_checked_with_a_directory_to_work_in() {
     let (store, _) = closed().await;
@@ -121,11 +121,11 @@ async fn a_read_only_store_is_checked_with_a_directory_to_work_in() {
     assert_eq!(fs::read_dir(work.path().join("made")).unwrap().count(), 0);
 }
 
-/// Whatever a file suffers, the check gives a verdict, and what is got out is what was stored.
+/// Any damage of a file leaves the check with a verdict, and salvage with stored resources only.
 #[tokio::test]
 async fn damaged_files_get_a_verdict() {
     let (mut store, mut stored) = closed().await;
-    // Several lives, so that sled has more than one segment, and an older state to fall back to.
+    // Several openings, so that sled has more than one segment, and an older state to fall back to.
     for life in 0..4 {
         store.open().unwrap();
         for resource in &mut stored {
@@ -170,7 +170,7 @@ async fn damaged_files_get_a_verdict() {
             continue;
         };
         let old = found.iter().filter(|(name, (_, resource))| stored.get(*name) != Some(resource)).count();
-        let words = ["may be older ones", "a newer one may be lost", "but it was closed with commit"];
+        let words = ["may be old", "a newer one may be lost", "but it was closed with commit"];
         let says_old = |problem: &Problem| words.iter().any(|words| problem.to_string().contains(words));
         assert!(
             old == 0 || problems.iter().any(says_old),
@@ -187,8 +187,8 @@ async fn damaged_files_get_a_verdict() {
     assert!(older > 0 && nothing < 75, "{older}, {nothing}: more than those that were cut");
 }
 
-/// A closed store of five types with 200 resources each, of which the history has a tenth, its data file and what that has
-/// in it.
+/// Makes a closed store of five types with 200 resources each and a tenth of them in the history; also returns its data
+/// file and that file's content.
 async fn closed_with_types() -> (Fresh, PathBuf, Vec<u8>) {
     let mut store = Fresh::new(|options| Options { history_events: 100, ..options });
     for n in 0..200 {
@@ -197,7 +197,7 @@ async fn closed_with_types() -> (Fresh, PathBuf, Vec<u8>) {
             write(&*store, &sized(resource, 200)).await;
         }
     }
-    // Opened again, sled has a snapshot of where its pages are.
+    // After a second opening sled has a snapshot of its page positions.
     store.reopen();
     store.shut();
     let db = store.path().join("store/db");
@@ -205,14 +205,14 @@ async fn closed_with_types() -> (Fresh, PathBuf, Vec<u8>) {
     (store, db, bytes)
 }
 
-/// How many resources are got out, and what is said besides.
+/// Returns the number of salvaged resources, and the problems.
 fn count_salvaged(store: &Fresh) -> (usize, Vec<String>) {
     let mut found = 0;
     let (_, problems) = SledBackend::salvage(&store.path(), None, &mut |_| found += 1).unwrap();
     (found, problems.iter().map(ToString::to_string).collect())
 }
 
-/// Of a store of which one bit is wrong all the rest is got out, wherever it is.
+/// Salvage of a store with one wrong bit, anywhere, returns all the rest.
 #[tokio::test]
 async fn one_wrong_bit_costs_little_and_what_it_costs_is_listed() {
     const STEP: usize = 20_011;
@@ -230,11 +230,11 @@ async fn one_wrong_bit_costs_little_and_what_it_costs_is_listed() {
     let (flips, none, one, most) = (costs.len(), of(0..=0), of(1..=1), costs.iter().max().unwrap());
     println!("{flips} flips: {none} cost no resource, {one} cost one, the others at most {most}");
     assert!(flips > 30, "{flips} flips");
-    // The others are in a page that leads to others, or in the bounds of one.
+    // The others hit an inner page, or the bounds of a page.
     assert!(none + one > flips * 9 / 10, "{costs:?}");
 }
 
-/// A page that cannot be read at all costs what is in it.
+/// An unreadable page costs only its own content.
 #[tokio::test]
 async fn a_page_that_cannot_be_read_hides_none_behind_it() {
     let (store, db, whole) = closed_with_types().await;
@@ -243,7 +243,7 @@ async fn a_page_that_cannot_be_read_hides_none_behind_it() {
     for (_, body) in pages.iter().step_by(17) {
         let at = body.start;
         let mut damaged = whole.clone();
-        // The length of what the page begins with.
+        // The length of the page's first field.
         damaged[at..at + 9].fill(0xFF);
         fs::write(&db, &damaged).unwrap();
         let (found, problems) = count_salvaged(&store);
@@ -257,8 +257,8 @@ async fn a_page_that_cannot_be_read_hides_none_behind_it() {
     assert!(least > 750, "{least} of 1,000");
 }
 
-/// After each kill millions of sequences have no event: a page with such a gap in it costs what is in it, and no search
-/// of them all.
+/// An unreadable page with a gap of millions of sequences, as each kill leaves, costs only its own content, and no
+/// search through all the sequences.
 #[tokio::test]
 async fn a_page_with_the_sequences_that_a_start_passed_over_hides_none_behind_it() {
     const KILLS: u64 = 16;
@@ -278,21 +278,21 @@ async fn a_page_with_the_sequences_that_a_start_passed_over_hides_none_behind_it
         store.open().unwrap();
     }
     numbers(&store, 300..600).await;
-    // Of the newest, only the history has something.
+    // Only the history has the newest ones.
     store.shut();
     store.tamper(|db| {
         for n in 590..600 {
             db.remove(keys::resource(&id(&resource(&format!("r-{n:03}")))).unwrap()).unwrap();
         }
     });
-    // Opened again, sled has a snapshot of where its pages are.
+    // After a second opening sled has a snapshot of its page positions.
     store.tamper(|_| {});
     let db = store.path().join("store/db");
     let whole = fs::read(&db).unwrap();
     let (found, highest, _) = salvaged(&store.path());
     assert_eq!((found.len(), highest), (600, 600 + KILLS * PASSED_OVER));
 
-    // The pages at both ends of the gap, of the history and of the resources.
+    // Damages the pages at both ends of the gap, in the history and in the resources.
     let at_gap = |body: &[u8]| [b"r-299", b"r-300"].iter().any(|name| body.windows(5).any(|bytes| bytes == *name));
     let pages = sled_messages::large_in(&whole);
     let mut behind = std::collections::BTreeSet::new();

@@ -1,31 +1,31 @@
-//! Loss of power while a checkpoint copies the log to the tree: of what was not synced, any page may be on the disk or
-//! not.
+//! Tests of a loss of power while a checkpoint copies the log to the tree: any page that was not synced may or may not
+//! be on the disk.
 //!
-//! The log's records are synced before they are acknowledged, so it is there whole. Of sled's file there may be, page
-//! by page, what it was when it was synced last or what was written since. Sled does not open again when that is more
-//! than one batch, which is why a checkpoint syncs after each.
+//! The log's records are synced before they are acknowledged, so the log is whole. Each page of sled's file may be as
+//! at its last sync, or as written since. Sled does not open again when that affects more than one batch, so a
+//! checkpoint syncs after each.
 //!
-//! Opening after a kill is the worst of them: the last record of the log may have been written and not synced.
+//! The worst case is an opening after a kill: the last record of the log may have been written and not synced.
 
 use std::{fs, os::unix::fs::FileExt as _};
 
 use super::*;
 
 const PAGE: usize = 4096;
-/// Mixtures of what is synced and what is written, for each sync.
+/// Mixtures of synced and written pages, for each sync.
 const MIXES: usize = 12;
 
 fn db(dir: &Path) -> PathBuf {
     dir.join("store/db")
 }
 
-/// Puts into `dir` a file that has some pages of `before` and the others of `after`.
+/// Writes a file into `dir` with some pages of `before` and the others of `after`.
 fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
     let file = fs::OpenOptions::new().write(true).open(db(dir)).unwrap();
     let len = if random.bool() { after.len() } else { before.len().max(after.len()) };
     file.set_len(0).unwrap();
     file.set_len(len as u64).unwrap();
-    // Sometimes almost everything got there, sometimes almost nothing.
+    // Sometimes almost all pages reached the disk, sometimes almost none.
     let chance = random.u8(..);
     for at in (0..len).step_by(PAGE) {
         let page = |bytes: &[u8]| bytes.get(at..(at + PAGE).min(bytes.len())).map(<[u8]>::to_vec);
@@ -37,13 +37,12 @@ fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
     }
 }
 
-/// Copies the log to the tree as a checkpoint does. Returns what sled's file is at each sync, the first time before
-/// all.
+/// Copies the log to the tree as a checkpoint does. Returns sled's file at each sync, first that from before all syncs.
 fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
     let store = dir.join("store");
     let mut images = vec![fs::read(db(dir)).unwrap()];
     let table = Table::new(sled_file::open_sled(&store, &db(dir), 1 << 20).unwrap(), db(dir));
-    // Opening syncs, too, before it copies.
+    // An opening syncs, too, before it copies.
     images.push(fs::read(db(dir)).unwrap());
     let (checkpoint, end) = CheckpointPosition::read(&table).unwrap().unwrap();
     let recovered = wal::recover(&store, checkpoint, end).unwrap();
@@ -64,7 +63,7 @@ async fn power_that_goes_during_a_checkpoint_costs_nothing() {
     for n in 0..150 {
         stored.push(write(&*store, &sized(numbered(resource(&format!("r-{n:03}")), n), random.usize(..6_000))).await);
     }
-    // Several lives, so that sled has parts of its file to use again.
+    // Several openings, so that sled reuses parts of its file.
     for life in 0..4 {
         store.reopen();
         for n in 0..200_usize {
@@ -93,8 +92,8 @@ async fn power_that_goes_during_a_checkpoint_costs_nothing() {
     }
 }
 
-/// What a kill left is opened: the last record of the log is only in the kernel's memory, and then a part of it in the
-/// tree, when the power goes.
+/// An opening after a kill: the last record of the log is only in the kernel's memory, then a part of it in the tree,
+/// when the power fails.
 #[tokio::test]
 async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     let mut random = fastrand::Rng::with_seed(12);
@@ -113,7 +112,7 @@ async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     let log = |dir: &Path| fs::read(dir.join("store/wal.1")).unwrap();
     let (log_before, log_after) = (log(before.path()), log(after.path()));
 
-    // What opening does, up to each sync of the tree. The log is secured before the first.
+    // The steps of an opening, up to each sync of the tree. The log is secured before the first.
     let mended = tempfile::tempdir().unwrap();
     copy_store(after.path(), mended.path());
     let images = checkpoint(mended.path());
@@ -129,7 +128,7 @@ async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
             assert_eq!(opened.check().await.unwrap(), []);
         }
     }
-    // Before that, the record may be torn, and then the tree has nothing of it.
+    // Before that, the record may be torn, and then the tree has no part of it.
     for _ in 0..MIXES {
         let dir = tempfile::tempdir().unwrap();
         copy_store(before.path(), dir.path());

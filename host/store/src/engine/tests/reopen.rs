@@ -1,4 +1,4 @@
-//! What stays when a store is closed and opened again, and who may open it.
+//! Tests of closing and opening a store again, and of its lock.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn creation_that_was_cut_short_starts_again() {
     std::fs::write(path.join("store.new/conf"), "seg").unwrap();
     let store = SledBackend::open(Options::new(&path)).unwrap();
     assert!(!path.join("store.new").exists());
-    assert_eq!(std::fs::read_to_string(path.join("store/format")).unwrap(), "mortise-store 6\n");
+    assert_eq!(std::fs::read_to_string(path.join("store/format")).unwrap(), "mortise-store 2\n");
     drop(store);
 }
 
@@ -67,7 +67,7 @@ fn formats_are_judged_before_anything_is_touched() {
     let file = store.path().join("store/format");
     std::fs::write(&file, "mortise-store 7\n").unwrap();
     match store.open() {
-        Err(error @ StoreError::NewerFormat { found: 7, known: 6, .. }) => {
+        Err(error @ StoreError::NewerFormat { found: 7, known: 2, .. }) => {
             assert!(error.to_string().contains("use the release that wrote it"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -81,6 +81,6 @@ fn formats_are_judged_before_anything_is_touched() {
     }
     std::fs::remove_file(&file).unwrap();
     assert!(matches!(store.open(), Err(StoreError::Corrupt { path, .. }) if path == file));
-    std::fs::write(&file, "mortise-store 6\n").unwrap();
+    std::fs::write(&file, "mortise-store 2\n").unwrap();
     store.open().unwrap();
 }

@@ -1,6 +1,6 @@
-//! Sled 0.34 deadlocks within minutes when small batches are written in another shape than ours. This runs many small
-//! commits and the checkpoints that they make, and then many small batches in the shape of a checkpoint, with readers
-//! and scans beside them and a cache that is too small.
+//! A test for deadlocks: sled 0.34 deadlocks within minutes when small batches are written in another way than ours.
+//! Runs many small commits with their checkpoints, then many small batches like those of a checkpoint, with readers and
+//! scans beside them and a cache that is too small.
 
 use std::{
     sync::{
@@ -12,9 +12,9 @@ use std::{
 
 use super::*;
 
-/// Groups; each has several commits. A few seconds' worth; more by `MORTISE_STALL_GROUPS`.
+/// Number of groups, each with several commits: a few seconds' worth; more by `MORTISE_STALL_GROUPS`.
 const GROUPS: u64 = 5_000;
-/// What a stall is.
+/// Time after which a wait counts as a stall.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -23,7 +23,7 @@ async fn many_small_commits_with_readers_and_scans_do_not_stall() {
     let groups = Arc::new(AtomicU64::new(0));
     let sync: SyncDisk = {
         let groups = groups.clone();
-        // The disk is not what is tested; without it, there are more batches in the same time.
+        // The disk is not tested here; without it, there are more batches in the same time.
         Box::new(move |_| {
             groups.fetch_add(1, Ordering::Relaxed);
             Ok(())
@@ -89,10 +89,10 @@ async fn many_small_commits_with_readers_and_scans_do_not_stall() {
     assert!(file < 64 << 20, "the file grew to {file} bytes");
 }
 
-/// Batches; a few seconds' worth. More by `MORTISE_STALL_GROUPS`, too.
+/// Number of batches: a few seconds' worth; more by `MORTISE_STALL_GROUPS`, too.
 const BATCHES: u64 = 3_000;
 
-/// As a checkpoint writes, but in many more and smaller batches.
+/// Writes like a checkpoint, but in many more and smaller batches.
 #[test]
 fn many_small_batches_with_readers_do_not_stall() {
     let wanted = std::env::var("MORTISE_STALL_GROUPS").map_or(BATCHES, |groups| groups.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Many at once, on many threads: what the conformance suite asserts of one task's interleavings, asserted of races.
+//! Tests with many threads: the assertions of the conformance suite, under races.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 use super::*;
 
 /// Writers move amounts between resources; every list, from any thread, at any moment, has the same total, and no
-/// reader ever sees a number of commits go back.
+/// reader ever sees a number of commits decrease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lists_and_snapshots_are_exact_beside_writers() {
     const ACCOUNTS: u64 = 300;
@@ -54,7 +54,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
         })
         .collect();
 
-    // Another form of a resource is not another state: nothing of what follows may notice.
+    // A rewrite is not another state: the checks below must not notice it.
     let rewriter = {
         let (store, ids, done) = (store.clone(), ids.clone(), done.clone());
         tokio::spawn(async move {
@@ -94,7 +94,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
         })
         .collect();
 
-    // A watch's snapshot and events add up to the same, too, and sum up after every batch of two events.
+    // A watch's content has the same total at its start and after every batch of two events.
     let (snapshot, mut events) = watch(&**store, &everything()).await;
     let mut state: BTreeMap<_, _> = snapshot.into_iter().map(|r| (name(&r), number(&r))).collect();
     let follower = tokio::spawn(async move {
@@ -125,7 +125,8 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
     assert_eq!(store.problems().await, [""; 0]);
 }
 
-/// Creations and deletions: a resource that a reader saw deleted stays so until it is created again.
+/// Point reads of created and deleted resources never go back: a resource that a reader saw deleted stays deleted until
+/// it is created again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn point_reads_never_go_back_beside_writers() {
     let store = Arc::new(Fresh::new(|options| options));
@@ -138,7 +139,7 @@ async fn point_reads_never_go_back_beside_writers() {
                 let mut wanted = id(&resource("a"));
                 wanted.uid.clear();
                 while !done.load(Ordering::Relaxed) {
-                    // What any thread saw before binds every later read.
+                    // A state seen by any thread is a lower bound for every later read.
                     let before = newest.load(Ordering::SeqCst);
                     if let Some(found) = read(&**store, &wanted).await {
                         let seen = number(&found);

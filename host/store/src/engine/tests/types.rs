@@ -1,4 +1,4 @@
-//! A type is there as long as there is a resource of it.
+//! Tests of the list of types: a type is listed as long as it has a resource.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn a_type_goes_with_its_last_resource_in_whatever_order_they_go() {
         while let Some(next) = stored.pop() {
             assert_eq!(store.types().await.unwrap().len(), 2, "{} are there", stored.len() + 1);
             delete(&*store, &next).await;
-            // One behind, or one before, what is left.
+            // One behind, or one before, the rest.
             if stored.len() == 20
                 && let Some(again) = again.take()
             {
@@ -34,7 +34,7 @@ async fn a_type_goes_with_its_last_resource_in_whatever_order_they_go() {
     assert_eq!(store.problems().await, [""; 0]);
 }
 
-/// As many as are remembered, and more; in all orders, and with several changes in one commit.
+/// Types with more resources than the store keeps in memory, deleted in all orders, with several changes in one commit.
 #[tokio::test]
 async fn a_type_that_empties_again_and_again_comes_and_goes() {
     let mut random = fastrand::Rng::with_seed(8);

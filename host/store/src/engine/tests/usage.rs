@@ -1,4 +1,5 @@
-//! The usage of tenancies is what is there: after any commits, reopenings and kills, and when some of it is lost.
+//! Tests of the usage of tenancies: it equals the content after any commits, reopenings and kills, and losses are
+//! noticed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +12,7 @@ use crate::{Quotas, Usage};
 const KINDS: [&str; 3] = ["A", "B", "C"];
 const PLACES: [(&str, &str); 5] = [("", ""), ("p", ""), ("p", "n"), ("p", "nn"), ("pn", "n")];
 
-/// More than a test makes.
+/// Limit above the number of tenancies in any test.
 const ALL: usize = 1_000;
 
 fn unlimited(options: Options) -> Options {
@@ -21,7 +22,7 @@ fn unlimited(options: Options) -> Options {
 /// Resources and bytes of each type in each tenancy: group, kind, partition, namespace.
 type Counts = BTreeMap<[String; 4], (u64, u64)>;
 
-/// Counted from what is listed.
+/// Counts the usage from a list.
 async fn recounted(store: &SledBackend) -> Counts {
     let mut counts = Counts::new();
     for type_key in store.types().await.unwrap() {
@@ -45,7 +46,7 @@ fn of_types(usage: &Usage) -> Counts {
     each.collect()
 }
 
-/// What the store says is what is there, in every way in which it says it. Returns how many resources there are.
+/// Asserts that every report of the usage equals the content. Returns the number of resources.
 async fn assert_true(store: &SledBackend) -> u64 {
     let (usage, counted) = (store.usage(ALL).await.unwrap(), recounted(store).await);
     assert_eq!(of_types(&usage), counted);
@@ -66,7 +67,7 @@ async fn assert_true(store: &SledBackend) -> u64 {
     usage.resources
 }
 
-/// Puts, changes of length, rewrites and deletions of a few names in a few places, some of which fail.
+/// Makes random puts, changes of length, rewrites and deletions of a few names in a few places; some of them fail.
 fn random_mutations(random: &mut fastrand::Rng, known: &[pb::Resource]) -> Vec<Mutation> {
     let count = random.usize(..4);
     let mutation = |_| {
@@ -100,14 +101,14 @@ async fn everything_stored(store: &SledBackend) -> Vec<pb::Resource> {
     all
 }
 
-/// After each round the store is closed, or killed and the next one opens what it left.
+/// Closes the store after each round, or kills it and opens the leftover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_is_what_a_recount_says_after_random_commits_and_ends() {
     let (mut taken, mut failed, mut refused, mut most) = (0, 0, 0, 0);
     for seed in 0..6 {
         let mut random = fastrand::Rng::with_seed(seed);
         let quotas = Quotas { resources: 3, bytes: 12_000 };
-        // A small cache, so that checkpoints are part of it.
+        // A small cache, so that checkpoints run, too.
         let change = |options| Options { quotas, cache_bytes: 64 << 10, history_events: 50, ..options };
         let mut store = Fresh::new(change);
         for round in 0..8 {
@@ -118,7 +119,7 @@ async fn usage_is_what_a_recount_says_after_random_commits_and_ends() {
                     if random.bool() { batch.limited() } else { batch }
                 });
                 let batches: Vec<_> = batches.collect();
-                // Together, so that some share a group.
+                // Concurrent, so that some share a group.
                 let writers = batches.into_iter().map(|batch| {
                     let shared = store.shared.clone();
                     tokio::spawn(async move {
@@ -155,7 +156,7 @@ async fn usage_is_what_a_recount_says_after_random_commits_and_ends() {
     assert!(taken > 400 && failed > 100 && refused > 20 && most > 30);
 }
 
-/// A store with resources in some places, closed.
+/// Makes a closed store with resources in some places.
 async fn closed() -> Fresh {
     let mut store = Fresh::new(|options| Options { history_events: 1, scrub_per_second: 0, ..unlimited(options) });
     for (n, (partition, namespace)) in PLACES.into_iter().enumerate() {
@@ -174,16 +175,16 @@ async fn usage_that_is_gone_or_old_is_noticed() {
         |db| drop(db.remove(b"up\0n\0test\0A\0").unwrap().unwrap()),
         |db| {
             let key = b"up\0n\0test\0A\0";
-            db.insert(key, crate::engine::tree::record::encode_more(key, [2, 700])).unwrap();
+            db.insert(key, crate::engine::tree::record::encode_numbers(key, [2, 700])).unwrap();
         },
     ];
     for tamper in tampers {
         let mut store = closed().await;
         store.tamper(tamper);
         let error = store.open().unwrap_err().to_string();
-        assert!(error.contains("the usage of tenancies does not come to its own"), "{error}");
+        assert!(error.contains("the usage of tenancies does not add up to its own"), "{error}");
         let problems = SledBackend::check_offline(&store.path(), None).unwrap().problems;
-        assert!(problems.iter().any(|problem| problem.fault.contains("does not come to its own")), "{problems:?}");
+        assert!(problems.iter().any(|problem| problem.fault.contains("does not add up to its own")), "{problems:?}");
     }
     let mut store = closed().await;
     store.tamper(|db| drop(db.insert(b"up\0n\0test\0A\0", b"x").unwrap()));
@@ -191,7 +192,7 @@ async fn usage_that_is_gone_or_old_is_noticed() {
     assert!(error.contains("the usage of p/n/test/A: the checksum does not match"), "{error}");
 }
 
-/// The same version in another length: what the hashes of keys and versions cannot tell.
+/// The same version in another length is noticed, which the hashes of keys and versions do not show.
 #[tokio::test]
 async fn an_older_form_of_a_version_is_noticed_by_its_length() {
     let mut store = closed().await;
@@ -217,7 +218,7 @@ async fn an_older_form_of_a_version_is_noticed_by_its_length() {
     assert!(said.contains("usage of type test.A in partition p, namespace n: 1 resources of 2"), "{said}");
 }
 
-/// Whatever a pass of the scrub has behind it and before it when something is written.
+/// A scrub stays right for writes before and behind its pass.
 #[tokio::test]
 async fn writes_amid_a_scrub_are_no_damage() {
     let mut random = fastrand::Rng::with_seed(5);
@@ -243,7 +244,7 @@ async fn writes_amid_a_scrub_are_no_damage() {
     }
 }
 
-/// The scrub finds it while the store is in use; what is written meanwhile is no damage.
+/// A scrub finds a wrong length while the store is in use, and takes no write for damage.
 #[tokio::test]
 async fn the_scrub_compares_lengths() {
     let mut store = closed().await;
@@ -266,38 +267,7 @@ async fn the_scrub_compares_lengths() {
     assert!(said.contains("usage of type test.A in partition default, namespace default: 1 resources of 2"), "{said}");
 }
 
-#[tokio::test]
-async fn a_store_of_today_without_usage_is_damaged_and_one_of_an_earlier_format_is_counted() {
-    let mut store = closed().await;
-    store.open().unwrap();
-    let usage = store.usage(ALL).await.unwrap();
-    store.shut();
-    store.tamper(|db| {
-        let meta = crate::engine::tree::record::Meta::decode(&db.get(keys::META).unwrap().unwrap()).unwrap();
-        let meta = crate::engine::tree::record::Meta { usage: None, ..meta };
-        db.insert(keys::META, meta.encode()).unwrap();
-        // One is left by an opening that was cut short, of a tenancy that is gone.
-        for key in db.scan_prefix(b"u").keys().map(Result::unwrap).collect::<Vec<_>>() {
-            db.remove(key).unwrap();
-        }
-        let key = b"ugone\0\0test\0A\0";
-        db.insert(key, crate::engine::tree::record::encode_more(key, [2, 700])).unwrap();
-    });
-    let error = store.open().unwrap_err().to_string();
-    assert!(error.contains("the meta record: it has no usage"), "{error}");
-    let format = store.path().join("store/format");
-    std::fs::write(&format, "mortise-store 3\n").unwrap();
-    store.open().unwrap();
-    assert_eq!(store.usage(ALL).await.unwrap(), usage);
-    assert!(store.health().borrow().is_ready());
-    assert_true(&store).await;
-    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 6\n");
-    assert_eq!(store.count(keys::USAGE), PLACES.len() * KINDS.len());
-    store.reopen();
-    assert_eq!(store.usage(ALL).await.unwrap(), usage);
-}
-
-/// To the byte: the versions of these commits have two digits.
+/// The byte limit is exact; the versions of these commits have two digits.
 #[tokio::test]
 async fn the_byte_limit_is_exact() {
     let mut store = Fresh::new(|options| options);
@@ -318,7 +288,7 @@ async fn the_byte_limit_is_exact() {
     store.put_limited(sized(stored, 400)).await.unwrap();
 }
 
-/// A limit that was lowered: only what grows is refused, and a mark is no growth.
+/// A lowered limit refuses only growing batches; a deletion mark does not count as growth.
 #[tokio::test]
 async fn a_lowered_limit_refuses_only_what_grows() {
     let mut store = Fresh::new(unlimited);
@@ -348,7 +318,7 @@ async fn a_lowered_limit_refuses_only_what_grows() {
     assert_true(&store).await;
 }
 
-/// A restored store has the usage of what was loaded, also beyond the quotas.
+/// A restored store has the usage of its records, even over the quotas.
 #[tokio::test]
 async fn a_loaded_store_has_the_usage_of_its_records() {
     let store = Fresh::new(unlimited);

@@ -1,4 +1,4 @@
-//! What watches hold that nobody reads, over all types.
+//! Tests of events held for watches without a reader, over all types.
 
 use super::*;
 
@@ -27,13 +27,13 @@ async fn watches_of_all_types_have_one_bound_and_the_fuller_type_loses_its_event
     assert!(matches!(full.next().await, Err(StoreError::WatchLagged { .. })));
 }
 
-/// A scan that is read slowly remembers what is overwritten in front of it: all of them within one bound.
+/// Slow scans buffer overwritten versions, all of them within one bound.
 #[tokio::test]
 async fn what_scans_remember_has_one_bound_and_the_one_with_the_most_is_given_up() {
     const BOUND: usize = 60_000;
     let store = Fresh::new(|options| Options { watch_bytes: BOUND, ..options });
     let name = |n: usize| format!("a-{n:03}");
-    // More than the first page has.
+    // More resources than the first page has.
     let mut stored = Vec::new();
     for n in 0..200 {
         stored.push(write(&*store, &sized(resource(&name(n)), 1_000)).await);
@@ -57,7 +57,7 @@ async fn what_scans_remember_has_one_bound_and_the_one_with_the_most_is_given_up
     assert!(matches!(outrun, StoreError::ScanOutrun { .. }), "{outrun}: {n} were overwritten");
     assert_eq!(store.shared.publisher.window_bytes(), 0, "what is given up is held no more");
 
-    // What fits is exact, and is held until it was given only.
+    // Scans within the bound are exact, and hold versions only until they are delivered.
     let (mut scan, mut seen) = (store.scan(&everything()).await.unwrap(), 0);
     for stored in &mut stored[170..] {
         *stored = write(&*store, &sized(stored.clone(), 500)).await;

@@ -1,27 +1,27 @@
-//! One change of a resource, as the history, counts and watchers take it.
+//! A change of a resource, for the history, the counts and the watchers.
 
 use mortise_resource::EncodedResource;
 
 use crate::TypeKey;
 
-/// One step: what a resource was and became.
+/// A change of one resource: its states before and after.
 pub(crate) struct Change {
-    /// The resource's key.
+    /// Key of the resource.
     pub(crate) key: Vec<u8>,
-    /// The resource's type.
+    /// Type of the resource.
     pub(crate) type_key: TypeKey,
-    /// The sequence of this change; of one that is no event, that of the resource's last change.
+    /// Sequence of this change; for a rewrite, that of the resource's last change.
     pub(crate) seq: u64,
-    /// Whether watchers and the history hear of it: all but a rewrite.
+    /// Whether the change is an event for watchers and the history: all but rewrites are.
     pub(crate) is_event: bool,
-    /// What it was, `None` before a creation.
+    /// State before; `None` for a creation.
     pub(crate) prior: Option<EncodedResource>,
-    /// What it is, `None` after a deletion.
+    /// State after; `None` for a deletion.
     pub(crate) now: Option<EncodedResource>,
 }
 
 impl Change {
-    /// The encoding of what the event carries: `now`, or `prior` of a deletion.
+    /// Returns the encoded resource of the event: the state after it, or before a deletion.
     pub(crate) fn payload(&self) -> &[u8] {
         self.now.as_ref().or(self.prior.as_ref()).map_or(&[], |resource| resource.bytes())
     }

@@ -1,11 +1,11 @@
-//! The walk over everything, while nothing moves: run by the commit thread, or over a store that nobody has open.
+//! The check of a whole store while nothing changes it: run by the commit thread, or on a closed store.
 //!
-//! It goes over the table once, in key order, so what it has to remember is small: which versions and events have
-//! chunks, and what the events say about the newest state of each resource that they name.
+//! The check walks the table once, in key order, so it holds little in memory: the versions and events with chunks, and
+//! the newest event of each resource in the history.
 //!
 //! Checked: every record's checksum, key and content; versions against sequences and counters; chunks against heads,
-//! both ways; the owner index against owners, both ways; events dense, counted right, and agreeing with the resources;
-//! nothing unknown; no file under `blobs/`.
+//! both ways; the indexes against resources, both ways; events without gaps, counted right, and agreeing with the
+//! resources; no unknown keys; no file under `blobs/`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,25 +20,24 @@ use crate::engine::tree::{
     record::{self, Head, Kind, Meta},
     sums::Sums,
     table::Table,
-    usage::UsageSums,
 };
 use crate::{StoreError, check::Problem, set_hash::Step};
 
-/// Walks the store whose counters are `meta`; `blobs` is where sled would put what is too large.
+/// Checks the store with the counters `meta`; `blobs` is sled's directory for large values.
 pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Problem>, StoreError> {
     let mut check = Check::new(table, meta);
-    // Chunks come first in key order; which of them are wanted is known once heads were seen.
+    // Chunks come first in key order, before the heads that refer to them.
     let mut chunks = Vec::new();
     for item in table.range(Vec::new()..) {
         let (key, value) = item?;
         match key.first() {
             Some(&keys::CHUNK) => match keys::chunk_parts(&key) {
                 Some(parts) => chunks.push(parts),
-                None => check.problem(&key, "its key is not one"),
+                None => check.problem(&key, "its key is malformed"),
             },
             Some(&keys::EVENT) => check.event(&key, value),
             Some(&keys::RESOURCE) => {
-                // One that cannot be read is a problem already.
+                // A record that cannot be read is reported below.
                 check.found.found(table, &key, &value).ok();
                 check.resource(&key, value);
             }
@@ -54,19 +53,19 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
                 check.found.step(Step::Add, &key, 0);
                 check.index_entry(&key, keys::referrer(&key), ["resource", "reference"]);
             }
-            Some(&keys::SUM) if meta.sums.is_some() => {
+            Some(&keys::SUM) => {
                 if keys::sum_type(&key).is_none() {
-                    check.problem(&key, "its key is not one");
+                    check.problem(&key, "its key is malformed");
                 }
             }
-            Some(&keys::USAGE) if meta.usage.is_some() => {
+            Some(&keys::USAGE) => {
                 if keys::usage_parts(&key).is_none() {
-                    check.problem(&key, "its key is not one");
+                    check.problem(&key, "its key is malformed");
                 }
             }
             _ if *key == *keys::META => {
                 if Meta::decode(&value) != Some(meta) {
-                    check.problem(&key, "it is not what was written last");
+                    check.problem(&key, "it differs from the last written one");
                 }
             }
             _ if *key == *keys::CHECKPOINT => {
@@ -74,7 +73,7 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
                     check.problem(&key, "the checksum does not match");
                 }
             }
-            _ => check.problem(&key, "nothing of that kind is stored here"),
+            _ => check.problem(&key, "a store has no such key"),
         }
     }
     check.chunks(&chunks);
@@ -88,13 +87,13 @@ struct Check<'t> {
     table: &'t Table,
     meta: Meta,
     problems: Vec<Problem>,
-    /// Chunks that heads ask for: how many, by sequence and space.
+    /// Number of chunks that heads refer to, by sequence and space.
     wanted: HashMap<(u64, u8), u32>,
-    /// By resource: the newest event about it, and whether that was a deletion.
+    /// Sequence of the newest event of each resource, and whether that was a deletion.
     newest: HashMap<Vec<u8>, (u64, bool)>,
     events: u64,
     event_bytes: u64,
-    /// What resources and owner index come to.
+    /// Sums of the resources and indexes that were read.
     found: Sums,
 }
 
@@ -116,7 +115,7 @@ impl<'t> Check<'t> {
         self.problems.push(Problem { thing: keys::describe(key), fault: fault.into() });
     }
 
-    /// Head and content of a record; `None` when that is a problem, which is noted.
+    /// Reads head and content of a record; `None` after noting a problem.
     fn record(&mut self, key: &[u8], value: sled::IVec) -> Option<(Head, pb::Resource)> {
         let read = || {
             let head = self.table.head(key, &value)?;
@@ -169,19 +168,19 @@ impl<'t> Check<'t> {
             self.problem(key, format!("its version {} is beyond the last commit {}", head.seq, self.meta.last_seq));
         }
         if resource.id.as_ref().and_then(|id| keys::resource(id).ok()).as_deref() != Some(key) {
-            self.problem(key, "its id is another one");
+            self.problem(key, "its id does not match its key");
         }
         match newest {
-            Some((seq, true)) => self.problem(key, format!("event {seq} says that it was deleted")),
+            Some((seq, true)) => self.problem(key, format!("event {seq} deleted it")),
             Some((seq, false)) if seq != head.seq => {
-                self.problem(key, format!("its version is {}, the newest event about it is {seq}", head.seq));
+                self.problem(key, format!("its version is {}, but its newest event is {seq}", head.seq));
             }
-            None if head.seq >= self.meta.first_event => self.problem(key, "the event about its version is missing"),
+            None if head.seq >= self.meta.first_event => self.problem(key, "the event of its version is missing"),
             _ => {}
         }
         let entries = EncodedResource::of(&resource).map(|resource| record::index_entries(&resource, key));
         let Ok(Ok(entries)) = entries else {
-            self.problem(key, "no index can have it");
+            self.problem(key, "its owner, labels or references do not fit into an index");
             return;
         };
         for entry in entries.iter().filter(|entry| !matches!(self.table.get(entry), Ok(Some(_)))) {
@@ -194,13 +193,13 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Looks whether the resource of an index's key is there, and belongs under it.
+    /// Checks that the resource of an index entry exists, and belongs under it.
     fn index_entry(&mut self, key: &[u8], resource: Option<Vec<u8>>, [what, by]: [&str; 2]) {
         let Some(resource) = resource else {
-            self.problem(key, "its key is not one");
+            self.problem(key, "its key is malformed");
             return;
         };
-        // A resource that cannot be read was a problem already.
+        // A resource that cannot be read is reported elsewhere.
         let Ok(stored) = self.table.load(&resource) else { return };
         match stored {
             None => self.problem(key, format!("the {what} does not exist")),
@@ -212,7 +211,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Chunks that no head asks for. Those that are missing were found with their heads.
+    /// Reports chunks without a head that refers to them. Missing chunks were found with their heads.
     fn chunks(&mut self, found: &[(u64, u8, u32)]) {
         for &(seq, space, index) in found {
             if self.wanted.get(&(seq, space)).is_none_or(|count| index >= *count) {
@@ -224,28 +223,22 @@ impl<'t> Check<'t> {
     fn totals(&mut self) {
         let expected = self.meta.event_count();
         if self.events != expected {
-            self.problem(keys::META, format!("it counts {expected} events, there are {}", self.events));
+            self.problem(keys::META, format!("it counts {expected} events, but there are {}", self.events));
         }
         if self.event_bytes != self.meta.event_bytes {
             let counted = self.meta.event_bytes;
-            self.problem(keys::META, format!("it counts {counted} bytes of events, there are {}", self.event_bytes));
+            self.problem(keys::META, format!("it counts {counted} event bytes, but there are {}", self.event_bytes));
         }
-        // Resources were taken out as they were seen: what is left is about resources that are not there.
+        // Resources that exist were removed from the map: the rest is missing.
         let absent: HashSet<_> =
             self.newest.iter().filter(|(_, (_, deletion))| !deletion).map(|(k, _)| k.clone()).collect();
         for key in absent {
-            self.problem(&key, "the newest event about it is no deletion, and it is missing");
+            self.problem(&key, "its newest event is not a deletion, but it is missing");
         }
     }
 
-    /// Resources and owner index against what is kept of them with every commit.
+    /// Compares resources and indexes with the sums that commits keep.
     fn sums(&mut self) {
-        if self.meta.sums.is_none() {
-            return;
-        }
-        if self.meta.usage.is_none() {
-            self.found.usage = UsageSums::default();
-        }
         match Sums::read(self.table, &self.meta) {
             Ok(should) => self.problems.extend(self.found.differences(&should)),
             Err(error) => self.problem(keys::META, error.to_string()),
@@ -256,12 +249,12 @@ impl<'t> Check<'t> {
         let fault = |source| StoreError::Io { path: dir.to_owned(), action: "read", source };
         let files = match std::fs::read_dir(dir) {
             Ok(files) => files.count(),
-            // Sled makes it anew.
+            // Sled makes the directory when it needs it.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
             Err(error) => return Err(fault(error)),
         };
         if files > 0 {
-            let fault = format!("{files} files, which sled never syncs; a value was too large");
+            let fault = format!("it has {files} files, which sled never syncs; a value was too large");
             self.problems.push(Problem { thing: dir.display().to_string(), fault });
         }
         Ok(())

@@ -1,11 +1,11 @@
-//! Copying what the write-ahead log has to the tree, durably.
+//! Copying the write-ahead log to the tree, durably.
 //!
-//! One thread at a time changes sled's keys while a store is open (sled's readers split and merge its pages), and the
-//! shape in which it does is not a matter of taste. Sled 0.34 deadlocks when small batches are written without a flush
-//! after each. Its flush asks the kernel for `sync_file_range`, which does not survive a loss of power. When the power
-//! goes, sled opens again if a small batch is torn; with one of 256 KiB, or with pages missing from several, it
-//! sometimes did not (`tests/power.rs`; in 12,000 states with 64 KiB it always did). So: one small batch, one flush,
-//! one `fdatasync`, the next. Sled also holds readers up while it applies one.
+//! One thread at a time changes sled's keys while a store is open (sled's readers split and merge its pages), and must
+//! do so in a certain way. Sled 0.34 deadlocks when small batches are written without a flush after each. Its flush
+//! asks the kernel for `sync_file_range`, which does not survive a loss of power. After a loss of power, sled opens
+//! again if a small batch is torn; with one of 256 KiB, or with pages missing from several, it sometimes did not
+//! (`tests/power.rs`; in 12,000 states with 64 KiB it always did). So: one small batch, one flush, one `fdatasync`,
+//! then the next. Sled also blocks readers while it applies a batch.
 
 use std::io;
 
@@ -22,14 +22,13 @@ use crate::{
     },
 };
 
-/// A batch is cut at this many edits, each of which may make sled write another page,
+/// Edits at which a batch ends; each may make sled write another page.
 pub(crate) const BATCH_EDITS: usize = 64;
-/// or about this many bytes: after the edit that reaches them.
+/// Bytes at which a batch ends, after the edit that reaches them.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Copies states to the tree and then writes the checkpoint position, all of it durable when this returns. `sync` makes
-/// what was written to sled's file durable; `room` is asked before each batch, and an error of it leaves the rest
-/// uncopied.
+/// Copies states to the tree and then writes the checkpoint position; everything is durable on return. `sync` makes
+/// sled's file durable; `room` runs before each batch, and its error leaves the rest uncopied.
 pub(crate) fn copy(
     table: &Table,
     mut room: impl FnMut() -> Result<(), StoreError>,
@@ -46,12 +45,12 @@ pub(crate) fn copy(
     let (mut batch, mut edits, mut bytes) = (sled::Batch::default(), 0, 0);
     let mut last = sled::Batch::default();
     for (key, state) in states {
-        // The counters say what there is, so they come after it: a tree that has lost its end is known by them.
+        // The counters come after the data that they count, so that they show when the tree has lost its end.
         if *key == *keys::META {
             write_batch::put(&mut last, key, state);
             continue;
         }
-        // Most events that were trimmed never got here.
+        // Most trimmed events were never copied to the tree.
         if state.is_none() && !table.tree_has(&key)? {
             continue;
         }
@@ -66,7 +65,7 @@ pub(crate) fn copy(
     if edits > 0 {
         write(batch)?;
     }
-    // Nor must the checkpoint position be durable before what it is about.
+    // The checkpoint position must not be durable before the copied states, either.
     last.insert(keys::CHECKPOINT, checkpoint.encode(log()));
     write(last)
 }

@@ -1,58 +1,55 @@
-//! The checkpoint position: how far the tree has what the write-ahead log has. The only record that stands in the tree
-//! alone. With it stands what was durable in the log when it was written ([`LogEnd`]), so that a log which lost its end
-//! since is noticed.
+//! The checkpoint position: how much of the write-ahead log the tree has. The only record that exists in the tree
+//! alone. It includes the durable end of the log when it was written ([`LogEnd`]), so that a later loss of the log's
+//! end is noticed.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use crate::StoreError;
 use crate::engine::tree::{keys, record, table::Table};
 
-/// How far the log reached, durably, at one moment.
+/// The durable end of the log at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogEnd {
-    /// The number of the record that comes next.
+    /// Number of the next record.
     pub(crate) number: u64,
-    /// Lengths of its files, bytes; 0 where nothing is said.
+    /// Lengths of the files, bytes; 0 if unknown.
     pub(crate) lengths: [u64; 2],
 }
 
-/// The checkpoint position.
+/// A position in the log up to which the tree has everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckpointPosition {
-    /// The newest generation of which the tree has everything; 0 before the first.
+    /// Newest generation that the tree has in full; 0 before the first.
     pub(crate) generation: u64,
-    /// The number of the first record that it has not.
+    /// Number of the first record that the tree lacks.
     pub(crate) number: u64,
-    /// What the log's checksums begin with.
+    /// Start value of the log's checksums.
     pub(crate) salt: u64,
 }
 
 impl CheckpointPosition {
-    /// Of a store that had no log yet.
+    /// Makes the position for a store without a log yet.
     pub(crate) fn new() -> Self {
-        // What the standard library seeds its maps with is random, and of each call another.
+        // The standard library seeds its maps with a new random value for each call.
         Self { generation: 0, number: 0, salt: RandomState::new().build_hasher().finish() }
     }
 
-    /// The checkpoint position in the tree, `None` in that of a store which never had a log.
+    /// Reads the position in the tree; `None` in a store that never had a log.
     pub(crate) fn read(table: &Table) -> Result<Option<(Self, LogEnd)>, StoreError> {
         let Some(value) = table.get(keys::CHECKPOINT)? else { return Ok(None) };
         Self::decode(&value).map(Some).ok_or_else(|| table.damaged(keys::CHECKPOINT, "the checksum does not match"))
     }
 
-    /// As it is stored, with the end of the log as of now.
+    /// Encodes the position with the present end of the log.
     pub(crate) fn encode(self, log: LogEnd) -> Vec<u8> {
         let [even, odd] = log.lengths;
         let number = log.number.max(self.number);
-        record::encode_more(keys::CHECKPOINT, [self.generation, self.number, self.salt, number, even, odd])
+        record::encode_numbers(keys::CHECKPOINT, [self.generation, self.number, self.salt, number, even, odd])
     }
 
-    /// From the stored form; `None` when that is damaged.
+    /// Decodes the stored form; `None` when it is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<(Self, LogEnd)> {
-        if let Some([generation, number, salt]) = record::decode_numbers(keys::CHECKPOINT, value) {
-            return Some((Self { generation, number, salt }, LogEnd { number, lengths: [0; 2] }));
-        }
-        let [generation, number, salt, durable, even, odd] = record::decode_more(keys::CHECKPOINT, value)?;
+        let [generation, number, salt, durable, even, odd] = record::decode_numbers(keys::CHECKPOINT, value)?;
         Some((Self { generation, number, salt }, LogEnd { number: durable, lengths: [even, odd] }))
     }
 }

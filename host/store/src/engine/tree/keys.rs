@@ -1,6 +1,6 @@
-//! Keys of the one tree.
+//! Keys of sled's tree.
 //!
-//! The first byte names the space, and what follows sorts as the contract wants lists sorted:
+//! The first byte names the space; the rest sorts in the contract's order of lists:
 //!
 //! | space | key | value |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
 //! | label index | `p` group 0 kind 0 label 0 value 0, then the rest of the resource's key | nothing |
-//! | reference index | `q` group 0 kind 0 partition 0 namespace 0 name 0 of what is referred to, number of the behaviour 0, then the referrer's key without its `r` | nothing |
+//! | reference index | `q` group 0 kind 0 partition 0 namespace 0 name 0 of the target, number of the behaviour 0, then the referrer's key without its `r` | nothing |
 //! | events | `e` sequence (8 bytes, big-endian) | head of a record |
 //! | sums | `h` group 0 kind 0 | count and hash of a type's resources ([`sums`](crate::engine::tree::sums)) |
 //! | usage | `u` partition 0 namespace 0 group 0 kind 0 | count and bytes of a type's resources in a tenancy ([`usage`](crate::engine::tree::usage)) |
@@ -24,16 +24,16 @@ use mortise_resource::{
 
 use crate::{ExpectedId, Place, TypeKey};
 
-/// The only key of its space.
+/// Key of the counters, the only one of its space.
 pub(crate) const META: &[u8] = b"m";
-/// As above.
+/// Key of the checkpoint position, the only one of its space.
 pub(crate) const CHECKPOINT: &[u8] = b"w";
 /// First byte of resources.
 pub(crate) const RESOURCE: u8 = b'r';
 /// First byte of the owner index.
 pub(crate) const OWNER: u8 = b'o';
-/// First byte of the label index. It and the next are between the owner index and the resources, so that one walk has
-/// all of them.
+/// First byte of the label index. The label and reference indexes sort between the owner index and the resources, so
+/// that one walk covers all.
 pub(crate) const LABEL: u8 = b'p';
 /// First byte of the reference index.
 pub(crate) const REFERENCE: u8 = b'q';
@@ -46,18 +46,18 @@ pub(crate) const USAGE: u8 = b'u';
 /// First byte of chunks.
 pub(crate) const CHUNK: u8 = b'c';
 
-/// Segments of a resource's key after its first byte.
+/// Number of segments of a resource's key after its first byte.
 const RESOURCE_SEGMENTS: usize = 5;
-/// Segments of an owner's part of a key of the index.
+/// Number of segments of the owner in a key of the owner index.
 const OWNER_SEGMENTS: usize = 6;
-/// Segments of a key of the label index before the place of the resource: its type, the label and the value.
+/// Number of segments in a key of the label index before the resource's place: its type, the label and the value.
 const LABEL_SEGMENTS: usize = 4;
-/// Segments of a key of the reference index before the referrer: what is referred to, and the behaviour.
+/// Number of segments in a key of the reference index before the referrer: the target and the behaviour.
 const REFERENCE_SEGMENTS: usize = 6;
-/// Segments of a type.
+/// Number of segments of a type.
 const TYPE_SEGMENTS: usize = 2;
 
-/// Appends terminated segments. The error names the first that cannot be one.
+/// Appends terminated segments. The error names the first segment with a zero byte.
 pub(crate) fn push(key: &mut Vec<u8>, segments: &[(&'static str, &str)]) -> Result<(), &'static str> {
     for (what, segment) in segments {
         if segment.as_bytes().contains(&0) {
@@ -69,7 +69,7 @@ pub(crate) fn push(key: &mut Vec<u8>, segments: &[(&'static str, &str)]) -> Resu
     Ok(())
 }
 
-/// The segments that id and owner keys share.
+/// Returns the segments that keys of ids and owners share.
 fn segments(id: &pb::Id) -> [(&'static str, &str); RESOURCE_SEGMENTS] {
     let (group, kind) = id.r#type.as_ref().map_or(("", ""), |t| (t.group.as_str(), t.kind.as_str()));
     let (partition, namespace) = id.tenancy.as_ref().map_or(("", ""), |t| (t.partition.as_str(), t.namespace.as_str()));
@@ -82,7 +82,8 @@ fn segments(id: &pb::Id) -> [(&'static str, &str); RESOURCE_SEGMENTS] {
     ]
 }
 
-/// The key of a resource. Absent messages count as empty ones. The error names the part that no key can hold.
+/// Returns the key of a resource. Absent messages count as empty. The error names the part that does not fit into a
+/// key.
 pub(crate) fn resource(id: &pb::Id) -> Result<Vec<u8>, &'static str> {
     let mut key = Vec::with_capacity(96);
     key.push(RESOURCE);
@@ -90,7 +91,7 @@ pub(crate) fn resource(id: &pb::Id) -> Result<Vec<u8>, &'static str> {
     Ok(key)
 }
 
-/// The key of the resource that an expectation is about.
+/// Returns the key of an expectation's resource.
 pub(crate) fn expected(id: &ExpectedId) -> Result<Vec<u8>, &'static str> {
     let mut key = Vec::with_capacity(96);
     key.push(RESOURCE);
@@ -105,28 +106,28 @@ pub(crate) fn expected(id: &ExpectedId) -> Result<Vec<u8>, &'static str> {
     Ok(key)
 }
 
-/// What the keys of all resources of a type begin with.
+/// Returns the prefix of all resource keys of a type.
 pub(crate) fn of_type(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
     let mut key = vec![RESOURCE];
     push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
     Ok(key)
 }
 
-/// The key of the sum of a type.
+/// Returns the key of a type's sum.
 pub(crate) fn sum(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
     let mut key = vec![SUM];
     push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
     Ok(key)
 }
 
-/// The type that such a key is of.
+/// Returns the type in the key of a sum.
 pub(crate) fn sum_type(key: &[u8]) -> Option<TypeKey> {
     let rest = key.split_first().filter(|(space, _)| **space == SUM)?.1;
     let (group, kind) = std::str::from_utf8(rest.strip_suffix(&[0])?).ok()?.split_once('\0')?;
     (!kind.contains('\0')).then(|| TypeKey { group: group.to_owned(), kind: kind.to_owned() })
 }
 
-/// The key of the usage that the resource of such a key counts for.
+/// Returns the key of the usage record for a resource's key.
 pub(crate) fn usage(resource: &[u8]) -> Option<Vec<u8>> {
     let [group, kind, partition, namespace, _] = split(resource)?;
     let mut key = Vec::with_capacity(resource.len());
@@ -136,7 +137,7 @@ pub(crate) fn usage(resource: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// The segments of such a key: partition, namespace, group, kind.
+/// Returns the segments of a usage key: partition, namespace, group, kind.
 pub(crate) fn usage_parts(key: &[u8]) -> Option<[&str; 4]> {
     let rest = key.split_first().filter(|(space, _)| **space == USAGE)?.1;
     let mut parts = std::str::from_utf8(rest.strip_suffix(&[0])?).ok()?.split('\0');
@@ -144,14 +145,14 @@ pub(crate) fn usage_parts(key: &[u8]) -> Option<[&str; 4]> {
     parts.next().is_none().then_some(segments)
 }
 
-/// What the keys of the usage of its tenancy begin with.
+/// Returns the prefix of a tenancy's usage keys, from one of them.
 pub(crate) fn usage_tenancy(key: &[u8]) -> &[u8] {
     let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
     let end = ends.map(|(end, _)| end + 1).nth(1).unwrap_or(key.len());
     key.get(..end).unwrap_or(key)
 }
 
-/// What the index keys of all children of an incarnation begin with.
+/// Returns the prefix of the index keys of an incarnation's children.
 pub(crate) fn owned_by(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
     let mut key = Vec::with_capacity(192);
     key.push(OWNER);
@@ -160,14 +161,14 @@ pub(crate) fn owned_by(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
     Ok(key)
 }
 
-/// The index key of a child; `child` is the key of the resource.
+/// Returns the index key of a child; `child` is its resource key.
 pub(crate) fn ownership(owner: &pb::Id, child: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut key = owned_by(owner)?;
     key.extend_from_slice(child.get(1..).unwrap_or_default());
     Ok(key)
 }
 
-/// The resource's key out of a key of the index.
+/// Returns the child's resource key from a key of the owner index.
 pub(crate) fn child(ownership: &[u8]) -> Option<Vec<u8>> {
     let rest = ownership.split_first().filter(|(space, _)| **space == OWNER)?.1;
     let mut key = vec![RESOURCE];
@@ -175,7 +176,7 @@ pub(crate) fn child(ownership: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// What the index keys of all resources of a type with a label begin with.
+/// Returns the prefix of the index keys of a type's resources with a label.
 pub(crate) fn labelled(type_key: &TypeKey, label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
     let mut key = Vec::with_capacity(192);
     key.push(LABEL);
@@ -189,7 +190,7 @@ pub(crate) fn labelled(type_key: &TypeKey, label: &str, value: &str) -> Result<V
     Ok(key)
 }
 
-/// The index key of a label of a resource, whose key `resource` is.
+/// Returns the index key of a resource's label; `resource` is the resource's key.
 pub(crate) fn label(resource: &[u8], label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
     let rest = resource.get(1..).unwrap_or_default();
     let (of_type, place) = rest.split_at_checked(end_of(rest, TYPE_SEGMENTS).unwrap_or(rest.len())).unwrap_or_default();
@@ -201,7 +202,7 @@ pub(crate) fn label(resource: &[u8], label: &str, value: &str) -> Result<Vec<u8>
     Ok(key)
 }
 
-/// The resource's key out of a key of the label index.
+/// Returns the resource's key from a key of the label index.
 pub(crate) fn labelled_resource(entry: &[u8]) -> Option<Vec<u8>> {
     let rest = entry.split_first().filter(|(space, _)| **space == LABEL)?.1;
     let mut key = Vec::with_capacity(entry.len());
@@ -211,7 +212,7 @@ pub(crate) fn labelled_resource(entry: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// What the index keys of all references to a resource begin with that have one behaviour.
+/// Returns the prefix of the index keys of references to a resource with one behaviour.
 pub(crate) fn references_to(target: &ExpectedId, on_delete: OnDelete) -> Result<Vec<u8>, &'static str> {
     let segments = [
         ("references.group", target.type_key.group.as_str()),
@@ -231,7 +232,7 @@ fn referred(segments: [(&'static str, &str); RESOURCE_SEGMENTS], on_delete: i32)
     Ok(key)
 }
 
-/// The index key of a reference; `referrer` is the key of the resource that has it.
+/// Returns the index key of a reference; `referrer` is the key of the referring resource.
 pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec<u8>, &'static str> {
     let segments = [
         ("references.group", record.group.as_str()),
@@ -245,13 +246,13 @@ pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec
     Ok(key)
 }
 
-/// A key of the reference index as what those of all referrers to the same begin with, and the referrer.
+/// Splits a key of the reference index into the prefix shared by all referrers of the target, and the referrer.
 pub(crate) fn split_reference(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = entry.split_first().filter(|(space, _)| **space == REFERENCE)?.1;
     entry.split_at_checked(1 + end_of(rest, REFERENCE_SEGMENTS)?)
 }
 
-/// The referrer's key out of a key of the reference index.
+/// Returns the referrer's key from a key of the reference index.
 pub(crate) fn referrer(entry: &[u8]) -> Option<Vec<u8>> {
     let (_, referrer) = split_reference(entry)?;
     let mut key = vec![RESOURCE];
@@ -259,12 +260,12 @@ pub(crate) fn referrer(entry: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// Where so many segments end.
+/// Returns the offset behind the first `count` segments.
 fn end_of(segments: &[u8], count: usize) -> Option<usize> {
     segments.iter().enumerate().filter(|(_, byte)| **byte == 0).nth(count - 1).map(|(end, _)| end + 1)
 }
 
-/// The key of an event.
+/// Returns the key of an event.
 pub(crate) fn event(seq: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(9);
     key.push(EVENT);
@@ -272,13 +273,13 @@ pub(crate) fn event(seq: u64) -> Vec<u8> {
     key
 }
 
-/// The sequence of an event's key.
+/// Returns the sequence in an event's key.
 pub(crate) fn event_seq(key: &[u8]) -> Option<u64> {
     let rest = key.split_first().filter(|(space, _)| **space == EVENT)?.1;
     Some(u64::from_be_bytes(rest.try_into().ok()?))
 }
 
-/// The key of a chunk of the record of `seq` in the space `of`.
+/// Returns the key of a chunk of the record of `seq` in the space `of`.
 pub(crate) fn chunk(seq: u64, of: u8, index: u32) -> Vec<u8> {
     let mut key = Vec::with_capacity(14);
     key.push(CHUNK);
@@ -288,7 +289,7 @@ pub(crate) fn chunk(seq: u64, of: u8, index: u32) -> Vec<u8> {
     key
 }
 
-/// Sequence, space and index of a chunk's key.
+/// Returns sequence, space and index of a chunk's key.
 pub(crate) fn chunk_parts(key: &[u8]) -> Option<(u64, u8, u32)> {
     let rest = key.split_first().filter(|(space, _)| **space == CHUNK)?.1;
     let (seq, rest) = rest.split_first_chunk::<8>()?;
@@ -296,7 +297,7 @@ pub(crate) fn chunk_parts(key: &[u8]) -> Option<(u64, u8, u32)> {
     Some((u64::from_be_bytes(*seq), *of, u32::from_be_bytes(index.try_into().ok()?)))
 }
 
-/// The segments of a resource's key: group, kind, partition, namespace, name.
+/// Returns the segments of a resource's key: group, kind, partition, namespace, name.
 pub(crate) fn split(key: &[u8]) -> Option<[&str; RESOURCE_SEGMENTS]> {
     let rest = key.split_first().filter(|(space, _)| **space == RESOURCE)?.1;
     let mut parts = std::str::from_utf8(rest.strip_suffix(&[0])?).ok()?.split('\0');
@@ -304,20 +305,20 @@ pub(crate) fn split(key: &[u8]) -> Option<[&str; RESOURCE_SEGMENTS]> {
     parts.next().is_none().then_some(segments)
 }
 
-/// The last segments of a resource's key, or of one of the label index: partition, namespace, name.
+/// Returns the last segments of a key of a resource or of the label index: partition, namespace, name.
 pub(crate) fn place(segments: &[u8]) -> Option<[&str; 3]> {
     let mut parts = std::str::from_utf8(segments.strip_suffix(&[0])?).ok()?.split('\0');
     let segments = [parts.next()?, parts.next()?, parts.next()?];
     parts.next().is_none().then_some(segments)
 }
 
-/// Where the resource of a key is among those of its type.
+/// Returns the place of a key's resource among those of its type.
 pub(crate) fn place_of(key: &[u8]) -> Option<Place> {
     let [_, _, partition, namespace, name] = split(key)?.map(str::to_owned);
     Some(Place { partition, namespace, name })
 }
 
-/// The first key after every key that begins with `prefix`, which is not empty and holds no byte 255: ours are UTF-8.
+/// Returns the first key after every key with the prefix, which is not empty and has no byte 255: our keys are UTF-8.
 pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {
@@ -326,7 +327,7 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// A key for people: segments separated by slashes.
+/// Formats a key for messages: segments separated by slashes.
 pub(crate) fn describe(key: &[u8]) -> String {
     match key.split_first() {
         Some((&EVENT, _)) => event_seq(key).map(|seq| format!("event {seq}")),

@@ -1,21 +1,20 @@
-//! What is durable in the write-ahead log and not yet in the tree: two maps in memory that stand in front of it.
+//! Recent edits in memory, durable in the write-ahead log but not yet in the tree: two maps in front of the tree.
 //!
-//! The commit thread adds each group to the *active* one. When that is full it becomes the *frozen* one, which nobody
-//! changes any more, a new one takes its place, and the checkpoint thread copies the frozen one to the tree and forgets
-//! it. A key is looked up in the active map, then in the frozen one, then in the tree: the first that knows it is
-//! right.
+//! The commit thread adds each group to the *active* map. When that is full it becomes the *frozen* map, which never
+//! changes, and a new active map takes its place. The checkpoint thread copies the frozen map to the tree and then
+//! drops it. A key is looked up in the active map, the frozen map, and the tree; the first that knows it is right.
 //!
-//! # Why a look finds what was current
-//! A reader takes both maps at once ([`Recent::layers`]), and the tree after them. What neither map knew at that
-//! moment, the tree held; what the tree is changed to since is newer, and was current at some moment of the look. The
-//! copying to the tree is invisible, since the frozen map stands in front of the tree until all of it is there.
+//! # Why a lookup finds a current value
+//! A reader takes both maps at once ([`Recent::layers`]), and then the tree. Keys unknown to both maps at that moment
+//! were in the tree; a later change of the tree is newer, and was current at some moment of the lookup. The copying to
+//! the tree is invisible, since the frozen map stays in front until all of it is copied.
 //!
 //! # Cost
 //! Memory: a checkpoint begins at the bound in [`Options`](crate::engine::options::Options), and writers wait when
-//! there is twice as much before the last one is through; so both maps together hold at most four times the bound, and
-//! a group more each. Scans that run hold the maps that there were when they began, at most four long ones at a time. A
-//! look-up is two searches in a B-tree, under a lock that the commit thread holds while it adds a group, about a
-//! microsecond for each edit.
+//! there is twice as much before it has ended; so both maps together hold at most four times the bound, and one more
+//! group each. Running scans hold the maps from their start, at most four long scans at a time. A lookup is two
+//! searches in a B-tree, under a lock that the commit thread holds while it adds a group, about a microsecond for each
+//! edit.
 
 use std::{
     collections::BTreeMap,
@@ -32,20 +31,20 @@ use sled::IVec;
 
 use crate::engine::tree::write_batch::WriteBatch;
 
-/// What an entry takes besides key and value, bytes: its place in the map, and the heads of two allocations.
+/// Bytes of an entry besides key and value: its place in the map, and the heads of two allocations.
 const ENTRY_BYTES: usize = 96;
 
-/// A key's value, or `None` for one that is removed.
+/// Value of a key; `None` for a removed key.
 pub(crate) type State = Option<IVec>;
 
 #[derive(Debug)]
 struct Entry {
     state: State,
-    /// Nothing below knows the key.
+    /// Whether the layers below do not know the key.
     first: bool,
 }
 
-/// One of the maps.
+/// A map of recent edits.
 #[derive(Debug, Default)]
 pub(crate) struct Memtable {
     entries: RwLock<BTreeMap<IVec, Entry>>,
@@ -53,14 +52,14 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// What it knows of a key.
+    /// Returns the state of a key, if the map knows it.
     pub(crate) fn get(&self, key: &[u8]) -> Option<State> {
         self.entries.read().get(key).map(|entry| entry.state.clone())
     }
 
-    /// Up to `count` keys of a range, in order, with their states.
+    /// Returns up to `count` keys of a range, in order, with their states.
     pub(crate) fn page(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, count: usize) -> Vec<(IVec, State)> {
-        // Such a range is empty, and a B-tree would not take it.
+        // Such a range is empty, and a B-tree would panic on it.
         if let (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) = (from, to)
             && (a > b || (a == b && !matches!((from, to), (Bound::Included(_), Bound::Included(_)))))
         {
@@ -71,17 +70,17 @@ impl Memtable {
         range.take(count).map(|(key, entry)| (key.clone(), entry.state.clone())).collect()
     }
 
-    /// Bytes it takes, about.
+    /// Returns the approximate size, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether it knows nothing.
+    /// Whether the map is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.read().is_empty()
     }
 
-    /// Takes edits in, for every reader at once. For the commit thread only.
+    /// Adds edits, for every reader at once. Only for the commit thread.
     pub(crate) fn apply(&self, batch: &WriteBatch) {
         let mut entries = self.entries.write();
         let (mut more, mut less) = (0, 0);
@@ -107,7 +106,7 @@ impl Memtable {
     }
 }
 
-/// The maps in front of the tree, as they are at one moment.
+/// The maps in front of the tree at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
     active: Arc<Memtable>,
@@ -115,35 +114,35 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// The maps, the newer one first.
+    /// Returns the maps, the newer one first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 
-    /// What the maps know of a key.
+    /// Returns the state of a key, if one of the maps knows it.
     pub(crate) fn get(&self, key: &[u8]) -> Option<State> {
         self.newest_first().find_map(|memtable| memtable.get(key))
     }
 }
 
-/// The maps in front of the tree.
+/// The current maps in front of the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     layers: ArcSwap<Layers>,
 }
 
 impl Recent {
-    /// The maps of this moment.
+    /// Returns the maps of this moment.
     pub(crate) fn layers(&self) -> arc_swap::Guard<Arc<Layers>> {
         self.layers.load()
     }
 
-    /// The map that commits go to.
+    /// Returns the map for new commits.
     pub(crate) fn active(&self) -> Arc<Memtable> {
         self.layers.load().active.clone()
     }
 
-    /// Puts in front of the tree what the tree has not, at the opening, over what stands there already.
+    /// Puts states in front of the tree that it lacks, at an opening, over present states.
     pub(crate) fn put_in_front(&self, states: BTreeMap<IVec, State>) {
         let size =
             |(key, state): (&IVec, &State)| ENTRY_BYTES + key.len() + state.as_ref().map_or(0, |value| value.len());
@@ -154,21 +153,21 @@ impl Recent {
         self.layers.store(Arc::new(Layers { active: Arc::default(), frozen: Some(frozen) }));
     }
 
-    /// The map that is being copied to the tree.
+    /// Returns the map that is being copied to the tree.
     pub(crate) fn frozen(&self) -> Option<Arc<Memtable>> {
         self.layers.load().frozen.clone()
     }
 
-    /// Freezes the active map and begins another. For the commit thread only, and not before [`Recent::forget`].
+    /// Freezes the active map and begins another. Only for the commit thread, after [`Recent::forget`] of the last one.
     pub(crate) fn freeze(&self) -> Arc<Memtable> {
         let frozen = self.active();
         self.layers.store(Arc::new(Layers { active: Arc::default(), frozen: Some(frozen.clone()) }));
         frozen
     }
 
-    /// Forgets the frozen map, all of which the tree has now.
+    /// Drops the frozen map, which the tree now has in full.
     pub(crate) fn forget(&self) {
-        // The commit thread does not freeze while there is a frozen one, so the active one stays.
+        // The commit thread does not freeze while there is a frozen map, so the active map stays.
         self.layers.store(Arc::new(Layers { active: self.active(), frozen: None }));
     }
 }

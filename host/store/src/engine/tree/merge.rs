@@ -1,12 +1,12 @@
-//! A walk over the maps in front of the tree and the tree, as one.
+//! A merged walk over the tree and the maps in front of it.
 //!
-//! It holds the maps that there were when it began, so what one of them has is found in it even when it has long been
-//! copied to the tree and forgotten; what is newer than those maps may or may not be seen. So each record is as it was
-//! at some moment since the walk began, and one that was there all the time is not missed.
+//! The walk holds the maps from its start, so it finds their entries even after they were copied to the tree and
+//! dropped; it may or may not see newer ones. So each record is as at some moment since the start, and a record that
+//! exists the whole time is not missed.
 //!
 //! # Cost
-//! As the tree's own walk while the maps have nothing in the range; else one lock and one search for every [`PAGE`]
-//! entries of a map, and three comparisons for each entry.
+//! Like the tree's own walk while the maps have nothing in the range; otherwise one lock and one search for every
+//! [`PAGE`] entries of a map, and three comparisons for each entry.
 
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
@@ -16,28 +16,28 @@ use crate::engine::tree::memtable::{Layers, Memtable, State};
 
 /// Entries that are taken from a map at a time.
 const PAGE: usize = 64;
-/// Removed keys that are passed over in one step.
+/// Most removed keys that one step skips.
 const PASSED: usize = 32;
 
 /// A walk over one of the maps.
 struct Cursor {
     memtable: Arc<Memtable>,
     page: VecDeque<(IVec, State)>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     from: Option<Bound<Vec<u8>>>,
     to: Bound<Vec<u8>>,
 }
 
-/// The walk, over keys and values. A step may come upon nothing but removed keys, and is then `None`, so that whoever
-/// bounds its steps bounds the work.
+/// A walk over keys and values. A step that meets only removed keys returns `None`, so that a caller which bounds its
+/// steps bounds the work.
 pub(crate) struct Merge {
-    /// The newer map first.
+    /// Cursors over the maps, the newer map first.
     cursors: Vec<Cursor>,
     tree: std::iter::Peekable<sled::Iter>,
 }
 
 impl Merge {
-    /// Over the range in the maps and the tree. The maps must have been taken before the walk over the tree began.
+    /// Starts a walk over the range in the maps and the tree. The maps must be older than the tree's iterator.
     pub(crate) fn new(layers: &Layers, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>, tree: sled::Iter) -> Self {
         let cursor = |memtable: &Arc<Memtable>| Cursor {
             memtable: memtable.clone(),
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::engine::tree::{memtable::Recent, write_batch::WriteBatch};
 
-    /// Random edits, some copied to the tree, some in either map: a walk over any range is that over a plain map.
+    /// A walk over random edits, some copied to the tree and some in either map, equals that over a plain map.
     #[test]
     fn a_walk_is_that_over_one_map() {
         let mut random = fastrand::Rng::with_seed(5);

@@ -1,4 +1,4 @@
-//! What the table holds: keys, records, and the maps in memory in front of sled's tree.
+//! Content of the table: keys, records, and the maps in memory in front of sled's tree.
 
 pub(crate) mod change;
 pub(crate) mod check;

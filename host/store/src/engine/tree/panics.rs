@@ -1,17 +1,18 @@
-//! Panics as errors: sled panics where it meets a state that it holds impossible.
+//! Panics as errors: sled panics in states that it considers impossible.
 
 use std::{any::Any, panic::AssertUnwindSafe, path::Path};
 
 use crate::StoreError;
 
-/// Runs work whose panic must not leave its callers waiting for ever. `thread` names the thread in the error.
+/// Runs work and turns a panic into an error, so that callers do not wait for ever. `thread` names the thread in the
+/// error.
 pub(crate) fn contained<T>(thread: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(StoreError::Poisoned(format!("the {thread} thread failed: {}", panic_text(panic.as_ref()))))
     })
 }
 
-/// Runs work on sled's file `file`, which sled may find in a state that it holds impossible.
+/// Runs work on sled's file `file`, and turns a panic of sled into an error.
 pub(crate) fn contained_read<T>(file: &Path, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = format!("sled cannot read it: {}", panic_text(panic.as_ref()));
@@ -19,7 +20,7 @@ pub(crate) fn contained_read<T>(file: &Path, work: impl FnOnce() -> Result<T, St
     })
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

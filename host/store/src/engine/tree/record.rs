@@ -1,4 +1,4 @@
-//! Records: how a resource or an event stands in the tree.
+//! Records: the stored form of resources and events.
 //!
 //! A record is a head and, when its payload is large, chunks. The head is a value of at most 4 KiB:
 //!
@@ -11,9 +11,10 @@
 //! | 4 | CRC-32 of the key, the 14 bytes above and the payload, big-endian |
 //! | … | the payload, an encoded `Resource`, when it is at most 4,078 bytes |
 //!
-//! A longer payload stands in chunks of 4,096 bytes under keys of their own. Sled would put a page with larger values
-//! into a file that it never syncs. A chunk's key has the sequence in it, so a reader that raced with a writer finds
-//! chunks missing; only a rewrite, which keeps the sequence, overwrites chunks, and then the checksum tells.
+//! A longer payload is split into chunks of 4,096 bytes under keys of their own, since sled would put a page with
+//! larger values into a file that it never syncs. A chunk's key includes the sequence, so a reader that races with a
+//! writer finds chunks missing; only a rewrite, which keeps the sequence, overwrites chunks, and the checksum detects
+//! that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,27 +27,23 @@ use sled::IVec;
 use crate::StoreError;
 use crate::engine::tree::{keys, totals::Totals, write_batch::WriteBatch};
 
-/// Largest value in the tree.
+/// Largest value in the tree, bytes.
 pub(crate) const MAX_VALUE: usize = 4096;
 /// Bytes of a head before its payload.
 const HEADER: usize = 18;
-/// Largest payload that stands in the head.
+/// Largest payload in a head, bytes.
 pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
-/// The layout of heads and of records that are numbers.
+/// Layout of heads and of records of three numbers.
 const LAYOUT: u8 = 1;
-/// The layout of the counters and of the mark since format 3.
-const LAYOUT_2: u8 = 2;
-/// The layout of the counters since format 4.
-const LAYOUT_3: u8 = 3;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A stored resource.
     Resource,
-    /// An event: created or replaced.
+    /// An event: the resource was created or replaced.
     Upsert,
-    /// An event: deleted.
+    /// An event: the resource was deleted.
     Delete,
 }
 
@@ -59,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// The space that chunks of such a record belong to.
+    /// Returns the space of such a record's chunks.
     pub(crate) const fn space(self) -> u8 {
         match self {
             Self::Resource => keys::RESOURCE,
@@ -71,17 +68,17 @@ impl Kind {
 /// The head of a record, without the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// What it is.
+    /// Kind of the record.
     pub(crate) kind: Kind,
-    /// The commit that wrote it.
+    /// Sequence of the commit that wrote it.
     pub(crate) seq: u64,
-    /// Length of the payload.
+    /// Length of the payload, bytes.
     pub(crate) len: u32,
     crc: u32,
 }
 
 impl Head {
-    /// Takes a value apart into head and inline payload, which is empty when there are chunks.
+    /// Splits a value into head and inline payload, which is empty when there are chunks.
     pub(crate) fn parse(value: &[u8]) -> Option<(Self, &[u8])> {
         let (&[layout, kind], rest) = value.split_first_chunk::<2>()?;
         let (seq, rest) = rest.split_first_chunk::<8>()?;
@@ -99,27 +96,27 @@ impl Head {
         (layout == LAYOUT && payload.len() == inline).then_some((head, payload))
     }
 
-    /// How many chunks the payload stands in; none when it is in the head.
+    /// Returns the number of the payload's chunks; 0 when it is in the head.
     pub(crate) fn chunks(&self) -> u32 {
         chunk_count(self.len)
     }
 
-    /// Whether `payload` is what was written under `key`.
+    /// Whether `payload` was written under `key` with this head.
     pub(crate) fn fits(&self, key: &[u8], payload: &[u8]) -> bool {
         payload.len() == self.len as usize && crc(key, &prefix(self.kind, self.seq, self.len), payload) == self.crc
     }
 }
 
-/// How many chunks a payload of `len` bytes takes.
+/// Returns the number of chunks of a payload of `len` bytes.
 pub(crate) fn chunk_count(len: u32) -> u32 {
     if len as usize <= MAX_INLINE { 0 } else { len.div_ceil(MAX_VALUE as u32) }
 }
 
-/// Adds a record to a batch: its head under `key` and its chunks.
+/// Adds a record to a batch: its head under `key`, and its chunks.
 pub(crate) fn write(batch: &mut WriteBatch, key: &[u8], kind: Kind, seq: u64, payload: &[u8]) {
     let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let prefix = prefix(kind, seq, len);
-    // An event is written once; a rewrite writes the chunks of a resource again.
+    // Events are written once; a rewrite overwrites a resource's chunks.
     let mut insert = |key: IVec, value: IVec| match kind {
         Kind::Resource => batch.insert(key, value),
         Kind::Upsert | Kind::Delete => batch.insert_first(key, value),
@@ -137,7 +134,7 @@ pub(crate) fn write(batch: &mut WriteBatch, key: &[u8], kind: Kind, seq: u64, pa
     insert(key.into(), head.into());
 }
 
-/// Adds the removal of a record's chunks to a batch; its head is the caller's business.
+/// Adds the removal of a record's chunks to a batch; the caller removes the head.
 pub(crate) fn remove_chunks(batch: &mut WriteBatch, space: u8, seq: u64, len: u32) {
     for index in 0..chunk_count(len) {
         batch.remove(keys::chunk(seq, space, index));
@@ -162,36 +159,36 @@ fn crc(key: &[u8], prefix: &[u8], payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A resource with what its record says about it.
+/// A resource with the metadata of its record.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredResource {
     /// The resource.
     pub(crate) resource: EncodedResource,
-    /// The commit that wrote it, which is its version.
+    /// Sequence of the commit that wrote it, which is its version.
     pub(crate) seq: u64,
-    /// Length of its record's payload. That of a record from elsewhere may have been another encoding.
+    /// Length of its record's payload, bytes. A restored record may have been encoded differently.
     pub(crate) len: u32,
 }
 
 impl StoredResource {
-    /// One that the commit `seq` writes.
+    /// Makes the stored form that the commit `seq` writes.
     pub(crate) fn new(resource: EncodedResource, seq: u64) -> Self {
-        // The size limit keeps it far below 4 GiB.
+        // The size limit is far below 4 GiB.
         let len = u32::try_from(resource.bytes().len()).unwrap_or(u32::MAX);
         Self { resource, seq, len }
     }
 
-    /// Its keys in the indexes; `key` is its own.
+    /// Returns the keys of the resource in the indexes; `key` is its own key.
     pub(crate) fn index_entries(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
         index_entries(&self.resource, key)
     }
 }
 
-/// The keys of a resource in the indexes, each once; `key` is its own.
+/// Returns the keys of a resource in the indexes, each once; `key` is its own key.
 pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
     let owner = resource.decode_owner()?;
     let owner = owner.iter().map(|owner| keys::ownership(owner, key));
-    // Of a label that comes twice the last counts.
+    // The last of duplicate labels counts.
     let labels: BTreeMap<_, _> = resource.labels().collect();
     let labels = labels.iter().map(|(label, value)| keys::label(key, label, value));
     let mut entries: Vec<_> = owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
@@ -206,91 +203,61 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     Ok(entries)
 }
 
-/// The counters, written with every batch: layout (3), then ten big-endian numbers of 8 bytes, then a CRC-32 of them.
-/// Layout 1 has three numbers, layout 2 nine.
+/// The counters, written with every batch: layout (1), then ten big-endian numbers of 8 bytes, then a CRC-32 of the key and these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The newest sequence in use; 0 before the first commit.
+    /// Newest sequence in use; 0 before the first commit.
     pub(crate) last_seq: u64,
-    /// The oldest event that is kept; `last_seq + 1` when none is.
+    /// Sequence of the oldest kept event; `last_seq + 1` without events.
     pub(crate) first_event: u64,
-    /// Sum of the payload lengths of the events that are kept.
+    /// Bytes of the kept events' payloads.
     pub(crate) event_bytes: u64,
-    /// How many sequences between the first event and the last commit no commit got.
+    /// Number of skipped sequences between the first event and the last commit.
     pub(crate) skipped: u64,
-    /// The highest sequence that a commit may have got; the next commit gets a higher one. More than `last_seq` after
-    /// an opening that followed no close in good order, when the end of the log may have been lost.
+    /// Highest sequence that a commit may have had; the next commit gets a higher one. Higher than `last_seq` after an
+    /// unclean close, when the end of the log may be lost.
     pub(crate) highest: u64,
-    /// What the resources and the owner index come to; `None` in a store that no release with sums has opened yet.
-    pub(crate) sums: Option<Totals>,
-    /// Bytes of all resources; `None` in a store that no release with the usage of tenancies has opened yet.
-    pub(crate) usage: Option<u64>,
+    /// Hashes of all resources and of the indexes.
+    pub(crate) sums: Totals,
+    /// Bytes of all resources.
+    pub(crate) usage: u64,
 }
 
 impl Meta {
-    /// Of an empty store.
-    pub(crate) const EMPTY: Self =
-        Self { last_seq: 0, first_event: 1, event_bytes: 0, skipped: 0, highest: 0, sums: None, usage: None };
+    /// The counters of an empty store.
+    pub(crate) fn empty() -> Self {
+        Self { last_seq: 0, first_event: 1, event_bytes: 0, skipped: 0, highest: 0, sums: Totals::default(), usage: 0 }
+    }
 
-    /// How many events are kept.
+    /// Returns the number of kept events.
     pub(crate) fn event_count(&self) -> u64 {
         let events = self.events();
         events.end.saturating_sub(events.start).saturating_sub(self.skipped)
     }
 
-    /// The sequences of the events that are kept, with those that no commit got.
+    /// Returns the range of the kept events' sequences, skipped ones included.
     pub(crate) fn events(&self) -> Range<u64> {
         self.first_event..self.last_seq.saturating_add(1)
     }
 
-    /// As it is stored.
+    /// Encodes the counters.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let counters = [self.last_seq, self.first_event, self.event_bytes];
-        let Some(sums) = self.sums else { return encode_numbers(keys::META, counters) };
-        let ([a, b, c], [d, e, f, g]) = (counters, sums.numbers());
-        match self.usage {
-            None => encode_more(keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest]),
-            Some(usage) => {
-                encode_laid_out(LAYOUT_3, keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest, usage])
-            }
-        }
+        let [a, b, c, d] = self.sums.numbers();
+        let Self { last_seq, first_event, event_bytes, skipped, highest, usage, .. } = *self;
+        encode_numbers(keys::META, [last_seq, first_event, event_bytes, a, b, c, d, skipped, highest, usage])
     }
 
-    /// From the stored form; `None` when that is damaged.
+    /// Decodes the stored form; `None` when it is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
-        if let Some([last_seq, first_event, event_bytes]) = decode_numbers(keys::META, value) {
-            return Some(Self { last_seq, first_event, event_bytes, highest: last_seq, ..Self::EMPTY });
-        }
-        let ([last_seq, first_event, event_bytes, sums @ .., skipped, highest], usage) =
-            match decode_more::<9>(keys::META, value) {
-                Some(numbers) => (numbers, None),
-                None => {
-                    let [numbers @ .., usage] = decode_laid_out::<10>(LAYOUT_3, keys::META, value)?;
-                    (numbers, Some(usage))
-                }
-            };
-        let sums = Some(Totals::of_numbers(sums));
-        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums, usage })
+        let [last_seq, first_event, event_bytes, sums @ .., skipped, highest, usage] =
+            decode_numbers::<10>(keys::META, value)?;
+        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums: Totals::of_numbers(sums), usage })
     }
 }
 
-/// The value of a record that is three numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
-pub(crate) fn encode_numbers(key: &[u8], numbers: [u64; 3]) -> Vec<u8> {
-    encode_laid_out(LAYOUT, key, numbers)
-}
-
-/// As [`encode_numbers`], of layout 2 and more numbers.
-pub(crate) fn encode_more<const N: usize>(key: &[u8], numbers: [u64; N]) -> Vec<u8> {
-    encode_laid_out(LAYOUT_2, key, numbers)
-}
-
-/// The numbers in such a value; `None` when it is damaged.
-pub(crate) fn decode_more<const N: usize>(key: &[u8], value: &[u8]) -> Option<[u64; N]> {
-    decode_laid_out(LAYOUT_2, key, value)
-}
-
-fn encode_laid_out<const N: usize>(layout: u8, key: &[u8], numbers: [u64; N]) -> Vec<u8> {
-    let mut value = vec![layout];
+/// The value of a record that is numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
+pub(crate) fn encode_numbers<const N: usize>(key: &[u8], numbers: [u64; N]) -> Vec<u8> {
+    let mut value = vec![LAYOUT];
     for number in numbers {
         value.extend_from_slice(&number.to_be_bytes());
     }
@@ -299,12 +266,8 @@ fn encode_laid_out<const N: usize>(layout: u8, key: &[u8], numbers: [u64; N]) ->
     value
 }
 
-/// The numbers in such a value; `None` when it is damaged.
-pub(crate) fn decode_numbers(key: &[u8], value: &[u8]) -> Option<[u64; 3]> {
-    decode_laid_out(LAYOUT, key, value)
-}
-
-fn decode_laid_out<const N: usize>(layout: u8, key: &[u8], value: &[u8]) -> Option<[u64; N]> {
+/// The numbers in such a value; `None` when it is damaged, or has another number of them.
+pub(crate) fn decode_numbers<const N: usize>(key: &[u8], value: &[u8]) -> Option<[u64; N]> {
     let (rest, sum) = value.split_last_chunk::<4>()?;
     let (&found, mut bytes) = rest.split_first()?;
     let mut numbers = [0; N];
@@ -312,18 +275,18 @@ fn decode_laid_out<const N: usize>(layout: u8, key: &[u8], value: &[u8]) -> Opti
         let (first, more) = bytes.split_first_chunk::<8>()?;
         (*number, bytes) = (u64::from_be_bytes(*first), more);
     }
-    let whole = found == layout && bytes.is_empty() && crc(key, rest, &[]) == u32::from_be_bytes(*sum);
+    let whole = found == LAYOUT && bytes.is_empty() && crc(key, rest, &[]) == u32::from_be_bytes(*sum);
     whole.then_some(numbers)
 }
 
-/// Reads bytes as a value: of a record, of the tree's own records, and as numbers.
+/// Decodes bytes as a record, as the tree's own records, and as numbers.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some((head, payload)) = Head::parse(bytes) {
         let _ = (head.chunks(), head.fits(b"key", payload));
     }
     let _ = Meta::decode(bytes);
-    let _ = decode_numbers(b"key", bytes);
+    let _ = decode_numbers::<3>(b"key", bytes);
 }
 
 #[cfg(test)]
@@ -339,18 +302,16 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_meta_record_is_noticed() {
-        let sums = Some(Totals::of_numbers([1, 2, 3, 4]));
-        for usage in [None, Some(77)] {
-            let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums, usage };
-            let value = meta.encode();
-            assert_eq!(Meta::decode(&value), Some(meta));
-            for position in 0..value.len() * 8 {
-                let mut broken = value.clone();
-                broken[position / 8] ^= 1 << (position % 8);
-                assert_eq!(Meta::decode(&broken), None, "{position}");
-            }
-            assert_eq!(Meta::decode(&value[1..]), None);
+        let sums = Totals::of_numbers([1, 2, 3, 4]);
+        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums, usage: 77 };
+        let value = meta.encode();
+        assert_eq!(Meta::decode(&value), Some(meta));
+        for position in 0..value.len() * 8 {
+            let mut broken = value.clone();
+            broken[position / 8] ^= 1 << (position % 8);
+            assert_eq!(Meta::decode(&broken), None, "{position}");
         }
+        assert_eq!(Meta::decode(&value[1..]), None);
     }
 
     #[test]

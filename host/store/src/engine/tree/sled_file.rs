@@ -1,4 +1,4 @@
-//! Opening sled's files, which sled itself does not do with care: it panics on damage and trips over what a kill left.
+//! Opening sled's files with more care than sled takes: it panics on damage and on leftovers of a kill.
 
 use std::{
     fs::{self, File},
@@ -15,26 +15,28 @@ use crate::{
     error::io_fault,
 };
 
-/// Sled's default, written down because it is part of the format: sled refuses another one than the file was made with.
+/// Size of sled's segments, bytes. Sled's default, fixed here as a part of the format: sled rejects another value than
+/// the file was made with.
 pub(super) const SEGMENT_BYTES: usize = 512 * 1024;
 
-/// Has the kernel forget what it holds of a file and has on the disk, so that what is read next comes from there. After
-/// a sync that failed, the kernel takes for written what is not, and shows it to whoever reads; a store that was not
-/// closed may have seen one.
+/// Drops a file's synced pages from the kernel's cache, so that the next reads come from the disk. After a failed sync,
+/// the kernel takes unwritten pages for written, and shows them to readers; a store that was not closed may have had
+/// such a failure.
 pub(crate) fn read_anew(file: &Path) -> Result<(), StoreError> {
     let opened = File::open(file).map_err(io_fault(file, "open"))?;
-    // Of what is still to be written it writes some, and forgets none.
+    // Pages that are not written yet stay in the cache.
     rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed)
-        .map_err(|error| io_fault(file, "give advice on")(error.into()))
+        .map_err(|error| io_fault(file, "drop cached pages")(error.into()))
 }
 
-/// A process that is killed while sled opens leaves `snap.….generating` behind, which sled would take for its newest
-/// snapshot and call corrupt. A snapshot only saves sled time, and it removes the last one after a new one is complete.
+/// Removes `snap.….generating`, left by a process that was killed while sled opened. Sled would take it for its newest
+/// snapshot and call it corrupt. A snapshot only saves sled time, and sled removes the last one after a new one is
+/// complete.
 pub(crate) fn remove_unfinished_snapshots(dir: &Path) -> Result<(), StoreError> {
     remove_snapshots(dir, |name| name.ends_with(".generating"))
 }
 
-/// Removes those of sled's snapshots whose names are meant. A snapshot only saves sled time.
+/// Removes sled's snapshots with matching names. A snapshot only saves sled time.
 pub(crate) fn remove_snapshots(dir: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
         let path = entry.map_err(io_fault(dir, "read"))?.path();
@@ -46,14 +48,14 @@ pub(crate) fn remove_snapshots(dir: &Path, is_meant: impl Fn(&str) -> bool) -> R
     Ok(())
 }
 
-/// Opens sled with nobody else flushing.
+/// Opens sled without its own flush thread.
 ///
-/// Sled panics on some damaged files instead of returning an error. Unwinding is caught here, where it only drops what
-/// sled had built so far, so that the user is told which file it is: `file`, by the name that the user knows.
+/// Sled panics on some damaged files instead of returning an error. The panic is caught here, where unwinding only
+/// drops sled's partial state, and becomes an error that names `file`, the path that the user knows.
 pub(crate) fn open_sled(dir: &Path, file: &Path, cache_bytes: u64) -> Result<sled::Db, StoreError> {
     let config =
         sled::Config::new().path(dir).cache_capacity(cache_bytes).segment_size(SEGMENT_BYTES).flush_every_ms(None);
-    // We have our own lock, so whoever holds sled's is a background thread of a database that this process just closed.
+    // Our own lock is held, so sled's lock belongs to a background thread of a database that this process just closed.
     let mut patience = 250;
     loop {
         match std::panic::catch_unwind(AssertUnwindSafe(|| config.open())) {
@@ -76,7 +78,7 @@ fn is_lock(error: &io::Error) -> bool {
     error.to_string().contains("could not acquire lock")
 }
 
-/// Sled's file, to sync it.
+/// Opens sled's file, to sync it.
 pub(crate) fn data_file(path: &Path) -> Result<File, StoreError> {
     fs::OpenOptions::new().read(true).write(true).open(path).map_err(io_fault(path, "open"))
 }

@@ -1,22 +1,28 @@
-//! The messages in sled's data file, of a store that is emptied of what can be read.
+//! The messages in sled's data file, for the salvage of a damaged store.
 //!
-//! Sled reads no page of which a bit is wrong, and opens no tree where one is wrong that it begins with. What we store has
-//! checksums of its own, over key and value. So in a copy of the file a message that is damaged gets the checksum that sled
-//! would give it as it is, if the damage is in records: then one bit costs one record, not a page of them, or all. Sled has
-//! nothing to read past a checksum with.
+//! Sled reads no page with a wrong bit, and opens no tree when a page is wrong that it needs first. Our records have
+//! checksums of their own, over key and value. So, in a copy of the file, a damaged message gets the checksum that
+//! matches its present content, if the damage is in records: then one wrong bit costs one record, not a page of them,
+//! or all. Sled has no option to read past a wrong checksum.
+//!
+//! # Gain
+//! Neither the log, which is empty after a close, nor the history, which is bounded, nor an opening without sled's list of pages gives these
+//! records back. Of 56 single wrong bits in a store of 1,000 resources with a tenth of its history, 2 cost more than one resource (107 at
+//! most); without this module 17 did (180 at most). Of 150 files with damage of several kinds, salvage got something out of 117; without
+//! this module out of 103 (`one_wrong_bit_costs_little_and_what_it_costs_is_listed`, `damaged_files_get_a_verdict`).
 //!
 //! # Format, of sled 0.34
-//! Segments of [`SEGMENT_BYTES`]: a header of 20 bytes, of which 4 to 11 are its place in the log, and messages: CRC-32
-//! (4), kind (1), and as varints the length of the body, the number of the segment and the page; the body. The CRC is over
-//! the body and the header behind it. A body is a [`Node`] or a link, which sets or removes a record of one.
+//! Segments of [`SEGMENT_BYTES`]: a header of 20 bytes, with the place in the log in bytes 4 to 11, then messages:
+//! CRC-32 (4), kind (1), and as varints the length of the body, the number of the segment and the page; then the body.
+//! The CRC covers the body, then the header. A body is a [`Node`] or a link, which sets or removes a record of a node.
 //!
 //! # Limits
-//! A message is changed only if the next one begins where its length says, so that no sound one is written into. Sled
-//! walks without end where pages do not belong together, so a node is accepted only if those beside it agree about where
-//! it begins and ends and what follows, and one that leads to others is not. What is not accepted gets a body that cannot
-//! be read: sled would drop what the last segment has behind it, and open nothing that lacks a page by that. One whose
-//! length is damaged stays as it is, and so do those of a segment whose header is. Two passes over the file, a segment and
-//! the bounds of all nodes in memory.
+//! A message is changed only if the next one begins where its length ends, so that no sound message is overwritten.
+//! Sled walks endlessly over pages that do not belong together, so a node is accepted only if its neighbours agree with
+//! its bounds and its next page, and inner nodes are never accepted. Messages that are not accepted get an unreadable
+//! body; otherwise sled would drop the rest of the last segment, and not open if a page is missing for that reason.
+//! Messages with a damaged length stay as they are, and so do those of a segment with a damaged header. Two passes over
+//! the file; a segment and the bounds of all nodes are in memory.
 
 use std::{
     collections::HashSet,
@@ -27,23 +33,23 @@ use std::{
 
 use crate::{StoreError, engine::tree::sled_file::SEGMENT_BYTES, error::io_fault};
 
-/// Bytes in front of the messages of a segment.
+/// Bytes before the messages of a segment.
 const HEADER: usize = 20;
 
-/// What a place in the log is stored combined with.
+/// Mask by which sled stores a place in the log (exclusive or).
 const PLACE_MASK: u64 = 0x7FFF_FFFF_FFFF_FFFF;
 
-/// Kinds of messages: from one that was given up to the last kind of page. The others are not sound by themselves.
+/// Kinds of messages: from cancelled ones to the last kind of page. A message of another kind is not sound.
 const KINDS: std::ops::RangeInclusive<u8> = 1..=11;
 
-/// The kind behind which a segment has nothing.
+/// Kind of the last message of a segment.
 const CAP: u8 = 2;
-/// The kinds of a node and of a link that are in the message.
+/// Kinds of nodes and links that are inline in the message.
 const NODE: u8 = 8;
 const LINK: u8 = 10;
 
-/// Gives each damaged message of the data file a checksum that is right: of what it is now if only records are damaged,
-/// otherwise of a body that sled cannot read. Answers how many.
+/// Gives each damaged message of the data file a right checksum: of its present content if only records are damaged,
+/// otherwise of a body that sled cannot read. Returns the number of messages.
 pub(crate) fn mend_damaged(file: &Path) -> Result<usize, StoreError> {
     let opened = OpenOptions::new().read(true).write(true).open(file).map_err(io_fault(file, "open"))?;
     let mut bounds = Bounds::default();
@@ -68,7 +74,7 @@ fn each_segment(
     file: &Path,
     mut look: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let bytes = opened.metadata().map_err(io_fault(file, "look at"))?.len();
+    let bytes = opened.metadata().map_err(io_fault(file, "read metadata"))?.len();
     let (mut segment, mut base) = (vec![0; SEGMENT_BYTES], 0);
     while base < bytes {
         segment.truncate(usize::try_from(bytes - base).unwrap_or(SEGMENT_BYTES));
@@ -79,7 +85,7 @@ fn each_segment(
     Ok(())
 }
 
-/// The damaged nodes and links of a segment, and where their messages begin.
+/// Returns the damaged nodes and links of a segment, with the offsets of their messages.
 fn damaged(segment: &[u8]) -> Vec<(usize, Message<'_>)> {
     let mut found = Vec::new();
     let Some(number) = number_of(segment) else { return found };
@@ -97,23 +103,23 @@ fn damaged(segment: &[u8]) -> Vec<(usize, Message<'_>)> {
     found
 }
 
-/// The first sound message from a place on, and where it begins.
+/// Returns the first sound message from an offset on, and its offset.
 fn next_sound(segment: &[u8], number: u64, from: usize) -> Option<(usize, Message<'_>)> {
     let at = |from: usize| Some((from, Message::read(segment.get(from..)?, number).filter(Message::is_sound)?));
     (from..segment.len()).find_map(at)
 }
 
-/// Where sound nodes begin and end.
+/// Bounds of the sound nodes.
 #[derive(Default)]
 struct Bounds {
-    /// Pages, and the key that each begins with.
+    /// Pages with their lower bound.
     begins: HashSet<(u64, Vec<u8>)>,
-    /// Pages, and the key that the one in front of each ends with.
+    /// Pages with the upper bound of the page before them.
     ends: HashSet<(u64, Vec<u8>)>,
 }
 
 impl Bounds {
-    /// Remembers those of a segment.
+    /// Adds the nodes of a segment.
     fn note(&mut self, segment: &[u8]) {
         let Some(number) = number_of(segment) else { return };
         let mut from = HEADER;
@@ -127,7 +133,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a message can only be damaged in the records that it has.
+    /// Whether the damage of a message can only be in its records.
     fn accept(&self, message: &Message<'_>) -> bool {
         match message.kind {
             LINK => is_record_link(message.body),
@@ -144,8 +150,8 @@ impl Bounds {
     }
 }
 
-/// What a node begins with: the page behind it (varint), the page that it takes in (varint, 0 for none), whether another
-/// takes it in (1), how many bytes all keys share with the first bound (1), and the bounds.
+/// Start of a node: the next page (varint), the page that it merges in (varint, 0 for none), whether it is being merged
+/// (1), the length of the keys' shared prefix (1), and the bounds.
 struct Node<'m> {
     next: u64,
     is_merging: bool,
@@ -155,7 +161,7 @@ struct Node<'m> {
 }
 
 impl<'m> Node<'m> {
-    /// The node, and what is behind its bounds.
+    /// Reads a node; returns it and the bytes behind its bounds.
     fn read(body: &'m [u8]) -> Option<(Self, &'m [u8])> {
         let (next, rest) = varint(body)?;
         let (child, rest) = varint(rest)?;
@@ -166,7 +172,7 @@ impl<'m> Node<'m> {
         Some((Self { next, is_merging, shared, begin, end }, rest))
     }
 
-    /// Whether there are records only, in the order of their keys and within the bounds: a zero byte, their number
+    /// Whether the rest has only records, in the order of their keys and within the bounds: a zero byte, their number
     /// (varint), the keys, the values.
     fn has_only_records(&self, rest: &[u8]) -> bool {
         let in_order = || {
@@ -201,29 +207,29 @@ fn is_record_link(body: &[u8]) -> bool {
     rest.is_some_and(|(_, rest)| rest.is_empty())
 }
 
-/// The number of a segment, which its messages have, too.
+/// Returns the number of a segment, which its messages repeat.
 fn number_of(segment: &[u8]) -> Option<u64> {
     let place = segment.get(4..12).and_then(|place| place.try_into().ok()).map(u64::from_le_bytes)?;
     Some((place ^ PLACE_MASK) / SEGMENT_BYTES as u64)
 }
 
-/// A message as it is.
+/// A message as it is stored.
 struct Message<'s> {
     kind: u8,
     page: u64,
-    /// All of it.
+    /// Bytes of the whole message.
     bytes: usize,
-    /// What is between the checksum and the body.
+    /// Bytes between the checksum and the body.
     header: &'s [u8],
     body: &'s [u8],
-    /// The checksum that it has.
+    /// Stored checksum.
     stored: u32,
-    /// The one that it would have to have.
+    /// Checksum of the present content.
     now: u32,
 }
 
 impl<'s> Message<'s> {
-    /// What these bytes begin with, if it can be a message of this segment.
+    /// Reads the message at the start of the bytes, if it can be one of this segment.
     fn read(bytes: &'s [u8], number: u64) -> Option<Self> {
         let (stored, rest) = bytes.split_first_chunk::<4>()?;
         let (kind, rest) = rest.split_first()?;
@@ -246,14 +252,14 @@ impl<'s> Message<'s> {
         self.stored == self.now
     }
 
-    /// The message with a body that is neither node nor link: the lengths in it are larger than any file.
+    /// Returns the message with a body that is neither node nor link: its lengths are larger than any file.
     fn blank(&self) -> Vec<u8> {
         let body = vec![0xFF; self.body.len()];
         [&checksum(self.header, &body).to_le_bytes(), self.header, &body].concat()
     }
 }
 
-/// The checksum that sled gives a message.
+/// Computes sled's checksum of a message.
 fn checksum(header: &[u8], body: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(body);
@@ -261,7 +267,7 @@ fn checksum(header: &[u8], body: &[u8]) -> u32 {
     !hasher.finalize()
 }
 
-/// A number, and what is behind it.
+/// Reads a number; returns it and the rest.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first()?;
     match *first {
@@ -282,13 +288,13 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// Bytes behind their number, and what is behind them.
+/// Reads bytes with their length before them; returns them and the rest.
 fn bytes(from: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = varint(from)?;
     rest.split_at_checked(usize::try_from(length).ok()?)
 }
 
-/// Where larger messages of a data file begin, and their bodies.
+/// Returns offset and body range of larger messages in a data file.
 #[cfg(test)]
 pub(crate) fn large_in(file: &[u8]) -> Vec<(usize, std::ops::Range<usize>)> {
     let mut found = Vec::new();

@@ -1,21 +1,20 @@
-//! What the store should hold, as sums that are kept with every commit: so that a resource which is gone, or old again,
-//! is noticed, although what is left of the store agrees with itself.
+//! Sums of the store's content, kept with every commit: they show a missing or outdated resource even when the rest of
+//! the store agrees with itself.
 //!
-//! Sled drops a page whose checksum is wrong when it opens after a crash, and goes on with an older one. No record that
-//! is still there shows it. So each type has a count and a hash of the set of its keys and versions, and the owner
-//! and label indexes a hash of their keys. The hash of a set is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 of each
-//! member: adding and taking away need no order and no look at the others. The counters hold the sums over all types,
-//! so that a type's sum cannot go with its resources. Whatever does not agree once does not agree later, either: a
-//! write to a resource that is gone adds it, and takes nothing away.
+//! When sled opens after a crash, it drops a page with a wrong checksum and goes on with an older one; the remaining
+//! records do not show that. So each type has a count and a hash of the set of its keys and versions, and the indexes
+//! have a hash of their keys. The hash of a set is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 of each
+//! member: adding and removing need no order and no look at other members. The counters hold the sums over all types,
+//! so that a type's sum cannot be lost together with its resources. A difference stays: a write to a missing resource
+//! adds it, and subtracts nothing.
 //!
 //! # Cost
-//! Some 200 ns for each resource that a commit changes, and one edit of about 60 bytes for each type; and the cost of
-//! the [usage](crate::engine::tree::usage). A comparison walks over all resources and both indexes, about 1.5 µs
-//! for each.
+//! Some 200 ns for each resource that a commit changes, one edit of about 60 bytes for each type, and the cost of the
+//! [usage](crate::engine::tree::usage). A comparison walks over all resources and indexes, about 1.5 µs for each.
 //!
 //! # Limits
-//! A rewrite keeps its version, so an older form of the same version is noticed only by its length. Events are dense,
-//! and counted by number and bytes.
+//! A rewrite keeps its version, so an older form of the same version shows only by its length. Events have no gaps, and
+//! are counted by number and bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +32,7 @@ use crate::{
     set_hash::{SetHash, Step},
 };
 
-/// How many resources of a type there are, and which.
+/// Number of a type's resources, and the hash of their set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TypeSum {
     count: u64,
@@ -44,14 +43,14 @@ pub(crate) struct TypeSum {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     types: BTreeMap<TypeKey, TypeSum>,
-    /// Of the keys of both indexes.
+    /// Hash of the keys of all indexes.
     indexes: SetHash,
-    /// What tenancies hold, which is kept beside the hashes: commits change it by what they add up to.
+    /// Usage of tenancies, beside the hashes: commits change it by their net growth.
     pub(crate) usage: UsageSums,
 }
 
 impl Sums {
-    /// Takes a member in, or away. Keys of other spaces are nobody's.
+    /// Adds or removes a member. Ignores keys of other spaces.
     pub(crate) fn step(&mut self, step: Step, key: &[u8], version: u64) {
         if matches!(key.first(), Some(&keys::OWNER | &keys::LABEL | &keys::REFERENCE)) {
             self.indexes.step(step, key, 0);
@@ -69,7 +68,7 @@ impl Sums {
         }
     }
 
-    /// Takes in what a walk comes upon.
+    /// Adds a key that a walk has read.
     pub(crate) fn found(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let version = match key.first() {
             Some(&keys::RESOURCE) => {
@@ -83,13 +82,13 @@ impl Sums {
         Ok(())
     }
 
-    /// The sums over all types.
+    /// Returns the sums over all types.
     pub(crate) fn totals(&self) -> Totals {
         let resources = self.types.values().fold(SetHash::default(), |sum, of| sum.plus(of.hash));
         Totals { resources, indexes: self.indexes }
     }
 
-    /// Adds to a batch what is written of the types.
+    /// Adds the sums of some types to a batch.
     pub(crate) fn write<'t>(&self, types: impl IntoIterator<Item = &'t TypeKey>, batch: &mut WriteBatch) {
         for type_key in types {
             let Ok(key) = keys::sum(type_key) else { continue };
@@ -104,30 +103,30 @@ impl Sums {
         }
     }
 
-    /// How many resources there should be of each type.
+    /// Returns the expected number of resources of each type.
     pub(crate) fn counts(&self) -> BTreeMap<TypeKey, u64> {
         self.types.iter().map(|(type_key, sum)| (type_key.clone(), sum.count)).collect()
     }
 
-    /// Whether there should be a resource of the type.
+    /// Whether a resource of the type is expected.
     pub(crate) fn has(&self, type_key: &TypeKey) -> bool {
         self.types.contains_key(type_key)
     }
 
-    /// The hash of all resources.
+    /// Returns the hash of all resources.
     pub(crate) fn resources(&self) -> SetHash {
         self.totals().resources
     }
 
-    /// Every type that has a sum.
+    /// Returns every type with a sum.
     pub(crate) fn types(&self) -> impl Iterator<Item = &TypeKey> {
         self.types.keys()
     }
 
-    /// The sums that are stored; no usage in a store that no release with it has opened yet.
+    /// The sums that are stored.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when they do not agree with the counters.
+    /// [`StoreError::Corrupt`] when they contradict the counters.
     pub(crate) fn read(table: &Table, meta: &Meta) -> Result<Self, StoreError> {
         let mut sums = Self::default();
         for item in table.range(vec![keys::SUM]..vec![keys::SUM + 1]) {
@@ -137,18 +136,15 @@ impl Sums {
                 read.ok_or_else(|| table.damaged(&key, "the checksum does not match"))?;
             sums.types.insert(type_key, TypeSum { count, hash: SetHash::of_halves(high, low) });
         }
-        let totals = meta.sums.ok_or_else(|| table.damaged(keys::META, "it has no sums"))?;
-        sums.indexes = totals.indexes;
-        if sums.totals() != totals {
-            return Err(table.damaged(keys::META, "the sums of the types do not come to its own: one is gone, or old"));
+        sums.indexes = meta.sums.indexes;
+        if sums.totals() != meta.sums {
+            return Err(table.damaged(keys::META, "the sums of the types do not add up to its own: one is lost or old"));
         }
-        if let Some(bytes) = meta.usage {
-            sums.usage = UsageSums::read(table, bytes, &sums.counts())?;
-        }
+        sums.usage = UsageSums::read(table, meta.usage, &sums.counts())?;
         Ok(sums)
     }
 
-    /// The sums of what is there.
+    /// Computes the sums of the present content.
     pub(crate) fn count(table: &Table) -> Result<Self, StoreError> {
         let mut sums = Self::default();
         for space in [keys::OWNER, keys::LABEL, keys::REFERENCE, keys::RESOURCE] {
@@ -160,7 +156,7 @@ impl Sums {
         Ok(sums)
     }
 
-    /// What is there and should not be, and the other way round.
+    /// Returns the differences between the present content and the expected sums.
     pub(crate) fn differences(&self, should: &Self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let types: BTreeSet<_> = self.types.keys().chain(should.types.keys()).collect();
@@ -170,17 +166,17 @@ impl Sums {
             let fault = match (found.count, should.count) {
                 _ if found == should => continue,
                 (found, should) if found == should => {
-                    "as many are there as should be, but not in the versions that were acknowledged".to_owned()
+                    "the number is right, but some differ from the acknowledged versions".to_owned()
                 }
-                (found, should) => format!("{found} are there, and {should} should be"),
+                (found, should) => format!("{found} are stored, but {should} are expected"),
             };
             problems.push(Problem { thing: format!("resources of type {type_key}"), fault });
         }
         if self.indexes != should.indexes {
-            let fault = "they have not the entries that they should have".to_owned();
+            let fault = "some entries are missing or wrong".to_owned();
             problems.push(Problem { thing: "the indexes of owners, labels and references".to_owned(), fault });
         }
-        // Of a type whose resources differ, the usage does, too.
+        // If the resources of a type differ, its usage is not reported again.
         let differ = |type_key: &TypeKey| self.types.get(type_key) != should.types.get(type_key);
         problems.extend(self.usage.differences(&should.usage, differ));
         problems
@@ -217,8 +213,8 @@ mod tests {
         let said = |found: &Sums, should: &Sums| -> Vec<_> {
             found.differences(should).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(said(&found, &should), ["resources of type g.K: 0 are there, and 1 should be"]);
+        assert_eq!(said(&found, &should), ["resources of type g.K: 0 are stored, but 1 are expected"]);
         found.step(Step::Add, KEY, 1);
-        assert!(said(&found, &should)[0].contains("not in the versions"));
+        assert!(said(&found, &should)[0].contains("the acknowledged versions"));
     }
 }

@@ -1,7 +1,8 @@
-//! The table, as the rest of the engine uses it: values in and out, records checked and decoded, sled's errors as ours.
+//! The table, the engine's view of the stored keys: reads and writes values, checks and decodes records, and translates
+//! sled's errors.
 //!
-//! It is sled's tree and, in front of it, what the write-ahead log has that the tree has not
-//! ([`memtable`](crate::engine::tree::memtable)). Nobody above needs to know which of them a value comes from.
+//! The table is sled's tree with the recent edits of the write-ahead log in front of it
+//! ([`memtable`](crate::engine::tree::memtable)). Callers do not see from which of them a value comes.
 
 use std::{
     ops::RangeBounds,
@@ -23,7 +24,7 @@ use crate::engine::tree::{
     write_batch::WriteBatch,
 };
 
-/// Sled's one tree, what stands in front of it, and where it is.
+/// Sled's tree, the recent edits in front of it, and the decoder of its records.
 #[derive(Clone)]
 pub(crate) struct Table {
     db: sled::Db,
@@ -31,20 +32,20 @@ pub(crate) struct Table {
     decoder: Decoder,
 }
 
-/// Checks records and finds the resources in them.
+/// A decoder of records that checks them.
 #[derive(Clone)]
 pub(crate) struct Decoder {
-    /// Sled's data file, which errors name.
+    /// Path of sled's data file, for errors.
     file: Arc<Path>,
 }
 
-/// A record's payload, or what became of it.
+/// A record's payload, or its absence.
 pub(crate) enum Payload {
-    /// Stands in the head.
+    /// Payload in the head.
     Inline(IVec),
-    /// Put together from chunks, and checked.
+    /// Payload joined from chunks, and checked.
     Whole(Vec<u8>),
-    /// Not from the tree but from a change that was published since.
+    /// Resource of a change that was published since, not from the tree.
     Live(EncodedResource),
     /// Chunks are missing or of another record: a writer replaced or removed the record after its head was read, or the
     /// store is damaged.
@@ -52,7 +53,7 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Bytes of an encoded payload, with its head; 0 for one that is shared with others or is not there.
+    /// Returns the bytes of an encoded payload, with its head; 0 for a shared or missing payload.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Inline(value) => value.len(),
@@ -63,22 +64,22 @@ impl Payload {
 }
 
 impl Table {
-    /// Over an open database whose data file is `file`.
+    /// Makes a table over an open database with the data file `file`.
     pub(crate) fn new(db: sled::Db, file: PathBuf) -> Self {
         Self { db, recent: Arc::default(), decoder: Decoder { file: file.into() } }
     }
 
-    /// The value under a key.
+    /// Returns the value under a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError> {
-        // The maps first: see there.
+        // The maps first; see the memtable's documentation.
         match self.recent.layers().get(key) {
             Some(state) => Ok(state),
             None => self.contained(|| self.db.get(key)),
         }
     }
 
-    /// Keys and values in order. Each value is one that the key had at some moment since the call; a key that had one
-    /// all the time is not missed.
+    /// Returns keys and values in order. Each value was the key's at some moment since the call; a key with a value the
+    /// whole time is not missed.
     pub(crate) fn range<R: RangeBounds<Vec<u8>>>(
         &self,
         range: R,
@@ -86,7 +87,7 @@ impl Table {
         self.steps(range).filter_map(Result::transpose)
     }
 
-    /// As [`Table::range`], in steps whose work is bounded: one that comes upon removed keys only is `None`.
+    /// [`Table::range`] in steps of bounded work: a step that meets only removed keys returns `None`.
     pub(crate) fn steps<R: RangeBounds<Vec<u8>>>(
         &self,
         range: R,
@@ -97,7 +98,7 @@ impl Table {
         let mut walk = Some(Merge::new(&layers, &from, &to, self.db.range::<Vec<u8>, R>(range)));
         std::iter::from_fn(move || {
             let step = table.contained(|| walk.as_mut().and_then(Iterator::next).transpose()).transpose();
-            // What sled is in after a fault is not known.
+            // Sled's state after a fault is unknown.
             if !matches!(step, Some(Ok(_))) {
                 walk = None;
             }
@@ -105,12 +106,12 @@ impl Table {
         })
     }
 
-    /// Shows a batch, which the log has, to every reader at once. For the commit thread only.
+    /// Shows a batch, which the log has, to every reader at once. Only for the commit thread.
     pub(crate) fn apply(&self, batch: &WriteBatch) {
         self.recent.active().apply(batch);
     }
 
-    /// What stands in front of the tree.
+    /// Returns the recent edits in front of the tree.
     pub(crate) fn recent(&self) -> &Recent {
         &self.recent
     }
@@ -120,24 +121,24 @@ impl Table {
         self.contained(|| self.db.contains_key(key))
     }
 
-    /// Writes a batch to the tree itself and hands it to the operating system, which may still lose it with the power.
-    /// One thread at a time: see [`checkpoint`](crate::engine::commit::checkpoint).
+    /// Writes a batch to the tree itself and hands it to the operating system; a loss of power may still lose it. One
+    /// thread at a time: see [`checkpoint`](crate::engine::tree::checkpoint).
     pub(crate) fn write_through(&self, batch: sled::Batch) -> Result<(), StoreError> {
         self.db.apply_batch(batch).map_err(|e| self.fault("write", e))?;
         self.db.flush().map(drop).map_err(|e| self.fault("flush", e))
     }
 
-    /// Bytes of the tree's files.
+    /// Returns the bytes of the tree's files.
     pub(crate) fn size_on_disk(&self) -> Result<u64, StoreError> {
         self.db.size_on_disk().map_err(|e| self.fault("look up the size", e))
     }
 
-    /// The head of a record.
+    /// Reads the head of a record.
     pub(crate) fn head(&self, key: &[u8], value: &[u8]) -> Result<Head, StoreError> {
-        Head::parse(value).map(|(head, _)| head).ok_or_else(|| self.damaged(key, "its head is not one"))
+        Head::parse(value).map(|(head, _)| head).ok_or_else(|| self.damaged(key, "its head is malformed"))
     }
 
-    /// The payload of a record whose head was just read.
+    /// Reads the payload of a record, after its head.
     pub(crate) fn payload(&self, key: &[u8], value: IVec) -> Result<Payload, StoreError> {
         let head = self.head(key, &value)?;
         if head.chunks() == 0 {
@@ -153,7 +154,7 @@ impl Table {
         Ok(if head.fits(key, &payload) { Payload::Whole(payload) } else { Payload::Torn })
     }
 
-    /// A record as the writer sees it: nobody else changes it meanwhile.
+    /// Reads a record for the commit thread; no other thread changes it meanwhile.
     pub(crate) fn load(&self, key: &[u8]) -> Result<Option<StoredResource>, StoreError> {
         let Some(value) = self.get(key)? else { return Ok(None) };
         let head = self.head(key, &value)?;
@@ -161,17 +162,17 @@ impl Table {
         Ok(Some(StoredResource { resource: self.decoder.parse(key, payload)?, seq: head.seq, len: head.len }))
     }
 
-    /// An error that names the file and the record.
+    /// Makes an error that names the file and the record.
     pub(crate) fn damaged(&self, key: &[u8], what: &str) -> StoreError {
         self.decoder.damaged(key, what)
     }
 
-    /// What decodes records without keeping the database open.
+    /// Returns the decoder, which does not keep the database open.
     pub(crate) fn decoder(&self) -> &Decoder {
         &self.decoder
     }
 
-    /// A refusal of the file system.
+    /// Makes an error of the file system.
     pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> StoreError {
         StoreError::Io { path: self.decoder.file.to_path_buf(), action, source }
     }
@@ -187,7 +188,7 @@ impl Table {
 }
 
 impl Decoder {
-    /// The resource in a payload, its checksum compared.
+    /// Checks the checksum of a payload and returns its resource.
     pub(crate) fn parse(&self, key: &[u8], payload: Payload) -> Result<EncodedResource, StoreError> {
         let bytes = match payload {
             Payload::Inline(value) => match Head::parse(&value) {
@@ -201,18 +202,18 @@ impl Decoder {
         EncodedResource::parse(bytes).map_err(|fault| self.damaged(key, &fault.to_string()))
     }
 
-    /// As [`Decoder::parse`], decoded whole: to look whether it can be.
+    /// Decodes the whole resource, after the checks of [`Decoder::parse`].
     pub(crate) fn decode(&self, key: &[u8], payload: Payload) -> Result<pb::Resource, StoreError> {
         self.parse(key, payload)?.decode().map_err(|fault| self.damaged(key, &fault.to_string()))
     }
 
-    /// An error that names the file and the record.
+    /// Makes an error that names the file and the record.
     pub(crate) fn damaged(&self, key: &[u8], what: &str) -> StoreError {
         StoreError::Corrupt { path: self.file.to_path_buf(), what: format!("{}: {what}", keys::describe(key)) }
     }
 }
 
-/// Sled's error in our terms; `file` is its data file.
+/// Translates an error of sled; `file` is its data file.
 pub(crate) fn fault(file: &Path, action: &'static str, error: sled::Error) -> StoreError {
     let path = file.to_path_buf();
     match error {

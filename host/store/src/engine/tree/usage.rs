@@ -1,19 +1,19 @@
-//! How many resources and bytes each tenancy holds of each type, kept with every commit: what quotas are judged by.
+//! Usage of tenancies: resources and bytes of each type, kept with every commit, for the quotas.
 //!
 //! Each type in each tenancy has one record: the number of its resources, and the sum of the lengths of their
-//! encodings, which is what their heads say: no payload is read or decoded for it, in a store of any age. A record is
-//! written in the edits that change the resources, and removed with the last one. The records are part of the
-//! [sums](crate::engine::tree::sums), and compared with what is there whenever these are. The counters hold the bytes
-//! over all of them: a record that is gone, or old again, is noticed at the next opening.
+//! encodings, as in their heads: no payload is read or decoded for it, in a store of any age. A record is written in
+//! the edits that change the resources, and removed with the last one. The records are part of the
+//! [sums](crate::engine::tree::sums), and compared together with them. The counters hold the bytes over all records, so
+//! the next opening notices a lost or old record.
 //!
 //! # Cost
-//! Some 2 µs for each type and tenancy that a group of commits adds to or takes from, and one edit of about 60 bytes;
-//! 50 ns and no edit for an update that keeps its length (both with 100,000 tenancies; `cost_of_usage` measures them).
-//! A walk over all resources takes 500 ns more for each, a report 20 ms for 100,000 tenancies.
+//! Some 2 µs for each type and tenancy that a group of commits changes, and one edit of about 60 bytes; 50 ns and no
+//! edit for an update that keeps its length (both with 100,000 tenancies; `cost_of_usage` measures them). A walk over
+//! all resources takes 500 ns more for each, a report 20 ms for 100,000 tenancies.
 //!
 //! # Limits
-//! Chunks, keys, indexes and events count nowhere. Each type in each tenancy takes some 200 bytes of memory; how many
-//! there are is bounded only by the quotas of namespaces and partitions.
+//! Chunks, keys, indexes and events do not count. Each type in each tenancy takes some 200 bytes of memory; only the
+//! quotas of namespaces and partitions bound their number.
 
 use std::{
     cmp::Reverse,
@@ -30,14 +30,14 @@ use crate::{
     quota::{Place, Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage},
 };
 
-/// Resources and their bytes.
+/// A number of resources, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Amount {
     resources: u64,
     bytes: u64,
 }
 
-/// By how much an amount changes.
+/// A change of an amount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Delta {
     resources: i64,
@@ -45,7 +45,7 @@ struct Delta {
 }
 
 impl Amount {
-    /// A damaged store may have less than what goes; that is found elsewhere.
+    /// Adds a change; a damaged store may have less than is removed, which the comparison finds.
     fn plus(self, by: Delta) -> Self {
         Self {
             resources: self.resources.saturating_add_signed(by.resources),
@@ -67,15 +67,15 @@ impl Delta {
     }
 }
 
-/// What commits add to tenancies, or take away.
+/// Changes of tenancies by commits.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
-    /// By key of the record.
+    /// Changes by key of the usage record.
     types: BTreeMap<Vec<u8>, Delta>,
 }
 
 impl Growth {
-    /// Notes what becomes of the resource under `key`: the lengths of its encodings, `None` for one that is not there.
+    /// Notes a change of the resource under `key`: the lengths of its encodings, `None` without a resource.
     pub(crate) fn note(&mut self, key: &[u8], before: Option<u32>, now: Option<u32>) {
         let resources = i64::from(now.is_some()) - i64::from(before.is_some());
         let bytes = i64::from(now.unwrap_or(0)) - i64::from(before.unwrap_or(0));
@@ -86,7 +86,7 @@ impl Growth {
         }
     }
 
-    /// Adds what others add.
+    /// Adds the changes of another growth.
     pub(crate) fn extend(&mut self, other: Self) {
         if self.types.is_empty() {
             *self = other;
@@ -100,7 +100,7 @@ impl Growth {
         *delta = delta.plus(by);
     }
 
-    /// Whether nothing changes.
+    /// Whether there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
@@ -116,7 +116,7 @@ impl Growth {
     }
 }
 
-/// Numbers, of which the largest is asked for.
+/// A multiset of numbers that knows its largest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Tally(BTreeMap<u64, u64>);
 
@@ -141,14 +141,14 @@ impl Tally {
     }
 }
 
-/// What tenancies hold.
+/// Usage of all tenancies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UsageSums {
-    /// Of each type in each tenancy, by key of the record.
+    /// Amount of each type in each tenancy, by key of the usage record.
     types: BTreeMap<Vec<u8>, Amount>,
-    /// Of all types, by what the keys of the records of a tenancy begin with.
+    /// Amount of each tenancy, by prefix of its usage keys.
     tenancies: BTreeMap<Vec<u8>, Amount>,
-    /// Resources of each type in each tenancy.
+    /// Number of resources of each type in each tenancy.
     counts: Tally,
     /// Bytes of each tenancy.
     sizes: Tally,
@@ -156,19 +156,19 @@ pub(crate) struct UsageSums {
 }
 
 impl UsageSums {
-    /// Takes in the resource under `key`, whose encoding is `len` bytes long.
+    /// Adds the resource under `key` with an encoding of `len` bytes.
     pub(crate) fn found(&mut self, key: &[u8], len: u32) {
         if let Some(key) = keys::usage(key) {
             self.change(&key, Delta { resources: 1, bytes: i64::from(len) });
         }
     }
 
-    /// Takes in what commits change.
+    /// Adds the changes of commits.
     pub(crate) fn grow(&mut self, growth: &Growth) {
         growth.types.iter().for_each(|(key, by)| self.change(key, *by));
     }
 
-    /// Takes that back.
+    /// Takes back the changes of commits.
     pub(crate) fn shrink(&mut self, growth: &Growth) {
         growth.types.iter().for_each(|(key, by)| self.change(key, by.negated()));
     }
@@ -181,11 +181,11 @@ impl UsageSums {
         self.total = self.total.plus(by);
     }
 
-    /// Judges what a batch adds to what is there and to what those before it add, which is `pending`. `grows` answers
-    /// whether a batch that adds bytes to a tenancy grows by what limits count.
+    /// Checks a batch against the quotas, on top of the present amounts and `pending`, the growth by earlier batches.
+    /// `grows` returns whether a batch that adds bytes to a tenancy grows by the measure of limits.
     ///
     /// # Errors
-    /// The first quota that is exceeded, and was not left as it is.
+    /// The first quota that the batch exceeds.
     pub(crate) fn judge(
         &self,
         quotas: Quotas,
@@ -218,12 +218,12 @@ impl UsageSums {
         Ok(())
     }
 
-    /// Adds to a batch what is written of the records that grow.
+    /// Adds the usage records that changed to a batch.
     pub(crate) fn write(&self, growth: &Growth, batch: &mut WriteBatch) {
         growth.types.keys().for_each(|key| self.write_record(key, batch));
     }
 
-    /// Adds every record to a batch, and the removal of any other that the table has.
+    /// Adds every usage record to a batch, and the removal of any other in the table.
     pub(crate) fn write_all(&self, table: &Table, batch: &mut WriteBatch) -> Result<(), StoreError> {
         for item in table.range(vec![keys::USAGE]..vec![keys::USAGE + 1]) {
             batch.remove(item?.0);
@@ -234,49 +234,37 @@ impl UsageSums {
 
     fn write_record(&self, key: &[u8], batch: &mut WriteBatch) {
         match self.types.get(key) {
-            Some(Amount { resources, bytes }) => batch.insert(key, record::encode_more(key, [*resources, *bytes])),
+            Some(Amount { resources, bytes }) => batch.insert(key, record::encode_numbers(key, [*resources, *bytes])),
             None => batch.remove(key),
         }
     }
 
-    /// The records that are stored.
+    /// Reads the stored records.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when one is damaged, or they do not come to `bytes` and the `counts` of the types.
+    /// [`StoreError::Corrupt`] when a record is damaged, or the records do not add up to `bytes` and the `counts` of
+    /// the types.
     pub(crate) fn read(table: &Table, bytes: u64, counts: &BTreeMap<TypeKey, u64>) -> Result<Self, StoreError> {
         let (mut sums, mut found) = (Self::default(), BTreeMap::<TypeKey, u64>::new());
         for item in table.range(vec![keys::USAGE]..vec![keys::USAGE + 1]) {
             let (key, value) = item?;
-            let read = keys::usage_parts(&key).zip(record::decode_more(&key, &value));
+            let read = keys::usage_parts(&key).zip(record::decode_numbers(&key, &value));
             let (_, [resources, bytes]) = read.ok_or_else(|| table.damaged(&key, "the checksum does not match"))?;
-            // A number that is none of an amount comes to something else than the counters have.
+            // A number out of range does not add up to the counters, below.
             let by = |number| i64::try_from(number).unwrap_or(i64::MAX);
             sums.change(&key, Delta { resources: by(resources), bytes: by(bytes) });
             let count = found.entry(described(&key).1).or_default();
             *count = count.saturating_add(resources);
         }
         if sums.total.bytes != bytes || found != *counts {
-            let what = "the usage of tenancies does not come to its own: some is gone, or old";
+            let what = "the usage of tenancies does not add up to its own: some is lost, or old";
             return Err(table.damaged(keys::META, what));
         }
         Ok(sums)
     }
 
-    /// Counts what is there into it, up to the first page that cannot be read. A head that is none counts nothing.
-    ///
-    /// # Errors
-    /// Faults of the table.
-    pub(crate) fn count(&mut self, table: &Table) -> Result<(), StoreError> {
-        for item in table.range(vec![keys::RESOURCE]..vec![keys::RESOURCE + 1]) {
-            let (key, value) = item?;
-            if let Ok(head) = table.head(&key, &value) {
-                self.found(&key, head.len);
-            }
-        }
-        Ok(())
-    }
-
-    /// What is there and should not be, and the other way round, but for types that `known` says so of.
+    /// Returns the differences between the present content and the expected usage, except those of types that are
+    /// `known`.
     pub(crate) fn differences(&self, should: &Self, known: impl Fn(&TypeKey) -> bool) -> Vec<Problem> {
         let keys: BTreeSet<_> = self.types.keys().chain(should.types.keys()).collect();
         let mut problems = Vec::new();
@@ -285,24 +273,24 @@ impl UsageSums {
             let (tenancy, type_key) = described(key);
             if found != should && !known(&type_key) {
                 let text = |amount: Amount| format!("{} resources of {} bytes", amount.resources, amount.bytes);
-                let fault = format!("{} are there, and {} should be", text(found), text(should));
+                let fault = format!("{} are stored, but {} are expected", text(found), text(should));
                 problems.push(Problem { thing: format!("usage of type {type_key} in {}", Place(&tenancy)), fault });
             }
         }
         problems
     }
 
-    /// Bytes of all resources.
+    /// Returns the bytes of all resources.
     pub(crate) fn bytes(&self) -> u64 {
         self.total.bytes
     }
 
-    /// The most resources of one type in one tenancy, and the most bytes of one tenancy.
+    /// Returns the most resources of one type in one tenancy, and the most bytes of one tenancy.
     pub(crate) fn fullest(&self) -> (u64, u64) {
         (self.counts.largest(), self.sizes.largest())
     }
 
-    /// What is held, with `limit` tenancies and as many types in tenancies.
+    /// Reports the usage, with `limit` tenancies and as many types in tenancies.
     pub(crate) fn report(&self, quotas: Quotas, limit: usize) -> Usage {
         let tenancy = |(key, amount): (&Vec<u8>, &Amount)| {
             let Amount { resources, bytes } = *amount;
@@ -327,7 +315,7 @@ fn amount(map: &BTreeMap<Vec<u8>, Amount>, key: &[u8]) -> Amount {
     map.get(key).copied().unwrap_or_default()
 }
 
-/// Changes an amount, and removes one that comes to nothing. Returns it before and after.
+/// Changes an amount, and removes it at zero. Returns the amounts before and after.
 fn change(map: &mut BTreeMap<Vec<u8>, Amount>, key: &[u8], by: Delta) -> (Amount, Amount) {
     let before = amount(map, key);
     let after = before.plus(by);
@@ -341,7 +329,7 @@ fn change(map: &mut BTreeMap<Vec<u8>, Amount>, key: &[u8], by: Delta) -> (Amount
     (before, after)
 }
 
-/// The entries with the largest numbers, in descending order, as many as `limit`.
+/// Returns the `limit` entries with the largest numbers, in descending order.
 fn largest(
     map: &BTreeMap<Vec<u8>, Amount>,
     limit: usize,
@@ -349,7 +337,7 @@ fn largest(
 ) -> impl Iterator<Item = (&Vec<u8>, &Amount)> {
     let mut kept = BinaryHeap::new();
     for (key, amount) in map {
-        // Of equal numbers the first stay, so most entries are passed over without a look at their keys.
+        // Among equal numbers the first stay, so most entries are skipped without a look at their keys.
         if kept.len() < limit {
             kept.push((Reverse(number(amount)), key));
         } else if let Some(mut least) = kept.peek_mut()
@@ -361,7 +349,7 @@ fn largest(
     kept.into_sorted_vec().into_iter().filter_map(|(_, key)| map.get_key_value(key))
 }
 
-/// What the key of a record is about, or of what the keys of a tenancy begin with, which has no type.
+/// Returns the tenancy and type in a usage key; a prefix of a tenancy has an empty type.
 fn described(key: &[u8]) -> (pb::Tenancy, TypeKey) {
     let text = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
     let mut parts = text.split('\0').map(str::to_owned);
@@ -416,7 +404,7 @@ mod tests {
         assert_eq!(sums.report(Quotas::default(), 0).largest, []);
     }
 
-    /// Two namespaces, one of which begins with the other's name, and the partition's own.
+    /// Tenancies: two namespaces, one a prefix of the other, and the partition's own.
     #[test]
     fn tenancies_do_not_run_into_each_other() {
         let batch = growth(&[
@@ -434,7 +422,7 @@ mod tests {
 
     /// `cargo test --release -p mortise-store -- --ignored --nocapture cost_of_usage`
     #[test]
-    #[ignore = "prints what counting costs, and asserts nothing; by hand, in a release build"]
+    #[ignore = "prints the cost of counting, and asserts nothing; by hand, in a release build"]
     fn cost_of_usage() {
         const ROUNDS: u32 = 1_000_000;
         let mut sums = UsageSums::default();

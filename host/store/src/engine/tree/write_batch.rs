@@ -1,46 +1,46 @@
-//! Edits of the table that belong together: all of them happen, or none.
+//! Edits of the table that happen together or not at all.
 
 use sled::IVec;
 
-/// What happens to one key.
+/// An edit of one key.
 #[derive(Debug, Clone)]
 pub(crate) struct Edit {
-    /// The key.
+    /// Key.
     pub(crate) key: IVec,
-    /// Its value from now on; `None` removes it.
+    /// New value; `None` removes the key.
     pub(crate) value: Option<IVec>,
-    /// Whether the key was never used before. Removing it later then leaves nothing to be remembered.
+    /// Whether the key was never used before. A later removal then leaves no trace to store.
     pub(crate) first: bool,
 }
 
-/// Edits in order: the last one about a key counts.
+/// Edits in order: the last edit of a key counts.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBatch {
     edits: Vec<Edit>,
 }
 
 impl WriteBatch {
-    /// Puts a value under a key.
+    /// Sets the value of a key.
     pub(crate) fn insert(&mut self, key: impl Into<IVec>, value: impl Into<IVec>) {
         self.edits.push(Edit { key: key.into(), value: Some(value.into()), first: false });
     }
 
-    /// Puts a value under a key that never had one, nor ever will again once it is removed.
+    /// Sets the value of a key that never had one, and will never have one after its removal.
     pub(crate) fn insert_first(&mut self, key: impl Into<IVec>, value: impl Into<IVec>) {
         self.edits.push(Edit { key: key.into(), value: Some(value.into()), first: true });
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if it exists.
     pub(crate) fn remove(&mut self, key: impl Into<IVec>) {
         self.edits.push(Edit { key: key.into(), value: None, first: false });
     }
 
-    /// The edits, in order.
+    /// Returns the edits, in order.
     pub(crate) fn edits(&self) -> &[Edit] {
         &self.edits
     }
 
-    /// As sled takes it.
+    /// Converts the edits to a batch of sled.
     pub(crate) fn into_sled(self) -> sled::Batch {
         let mut batch = sled::Batch::default();
         for Edit { key, value, .. } in self.edits {
@@ -50,7 +50,7 @@ impl WriteBatch {
     }
 }
 
-/// Adds to a batch of sled what becomes of a key.
+/// Adds an edit of a key to a batch of sled.
 pub(crate) fn put(batch: &mut sled::Batch, key: IVec, value: Option<IVec>) {
     match value {
         Some(value) => batch.insert(key, value),

@@ -1,4 +1,4 @@
-//! The log by itself: what of it is found again, whole, torn, damaged and forged.
+//! Tests of the log by itself: reading whole, torn, damaged and forged records.
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path};
 
@@ -11,7 +11,7 @@ fn begin(dir: &Path, checkpoint: CheckpointPosition) -> Wal {
     Wal::begin(dir, checkpoint, 1 << 20, Box::new(|_| Ok(()))).unwrap()
 }
 
-/// A group of edits, of about so many bytes.
+/// Makes a group of edits, of about this many bytes.
 fn group(n: usize, bytes: usize) -> WriteBatch {
     let mut batch = WriteBatch::default();
     batch.insert(format!("key-{n}").into_bytes(), vec![n as u8; bytes]);
@@ -20,7 +20,7 @@ fn group(n: usize, bytes: usize) -> WriteBatch {
     batch
 }
 
-/// What groups come to.
+/// Returns the states after all groups.
 fn states(groups: impl IntoIterator<Item = usize>, bytes: usize) -> BTreeMap<IVec, State> {
     let edits = groups.into_iter().flat_map(|n| group(n, bytes).edits().to_vec());
     edits.map(|edit| (edit.key, edit.value)).collect()
@@ -54,7 +54,7 @@ fn what_was_appended_is_found_over_two_generations() {
         assert_eq!(wal.len() % BLOCK as u64, 0);
     }
     assert_eq!(wal.checkpoint(), CheckpointPosition { generation: 6, number: 70, salt: SALT });
-    // Once the tree has the first of them, what its file holds is of no interest.
+    // Once the tree has the first generation, the content of its file does not matter.
     let half = CheckpointPosition { generation: 5, number: 56, salt: SALT };
     assert_eq!(recover(dir.path(), half, LogEnd::default()).unwrap().states.get(&b"key-20"[..]), None);
     assert_eq!(recover(dir.path(), half, LogEnd::default()).unwrap().checkpoint, wal.checkpoint());
@@ -68,7 +68,7 @@ fn a_file_that_is_written_over_shows_nothing_of_its_earlier_turns() {
     let dir = tempfile::tempdir().unwrap();
     let mut wal = begin(dir.path(), START);
     let mut checkpoint = START;
-    // Each turn is shorter than the one before it, so that old records stand behind new ones.
+    // Each turn is shorter than its predecessor, so that old records are behind new ones.
     for turn in 0..6 {
         for n in 0..12 - turn * 2 {
             wal.append(&group(n, 700)).unwrap();
@@ -95,7 +95,7 @@ fn a_torn_end_is_no_damage_and_goes_on() {
     wal.append(&group(3, 3_000)).unwrap();
     let whole = fs::read(path(dir.path(), generation)).unwrap();
     // Sectors reach the disk in any order, or not at all.
-    // What follows in the record's last block is zeros anyway.
+    // The rest of the record's last block is zeros anyway.
     let last = whole.iter().rposition(|byte| *byte != 0).unwrap() as u64;
     let sectors = (last - end) / BLOCK as u64 + 1;
     for lost in 1..1_u32 << sectors {
@@ -108,7 +108,7 @@ fn a_torn_end_is_no_damage_and_goes_on() {
         assert_eq!(found.states, states(0..3, 900), "{lost:b}");
         assert_eq!(found.checkpoint, CheckpointPosition { generation, number: 33, salt: SALT });
     }
-    // The next opening begins another generation; the torn one is behind the checkpoint position.
+    // The next opening begins another generation; the torn record is before the checkpoint position.
     let checkpoint = recover(dir.path(), START, LogEnd::default()).unwrap().checkpoint;
     let mut wal = begin(dir.path(), checkpoint);
     wal.append(&group(9, 10)).unwrap();
@@ -142,13 +142,13 @@ fn damage_before_the_end_is_noticed() {
     for at in 0..last {
         flip(at, (at % 8) as u8);
         match recover(dir.path(), START, LogEnd::default()) {
-            // The zeros behind a record are nobody's.
+            // The zeros behind a record belong to no record.
             Ok(found) => assert_eq!(found.states, states(0..4, 300), "{at}"),
             Err(_) => assert!(fault(dir.path()).contains("is damaged, and others follow it"), "{at}"),
         }
         flip(at, (at % 8) as u8);
     }
-    // Of the last one nobody can tell,
+    // A damaged last record looks like a torn one,
     flip(last + 30, 3);
     assert_eq!(recover(dir.path(), START, LogEnd::default()).unwrap().states, states(0..3, 300));
     // unless a later generation follows it.
@@ -157,7 +157,7 @@ fn damage_before_the_end_is_noticed() {
     assert!(fault(dir.path()).contains("record 33 of the write-ahead log"), "{}", fault(dir.path()));
     flip(last + 30, 3);
     assert_eq!(recover(dir.path(), START, LogEnd::default()).unwrap().states, states(0..5, 300));
-    // A generation that is gone whole is noticed by the next.
+    // The next generation shows that a whole generation is lost.
     log.set_len(0).unwrap();
     assert!(fault(dir.path()).contains("record 30 of the write-ahead log"), "{}", fault(dir.path()));
 }
@@ -170,7 +170,7 @@ fn nobody_can_forge_a_record() {
     let mut genuine = Vec::new();
     encode(&mut genuine, SALT, 4096, (START.generation + 1, START.number + 1), &group(7, 100));
     for (inside, taken) in [(forged, false), (genuine, true)] {
-        // A torn record whose value holds what looks like a record, at the beginning of a block.
+        // A torn record with a value that looks like a record, at the start of a block.
         let mut batch = WriteBatch::default();
         let ahead = BLOCK - HEADER - 1 - 4 - 1 - 4;
         batch.insert(b"k".to_vec(), [vec![0; ahead], inside, vec![0; BLOCK]].concat());
