@@ -52,16 +52,16 @@ async fn files_are_imported_and_streams_are_shown() {
     t.file("dump.json", CONSUL);
     t.file("notes.txt", "hello\n");
     t.file("checked.yaml", CHECKED);
-    t.works(&["catalog", "import", "compose.yaml", "--dry-run"]).await;
-    t.works(&["catalog", "import", "compose.yaml"]).await;
-    t.works(&["catalog", "import", "compose.yaml"]).await;
-    t.works(&["catalog", "import", "compose.yaml", "-o", "yaml"]).await;
-    t.works(&["catalog", "import", "hosts"]).await;
-    t.works(&["catalog", "import", "dump.json"]).await;
-    t.fails(2, &["catalog", "import", "compose.yaml", "--strict"]).await;
-    t.fails(2, &["catalog", "import", "notes.txt"]).await;
-    t.fails(2, &["catalog", "import", "notes.txt", "--format", "consul"]).await;
-    t.fails(2, &["catalog", "import", "missing.yaml"]).await;
+    t.works(&["catalog", "load", "compose.yaml", "--dry-run"]).await;
+    t.works(&["catalog", "load", "compose.yaml"]).await;
+    t.works(&["catalog", "load", "compose.yaml"]).await;
+    t.works(&["catalog", "load", "compose.yaml", "-o", "yaml"]).await;
+    t.works(&["catalog", "load", "hosts"]).await;
+    t.works(&["catalog", "load", "dump.json"]).await;
+    t.fails(2, &["catalog", "load", "compose.yaml", "--strict"]).await;
+    t.fails(2, &["catalog", "load", "notes.txt"]).await;
+    t.fails(2, &["catalog", "load", "notes.txt", "--format", "consul"]).await;
+    t.fails(2, &["catalog", "load", "missing.yaml"]).await;
 
     has(&server, 1).await;
     t.works(&["catalog", "watch", "web", "--once", "-o", "json"]).await;

@@ -148,14 +148,14 @@ async fn catalogs_that_cannot_be_imported_or_watched() {
          - \"8000-8010:80\"\n      - \"nowhere:8080:80\"\n      - \"53:53/udp\"\n      - \"8080:80\"\n",
     );
     for file in ["latin1.hosts", "large.hosts"] {
-        t.fails(2, &["catalog", "import", file, "--format", "hosts"]).await;
+        t.fails(2, &["catalog", "load", file, "--format", "hosts"]).await;
     }
-    t.fails(1, &["catalog", "import", "hosts"]).await;
-    t.fails(2, &["catalog", "import", "compose.yaml", "--strict"]).await;
+    t.fails(1, &["catalog", "load", "hosts"]).await;
+    t.fails(2, &["catalog", "load", "compose.yaml", "--strict"]).await;
     t.fails(2, &["catalog", "watch", "web", "--once", "--partition", "other"]).await;
     let without = Setup::new().serve().start().await;
     t.call(&without.grpc.to_string(), "<without>");
     t.file("hosts", "10.0.0.1 web\n");
-    t.fails(2, &["catalog", "import", "hosts", "--grpc-addr", &without.grpc.to_string()]).await;
+    t.fails(2, &["catalog", "load", "hosts", "--grpc-addr", &without.grpc.to_string()]).await;
     t.finish();
 }

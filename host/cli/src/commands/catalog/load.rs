@@ -1,8 +1,8 @@
-//! `mortise catalog import`: services and workloads of a compose file, a hosts file or Consul's catalog.
+//! `mortise catalog load`: services and workloads of a compose file, a hosts file or Consul's catalog.
 //!
-//! The import writes what the file contains now: a second import of the same file changes nothing, and a resource that
-//! left the file stays until it is deleted. Entries that cannot be imported are listed with their place; the rest is
-//! imported.
+//! The command writes what the file contains now: a second run with the same file changes nothing, and a resource that
+//! left the file stays until it is deleted. Entries that cannot be loaded are listed with their place; the rest is
+//! loaded.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::{
     compose, consul, hosts,
-    plan::{ImportPlan, Skipped},
+    plan::{LoadPlan, Skipped},
 };
 use crate::{
     CliError, Connect, Exit, Session, Tenancy, Ui,
@@ -36,10 +36,10 @@ use crate::{
 };
 
 pub(super) const EXAMPLES: &str = "\
-mortise catalog import compose.yaml
-mortise catalog import /etc/hosts --namespace lan --dry-run
-curl -s localhost:8500/v1/catalog/service/web | mortise catalog import - --format consul
-mortise catalog import compose.yaml -o yaml > services.yaml";
+mortise catalog load compose.yaml
+mortise catalog load /etc/hosts --namespace lan --dry-run
+curl -s localhost:8500/v1/catalog/service/web | mortise catalog load - --format consul
+mortise catalog load compose.yaml -o yaml > services.yaml";
 
 /// Largest file, bytes.
 const MAX_BYTES: u64 = 16 << 20;
@@ -75,9 +75,9 @@ enum Printed {
     Yaml,
 }
 
-/// Arguments of `catalog import`.
+/// Arguments of `catalog load`.
 #[derive(Debug, Args)]
-pub(super) struct Import {
+pub(super) struct Load {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
@@ -102,13 +102,13 @@ pub(super) struct Import {
     connect: Connect,
 }
 
-/// A resource of the import, and its place in the file.
+/// A resource of the file, and its place in the file.
 struct Item {
     place: String,
     resource: pb::Resource,
 }
 
-impl Import {
+impl Load {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let text = read(&self.file)?;
@@ -132,11 +132,11 @@ impl Import {
         };
         self.tell_skipped(&plan.skipped, &ui);
         if self.strict && !plan.skipped.is_empty() {
-            return Err(CliError::usage(format!("{} items cannot be imported; nothing was done", plan.skipped.len()))
-                .remedy("without --strict the rest is imported"));
+            return Err(CliError::usage(format!("{} items cannot be loaded; nothing was done", plan.skipped.len()))
+                .remedy("without --strict the rest is loaded"));
         }
         if plan.workloads.is_empty() {
-            return Err(CliError::failed(format!("{}: there is nothing to import", self.file.display())));
+            return Err(CliError::failed(format!("{}: there is nothing to load", self.file.display())));
         }
         let session = self.connect.session().await?;
         let catalog = Catalog::fetch(&session).await?;
@@ -156,7 +156,7 @@ impl Import {
     }
 
     /// Resources to write; workloads come first, so that a service finds them.
-    fn items(&self, plan: ImportPlan, session: &Session) -> Vec<Item> {
+    fn items(&self, plan: LoadPlan, session: &Session) -> Vec<Item> {
         let units = self.tenancy.units(session);
         let or_default = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };
         let tenancy = pb::Tenancy { partition: or_default(units.partition), namespace: or_default(units.namespace) };
