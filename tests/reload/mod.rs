@@ -1,0 +1,5 @@
+//! Plugins that are replaced while the server runs.
+
+mod broken;
+mod files;
+mod load;
