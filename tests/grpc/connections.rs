@@ -100,7 +100,7 @@ async fn a_server_without_descriptors_waits_and_says_so() {
     for _ in 0..=limit {
         held.push(connected(&server, b"").await);
     }
-    let said = || server.log().matches("gRPC: cannot take a connection: Too many open files").count();
+    let said = || server.log().matches("gRPC: cannot accept a connection: Too many open files").count();
     eventually("that is in the log", async || said() > 0).await;
     // Processor time over a while: it does not try again and again.
     let before = used(&server);

@@ -143,7 +143,7 @@ async fn types_are_described() {
     server.fetch("/v1/types/%ff").await.problem(404, "not-found");
     server.fetch("/v1/nope").await.problem(404, "no-route");
     let problem = server.fetch("/v1/types/demo.v9.Artist").await.problem(404, "not-found");
-    assert_eq!(problem["detail"], "resource type demo.v9.Artist not registered; GET /v1/types lists those that are");
+    assert_eq!(problem["detail"], "resource type demo.v9.Artist not registered; GET /v1/types lists registered types");
 }
 
 #[tokio::test]

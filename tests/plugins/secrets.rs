@@ -105,9 +105,9 @@ async fn a_secret_that_cannot_be_decrypted_is_an_error_that_names_everything_but
     let scrypt = format!("age-encryption.org/v1\n-> scrypt c2FsdA 30\n\n--- {}\ns3cret", "A".repeat(43));
     let cases: [(&str, Option<&str>, &str); 5] = [
         (ENCRYPTED, None, "plugins.age_identity_file is not set"),
-        (ENCRYPTED, Some("stranger"), "encrypted for none of the identities"),
+        (ENCRYPTED, Some("stranger"), "encrypted for other identities than the configured ones"),
         (&changed, Some(IDENTITY), "cannot be decrypted"),
-        ("age-encryption.org/v1\ns3cret", Some(IDENTITY), "it is no age file of version 1"),
+        ("age-encryption.org/v1\ns3cret", Some(IDENTITY), "not an age file of version 1"),
         (&scrypt, Some(IDENTITY), "with a passphrase"),
     ];
     for (secret, identity, says) in cases {
@@ -145,7 +145,7 @@ async fn a_file_of_identities_that_is_exposed_ends_the_start() {
         (data.join("age.key"), "is within data_dir"),
         (place.path("link.key"), "is within data_dir"),
         (place.path("nothing"), "cannot be read"),
-        (place.path("other"), "line 1: no X25519 identity"),
+        (place.path("other"), "line 1: not an X25519 identity"),
     ] {
         let (code, _, said) = start(file).await;
         assert!(code == Some(1) && said.contains("plugins.age_identity_file") && said.contains(says), "{says}: {said}");
@@ -153,7 +153,7 @@ async fn a_file_of_identities_that_is_exposed_ends_the_start() {
     }
     place.identities(IDENTITY, 0o644);
     let (code, _, said) = start(place.path("age.key")).await;
-    assert!(code == Some(1) && said.contains("may be read by others (mode 644); chmod 600 it"), "{said}");
+    assert!(code == Some(1) && said.contains("is readable by others (mode 644); run chmod 600 on it"), "{said}");
 }
 
 /// Files of every length around the chunks of the format, by the program `age`.

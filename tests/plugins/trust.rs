@@ -120,14 +120,14 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
     let cases: Vec<(&str, Option<Vec<u8>>, &str)> = vec![
         ("no signature", None, "it has no signature"),
         ("another key's", Some(other.sign(&one).into()), "which is not trusted"),
-        ("another file's", Some(key.sign(&guest(2)).into()), "is not of this content, or was changed"),
+        ("another file's", Some(key.sign(&guest(2)).into()), "does not match the content, or was changed"),
         (
             "another comment",
             Some(right.replace("release 7", "release 8").into()),
-            "is not of this content, or was changed",
+            "does not match the content, or was changed",
         ),
-        ("truncated", Some(right[..middle].into()), "none of minisign's"),
-        ("empty", Some(Vec::new()), "none of minisign's"),
+        ("truncated", Some(right[..middle].into()), "not in minisign's format"),
+        ("empty", Some(Vec::new()), "not in minisign's format"),
         ("no text", Some(vec![0xff; 300]), "is not text"),
         ("too large", Some(vec![b'a'; MAX_BYTES + 1]), "more than 16384 bytes"),
     ];
@@ -146,7 +146,7 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
     let pipe = place.folder().join("version-stamp.wasm.minisig");
     fs::remove_file(&pipe).unwrap();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    server.plugin_until(NAME, |seen| seen.message.contains("it is no file")).await;
+    server.plugin_until(NAME, |seen| seen.message.contains("it is not a regular file")).await;
     assert!(server.is_unknown("version_stamp.v1.Thing").await);
     assert_eq!(compiled(), before, "nothing of it was compiled");
 
@@ -226,8 +226,8 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     for (signature, says) in [
         (String::new(), "it has no signature"),
         (other.sign(&one), "which is not trusted"),
-        (key.sign(&two), "is not of this content"),
-        ("garbage".to_owned(), "none of minisign's"),
+        (key.sign(&two), "does not match the content"),
+        ("garbage".to_owned(), "not in minisign's format"),
     ] {
         let (code, message) = refusal(server.install_signed(NAME, &one, &signature).await);
         assert_eq!(code, Code::FailedPrecondition, "{message}");
@@ -329,7 +329,7 @@ async fn wrong_settings_of_trust_end_the_start() {
             vec![("MORTISE_PLUGINS_TRUSTED_KEYS", "release.pub")],
             "plugins.trusted_keys: \"release.pub\": release.pub cannot be read",
         ),
-        (vec![("MORTISE_PLUGINS_TRUSTED_KEYS", "/dev/null")], "it is no file"),
+        (vec![("MORTISE_PLUGINS_TRUSTED_KEYS", "/dev/null")], "it is not a regular file"),
         (vec![("MORTISE_PLUGINS_REQUIRE_SIGNED", "true")], "there are no plugins.trusted_keys"),
         (vec![("MORTISE_PLUGINS_PINNED", key.as_str())], "plugins.pinned holds SHA-256 digests"),
     ] {
@@ -374,7 +374,7 @@ async fn keys_and_signatures_are_those_of_minisign() {
     assert!(code == Some(1) && said.contains("is not signed"), "{said}");
     fs::copy(format!("{file}.minisig"), path("other.wasm.minisig")).unwrap();
     let (code, _, said) = run(&["plugin", "verify", &path("other.wasm"), "--key", &public]).await;
-    assert!(code == Some(1) && said.contains("is not of this content"), "{said}");
+    assert!(code == Some(1) && said.contains("does not match the content"), "{said}");
 
     let Ok(there) = Command::new("minisign").arg("-v").output() else {
         return skipped(

@@ -214,7 +214,7 @@ async fn a_resource_of_this_region_is_never_overwritten() {
     assert_eq!(servers.at("us").read(&id_of(&mine)).await.unwrap(), mine);
     let mut status = mortise_api::ServerServiceClient::new(servers.at("us").channel().await);
     let status = status.status(mortise_resource::data::ServerStatusRequest {}).await.unwrap().into_inner();
-    let said = "1 resources of region eu are not here, or not as they are there; mortise regions eu names them";
+    let said = "1 resources of region eu are missing or outdated here; mortise regions eu lists them";
     assert!(status.warnings.iter().any(|warning| warning == said), "{:?}", status.warnings);
     let (_, metrics) = servers.at("us").get("/metrics").await;
     eventually("it is counted", async || {

@@ -115,11 +115,11 @@ async fn what_is_out_of_bounds_is_refused_by_name_and_changes_nothing() {
     let stored = server.write(album("debut", None)).await.unwrap();
     let tags = |tags: Vec<String>| Meta { tags, ..Meta::default() };
     for (bad, text) in [
-        (tags(vec!["a".into(), "a".into()]), "resource.meta.tags[1] is \"a\", as another one is"),
+        (tags(vec!["a".into(), "a".into()]), "resource.meta.tags[1] repeats \"a\"; name each tag once"),
         (tags(vec![String::new()]), "resource.meta.tags[0] is empty"),
-        (tags((0..33).map(|n| n.to_string()).collect()), "resource.meta.tags has 33 entries, and 32 are the most"),
+        (tags((0..33).map(|n| n.to_string()).collect()), "resource.meta.tags has 33 entries; the limit is 32"),
         (labels(&[("", "x")]), "resource.meta.labels[\"\"] is empty"),
-        (labels(&[("a", "b\0")]), "resource.meta.labels[\"a\"] has a zero byte in it"),
+        (labels(&[("a", "b\0")]), "resource.meta.labels[\"a\"] contains a zero byte"),
     ] {
         let refused = server.write(with(album("debut", None), bad)).await;
         assert_eq!(refusal(refused), (Code::InvalidArgument, text.to_owned()));

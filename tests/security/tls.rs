@@ -333,7 +333,7 @@ async fn client_certificates_are_optional_or_required_and_never_of_another_autho
                 assert!(why.contains("received fatal alert"), "{wanted}: {why}");
             }
         }
-        let says = if optional { "clients may have certificates" } else { "clients have to have certificates" };
+        let says = if optional { "clients may show certificates" } else { "clients must show certificates" };
         assert!(server.log().contains(says), "{}", server.log());
     }
 }
@@ -432,11 +432,11 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
     refused(1, "tls.cert_file: ").await;
     // The key of before.
     files.put("server.pem", &files.ca.server().cert);
-    refused(2, "is not that of the first certificate in").await;
+    refused(2, "does not belong to the first certificate in").await;
     std::fs::remove_file(files.path("server.pem")).unwrap();
     refused(3, "cannot read").await;
     files.put("server.pem", &files.server.cert);
-    eventually("what is whole is taken", async || server.log().contains("have changed and are in service")).await;
+    eventually("what is whole is taken", async || server.log().contains("the changed files are in service")).await;
     files.put("ca.pem", "");
     refused(4, "tls.client_ca_file: ").await;
     // Another authority for clients: who was let in before is not any more.
@@ -670,7 +670,7 @@ async fn what_is_wrong_at_the_start_is_said_with_setting_file_and_remedy() {
         (vec![("CERT_FILE", "empty.pem"), pair[1]], 1, "empty.pem holds no certificate (PEM: -----BEGIN CERTIFICATE"),
         (vec![("CERT_FILE", "server.key"), pair[1]], 1, "server.key holds no certificate"),
         (vec![pair[0], ("KEY_FILE", "server.pem")], 1, "mortise: tls.key_file: "),
-        (vec![pair[0], ("KEY_FILE", "other.key")], 1, "other.key is not that of the first certificate in "),
+        (vec![pair[0], ("KEY_FILE", "other.key")], 1, "other.key does not belong to the first certificate in "),
         (vec![pair[0], pair[1], ("CLIENT_CA_FILE", "empty.pem")], 1, "mortise: tls.client_ca_file: "),
     ] {
         let (ended, err) = start(&settings).await;
@@ -700,7 +700,7 @@ async fn an_expired_certificate_is_a_warning() {
     assert_eq!(&ready, b"mortise ready:");
     let mut log = String::new();
     let mut stderr = server.stderr.take().unwrap();
-    while !log.contains("expired at 2020-01-01T00:00:00Z; clients refuse it until the file has a new one") {
+    while !log.contains("expired at 2020-01-01T00:00:00Z; put a new one into the file, since clients refuse this one") {
         let mut part = [0; 4096];
         let read = timeout(PATIENCE, stderr.read(&mut part)).await.expect("it is said").unwrap();
         assert!(read > 0, "{log}");

@@ -528,9 +528,9 @@ async fn policies_and_tokens_that_are_none_are_refused() {
     for (rules, says) in [
         ("key \"a\" {", "line 1: expected `policy"),
         ("key \"a\" { policy = \"read\" x = 1 }", "expected `}`"),
-        ("key \"a\" { policy = \"much\" }", "no level \"much\""),
-        ("\n\nkey_prefix = \"read\"", "names follow"),
-        ("Key = \"read\"", "is no area"),
+        ("key \"a\" { policy = \"much\" }", "unknown level \"much\""),
+        ("\n\nkey_prefix = \"read\"", "a name is missing"),
+        ("Key = \"read\"", "is not an area"),
         ("key \"${a}\" { policy = \"read\" }", "without a template"),
         ("key \"a { policy = \"read\" }", "expected"),
         ("- a", "neither HCL"),
@@ -538,7 +538,7 @@ async fn policies_and_tokens_that_are_none_are_refused() {
         (&*deep, "neither HCL"),
         (&*flow, "neither HCL"),
         (&*format!("key = {}", "(".repeat(60_000)), "expected a level in quotes"),
-        (&*"x".repeat(70_000), "at most 65536 are read"),
+        (&*"x".repeat(70_000), "the limit is 65536"),
     ] {
         let policy = data::Policy { rules: rules.to_owned(), ..data::Policy::default() };
         let refused = refusal(write("mortise.v1.Policy", "p", any("mortise.v1.Policy", &policy)).await);
@@ -546,11 +546,11 @@ async fn policies_and_tokens_that_are_none_are_refused() {
         assert!(refused.1.starts_with("data.rules: ") && refused.1.contains(says), "{rules:.40}: {}", refused.1);
     }
     for (rule, says) in [
-        (allow(&[], &["*"]), "without verbs"),
-        (allow(&["read"], &[]), "without types"),
-        (allow(&["reed"], &["*"]), "no verb \"reed\""),
-        (allow(&["read"], &["demo"]), "\"demo\" names no types"),
-        (allow(&["read"], &["demo/*/x"]), "names no types"),
+        (allow(&[], &["*"]), "has no verbs"),
+        (allow(&["read"], &[]), "has no types"),
+        (allow(&["reed"], &["*"]), "unknown verb \"reed\""),
+        (allow(&["read"], &["demo"]), "\"demo\" is not a type pattern"),
+        (allow(&["read"], &["demo/*/x"]), "is not a type pattern"),
     ] {
         let policy = data::Policy { type_rules: vec![allow(&["read"], &["*"]), rule], ..data::Policy::default() };
         let (code, said) = refusal(write("mortise.v1.Policy", "p", any("mortise.v1.Policy", &policy)).await);
@@ -737,7 +737,7 @@ async fn the_socket_has_a_place_of_its_own() {
     assert!(!path.exists());
     std::fs::write(&path, "mine").unwrap();
     let server = setup().start().await;
-    assert!(server.log().contains("a file that is no socket is there"), "{}", server.log());
+    assert!(server.log().contains("a file that is not a socket has this path"), "{}", server.log());
     server.stop().await;
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }

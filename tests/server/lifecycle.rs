@@ -107,11 +107,11 @@ async fn a_task_that_panics_ends_the_process() {
         "the thread of the audit log",
     ];
     let of_the_ports = [
-        "what follows the server's health",
+        "the task that reports health",
         "the HTTP port",
         "the DNS port",
         "the upkeep of metrics",
-        "the watch over answers",
+        "the supervision of answers",
     ];
     let tasks = tasks.map(|task| (task, format!("{task} panicked (")));
     let of_the_ports = of_the_ports.map(|task| (task, format!("{task} ended by itself, so the server stops")));

@@ -1,4 +1,4 @@
-//! The armor: base64 in lines of 64 columns between two marks, nothing but white space around them.
+//! The armor: base64 in lines of 64 columns between two marks, surrounded by white space only.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ const END: &str = "-----END AGE ENCRYPTED FILE-----";
 /// Columns of a full line.
 pub(crate) const COLUMNS: usize = 64;
 
-/// The bytes of a file, armored or not.
+/// Removes the armor, if there is one.
 pub(crate) fn unwrap(content: &[u8]) -> Result<Cow<'_, [u8]>, AgeError> {
     let trimmed = content.trim_ascii();
     if !trimmed.starts_with(BEGIN.as_bytes()) {
@@ -21,7 +21,7 @@ pub(crate) fn unwrap(content: &[u8]) -> Result<Cow<'_, [u8]>, AgeError> {
     let text = std::str::from_utf8(trimmed).map_err(|_| AgeError::Malformed("its armor is not text"))?;
     let mut lines = text.lines();
     if lines.next() != Some(BEGIN) || lines.next_back() != Some(END) {
-        return Err(AgeError::Malformed("its armor has no end"));
+        return Err(AgeError::Malformed("its armor does not end"));
     }
     let mut base64 = String::with_capacity(text.len());
     let mut ended = false;

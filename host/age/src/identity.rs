@@ -1,4 +1,4 @@
-//! Identities: the secret keys, and what they open.
+//! Identities: secret keys, and the decryption with them.
 
 use std::{
     fmt,
@@ -12,44 +12,44 @@ use crate::{AgeError, armor, header::Header, keys};
 
 /// Most identities of a file.
 pub const MAX_IDENTITIES: usize = 16;
-/// Largest file of identities.
+/// Most bytes of a file of identities.
 const MAX_BYTES: u64 = 64 << 10;
-/// What an identity begins with.
+/// The beginning of an identity, in lower case.
 const PREFIX: &str = "age-secret-key-";
 
-/// Why there are no identities. No variant holds anything of the file's content.
+/// The fault of a file of identities. No variant holds any of the file's content.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The file system refuses.
+    /// The file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Fault from the system.
         source: io::Error,
     },
-    /// Others than its owner may read it.
-    #[error("{} may be read by others (mode {mode:03o}); chmod 600 it", path.display())]
+    /// Users other than the owner may read the file.
+    #[error("{} is readable by others (mode {mode:03o}); run chmod 600 on it", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// Mode bits of the file.
         mode: u32,
     },
-    /// A line is something else.
-    #[error("{}, line {line}: no X25519 identity; age-keygen makes one", path.display())]
+    /// A line is neither an identity nor a comment.
+    #[error("{}, line {line}: not an X25519 identity; make one with age-keygen", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number from 1.
         line: usize,
     },
-    /// It has none, or too many.
-    #[error("{} holds {count} identities; it takes 1 to {MAX_IDENTITIES}", path.display())]
+    /// The file holds no identity, or too many.
+    #[error("{} holds {count} identities; put 1 to {MAX_IDENTITIES} into it", path.display())]
     Count {
         /// The file.
         path: PathBuf,
-        /// How many.
+        /// Number of identities in the file.
         count: usize,
     },
 }
@@ -59,7 +59,7 @@ struct Identity {
     public: [u8; 32],
 }
 
-/// Secret keys that open files. They are not shown.
+/// Secret keys for decryption. `Debug` does not show them.
 pub struct Identities(Vec<Identity>);
 
 impl fmt::Debug for Identities {
@@ -69,20 +69,20 @@ impl fmt::Debug for Identities {
 }
 
 impl Identities {
-    /// Reads a file that only its owner may read: an identity in each line, but for empty lines and those that begin
-    /// with `#`.
+    /// Reads a file that only its owner may read: one identity per line; empty lines and lines that begin with `#` are
+    /// skipped.
     ///
     /// # Errors
     /// [`IdentityError`].
     pub fn read(path: &Path) -> Result<Self, IdentityError> {
         let unreadable = |source| IdentityError::Unreadable { path: path.to_owned(), source };
-        // Without waiting: what is no file may never have a beginning.
+        // Opens without waiting: opening a pipe may block for ever.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         let wrong = |what| unreadable(io::Error::new(io::ErrorKind::InvalidInput, what));
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
-            return Err(wrong("it is no file of at most 64 KiB"));
+            return Err(wrong("it is not a regular file of at most 64 KiB"));
         }
         let mode = metadata.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
@@ -105,7 +105,7 @@ impl Identities {
         }
     }
 
-    /// The content of an encrypted file, binary or armored.
+    /// Decrypts a file, binary or armored.
     ///
     /// # Errors
     /// [`AgeError`].

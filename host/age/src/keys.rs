@@ -1,4 +1,4 @@
-//! The keys, in the order in which one is made of another, and the payload.
+//! The derivation of the keys, in the order of use, and the payload.
 
 use ring::{
     aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey},
@@ -11,10 +11,10 @@ use crate::{AgeError, header::Header};
 /// Bytes of a chunk of the payload, without its tag.
 const CHUNK: usize = 64 << 10;
 const TAG: usize = 16;
-/// Bytes of the payload's own nonce.
+/// Bytes of the payload's nonce.
 const NONCE: usize = 16;
 
-/// HKDF-SHA-256, 32 bytes of it.
+/// Derives 32 bytes by HKDF-SHA-256.
 fn derive(secret: &[u8], salt: &[u8], info: &[u8]) -> Result<[u8; 32], AgeError> {
     let mut key = [0; 32];
     let extracted = Salt::new(HKDF_SHA256, salt).extract(secret);
@@ -22,13 +22,13 @@ fn derive(secret: &[u8], salt: &[u8], info: &[u8]) -> Result<[u8; 32], AgeError>
     Ok(key)
 }
 
-/// ChaCha20-Poly1305; nothing when the tag is not right.
+/// Opens ChaCha20-Poly1305; `None` if the tag does not match.
 fn open<'b>(key: &[u8; 32], nonce: [u8; 12], sealed: &'b mut [u8]) -> Option<&'b [u8]> {
     let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).ok()?);
     key.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::empty(), sealed).ok().map(|plain| &*plain)
 }
 
-/// The file's key, out of a stanza that is for this identity.
+/// Unwraps the file key from a stanza for this identity.
 pub(crate) fn unwrap(
     secret: &[u8; 32],
     public: &[u8; 32],
@@ -42,7 +42,7 @@ pub(crate) fn unwrap(
     Ok(open(&key, [0; 12], &mut wrapped.clone()).map(<[u8]>::to_vec))
 }
 
-/// What the file's key opens.
+/// Decrypts the payload with the file key.
 pub(crate) fn decrypt(file_key: &[u8], header: &Header<'_>) -> Result<Vec<u8>, AgeError> {
     let mac = hmac::Key::new(hmac::HMAC_SHA256, &derive(file_key, &[], b"header")?);
     hmac::verify(&mac, header.signed, &header.mac).map_err(|_| AgeError::Altered)?;
@@ -52,13 +52,13 @@ pub(crate) fn decrypt(file_key: &[u8], header: &Header<'_>) -> Result<Vec<u8>, A
     for number in 0_u64.. {
         let (chunk, after) = rest.split_at_checked(rest.len().min(CHUNK + TAG)).ok_or(AgeError::Altered)?;
         let is_last = after.is_empty();
-        // Eleven bytes that count, and one for the end.
+        // The nonce has a counter of eleven bytes, and one byte that marks the last chunk.
         let mut nonce = [0; 12];
         let counter = number.to_be_bytes().into_iter().chain([u8::from(is_last)]);
         nonce.iter_mut().skip(3).zip(counter).for_each(|(to, from)| *to = from);
         let mut chunk = chunk.to_vec();
         let opened = open(&key, nonce, &mut chunk).ok_or(AgeError::Altered)?;
-        // Only a payload without content has an empty chunk.
+        // Only an empty payload has an empty chunk.
         if opened.is_empty() && number > 0 {
             return Err(AgeError::Altered);
         }

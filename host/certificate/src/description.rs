@@ -1,4 +1,4 @@
-//! What a certificate says of itself.
+//! The claims of a certificate.
 
 use std::{fmt, net::IpAddr};
 
@@ -14,49 +14,49 @@ use x509_parser::{
 /// Seconds of a day.
 const DAY: i64 = 24 * 60 * 60;
 
-/// The bytes are no certificate.
+/// The bytes are not a certificate.
 #[derive(Debug, thiserror::Error)]
-#[error("no X.509 certificate: {0}")]
+#[error("not an X.509 certificate: {0}")]
 pub struct MalformedCertificate(#[source] nom::Err<X509Error>);
 
-/// What a certificate says of itself; nothing of it is verified.
+/// The claims of a certificate; none of them is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// The subject's distinguished name, such as `O=Example, CN=server`; may be empty.
     pub subject: String,
     /// The first common name of the subject.
     pub common_name: Option<String>,
-    /// The subject's alternative names that are DNS names, wildcards such as `*.example.org` among them.
+    /// DNS names among the subject's alternative names, wildcards such as `*.example.org` included.
     pub dns_names: Vec<String>,
-    /// Those that are addresses.
+    /// Addresses among the subject's alternative names.
     pub addresses: Vec<IpAddr>,
-    /// Those that are URIs, such as SPIFFE ids.
+    /// URIs among the subject's alternative names, such as SPIFFE ids.
     pub uris: Vec<String>,
     /// The issuer's distinguished name.
     pub issuer: String,
-    /// The serial number, hexadecimal, bytes joined by colons.
+    /// The serial number: hexadecimal bytes joined by colons.
     pub serial: String,
-    /// Seconds since 1970 from which on it is valid.
+    /// Start of validity, seconds since 1970.
     pub not_before: i64,
-    /// Seconds since 1970 until which it is valid.
+    /// End of validity, seconds since 1970.
     pub not_after: i64,
-    /// Whether it may issue others.
+    /// Whether the certificate may issue others.
     pub is_ca: bool,
 }
 
-/// Whether a certificate is valid at some time.
+/// The validity of a certificate at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// It is.
+    /// Valid.
     Valid,
-    /// It will be.
+    /// Valid in the future.
     NotYet,
-    /// It was.
+    /// Expired.
     Expired,
 }
 
 impl Validity {
-    /// In words.
+    /// The validity in words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Certificate {
     pub fn parse(der: &[u8]) -> Result<Self, MalformedCertificate> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(MalformedCertificate)?;
         let (mut dns_names, mut addresses, mut uris) = (Vec::new(), Vec::new(), Vec::new());
-        // An extension that is broken, or there twice, names nothing.
+        // A broken or repeated extension counts as absent.
         if let Ok(Some(names)) = certificate.subject_alternative_name() {
             for name in &names.value.general_names {
                 match name {
@@ -110,7 +110,7 @@ impl Certificate {
         Self::parse(&der)
     }
 
-    /// The names that a client is known by: DNS names, URIs, then the common name, each once.
+    /// The names of a client: DNS names, URIs, then the common name, each once.
     #[must_use]
     pub fn identities(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
@@ -129,7 +129,7 @@ impl Certificate {
         self.dns_names.iter().cloned().chain(addresses).chain(self.uris.iter().cloned()).collect()
     }
 
-    /// What it is called in a message: its subject, or its first name where that is empty.
+    /// The certificate's name in messages: its subject, or its first alternative name if the subject is empty.
     #[must_use]
     pub fn label(&self) -> String {
         match self.subject.is_empty() {
@@ -138,7 +138,7 @@ impl Certificate {
         }
     }
 
-    /// Whether it is valid now.
+    /// The validity at the given time.
     #[must_use]
     pub fn validity(&self, now: Timestamp) -> Validity {
         match now.as_second() {
@@ -160,20 +160,20 @@ impl Certificate {
         self.seconds_left(now).div_euclid(DAY)
     }
 
-    /// Until when it is valid, as `2027-11-23T04:05:06Z`.
+    /// End of validity, formatted as `2027-11-23T04:05:06Z`.
     #[must_use]
     pub fn expiry(&self) -> impl fmt::Display + use<> {
         Date(self.not_after)
     }
 
-    /// From when on it is valid, in the same form.
+    /// Start of validity, in the same form.
     #[must_use]
     pub fn start(&self) -> impl fmt::Display + use<> {
         Date(self.not_before)
     }
 }
 
-/// Seconds since 1970 as a date. Years beyond 9999, which a certificate cannot have, are shown as a number.
+/// Seconds since 1970, formatted as a date. A year beyond 9999, impossible in a certificate, is shown as a number.
 struct Date(i64);
 
 impl fmt::Display for Date {
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn bytes_that_are_none_are_refused() {
         for bytes in [&b""[..], b"\x30\x03\x02\x01\x01", b"no certificate"] {
-            assert!(Certificate::parse(bytes).unwrap_err().to_string().starts_with("no X.509 certificate: "));
+            assert!(Certificate::parse(bytes).unwrap_err().to_string().starts_with("not an X.509 certificate: "));
         }
     }
 }

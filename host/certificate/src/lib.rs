@@ -1,13 +1,13 @@
-//! X.509 certificates and their keys: PEM files are read ([`read_certificates`], [`read_key`]), and a certificate says
-//! what it is for ([`Certificate`]).
+//! X.509 certificates and their keys: reads PEM files ([`read_certificates`], [`read_key`]) and the claims of a
+//! certificate ([`Certificate`]).
 //!
 //! # Contract
-//! Nothing here is verified: a [`Certificate`] repeats the claims of its bytes. Whether they are signed by an authority
-//! that is trusted is for rustls to say, before these claims are believed.
+//! Nothing is verified here: a [`Certificate`] repeats the claims of its bytes. rustls has to check the signature of a
+//! trusted authority before these claims count.
 //!
 //! # Cost and limits
-//! A file is read whole, up to [`MAX_FILE_BYTES`]; anything but a regular file is refused, since reading a pipe might
-//! not end. Links are followed. Reading blocks.
+//! A file is read whole, up to [`MAX_FILE_BYTES`]; anything but a regular file is rejected, since reading a pipe might
+//! never end. Links are followed. Reading blocks.
 
 mod description;
 mod pem_file;

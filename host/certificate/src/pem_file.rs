@@ -1,4 +1,4 @@
-//! Certificates and keys out of PEM files.
+//! Reads certificates and keys from PEM files.
 
 use std::{
     fs::File,
@@ -11,22 +11,22 @@ use rustls_pki_types::{
     pem::{self, PemObject as _},
 };
 
-/// Largest file that is read, bytes. The bundle of all public authorities has a quarter of that.
+/// Most bytes of a file. The bundle of all public authorities has a quarter of that.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Why a file gives no certificate, or no key.
+/// The reason why a file gives no certificate or no key.
 #[derive(Debug, thiserror::Error)]
 pub enum PemFileError {
-    /// The system refuses it.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Fault from the system.
         source: io::Error,
     },
-    /// A directory, a pipe or a device.
-    #[error("{} is no regular file", path.display())]
+    /// The path is a directory, a pipe or a device.
+    #[error("{} is not a regular file", path.display())]
     Irregular {
         /// The path.
         path: PathBuf,
@@ -38,34 +38,34 @@ pub enum PemFileError {
         path: PathBuf,
     },
     /// A section of the file is broken.
-    #[error("{} is no PEM: {source}", path.display())]
+    #[error("{} is not valid PEM: {source}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault of the PEM section.
         source: pem::Error,
     },
-    /// The file has no section of a certificate.
+    /// The file has no PEM section of a certificate.
     #[error("{} holds no certificate (PEM: -----BEGIN CERTIFICATE-----)", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
     },
-    /// The file has no section of a key.
+    /// The file has no PEM section of a private key.
     #[error("{} holds no private key (PEM: -----BEGIN PRIVATE KEY-----)", path.display())]
     NoKey {
         /// The file.
         path: PathBuf,
     },
-    /// The key needs a password, and there is none to ask.
-    #[error("{0}: the key is encrypted; openssl pkey -in {0} -out FILE writes it without a password", path.display())]
+    /// The key needs a password, and the server cannot ask for one.
+    #[error("{0}: the key is encrypted; write it without a password by openssl pkey -in {0} -out FILE", path.display())]
     EncryptedKey {
         /// The file.
         path: PathBuf,
     },
 }
 
-/// Reads every certificate of a file, in their order. There is at least one.
+/// Reads every certificate of a file, in order; at least one.
 ///
 /// # Errors
 /// [`PemFileError`].
@@ -102,7 +102,7 @@ fn holds(text: &[u8], wanted: &[u8]) -> bool {
 
 fn read(path: &Path) -> Result<Vec<u8>, PemFileError> {
     let unreadable = |source| PemFileError::Unreadable { path: path.to_owned(), source };
-    // Asked by its name first: opening a pipe waits for its writer.
+    // The type is checked before opening: opening a pipe waits for its writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(PemFileError::Irregular { path: path.to_owned() });
     }
@@ -136,12 +136,12 @@ mod tests {
         assert!(certificate.unwrap_err().ends_with("holds no certificate (PEM: -----BEGIN CERTIFICATE-----)"));
         assert!(key.unwrap_err().ends_with("holds no private key (PEM: -----BEGIN PRIVATE KEY-----)"));
         let (certificate, _) = of(b"-----BEGIN CERTIFICATE-----\n???\n-----END CERTIFICATE-----\n");
-        assert!(certificate.unwrap_err().contains(" is no PEM: "));
+        assert!(certificate.unwrap_err().contains(" is not valid PEM: "));
         let (_, key) = of(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
-        assert!(key.unwrap_err().contains("the key is encrypted; openssl pkey -in "));
+        assert!(key.unwrap_err().contains("the key is encrypted; write it without a password by openssl pkey -in "));
         let (certificate, _) = of(&vec![b'\n'; MAX_FILE_BYTES as usize + 1]);
         assert!(certificate.unwrap_err().contains("too many for certificates"));
-        assert!(read_key(dir.path()).unwrap_err().to_string().ends_with("is no regular file"));
+        assert!(read_key(dir.path()).unwrap_err().to_string().ends_with("is not a regular file"));
         let missing = read_key(&dir.path().join("missing")).unwrap_err().to_string();
         assert!(missing.contains("cannot read ") && missing.contains("No such file"), "{missing}");
     }

@@ -1,4 +1,4 @@
-//! Which fields are not to be shown.
+//! Finds the fields that must not be shown.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -9,8 +9,8 @@ use mortise_resource::descriptors;
 use prost::Message;
 use prost_reflect::{DescriptorPool, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 
-/// Which fields of each message are marked, by the message's name, as far as was asked. For those who meet messages of
-/// any pool, one after the other; asking costs a decoding of the message's file, once for each message.
+/// Cache of the marked fields of each message, by the message's name, for messages from any pool. The first question
+/// about a message decodes its file.
 #[derive(Debug, Default)]
 pub struct RedactedFields(HashMap<String, BTreeSet<u32>>);
 
@@ -28,20 +28,21 @@ impl RedactedFields {
     }
 }
 
-/// The fields of a pool's messages that are marked with `debug_redact`. Cheap to clone.
+/// The fields of a pool's messages with the option `debug_redact`. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Redaction(Arc<Marked>);
 
 #[derive(Debug)]
 struct Marked {
-    /// Numbers of the fields, by their message's name.
+    /// Numbers of the marked fields, by message name.
     fields: HashMap<String, BTreeSet<u32>>,
-    /// Names of the messages that have such a field, or may have one somewhere within: an `Any` may hold any message.
+    /// Names of the messages with a marked field, or with a place for one somewhere within: an `Any` may hold any
+    /// message.
     messages: HashSet<String>,
 }
 
 impl Redaction {
-    /// Of a pool's messages; none when no field is marked.
+    /// Finds the marked fields of a pool; `None` when no field is marked.
     #[must_use]
     pub fn of(pool: &DescriptorPool) -> Option<Self> {
         let mut marked = HashMap::new();
@@ -51,20 +52,20 @@ impl Redaction {
         (!marked.is_empty()).then(|| Self(Arc::new(Marked { messages: holders(pool, &marked), fields: marked })))
     }
 
-    /// Whether data of a message may hold such a field, however deep.
+    /// Whether data of a message may hold a marked field, at any depth.
     #[must_use]
     pub fn is_within(&self, message: &MessageDescriptor) -> bool {
         self.0.messages.contains(message.full_name())
     }
 
-    /// Whether a field is one of them.
+    /// Whether a field is marked.
     #[must_use]
     pub fn covers(&self, field: &FieldDescriptor) -> bool {
         self.0.fields.get(field.parent_message().full_name()).is_some_and(|marked| marked.contains(&field.number()))
     }
 }
 
-/// The messages that have a marked field, or that have one of these messages within.
+/// Finds the messages with a marked field, and those that contain such messages.
 fn holders(pool: &DescriptorPool, marked: &HashMap<String, BTreeSet<u32>>) -> HashSet<String> {
     let mut parents: HashMap<String, Vec<MessageDescriptor>> = HashMap::new();
     for message in pool.all_messages() {
@@ -97,7 +98,7 @@ fn of_file(file: &FileDescriptor, marked: &mut HashMap<String, BTreeSet<u32>>) {
     }
 }
 
-/// Of `google.protobuf.FieldOptions`, what is looked at here.
+/// The used part of `google.protobuf.FieldOptions`.
 #[derive(Clone, PartialEq, Message)]
 struct FieldOptions {
     #[prost(bool, tag = "16")]

@@ -1,20 +1,20 @@
-//! Fields that a schema marks with `debug_redact`: which they are, and what they hold, taken out of texts.
+//! Fields that a schema marks with `debug_redact`: finds them, and removes their values from texts.
 //!
 //! # Contract
-//! Such fields are shown to those who read the resource, and to nobody else: not in logs, errors or diffs.
-//! [`Redaction`] says which fields are meant, of messages however deep. [`Secrets`] collects what they hold in the
-//! resources that a plugin is handed, and takes it out of the texts that come back. Which options a field has is read
-//! from its file's bytes: the library of the descriptors panics on options that do not fit their definition.
+//! Such fields are shown only to callers who read the resource: never in logs, errors or diffs. [`Redaction`] knows the
+//! marked fields of messages at any depth. [`Secrets`] collects their values in the resources that a plugin receives,
+//! and removes these values from the texts that the plugin returns. The options of a field are read from its file's
+//! bytes, since the library of the descriptors panics on options that do not fit their definition.
 //!
 //! # Limits
 //! Texts are searched for strings, for bytes in UTF-8, base64 and hexadecimal, and for numbers, of at least
-//! [`SHORTEST`] bytes; of strings with several lines each line counts. What a plugin says in other words, encrypted or
-//! cut up, is not found. Beyond [`MOST_VALUES`] values or [`MOST_BYTES`] bytes, and with data that does not decode, texts
+//! [`SHORTEST`] bytes; of strings with several lines each line counts. Values that a plugin rephrases, encrypts or cuts
+//! up are not found. Beyond [`MOST_VALUES`] values or [`MOST_BYTES`] bytes, and with data that does not decode, texts
 //! are not shown at all.
 //!
 //! # Cost
-//! For a message without such a field, however deep, a look-up of its name; else decoding the data, and a search for each
-//! value in each text. What messages hold is found once, by a walk over all fields of the pool.
+//! For a message without such a field, at any depth, a look-up of its name; else decoding the data, and a search for
+//! each value in each text. One walk over all fields of the pool finds the messages with marked fields.
 
 mod fields;
 mod secrets;
@@ -22,5 +22,5 @@ mod secrets;
 pub use fields::{RedactedFields, Redaction};
 pub use secrets::{MOST_BYTES, MOST_VALUES, SHORTEST, Secrets};
 
-/// What stands where something is not shown.
+/// The replacement for a redacted value.
 pub const REDACTED: &str = "(redacted)";

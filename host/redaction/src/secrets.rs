@@ -1,4 +1,4 @@
-//! What redacted fields hold, and texts without it.
+//! Values of redacted fields, and their removal from texts.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -7,27 +7,27 @@ use prost_reflect::{DynamicMessage, MapKey, MessageDescriptor, ReflectMessage as
 
 use crate::{REDACTED, Redaction};
 
-/// Values shorter than this are not looked for, bytes: they would be found everywhere.
+/// Fewest bytes of a value that is searched for: shorter ones would be found everywhere.
 pub const SHORTEST: usize = 4;
-/// Most values that are looked for.
+/// Most values in the search.
 pub const MOST_VALUES: usize = 1_024;
-/// Most bytes that are looked for, in all.
+/// Most bytes of all values in the search.
 pub const MOST_BYTES: usize = 64 << 10;
 
-/// Messages within each other that are looked into, those in an `Any` included.
+/// Deepest nesting of messages in the search, messages in an `Any` included.
 const DEPTH: usize = 100;
 
-/// Values that no text is to hold.
+/// Values that no text may contain.
 #[derive(Debug, Default)]
 pub struct Secrets {
     values: BTreeSet<String>,
     bytes: usize,
-    /// There are more than are looked for.
+    /// Whether values are missing: they were too many, or data did not decode.
     more: bool,
 }
 
 impl Secrets {
-    /// Adds what the redacted fields of encoded data hold.
+    /// Adds the values of redacted fields in encoded data.
     pub fn note(&mut self, redaction: &Redaction, message: &MessageDescriptor, data: &[u8]) {
         match DynamicMessage::decode(message.clone(), data) {
             Ok(message) => self.message(redaction, &message, DEPTH),
@@ -35,19 +35,19 @@ impl Secrets {
         }
     }
 
-    /// Whether nothing has to be taken out of texts.
+    /// Whether texts need no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && !self.more
     }
 
-    /// A text without the values.
+    /// Replaces the values in a text.
     #[must_use]
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.more && !text.is_empty() {
-            return Cow::Borrowed("(not shown, since it may hold what is redacted)");
+            return Cow::Borrowed("(not shown, because it may hold redacted values)");
         }
-        // All are looked for in the text as it was: one may be a part of another, or of what stands in its place.
+        // All values are searched in the original text: one value may be a part of another, or of the replacement.
         let mut covered: Vec<bool> = Vec::new();
         for value in &self.values {
             for (start, found) in text.match_indices(value.as_str()) {
@@ -102,7 +102,7 @@ impl Secrets {
         }
     }
 
-    /// Looks into a value for redacted fields, or, without a redaction, takes all of it.
+    /// Collects the redacted values within a value; without a redaction, the whole value.
     fn value(&mut self, value: &Value, within: Option<&Redaction>, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else {
             self.more = true;

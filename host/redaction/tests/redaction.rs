@@ -1,4 +1,4 @@
-//! Marked fields, wherever they are, and texts without what they hold.
+//! Finds marked fields wherever they are, and removes their values from texts.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use mortise_redaction::{MOST_BYTES, MOST_VALUES, RedactedFields, Redaction, Secrets};
@@ -43,7 +43,7 @@ fn door() -> MessageDescriptor {
     pool(PROTO).get_message_by_name("lock.v1.Door").unwrap()
 }
 
-/// A lock whose code is this.
+/// Creates a lock with this code.
 fn lock(of: &MessageDescriptor, code: &str) -> DynamicMessage {
     let mut lock = DynamicMessage::new(of.parent_pool().get_message_by_name("lock.v1.Door.Lock").unwrap());
     lock.set_field_by_name("maker", Value::String("makers".into()));
@@ -138,7 +138,7 @@ fn what_they_hold_is_taken_out_of_texts_wherever_it_stands() {
     for shown in ["front door", "left", "nothing of it"] {
         assert_eq!(secrets.hide(shown), shown);
     }
-    // All of a marked message is marked, and the same text elsewhere, too.
+    // Everything in a marked message is redacted, and the same text elsewhere too.
     assert_eq!(secrets.hide("by makers"), "by (redacted)");
 }
 

@@ -1,4 +1,4 @@
-//! One watch of one type: what its messages come to, and what is tried again.
+//! A watch of one type: applies its messages and retries deferred resources.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -17,24 +17,24 @@ use crate::{
     link::Connection,
 };
 
-/// The first and the longest wait before what is held back is tried again.
+/// First and longest wait before a retry of deferred resources.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Resources that the peer is asked for at once, whole.
+/// Most whole resources in one request to the peer.
 const WHOLE: usize = 10;
-/// Resources of which the peer is asked at once whether they are there.
+/// Most resources in one request about their presence.
 const ASKED: usize = 500;
-/// How long after a snapshot the next one comes, where more is held back than can be named.
+/// Time between two snapshots, when more resources are deferred than can be listed.
 const NEXT_SNAPSHOT: Duration = Duration::from_secs(120);
 
-/// Uids of a snapshot, at most.
+/// Most uids of a snapshot.
 const MAX_UIDS: usize = 4_000_000;
 
-/// What the peer has of the resources that it was asked for.
+/// The peer's answer about a list of resources.
 #[derive(Default)]
 struct Answer {
     resources: Vec<pb::Resource>,
-    /// Those of which it cannot say it, such as one that is stored in a version of the type that is not asked for: they are
-    /// still there.
+    /// Resources that the peer could not report on, such as one stored in another version of the type; they count as
+    /// present.
     unsure: Vec<pb::Id>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Session<'a> {
     of: pb::Type,
     progress: CopyProgress,
     changes: Changeset,
-    /// The uids of a snapshot that is coming.
+    /// The uids of the running snapshot; `None` outside of one.
     snapshot: Option<HashSet<u128>>,
     begun: Instant,
     retry_at: Instant,
@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
         Self { follower, connection, of, progress, changes: Changeset::default(), snapshot, begun, retry_at, waits }
     }
 
-    /// Takes a message. Returns whether what is here is current then.
+    /// Takes a message. Returns whether the replicas are current then.
     pub(crate) async fn take(&mut self, message: WatchResourcesResponse) -> Result<bool, FollowError> {
         if message.is_hard_reset {
             self.reset();
@@ -82,7 +82,7 @@ impl<'a> Session<'a> {
             return Ok(false);
         }
         if self.snapshot.is_some() && !self.changes.is_empty() {
-            // Before what is gone is looked for: a name whose incarnation changed is there, and not gone.
+            // Applied before the search for absent resources: a name with a new incarnation is present.
             self.apply().await?;
         }
         if let Some(uids) = &self.snapshot {
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// Forgets everything: a snapshot follows.
+    /// Drops all state: a snapshot follows.
     fn reset(&mut self) {
         let peer = self.follower.report.name().to_owned();
         metrics::counter!("mortise_region_resets_total", "peer" => peer).increment(1);
@@ -129,12 +129,12 @@ impl<'a> Session<'a> {
                     self.changes.remove(id);
                 }
             }
-            // Not of such a watch.
+            // Does not occur in a stateless watch.
             Some(ChangeType::Added(_) | ChangeType::Modified(_)) | None => {}
         }
     }
 
-    /// Whether the peer owns a resource that may be here: a peer that says otherwise is not listened to.
+    /// Whether the peer owns the resource and it may be in this region. Other claims of a peer are ignored.
     fn is_for_here(&self, resource: &pb::Resource) -> bool {
         let syncing = resource.meta.as_ref().and_then(|meta| meta.syncing.as_ref());
         let here = self.follower.service.region().unwrap_or_default();
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Applies what is held, with the progress.
+    /// Applies the collected changes together with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
         let (mut changes, gone) = self.changes.take();
         changes.extend(self.resolved(gone).await?);
@@ -171,8 +171,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Asks the peer about what left: what it still has for this region stays, as it was last told, since another region
-    /// owns it now, or it came back; what is deleted takes along what it owns.
+    /// Asks the peer about resources that left the watch. A resource that the peer still has for this region stays in
+    /// its last state, since another region owns it now, or it came back; a deleted one takes along the resources that
+    /// it owns.
     async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<CopyChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
@@ -199,7 +200,7 @@ impl<'a> Session<'a> {
         Ok(changes)
     }
 
-    /// Asks the peer for resources: for each by itself if one of them keeps it from answering.
+    /// Asks the peer for resources; one by one if an id keeps the peer from answering.
     async fn ask(&self, ids: &[pb::Id], paths: &[&str]) -> Result<Answer, FollowError> {
         match self.ask_at_once(ids, paths).await {
             Ok(answer) => return Ok(Answer { resources: answer.resources, unsure: Vec::new() }),
@@ -225,19 +226,19 @@ impl<'a> Session<'a> {
         Ok(answer.map_err(|_| FollowError::Silent { within: ANSWER })??.into_inner())
     }
 
-    /// When what is held back is tried again.
+    /// Time of the next retry of deferred resources.
     pub(crate) fn retry_at(&self) -> Instant {
         self.retry_at
     }
 
-    /// Whether there is something to try again, and nothing else in between.
+    /// Whether resources are deferred, and neither a snapshot nor changes are under way.
     pub(crate) fn may_retry(&self) -> bool {
         let is_held_back = self.progress.held_back_len() > 0 || self.progress.held_back_more();
         is_held_back && self.snapshot.is_none() && self.changes.is_empty()
     }
 
-    /// Tries what is held back again, as the peer has it now. Where more is held back than is named, a snapshot follows,
-    /// two minutes after the watch began at the earliest.
+    /// Retries the deferred resources in the peer's present state. If more are deferred than can be listed, asks for a
+    /// snapshot, at the earliest two minutes after the watch began.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
         let ids: Vec<pb::Id> = self.progress.held_back_ids().cloned().collect();
         for some in ids.chunks(WHOLE) {
@@ -247,7 +248,7 @@ impl<'a> Session<'a> {
             let is_same = |a: &pb::Id, b: &pb::Id| a.name == b.name && a.tenancy == b.tenancy;
             for id in some {
                 let mut found = there.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
-                // What became of the others the watch says.
+                // The watch itself reports the fate of the others.
                 if !found.any(|found| is_same(found, id)) {
                     self.progress.forget(id);
                 }

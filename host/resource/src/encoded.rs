@@ -1,15 +1,15 @@
-//! Resources in the form in which they are stored and sent: their encoding, and beside it where in it stands what the
-//! rules ask for.
+//! Resources in the form in which they are stored and sent: the encoded bytes, and the positions of the fields that
+//! rules ask for (the head).
 //!
-//! Whoever passes a resource on hands on its bytes; whoever looks into its content decodes it. The head is found once,
-//! when the bytes come from the store or a write makes them, by one walk over the fields that copies nothing.
+//! Code that passes a resource on hands on its bytes; code that needs its content decodes it. The head is found once,
+//! when bytes come from the store or a write makes them, by one walk over the fields that copies nothing.
 //!
 //! # Contract
-//! The bytes are an encoded `hashicorp.consul.resource.Resource` in which each message of the head stands once. Bytes in
-//! which one stands several times, which protobuf merges, are encoded anew. Clones share the bytes.
+//! The bytes are an encoded `hashicorp.consul.resource.Resource` in which each message of the head occurs once. If one
+//! occurs several times, which protobuf merges, the resource is decoded and encoded again. Clones share the bytes.
 //!
 //! # Cost
-//! A head of some 100 bytes; finding it takes about 0.1 µs. Looking a text up compares its bytes with UTF-8 again.
+//! A head takes some 100 bytes; finding it takes about 0.1 µs. Reading a text checks again that its bytes are UTF-8.
 
 use std::{ops::Range, str};
 
@@ -28,40 +28,40 @@ pub struct EncodedResource {
     head: Head,
 }
 
-/// The parts of an id; those that are absent are empty.
+/// The parts of an id; absent parts are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IdRef<'r> {
-    /// Of the type.
+    /// Group of the type.
     pub group: &'r str,
-    /// Of the type.
+    /// Version of the type's group.
     pub group_version: &'r str,
-    /// Of the type.
+    /// Kind of the type.
     pub kind: &'r str,
-    /// Of the tenancy.
+    /// Partition of the tenancy.
     pub partition: &'r str,
-    /// Of the tenancy.
+    /// Namespace of the tenancy.
     pub namespace: &'r str,
-    /// The name.
+    /// Name of the resource.
     pub name: &'r str,
-    /// The incarnation.
+    /// Uid of the incarnation.
     pub uid: &'r str,
 }
 
-/// Bytes that are no resource.
+/// Bytes that do not form a valid resource.
 #[derive(Debug, thiserror::Error)]
 pub enum BadEncoding {
-    /// They do not decode.
-    #[error("it does not decode: {0}")]
+    /// The bytes do not decode.
+    #[error("the resource cannot be decoded: {0}")]
     Undecodable(#[from] DecodeError),
-    /// A text of the id, the version or the generation is none.
-    #[error("it does not decode: a text is not UTF-8")]
+    /// A text of the id, the version or the generation is not UTF-8.
+    #[error("the resource cannot be decoded: a text is not UTF-8")]
     NotText(#[from] str::Utf8Error),
-    /// They are too many.
-    #[error("it has {0} bytes, and 4 GiB are too many")]
+    /// The resource has 4 GiB or more.
+    #[error("the resource has {0} bytes; the limit is 4 GiB")]
     TooLong(usize),
 }
 
-/// Where something stands in the bytes.
+/// A range of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Span {
     start: u32,
@@ -74,14 +74,14 @@ impl Span {
     }
 }
 
-/// The field of a resource that has its meta.
+/// Number of the resource's field `meta`.
 const META: u32 = 1001;
-/// The field of a resource that has a record of what it refers to.
+/// Number of the resource's field with the records of its references.
 const REFERENCES: u32 = 1002;
-/// The field of a meta that has the labels.
+/// Number of the meta's field `labels`.
 const LABELS: u32 = 5;
 
-/// What the rules ask for.
+/// Positions of the fields that rules ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Head {
     id: Option<Span>,
@@ -98,7 +98,7 @@ struct Head {
     deletion_mark: Option<Span>,
     schema_version: u32,
     meta: Option<Span>,
-    /// Bytes of the records of what it refers to, with their tags and lengths.
+    /// Bytes of the records of references, tags and lengths included.
     references: u32,
 }
 
@@ -112,7 +112,7 @@ impl<'r> From<&'r pb::Id> for IdRef<'r> {
 }
 
 impl IdRef<'_> {
-    /// Whether both are of one incarnation, GroupVersion aside.
+    /// Whether both are ids of one incarnation; the GroupVersion is ignored.
     #[must_use]
     pub fn is_same_incarnation(self, other: IdRef<'_>) -> bool {
         IdRef { group_version: "", ..self } == IdRef { group_version: "", ..other }
@@ -120,20 +120,21 @@ impl IdRef<'_> {
 }
 
 impl EncodedResource {
-    /// Of bytes, which are looked through as far as the head goes.
+    /// Finds the head in the bytes.
     ///
     /// # Errors
-    /// They are no encoded resource, as far as can be told without decoding its content.
+    /// The bytes are not an encoded resource. The content outside of the head is not decoded, so its faults may stay
+    /// unnoticed.
     pub fn parse(bytes: Bytes) -> Result<Self, BadEncoding> {
         match Self::found(bytes.clone()) {
             Ok(Some(resource)) => Ok(resource),
             Err(fault @ BadEncoding::TooLong(_)) => Err(fault),
-            // What is merged, or what only decoding can make sense of.
+            // Repeated messages have to be merged; other faults get the decoder's error.
             Ok(None) | Err(_) => Self::of(&pb::Resource::decode(bytes)?),
         }
     }
 
-    /// The encoding of a resource.
+    /// Encodes a resource.
     ///
     /// # Errors
     /// [`BadEncoding::TooLong`].
@@ -144,7 +145,7 @@ impl EncodedResource {
         Self::found(bytes)?.ok_or(BadEncoding::TooLong(length))
     }
 
-    /// With the head of bytes; `None` when a message of it stands several times.
+    /// Finds the head; `None` when one of its messages occurs several times.
     fn found(bytes: Bytes) -> Result<Option<Self>, BadEncoding> {
         if u32::try_from(bytes.len()).is_err() {
             return Err(BadEncoding::TooLong(bytes.len()));
@@ -152,13 +153,13 @@ impl EncodedResource {
         Ok(Head::find(&bytes)?.map(|head| Self { bytes, head }))
     }
 
-    /// The encoding.
+    /// The encoded bytes.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The whole resource.
+    /// Decodes the whole resource.
     ///
     /// # Errors
     /// Its content does not decode.
@@ -166,7 +167,7 @@ impl EncodedResource {
         Ok(pb::Resource::decode(self.bytes.clone())?)
     }
 
-    /// The parts of its id.
+    /// The parts of the resource's id.
     #[must_use]
     pub fn id(&self) -> IdRef<'_> {
         let Head { group, group_version, kind, partition, namespace, name, uid, .. } = self.head;
@@ -181,13 +182,13 @@ impl EncodedResource {
         }
     }
 
-    /// Whether it is of this very type, its GroupVersion included.
+    /// Whether the resource has exactly this type, GroupVersion included.
     #[must_use]
     pub fn is_of(&self, of: &Gvk) -> bool {
         self.is_of_kind(&of.group, &of.kind) && self.has(self.head.group_version, &of.group_version)
     }
 
-    /// Whether it is of a type of this group and kind, whatever its GroupVersion.
+    /// Whether the resource has this group and kind; the GroupVersion is ignored.
     #[must_use]
     pub fn is_of_kind(&self, group: &str, kind: &str) -> bool {
         self.has(self.head.kind, kind) && self.has(self.head.group, group)
@@ -211,7 +212,7 @@ impl EncodedResource {
         self.text(self.head.name)
     }
 
-    /// The incarnation.
+    /// The uid.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.text(self.head.uid)
@@ -229,31 +230,31 @@ impl EncodedResource {
         self.text(self.head.generation)
     }
 
-    /// The schema version that its data is in, from 1 up.
+    /// The schema version of the data; at least 1.
     #[must_use]
     pub fn schema_version(&self) -> u32 {
         self.head.schema_version.max(1)
     }
 
-    /// The value of the mark of a deletion, if it has one.
+    /// The value of the metadata key `deletionTimestamp`, if present.
     #[must_use]
     pub fn deletion_mark(&self) -> Option<&str> {
         self.head.deletion_mark.map(|span| self.text(span))
     }
 
-    /// Whether it has an owner.
+    /// Whether the resource has an owner.
     #[must_use]
     pub fn has_owner(&self) -> bool {
         self.head.owner.is_some()
     }
 
-    /// Whether it has a meta.
+    /// Whether the resource has a meta.
     #[must_use]
     pub fn has_meta(&self) -> bool {
         self.head.meta.is_some()
     }
 
-    /// Its meta, as a message of its own.
+    /// Decodes the meta.
     ///
     /// # Errors
     /// It does not decode.
@@ -261,10 +262,10 @@ impl EncodedResource {
         Ok(self.head.meta.map(|span| Meta::decode(part(&self.bytes, span))).transpose()?)
     }
 
-    /// The records of what it refers to.
+    /// Decodes the records of the resource's references.
     ///
     /// # Errors
-    /// One of them does not decode.
+    /// A record does not decode.
     pub fn references(&self) -> Result<Vec<ReferenceRecord>, BadEncoding> {
         let mut found = Vec::new();
         if self.head.references == 0 {
@@ -279,13 +280,13 @@ impl EncodedResource {
         Ok(found)
     }
 
-    /// Bytes that these records take in the encoding.
+    /// Bytes of the records of references in the encoding.
     #[must_use]
     pub fn references_len(&self) -> usize {
         self.head.references as usize
     }
 
-    /// Its labels, in no particular order; a key may come again, and the last counts.
+    /// The labels, in no particular order; of a repeated key the last value counts.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut fields = self.head.meta.map(|span| Fields::of(&self.bytes, span));
         std::iter::from_fn(move || {
@@ -299,7 +300,7 @@ impl EncodedResource {
         })
     }
 
-    /// The two texts of a map's entry.
+    /// Key and value of a map's entry.
     fn entry(&self, span: Span) -> Option<(&str, &str)> {
         let (mut key, mut value) = (Span::default(), Span::default());
         let mut fields = Fields::of(&self.bytes, span);
@@ -314,7 +315,7 @@ impl EncodedResource {
         Some((text(key)?, text(value)?))
     }
 
-    /// Its id, as a message of its own.
+    /// Decodes the id.
     ///
     /// # Errors
     /// It does not decode.
@@ -322,7 +323,7 @@ impl EncodedResource {
         self.message(self.head.id)
     }
 
-    /// Its owner, as a message of its own.
+    /// Decodes the owner.
     ///
     /// # Errors
     /// It does not decode.
@@ -338,7 +339,7 @@ impl EncodedResource {
         part(&self.bytes, span) == text.as_bytes()
     }
 
-    /// Checked when the head was found.
+    /// The text of a span; the head's search has checked that it is UTF-8.
     fn text(&self, span: Span) -> &str {
         str::from_utf8(part(&self.bytes, span)).unwrap_or_default()
     }
@@ -349,7 +350,7 @@ fn part(bytes: &[u8], span: Span) -> &[u8] {
 }
 
 impl Head {
-    /// Walks over the fields; `None` when a message stands several times.
+    /// Walks over the fields; `None` when a message occurs several times.
     fn find(bytes: &[u8]) -> Result<Option<Self>, BadEncoding> {
         let mut head = Self::default();
         let mut fields = Fields::of(bytes, whole(bytes));
@@ -366,7 +367,7 @@ impl Head {
                 (3, Value::Bytes(span)) => head.version = text(bytes, span)?,
                 (4, Value::Bytes(span)) => head.generation = text(bytes, span)?,
                 (5, Value::Bytes(span)) => head.find_mark(bytes, span)?,
-                // As protobuf has it, the lower half counts.
+                // Protobuf keeps the lower 32 bits of a longer number.
                 (1000, Value::Number(number)) => head.schema_version = number as u32,
                 (META, Value::Bytes(span)) if head.meta.is_none() => head.meta = Some(span),
                 (REFERENCES, Value::Bytes(span)) => {
@@ -384,7 +385,7 @@ impl Head {
         Ok(Some(head))
     }
 
-    /// False when a message stands several times in the id.
+    /// Finds the parts of the id; false when one of its messages occurs several times.
     fn find_id(&mut self, bytes: &[u8], id: Span) -> Result<bool, BadEncoding> {
         let (mut types, mut tenancies) = (0, 0);
         let mut fields = Fields::of(bytes, id);
@@ -421,7 +422,7 @@ impl Head {
         Ok(types <= 1 && tenancies <= 1)
     }
 
-    /// Looks whether an entry of the metadata is the mark of a deletion.
+    /// Records an entry of the metadata that is the deletion mark.
     fn find_mark(&mut self, bytes: &[u8], entry: Span) -> Result<(), BadEncoding> {
         let (mut is_mark, mut found) = (false, Span::default());
         let mut fields = Fields::of(bytes, entry);
@@ -443,7 +444,7 @@ fn whole(bytes: &[u8]) -> Span {
     Span { start: 0, end: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
 }
 
-/// The span, of which the bytes are a text.
+/// Checks that the bytes of a span are UTF-8 and returns the span.
 fn text(bytes: &[u8], span: Span) -> Result<Span, BadEncoding> {
     str::from_utf8(part(bytes, span))?;
     Ok(span)
@@ -456,7 +457,7 @@ enum Value {
     Other,
 }
 
-/// The fields of a message, as they follow one another.
+/// An iterator over the fields of a message, in the order of the bytes.
 struct Fields<'b> {
     left: &'b [u8],
     end: u32,
@@ -476,7 +477,7 @@ impl<'b> Fields<'b> {
             WireType::LengthDelimited => {
                 let mut rest = self.left;
                 let length = decode_varint(&mut rest)?;
-                // Says what is wrong with a length that is too long.
+                // Returns the decoder's error for a length beyond the end.
                 skip_field(wire_type, tag, &mut self.left, DecodeContext::default())?;
                 let end = self.end - u32::try_from(self.left.remaining()).unwrap_or_default();
                 Value::Bytes(Span { start: end - u32::try_from(length).unwrap_or_default(), end })
@@ -573,7 +574,8 @@ mod tests {
         }
     }
 
-    /// What protobuf would merge, or take the last of, is the same in the head as in the whole.
+    /// Fields that occur several times read the same from the head as from the decoded resource, merged by protobuf's
+    /// rules.
     #[test]
     fn fields_that_stand_several_times_are_merged_as_protobuf_does() {
         let first = resource();
@@ -603,8 +605,8 @@ mod tests {
         assert_eq!((encoded.id().group, encoded.id().kind), ("b", "K"));
     }
 
-    /// Of every byte of an encoding that is changed, cut off or put in: what is parsed has the head that decoding finds,
-    /// and what decodes is parsed.
+    /// Changes, cuts and inserts every byte of an encoding: what parses has the head that decoding finds, and what
+    /// decodes also parses.
     #[test]
     fn damaged_bytes_are_refused_or_agree_with_their_head() {
         let good = resource().encode_to_vec();

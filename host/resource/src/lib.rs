@@ -1,8 +1,9 @@
-//! The vocabulary that every other crate speaks: the wire messages, and the rules about names, tenancy, ids and
-//! metadata that hold whatever the resource's type is.
+//! The vocabulary of every other crate: the wire messages, and the rules about names, tenancy, ids and metadata that
+//! hold for resources of any type.
 //!
-//! Nothing here does I/O, keeps state or knows a transport, so it also compiles for plugins (`wasm32-unknown-unknown`).
-//! The rules and their wording come from Consul's resource service (see docs/architecture.md, "Compatibility").
+//! Nothing here does I/O, keeps state or knows a transport, so the crate also compiles for plugins
+//! (`wasm32-unknown-unknown`). The rules and their wording come from Consul's resource service (see
+//! docs/architecture.md, "Compatibility").
 
 pub mod authorizer;
 pub mod backoff;

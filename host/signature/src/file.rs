@@ -1,4 +1,4 @@
-//! Files of keys and signatures: where they are, and reading them within a bound.
+//! Files of keys and signatures: their paths, and bounded reading.
 
 use std::{
     fs::OpenOptions,
@@ -7,37 +7,37 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Largest file of a key or a signature. minisign's own comments have 9 KiB at most.
+/// Most bytes of a file of a key or a signature. minisign's own comments have at most 9 KiB.
 pub const MAX_BYTES: usize = 16 << 10;
 
 /// A file that cannot be read as text.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file system refuses.
+    /// The file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Fault from the system.
         source: io::Error,
     },
-    /// It has more than [`MAX_BYTES`].
-    #[error("{} has more than {MAX_BYTES} bytes, which no key and no signature has", path.display())]
+    /// The file has more than [`MAX_BYTES`].
+    #[error("{} has more than {MAX_BYTES} bytes, too many for a key or a signature", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
-    /// It holds something else.
+    /// The file is not text.
     #[error("{} is not text", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
-        /// Where it is not.
+        /// Position of the first invalid byte.
         source: std::string::FromUtf8Error,
     },
 }
 
-/// The signature's file of a file: `FILE.minisig`.
+/// The path of a file's signature: `FILE.minisig`.
 #[must_use]
 pub fn signature_path(file: &Path) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
@@ -45,7 +45,7 @@ pub fn signature_path(file: &Path) -> PathBuf {
     path.into()
 }
 
-/// The text of the signature beside a file; `None` when there is none.
+/// Reads the signature beside a file; `None` if there is no such file.
 ///
 /// # Errors
 /// [`FileError`].
@@ -58,11 +58,11 @@ pub fn read_signature(file: &Path) -> Result<Option<String>, FileError> {
 
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
-    // Without waiting: what is no file may never have a beginning.
+    // Opens without waiting: opening a pipe may block for ever.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")));
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")));
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;

@@ -6,21 +6,21 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use crate::file::{self, FileError};
 
-/// Where the id stands in a key and in a signature, behind two bytes for the algorithm.
+/// Range of the key's id in a key and in a signature, after two bytes for the algorithm.
 const ID: std::ops::Range<usize> = 2..10;
 
-/// What is no public key.
+/// The fault of an unusable public key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Its file cannot be read.
+    /// The file of the key cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is not written as minisign writes one.
-    #[error("no public key of minisign: {0}")]
+    /// The text is not in minisign's form.
+    #[error("not a public key of minisign: {0}")]
     Malformed(#[from] minisign_verify::Error),
 }
 
-/// A key that proves signatures.
+/// A public key, which verifies signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
     id: String,
@@ -28,7 +28,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads the text of a key's file, or the line of it that is the key.
+    /// Reads the text of a key file, or its line with the key.
     ///
     /// # Errors
     /// [`KeyError::Malformed`].
@@ -39,22 +39,22 @@ impl PublicKey {
         Ok(Self { id: id(line).unwrap_or_default(), key })
     }
 
-    /// Takes what an operator gives as a key: the line that is the key, or the path of its file.
+    /// Reads a key from an operator's setting: the line with the key, or the path of a key file.
     ///
     /// # Errors
-    /// [`KeyError`]. Of what is no key, that there is no such file.
+    /// [`KeyError`]. For text that is neither, that no such file exists.
     pub fn load(given: &str) -> Result<Self, KeyError> {
         Self::parse(given).or_else(|_| Self::parse(&file::read(Path::new(given))?))
     }
 
-    /// The id, as `minisign` shows it: 16 hexadecimal digits. It names the key, and proves nothing.
+    /// The id in minisign's form: 16 hexadecimal digits. It names the key and proves nothing.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 }
 
-/// The id of the key in a line of base64, which is a key or a signature.
+/// The id of the key in a base64 line of a key or a signature.
 pub(crate) fn id(line: &str) -> Option<String> {
     let bytes = BASE64_STANDARD.decode(line.trim()).ok()?;
     let id: [u8; 8] = bytes.get(ID)?.try_into().ok()?;

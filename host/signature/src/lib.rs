@@ -1,18 +1,18 @@
-//! Signatures of files in minisign's format: Ed25519, with a comment that is signed along (the *trusted* one).
+//! Signatures of files in minisign's format: Ed25519, with a comment that is also signed (the *trusted* one).
 //!
 //! # Contract
 //! `FILE.minisig` has four lines: a comment that proves nothing, the signature of the content (of its BLAKE2b hash, or
-//! of all of it in the legacy mode), the trusted comment, and a signature of the first signature and that comment. Both
-//! have to be right ([`verify`]). Keys are files of two lines, or the second of them alone. The program `minisign`
-//! reads what is written here, and the other way round.
+//! of all of it in the legacy mode), the trusted comment, and a signature of the first signature and that comment.
+//! [`verify`] checks both. A key file has two lines; its second line alone is also accepted. The program `minisign`
+//! reads these files, and this crate reads those of `minisign`.
 //!
 //! The crate `minisign` makes keys and signatures, and `minisign-verify` verifies:
 //! docs/decisions/0025-two-crates-for-minisigns-format.md.
 //!
 //! # Cost and limits
-//! A signature's file has at most [`MAX_BYTES`], a key's too. Verifying reads the content once, and blocks for that
-//! long. A secret key with a password takes a second and 32 MiB to be opened (scrypt), as its file asks; over 1 GiB it
-//! is refused.
+//! Files of signatures and keys have at most [`MAX_BYTES`]. Verifying reads the content once, and blocks meanwhile.
+//! Opening a secret key with a password takes a second and 32 MiB (scrypt), as the key file demands; a demand of over 1
+//! GiB is rejected.
 
 mod file;
 mod key;

@@ -1,4 +1,4 @@
-//! Making keys and signatures.
+//! Makes keys and signatures.
 
 use std::{fmt, path::Path};
 
@@ -8,48 +8,48 @@ use minisign::{PublicKeyBox, SecretKeyBox};
 
 use crate::file::{self, FileError};
 
-/// What the file of a secret key says of itself.
+/// The untrusted comment of a secret key's file, which minisign expects.
 const SECRET_COMMENT: &str = "minisign encrypted secret key";
 const OPEN_COMMENT: &str = "minisign secret key, without a password";
-/// What a signature says of itself.
+/// The untrusted comment of a signature.
 const SIGNATURE_COMMENT: &str = "signature from mortise plugin sign";
-/// Where a secret key says how its password is made a key of; zeros mean that it has none.
+/// Range of the secret key's field for the derivation from a password; zeros mean that it has no password.
 const KDF: std::ops::Range<usize> = 2..4;
-/// Where its checksum is.
+/// Range of the secret key's checksum.
 const CHECKSUM: std::ops::RangeFrom<usize> = 126..;
-/// Longest trusted comment, bytes: minisign's.
+/// Most bytes of a trusted comment; minisign's own limit.
 const MAX_COMMENT: usize = 8_191;
 
-/// Why there is no key or no signature.
+/// The reason why a key cannot be used, or a signature not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// Its file cannot be read.
+    /// The file of the key cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is no key, or its password is wrong.
+    /// The key is malformed, or its password is wrong.
     #[error("the secret key cannot be used: {0}")]
     Key(#[source] minisign::PError),
-    /// There is a password on it, and none was given.
+    /// The key needs a password, and none was given.
     #[error("the secret key has a password")]
     PasswordMissing,
-    /// A comment that cannot be told from the lines around it, or that minisign would not read.
-    #[error("a trusted comment is one line of at most {MAX_COMMENT} bytes")]
+    /// The comment spans lines, or is too long for minisign.
+    #[error("the trusted comment is invalid; write one line of at most {MAX_COMMENT} bytes")]
     Comment,
-    /// Something in making it failed.
+    /// Making the key or the signature failed.
     #[error("signing failed: {0}")]
     Failed(#[source] minisign::PError),
 }
 
 /// A new pair of keys, each as the text of its file.
 pub struct KeyPair {
-    /// For everyone.
+    /// The public key, for everyone.
     pub public: String,
-    /// For who signs.
+    /// The secret key, for the signer.
     pub secret: String,
 }
 
 impl KeyPair {
-    /// Makes one. The secret key is encrypted with the password, if there is one, which takes a second.
+    /// Makes a pair of keys. A password encrypts the secret key, which takes a second.
     ///
     /// # Errors
     /// [`SigningError::Failed`].
@@ -66,7 +66,7 @@ impl KeyPair {
     }
 }
 
-/// A key that makes signatures. It is not shown.
+/// A key that makes signatures. `Debug` does not show it.
 pub struct SecretKey(minisign::SecretKey);
 
 impl fmt::Debug for SecretKey {
@@ -76,16 +76,16 @@ impl fmt::Debug for SecretKey {
 }
 
 impl SecretKey {
-    /// Reads a key's file; `password` is asked if the key has one.
+    /// Reads a key file; calls `password` if the key has one.
     ///
     /// # Errors
-    /// [`SigningError`]; what `password` says when there is none.
+    /// [`SigningError`]; the error of `password`.
     pub fn read<E: From<SigningError>>(path: &Path, password: impl FnOnce() -> Result<String, E>) -> Result<Self, E> {
         let text = file::read(path).map_err(SigningError::from)?;
         let boxed = || SecretKeyBox::from_string(&text).map_err(SigningError::Key);
         let bytes = text.lines().nth(1).and_then(|line| BASE64_STANDARD.decode(line.trim()).ok()).unwrap_or_default();
         let key = match bytes.get(KDF) {
-            // minisign writes no checksum into a key without a password; the crate asks for one.
+            // minisign writes no checksum into a key without a password; the crate requires one.
             Some(&[0, 0]) if bytes.get(CHECKSUM).is_some_and(|sum| sum.iter().all(|byte| *byte == 0)) => {
                 minisign::SecretKey::from_bytes(&bytes)
             }
@@ -97,7 +97,8 @@ impl SecretKey {
     }
 }
 
-/// Signs a content: the text of a signature's file. Without a comment it says when, and of which file.
+/// Signs a content and returns the text of a signature file. Without a given comment, the trusted comment has time and
+/// file name.
 ///
 /// # Errors
 /// [`SigningError::Comment`], [`SigningError::Failed`].
@@ -107,7 +108,7 @@ pub fn sign(content: &[u8], name: &str, key: &SecretKey, comment: Option<&str>) 
         format!("timestamp:{}\tfile:{name}\thashed", Timestamp::now().as_second())
     };
     let comment = comment.map_or_else(default, str::to_owned);
-    // Readers cut spaces at the ends of a line, or not; what is signed has none.
+    // Some readers trim lines and others do not, so a signed comment has no spaces at its ends.
     let one_line = comment.trim() == comment && !comment.contains(|c: char| c.is_control() && c != '\t');
     if !one_line || comment.len() > MAX_COMMENT {
         return Err(SigningError::Comment);

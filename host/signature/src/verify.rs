@@ -1,42 +1,42 @@
-//! Judging signatures.
+//! Verifies signatures.
 
 use minisign_verify::{Error, Signature};
 
 use crate::key::{self, PublicKey};
 
-/// Longest trusted comment that is shown, characters.
+/// Most characters of a shown trusted comment.
 const SHOWN: usize = 200;
 
-/// Who signed a content.
+/// The signer of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// The id of the key.
+    /// Id of the key.
     pub key: String,
     /// The trusted comment, without control characters and cut at 200 characters.
     pub comment: String,
 }
 
-/// Why a signature proves nothing.
+/// The reason why a signature proves nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// It is not written as minisign writes one.
-    #[error("the signature is none of minisign's: {0}")]
+    /// The text is not in minisign's form.
+    #[error("the signature is not in minisign's format: {0}")]
     Malformed(#[source] Error),
-    /// None of the keys made it.
-    #[error("the signature is of the key {key}, which is not trusted")]
+    /// The signature is by a key that was not given.
+    #[error("the signature is by the key {key}, which is not trusted")]
     UnknownKey {
-        /// The id that it names.
+        /// The id in the signature.
         key: String,
     },
-    /// It is not of this content, or its trusted comment was changed.
-    #[error("the signature of the key {key} is not of this content, or was changed")]
+    /// The content, or the trusted comment, is not the signed one.
+    #[error("the signature by the key {key} does not match the content, or was changed")]
     Wrong {
-        /// The id that it names.
+        /// The id in the signature.
         key: String,
     },
 }
 
-/// Looks for the key that signed a content. Legacy signatures (of the whole content instead of its hash) count, too.
+/// Finds the key that signed a content. Legacy signatures (of the whole content instead of its hash) count, too.
 ///
 /// # Errors
 /// [`SignatureError`].
@@ -52,7 +52,7 @@ pub fn verify(content: &[u8], signature: &str, keys: &[PublicKey]) -> Result<Ver
                 return Ok(Verified { key: key.id().to_owned(), comment });
             }
             Err(Error::UnexpectedKeyId) => {}
-            // Ids are no proof: another key may have the same.
+            // Ids prove nothing: another key may have the same id.
             Err(_) => wrong = true,
         }
     }
@@ -63,7 +63,7 @@ pub fn verify(content: &[u8], signature: &str, keys: &[PublicKey]) -> Result<Ver
 mod tests {
     use super::*;
 
-    // From minisign's own documentation and the tests of its implementations.
+    // Taken from minisign's documentation and the tests of its implementations.
     const KEY: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
     const OTHER: &str = "RWTFXyBkDgJsb4V3AWwnPjk6bJ4sTSXjYN4rxIVwS8XNnPYcG1vXuJt9";
     const LEGACY: &str = "untrusted comment: signature from minisign secret key\n\

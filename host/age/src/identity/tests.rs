@@ -1,4 +1,4 @@
-//! Files that the program `age` 1.1.1 wrote, and every way to damage them.
+//! Files from the program `age` 1.1.1, and every way to damage them.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -9,7 +9,7 @@ use crate::is_encrypted;
 
 const IDENTITY: &str = "AGE-SECRET-KEY-1PQKRTJHPEXPEN9XQ9U7AYEV2ERPQGK8AK467688EM9JE0CNYCJDQL0HE3K";
 const OTHER: &str = "AGE-SECRET-KEY-1FNYK70XZM3UJECVXUT94KNY4RR2N2ELZD3673F9P7N5CDHZ7CCHS2FXXDS";
-/// `s3cret` and a newline, for both.
+/// A file for both identities, with the content `s3cret` and a newline.
 const FOR_TWO: &str = "-----BEGIN AGE ENCRYPTED FILE-----\n\
         YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSA1ZS9VOEJ1d0JCbjc2bysv\n\
         UDZCd1ZLRFZGcXVtZ3VqbEhobmo3cXBXLzBnCjRoRVREei9XMzRLM1FPKzNnVE0r\n\
@@ -19,7 +19,7 @@ const FOR_TWO: &str = "-----BEGIN AGE ENCRYPTED FILE-----\n\
         NEFNQ2pvUGcvRFEzelg5TERuT3gyR3ZDcwriqXJp+jjvlB2CWb+M34SOAMcv07sz\n\
         1Eyoth6EO7N0cDVmfr1b9OA=\n\
         -----END AGE ENCRYPTED FILE-----\n";
-/// Nothing, for the first.
+/// An empty file for the first identity.
 const EMPTY: &str = "-----BEGIN AGE ENCRYPTED FILE-----\n\
         YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSBsbHpGKzk3R1ZjMyt6eTBF\n\
         YVBDdUF4VjI1VHBJUU85YXEwWEk1NWpvYUFJCnhBejVtRFRoN0REc3hQZExlcXhZ\n\
@@ -40,7 +40,7 @@ fn with_mode(content: &[u8], mode: u32) -> Result<Identities, IdentityError> {
     Identities::read(&path)
 }
 
-/// Without the armor.
+/// The file without its armor.
 fn binary(armored: &str) -> Vec<u8> {
     let lines: Vec<_> = armored.lines().collect();
     BASE64_STANDARD.decode(lines[1..lines.len() - 1].concat()).unwrap()
@@ -87,14 +87,14 @@ fn what_is_no_file_of_version_1_is_refused_with_a_reason() {
     let stanza = |kind: &str| format!("age-encryption.org/v1\n-> {kind}\n\n--- {}\n", "A".repeat(43));
     let many = "-> X\n\n".repeat(65);
     let cases: [(&str, &str); 8] = [
-        ("", "its header has no end"),
+        ("", "its header does not end"),
         ("age-encryption.org/v2\n", "another version"),
         (&stanza("scrypt c2FsdA 30"), "with a passphrase"),
-        (&stanza("X25519"), "other arguments"),
-        (&stanza("X25519 AA"), "another length"),
+        (&stanza("X25519"), "wrong arguments"),
+        (&stanza("X25519 AA"), "wrong length"),
         (&stanza("grease  x"), "empty argument"),
         (&format!("age-encryption.org/v1\n{many}"), "more than 64 recipients"),
-        ("-----BEGIN AGE ENCRYPTED FILE-----\nAA\n", "no end"),
+        ("-----BEGIN AGE ENCRYPTED FILE-----\nAA\n", "does not end"),
     ];
     for (file, says) in cases {
         let error = keys.decrypt(file.as_bytes()).unwrap_err().to_string();
@@ -119,8 +119,8 @@ fn a_file_of_identities_is_its_owners_alone_and_holds_nothing_else() {
     for (text, says) in [
         ("", "holds 0 identities"),
         ("# nothing\n", "holds 0 identities"),
-        ("x\n", "line 1: no X25519 identity"),
-        (&format!("{IDENTITY}\n{changed}\n"), "line 2: no X25519 identity"),
+        ("x\n", "line 1: not an X25519 identity"),
+        (&format!("{IDENTITY}\n{changed}\n"), "line 2: not an X25519 identity"),
         (&format!("{IDENTITY}\n").repeat(17), "holds 17 identities"),
     ] {
         let error = identities(text).unwrap_err().to_string();

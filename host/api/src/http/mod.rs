@@ -1,5 +1,5 @@
-//! The HTTP port: Consul's HTTP mapping of the resource API, what it lacks (watches, dry runs, descriptions of the
-//! types), and what orchestrators ask. docs/http.md is the user's side of it.
+//! The HTTP port: Consul's HTTP mapping of the resource API, additions to it (watches, dry runs, descriptions of
+//! types), and routes for orchestrators. docs/http.md describes it for users.
 //!
 //! | path | file |
 //! |---|---|
@@ -10,11 +10,11 @@
 //! | `/v1/openapi.json` | `openapi` |
 //! | `/healthz`, `/readyz`, `/metrics` | `health` |
 //!
-//! Nothing here decides anything about resources: a request is decoded and handed to the service, as `grpc` does, and
-//! its answer is printed. Routes under `/api` are looked up in the registry as it is at each request (`route`), so a
-//! type that was loaded a moment ago has its route.
+//! Nothing here decides about resources: a request is decoded and handed to the service, as in `grpc`, and the answer
+//! is printed. Routes under `/api` are looked up in the current registry at each request (`route`), so a type has its
+//! route as soon as it is loaded.
 //!
-//! Before every route it is looked whether a page in a browser is at work (`browsers`), and who calls (`callers`).
+//! Every route is preceded by checks for web pages (`browsers`) and of the caller (`callers`).
 //!
 //! Bounds: connections, the time to send a request and to take an answer (`listen`), bodies (`body`), watches (the
 //! service's own limit).
@@ -60,22 +60,22 @@ use crate::soundness::Soundness;
 pub(crate) use browsers::Hosts;
 pub(crate) use listen::serve;
 
-/// How the HTTP port behaves. Part of config.toml.
+/// Options of the HTTP port, in config.toml.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// Whether the port serves the resource API in addition to health and metrics.
     pub api: bool,
-    /// Connections at once; further ones are answered 503.
+    /// Concurrent connections; further ones are answered 503.
     pub max_connections: usize,
-    /// How long a client may take to send a request's head, and again its body.
+    /// Longest time to send a request's head, and again for its body.
     pub request_timeout: Duration,
-    /// How long a client may take nothing of an answer that is waiting for it.
+    /// Longest time for which a client may read nothing of an answer.
     pub stall_timeout: Duration,
-    /// How often an open watch says that it is alive.
+    /// Interval of keep-alive comments on an open watch.
     pub keep_alive: Duration,
-    /// Largest body, bytes. What JSON says in so many bytes may take a hundred times as much memory while it is read.
+    /// Largest body, bytes. Parsing JSON may take a hundred times as much memory.
     pub max_body_bytes: usize,
-    /// Names by which the port may be addressed, besides `localhost` and literal addresses (`browsers`).
+    /// Additional names of the server, besides `localhost` and literal addresses (`browsers`).
     pub allowed_hosts: Vec<String>,
 }
 
@@ -94,20 +94,20 @@ impl Default for HttpOptions {
 }
 
 impl HttpOptions {
-    /// The largest body that makes sense: no larger than a request may be, nor much larger than the largest resource is
-    /// in JSON, where a byte of a packed list of numbers takes a line.
+    /// The largest useful body, bytes: at most the largest request, and not much more than the JSON of the largest
+    /// resource, where a byte of a packed list of numbers takes a line.
     #[must_use]
     pub fn body_bytes(max_request_bytes: usize, max_resource_bytes: usize) -> usize {
         max_request_bytes.min(max_resource_bytes.saturating_mul(8).saturating_add(64 << 10))
     }
 
-    /// Watches at once: the other connections are for who asks whether the server is alive.
+    /// Concurrent watches; the remaining connections are for health checks and short requests.
     pub(crate) fn max_watches(&self) -> usize {
         (self.max_connections - self.max_connections / 4).min(Semaphore::MAX_PERMITS)
     }
 }
 
-/// What the port answers from. Cheap to clone.
+/// State of the routes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Shared {
     service: ResourceService,
@@ -122,7 +122,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What the routes need.
+    /// Creates the state.
     pub(crate) fn new(
         service: ResourceService,
         controller_manager: ControllerManager,
@@ -145,7 +145,7 @@ impl Shared {
     }
 }
 
-/// The routes for who asks whether the server is well, when every connection is taken.
+/// The routes for health checks when all connections are in use.
 pub(crate) fn probes(ready: signal::Receiver<bool>, soundness: Soundness) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
@@ -154,7 +154,7 @@ pub(crate) fn probes(ready: signal::Receiver<bool>, soundness: Soundness) -> Rou
         .layer(from_fn(methods::finish))
 }
 
-/// The routes.
+/// All routes.
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(health::healthz))
@@ -170,11 +170,11 @@ pub(crate) fn router(shared: Shared) -> Router {
     let guard = from_fn_with_state(shared.clone(), browsers::guard);
     let callers = from_fn_with_state(shared.clone(), callers::guard);
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
-    // Around all routes together: each adds its `Allow` outside of what is around it alone.
+    // Around all routes together: each route alone adds its `Allow` outside of its own layers.
     Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish))
 }
 
-/// Reads a text as path and query.
+/// Parses a text as path and query.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(registry: &mortise_service::registry::Registry, text: &str) {
     let _ = route::Route::find(registry, text);
