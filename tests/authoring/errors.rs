@@ -300,7 +300,7 @@ async fn faults_are_named_and_can_be_expected() {
         assert_eq!(done.code, Some(0), "{guest}: {}", done.out);
     }
     let (done, _dir) = test("panic", &case("panicking", ""), &[]).await;
-    assert!(done.out.contains("log: panicked at ") && done.out.contains("told to panic, number 5"), "{}", done.out);
+    assert!(done.out.contains("log: panicked at ") && done.out.contains("asked to panic, number 5"), "{}", done.out);
     let good = "case: a\nvalidate: {type: panicking.v1.Thing, name: fine, data: {}}\nexpect: {max_fuel: 10}\n";
     let (done, _dir) = test("panic", good, &[]).await;
     assert!(done.out.contains("more than max_fuel: 10"), "{}", done.out);

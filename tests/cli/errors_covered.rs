@@ -50,7 +50,7 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
         &[
             "a backup is not text, and standard output is a terminal",
             "name a file, or send it somewhere: mortise backup - > FILE",
-            "there is no token",
+            "the token is missing",
             "give --token-file FILE, or the token on standard input",
             "cannot ask for the password of the secret key",
             "give --password-file FILE, or set MORTISE_SIGNING_PASSWORD",

@@ -212,7 +212,7 @@ async fn a_panic_is_internal_and_its_text_is_in_the_log() {
     };
     guest.fails_everywhere_and_serves_on(&server).await;
     let log = server.log();
-    assert!(log.contains("the guest was told to panic, number 7"), "{log}");
+    assert!(log.contains("the guest was asked to panic, number 7"), "{log}");
     assert!(log.contains("wasm backtrace"), "{log}");
     assert!(log.contains("panic::give_up"), "function names are readable: {log}");
 }

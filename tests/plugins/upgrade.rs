@@ -209,7 +209,7 @@ async fn a_failing_upgrade_keeps_the_old_version_and_names_what_failed() {
     for (text, why) in [
         ("stuck", "cannot upgrade it from schema version 1: it is stuck"),
         ("trap", "hook upgrade"),
-        ("garbage", "upgraded from schema version 1 it is no mortise.test.v1.Thing"),
+        ("garbage", "upgraded from schema version 1 it is not a mortise.test.v1.Thing"),
     ] {
         let bad = server.write(old(text)).await.unwrap();
         replace(&server, 2);

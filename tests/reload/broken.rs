@@ -285,21 +285,21 @@ async fn a_load_or_a_command_that_panics_is_said_and_the_server_goes_on() {
         fs::write(server.plugin_dir.join("late.wasm"), guest("version-stamp-1")).unwrap();
         let seen = server.plugin_until(shown, |p| p.reason == "HostFault").await;
         assert_eq!(seen.loaded, pb::condition::State::False, "{stage}");
-        assert!(seen.message.contains("panicked (it was told to)"), "{stage}: {}", seen.message);
+        assert!(seen.message.contains("panicked (it was asked to)"), "{stage}: {}", seen.message);
         server.install("prior", &guest("prior")).await.unwrap();
     }
 
     let server = Setup::new().env("FAILPOINT_PANIC_AT", format!("Checking {STAMP}")).start().await;
     let (code, message) = refusal(server.install("version-stamp", &guest("version-stamp-1")).await);
     assert_eq!(code, Code::Internal);
-    assert!(message.contains("HostFault: the load panicked (it was told to)"), "{message}");
+    assert!(message.contains("HostFault: the load panicked (it was asked to)"), "{message}");
     assert!(!server.plugin_dir.join(STAMP).exists(), "nothing was changed");
     server.install("prior", &guest("prior")).await.unwrap();
 
     let server = Setup::new().env("FAILPOINT_PANIC_AT", "a command").start().await;
     let (code, message) = refusal(server.install("prior", &guest("prior")).await);
     assert_eq!(code, Code::Internal);
-    assert!(message.contains("it was told to") && message.contains("a fault of Mortise"), "{message}");
+    assert!(message.contains("it was asked to") && message.contains("a fault of Mortise"), "{message}");
     fs::write(server.plugin_dir.join("prior.wasm"), guest("prior")).unwrap();
     server.plugin_until("prior", |p| p.loaded == pb::condition::State::True).await;
 }

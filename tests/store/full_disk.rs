@@ -65,7 +65,7 @@ async fn a_full_disk_is_said_and_got_over() {
     let addr = server.grpc.to_string();
     let (code, out, _) = mortise(&["status", "--grpc-addr", &addr], &[]).await;
     assert_eq!(code, Some(0), "{out}");
-    assert!(out.contains("warning: the store refuses writes that need room"), "{out}");
+    assert!(out.contains("warning: the store refuses writes that need disk space"), "{out}");
 
     server.delete(&id_of(&korn), "").await.unwrap();
     disk.make_room();

@@ -12,7 +12,7 @@ const FAILURE: &str = "FAILPOINT_FAIL_AT";
 pub(crate) fn reached(place: &str) {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT).is_some_and(|told| told == place) {
-        panic!("it was told to");
+        panic!("it was asked to");
     }
     #[cfg(not(debug_assertions))]
     let _ = place;

@@ -230,7 +230,7 @@ enum Unfit {
     Refused { since: u32, why: String },
     #[error(transparent)]
     Hook(#[from] HookError),
-    #[error("upgraded from schema version {since} it is no {message}: {source}")]
+    #[error("upgraded from schema version {since} it is not a {message}: {source}")]
     Upgraded { since: u32, message: String, source: DataFault },
 }
 

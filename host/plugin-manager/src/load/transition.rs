@@ -267,7 +267,7 @@ impl ManagerState {
         let text = stage_text(plugin, request);
         self.set_loaded(name, State::Unknown, Stage::Swapping.reason(), text).await;
         let settled = match replaced.is_some() && failpoint::fails(&format!("Installing {}", request.source)) {
-            true => Err(Failure::new(Stage::Swapping, "HostFault", "it was told to fail")),
+            true => Err(Failure::new(Stage::Swapping, "HostFault", "it was asked to fail")),
             false => canary.settle().await,
         };
         if let Some(replaced) = replaced
