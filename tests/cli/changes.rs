@@ -1,4 +1,4 @@
-//! What plugins have a say in, from the command line: plans, moves, things outside, functions.
+//! Plans, moves, imports and functions of plugins, from the command line.
 
 use mortise_resource::{data, types};
 use mortise_test_guests::Thing;

@@ -57,7 +57,7 @@ async fn a_plugin_s_life() {
     assert!(!server.plugin_dir.join("version-stamp.wasm").exists());
 }
 
-/// `mortise dev` in a folder with `plugins` in it, which is a project's and not the server's.
+/// `mortise dev` in a folder with a `plugins` folder of a project, which does not belong to the server.
 #[tokio::test]
 async fn dev_keeps_what_is_installed_out_of_the_folder_it_was_started_in() {
     let one = guest("version-stamp-1");
@@ -120,7 +120,7 @@ async fn what_is_wrong_is_said() {
 #[tokio::test]
 async fn logs_are_shown() {
     let server = Setup::new().guest("log-flood").start().await;
-    // Whatever it says, it says it as lines with a level.
+    // Every message is a line with a level.
     let _ = server.write(thing("log_flood", "thing", &Thing::default())).await;
     let out = done(plugin(&server, &["logs", "log-flood", "--last", "3"]).await);
     assert!(out.lines().count() <= 3, "{out}");

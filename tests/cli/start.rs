@@ -1,4 +1,4 @@
-//! The command line: what is wrong is said with its name, before anything is started; dev mode leaves nothing behind.
+//! The command line: faults are reported by name before anything starts; dev mode leaves no files behind.
 
 use std::{path::Path, process::Stdio};
 
@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Arguments, environment, and what stderr says.
+/// Arguments, environment, and parts of stderr.
 type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         (&["serve"], &[("MORTISE_SANDBOX_FUEL", "much")], &["MORTISE_SANDBOX_FUEL", "must be a whole number"]),
         (&["serve"], &[("MORTISE_GRPC_ADDR", "here")], &["grpc_addr", "MORTISE_GRPC_ADDR", "got \"here\""]),
         (&["serve"], &[("MORTISE_LOG_LEVEL", "info,=,=")], &["log.level", "use error, warn, info, debug or trace"]),
-        // Words that a filter would take for targets, and log nothing.
+        // Words that a filter would read as targets, and so log nothing.
         (&["serve"], &[("MORTISE_LOG_LEVEL", "inf")], &["log.level \"inf\"", "use error, warn, info, debug or trace"]),
         (&["serve"], &[("MORTISE_LOG_LEVEL", "info,plugin")], &["MORTISE_LOG_LEVEL", "\"plugin\" is no level"]),
         (

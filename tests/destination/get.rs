@@ -1,5 +1,5 @@
-//! The destination API: what proxies are told about services, by the rules of docs/destination.md, each for an old
-//! client and a new one.
+//! The destination API: messages to proxies about services, by the rules of docs/destination.md, each for an old client
+//! and a new one.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ async fn clients(server: &Server) -> Vec<Get> {
     all
 }
 
-/// Every client is told this next.
+/// Expects these messages as the next ones of every client.
 #[track_caller]
 fn told<'a>(clients: &'a mut [Get], expected: &'a [Said]) -> impl Future<Output = ()> + 'a {
     let at = std::panic::Location::caller();
@@ -66,7 +66,7 @@ async fn a_service_that_does_not_exist_is_said_not_to_at_once_and_found_when_it_
     let server = setup().start().await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[ABSENT]).await;
-    // Its namesakes are others.
+    // Services with similar names are separate.
     server.set("web-2", &service([at(B)])).await;
     make_place(&server, "default", "other").await;
     server.write(resource(id_in(KIND, "web", "default", "other"), Some(any(KIND, &service([at(B)]))))).await.unwrap();
@@ -87,10 +87,10 @@ async fn the_first_message_has_every_address_or_says_that_there_is_none() {
     server.set("web", &service([])).await;
     told(&mut clients(&server).await, &[EMPTY]).await;
     server.set("web", &service([at(B), at(C), at(A)])).await;
-    // In order, whatever the order in the data.
+    // Sorted, whatever the order in the data.
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, B, C])]).await;
-    // That was all.
+    // Nothing else was sent.
     server.set("web", &service([at(B), at(C)])).await;
     told(&mut clients, &[remove(&[A])]).await;
 }
@@ -101,14 +101,14 @@ async fn what_is_new_or_different_is_added_and_then_what_is_gone_removed() {
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, B])]).await;
-    // Every address changes: it never looks empty meanwhile.
+    // Every address changes: the service never looks empty meanwhile.
     server.set("web", &service([at(C), at("10.0.0.4:8080")])).await;
     told(&mut clients, &[add(&[C, "10.0.0.4:8080"]), remove(&[A, B])]).await;
     server.set("web", &service([at(C)])).await;
     told(&mut clients, &[remove(&["10.0.0.4:8080"])]).await;
     server.set("web", &service([at(B), at(C)])).await;
     told(&mut clients, &[add(&[B])]).await;
-    // One host on two ports is two addresses.
+    // One host with two ports is two addresses.
     server.set("web", &service([at(B), at(C), at("10.0.0.3:8081")])).await;
     told(&mut clients, &[add(&["10.0.0.3:8081"])]).await;
 }
@@ -157,7 +157,7 @@ async fn other_labels_of_the_service_come_with_every_address() {
     told(&mut clients, &[labelled(&[A, B], "a")]).await;
     server.set("web", &with(&[("team", "b"), ("service", "no other name")], &[at(A), at(C)])).await;
     told(&mut clients, &[labelled(&[A, C], "b"), remove(&[B])]).await;
-    // Part of every later add, too.
+    // Labels are part of every later add, too.
     server.set("web", &with(&[("team", "b")], &[at(A), at(B), at(C)])).await;
     told(&mut clients, &[labelled(&[B], "b")]).await;
 }
@@ -205,14 +205,14 @@ async fn what_clients_see_nothing_of_is_not_sent() {
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, B])]).await;
-    // The same again, in another order, with other metadata, and an ill endpoint.
+    // The same set in another order, with other metadata and an unhealthy endpoint.
     let mut same = resource(
         endpoints_id("web"),
         Some(any(KIND, &service([Endpoint { health: Health::Critical.into(), ..at(C) }, at(B), at(A)]))),
     );
     same.metadata = labels(&[("note", "other")]);
     server.write(same).await.unwrap();
-    // An identity is nothing to an old client.
+    // An old client ignores an identity.
     server.set("web", &service([Endpoint { identity: "a.example".into(), ..at(A) }, at(B)])).await;
     let known = Told { weight: 1, identity: "dns a.example, asked for as a.example".into(), ..Told::default() };
     assert_eq!(clients[1].next().await, Said::Add(vec![(addrs(&[A])[0], known)], of_web()));
@@ -267,7 +267,7 @@ async fn a_port_is_the_service_s_number_then_its_name_and_any_other_number_itsel
             assert_eq!(client.next().await, expected, "{asked}");
         }
     }
-    // Another target port is a difference as any other.
+    // A change of the target port is a change like any other.
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, "10.0.0.2:8081"])]).await;
     let moved = ServiceEndpoints { ports: vec![listed("admin", 80)], ..web };
@@ -361,7 +361,7 @@ async fn a_heartbeat_is_an_empty_add_only_while_there_are_endpoints() {
     ] {
         server.set("web", &now).await;
         for client in &mut clients {
-            // Heartbeats of the state before may be on their way.
+            // Heartbeats with the former state may still arrive.
             while client.next().await != then {}
             for _ in 0..3 {
                 assert_eq!(client.next().await, heartbeat, "after {then:?}");
@@ -378,7 +378,7 @@ async fn without_the_plugin_it_is_said_how_to_switch_it_on() {
         assert_eq!(code, Code::Unavailable);
         assert!(text.contains("plugin catalog") && text.contains(r#"bundled = ["catalog"]"#), "{text}");
     }
-    // It may come later.
+    // The plugin may come later.
     std::fs::write(server.plugin_dir.join("catalog.wasm"), types("0.1.0")).unwrap();
     let comes = async || Api::Linkerd.get(server.channel().await, "web.default.svc").await.is_ok();
     eventually("the type is there", comes).await;
@@ -397,7 +397,7 @@ async fn streams_outlive_their_plugin_and_its_versions() {
     std::fs::remove_file(server.plugin_dir.join("catalog.wasm")).unwrap();
     let gone = async || server.write(resource(endpoints_id("other"), Some(any(KIND, &service([]))))).await.is_err();
     eventually("the plugin is gone", gone).await;
-    // What is known stays known: what comes next is what is set next.
+    // The known state stays: the next message is the next change.
     std::fs::write(server.plugin_dir.join("catalog.wasm"), types("0.2.0")).unwrap();
     let back = async || server.write(resource(endpoints_id("other"), Some(any(KIND, &service([]))))).await.is_ok();
     eventually("the plugin is back", back).await;
@@ -451,7 +451,7 @@ async fn what_is_known_is_bounded_in_bytes() {
         assert_eq!(code, Code::ResourceExhausted);
         assert!(text.contains("65536 bytes, limit destination.state_bytes"), "{text}");
     }
-    // What is known already costs nothing.
+    // A known service costs nothing more.
     let mut again = Api::Conduit.get(channel.clone(), "big.default.svc").await.unwrap();
     assert_eq!(again.added().await.len(), 1_000);
     drop((big, again));
@@ -461,7 +461,7 @@ async fn what_is_known_is_bounded_in_bytes() {
 
 #[tokio::test]
 async fn the_watch_of_a_service_may_end_and_its_streams_go_on() {
-    // Two events are too many to be behind.
+    // A lag of two events is too much.
     let server = setup().env("MORTISE_STORE_WATCH_BUFFER", 1).start().await;
     server.set("web", &service([at(A)])).await;
     let mut clients = clients(&server).await;
@@ -477,7 +477,7 @@ async fn the_watch_of_a_service_may_end_and_its_streams_go_on() {
         writes.join_all().await;
         server.set("web", &service([at(A), at(B), at(C)])).await;
         for client in &mut clients {
-            // Coalesced or not, and never empty.
+            // Changes may be merged; the service never looks empty.
             let mut known = 1;
             while known < 3 {
                 match client.next().await {

@@ -1,4 +1,4 @@
-//! mortise.v1.ServerService: the server in numbers, and what `status`, `top` and `controllers` make of it.
+//! mortise.v1.ServerService: the numbers of the server, and their use in `status`, `top` and `controllers`.
 
 use mortise_api::ServerServiceClient;
 use mortise_resource::data::{ServerStatusRequest, ServerStatusResponse};
@@ -57,7 +57,7 @@ async fn it_tells_what_is_there_and_follows_what_happens() {
     );
 }
 
-/// Counts are exact after a restart as well, when they have to be counted anew.
+/// Counts are exact after a restart, too, when they must be counted again.
 #[tokio::test]
 async fn counts_survive_a_restart() {
     let data = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What plugins answer: nonsense and overreach are the plugin's fault, and say so; honest answers arrive.
+//! Answers of plugins: invalid and forbidden ones are reported as the plugin's fault; valid ones arrive.
 
 use crate::support::{Fault, Server, Setup, id, metadata, refusal, thing};
 use mortise_resource::pb;
@@ -20,7 +20,7 @@ fn number(group: &str, name: &str, number: i64) -> pb::Resource {
     thing(group, name, &Thing { number, ..Thing::default() })
 }
 
-/// A mutate hook whose answer the host must not take.
+/// Asserts that the host refuses the answer of a mutate hook.
 async fn is_not_taken(server: &Server, plugin: &'static str, name: &str, says: &'static str) {
     let group = plugin.replace('-', "_");
     let fault = Fault { plugin, hook: "mutate", code: Code::Internal, kind: "answer", says };
@@ -76,7 +76,7 @@ async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
         "{metrics}"
     );
 
-    // Calls into the host are bounded, too.
+    // Calls into the host are limited, too.
     let fault = Fault {
         plugin: "log-flood",
         hook: "mutate",
@@ -167,7 +167,7 @@ async fn validate_sees_what_is_stored() {
     assert_eq!(decode(&server.read(&id("prior.v1.Thing", "label")).await.unwrap()).number, 1994);
 }
 
-/// The prior that was validated against is the one that is replaced: of racing writers none takes the year back.
+/// A write replaces only the prior that it was validated against: among concurrent writers the year never decreases.
 #[tokio::test]
 async fn validate_runs_again_when_what_is_stored_has_changed() {
     let server = patient("prior").start().await;

@@ -1,4 +1,4 @@
-//! Tombstones: what a deletion leaves, until everything that was owned is gone.
+//! Tombstones: the records of deletions, until all owned resources are gone.
 
 use crate::support::{
     Server, Setup, any, artist, at, concept, decoded, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
@@ -73,7 +73,7 @@ async fn names_are_legal_however_long_the_owners_are() {
         let id = id_of(tombstone);
         assert!(mortise_resource::name::is_valid(&id.name), "{}", id.name);
         assert!(id.name.starts_with(&format!("tombstone-{}", &name[..10])), "{}", id.name);
-        // The uid keeps it apart from tombstones of names that begin alike.
+        // The uid distinguishes it from tombstones of names with the same beginning.
         assert!(id.name.ends_with(&format!("-{}", owner.uid.to_lowercase())), "{}", id.name);
         if name.len() <= 26 {
             assert_eq!(id.name, tombstone_id(&owner).name, "the documented form where it fits");
@@ -106,7 +106,7 @@ async fn tenancy_is_never_defaulted() {
     assert_eq!(of("*", "").await, [tombstone_id(&boss).name]);
     assert_eq!(of("*", "*").await.len(), 2);
     assert_eq!(of("nowhere", "*").await.len(), 0);
-    // Names are checked as everywhere.
+    // The usual rules for names apply.
     let bad = pb::Id { name: "Tombstone_".into(), ..full };
     let expected = format!("id.name invalid: {}", name_rule("Tombstone_"));
     assert_eq!(refusal(server.read(&bad).await), (Code::InvalidArgument, expected));
@@ -153,7 +153,7 @@ async fn it_goes_after_the_second_pass() {
     assert_eq!(id_of(&watch.upsert().await).name, tombstone_id(&last).name);
 }
 
-/// A tombstone as a user may write it.
+/// A tombstone that a user could write.
 fn by_hand(name: &str, owner: Option<pb::Id>) -> pb::Resource {
     let data = pb::Tombstone { owner };
     let data = any("hashicorp.consul.resource.Tombstone", &data);
@@ -179,7 +179,7 @@ async fn users_may_write_what_the_reaper_can_do_nothing_with() {
     let refused = server.write(resource(id_in(TOMBSTONE, "wrong", "default", "default"), wrong)).await;
     let expected = r#"resource.data is of wrong type (expected="hashicorp.consul.resource.Tombstone", got="hashicorp.consul.internal.demo.v2.Artist")"#;
     assert_eq!(refusal(refused), (Code::InvalidArgument, expected.to_owned()));
-    // The reaper still works, and the rest is there to be deleted.
+    // The reaper still works, and the rest can be deleted.
     let korn = id_of(&server.write(artist("korn")).await.unwrap());
     let child = crate::support::owned(concept("child"), &korn);
     let child = id_of(&server.write(child).await.unwrap());

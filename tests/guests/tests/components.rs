@@ -1,4 +1,4 @@
-//! Every guest compiles, says of itself what README.md says, and declares no more than it exports.
+//! Every guest compiles, matches README.md, and declares only its exports.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
 
@@ -136,7 +136,7 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("handle-leak"), ["instance-network", "log", "network", "types"]);
     assert_eq!(imports("settings"), ["config", "log", "types"]);
     assert_eq!(imports("unknown-import"), ["log", "teleport", "types"]);
-    // Reconcilers: what they ask, and no more. The log is for panics.
+    // Reconcilers import only the calls that they use. The log is for panics.
     assert_eq!(imports("reconcile-noop"), ["log", "types"]);
     assert_eq!(imports("hook-search"), ["failures", "log", "lookup", "types"]);
     assert_eq!(imports("reconcile-query"), ["cache", "failures", "log", "queries", "resources", "types"]);
@@ -167,7 +167,7 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("reconcile-map"), ["cache", "config", "failures", "kv", "log", "resources", "types"]);
 }
 
-/// The instruction is what the guest is about: a loop of stores would burn fuel.
+/// This guest needs the instruction: a loop of stores would burn fuel.
 #[test]
 fn memory_fill_is_one_instruction() {
     let bytes = fs::read(component("memory-fill")).unwrap();
