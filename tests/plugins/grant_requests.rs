@@ -1,4 +1,4 @@
-//! What a plugin asks for in its manifest, beside what its operator grants.
+//! Grants that a plugin requests in its manifest, and grants of its operator.
 
 use std::{fs, path::Path};
 
@@ -89,7 +89,7 @@ async fn a_request_that_cannot_be_read_refuses_the_plugin() {
     );
 }
 
-/// What is granted and not asked for is denied as what is asked for and not granted is, each with what to do.
+/// A permission that is only granted, and one that is only requested, are both denied, each with a remedy.
 #[tokio::test]
 async fn only_what_is_both_asked_for_and_granted_is_had() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The bundled plugin `routes`, with a real nginx: requests go where Routes say, as soon as nginx has reloaded. Says
-//! SKIPPED without nginx.
+//! The bundled plugin `routes`, with a real nginx: requests follow Routes as soon as nginx has reloaded. Prints SKIPPED
+//! without nginx.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ async fn weights_share_requests_out() {
     for _ in 0..80 {
         first += u32::from(edge.get("www.example.org", "/").await.1.contains("I am A"));
     }
-    // 60, but each worker counts for itself.
+    // 60 requests, but each worker counts separately.
     assert!((52..=68).contains(&first), "{first} of 80");
 }
 
@@ -118,7 +118,7 @@ async fn routes_share_a_hostname_by_path_and_age() {
     edge.answers("www.example.org", "/api", 200, "I am C").await;
 }
 
-/// What the rules let through, nginx takes: at the edges.
+/// nginx accepts the extreme values that the rules allow.
 #[tokio::test]
 async fn nginx_takes_whatever_the_rules_let_through() {
     let edge = Edge::start().await;
@@ -170,7 +170,7 @@ async fn what_could_be_an_injection_is_refused() {
     assert_eq!(edge.names(), [""; 0]);
 }
 
-/// A file that is replaced is another one afterwards.
+/// A file's inode, which changes when the file is replaced.
 fn inode(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata(path).unwrap().ino()

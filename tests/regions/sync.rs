@@ -1,4 +1,5 @@
-//! Copies between regions: what goes where, what comes back after a cut, what is held back, and what is never touched.
+//! Copies between regions: targets of copies, recovery after a cut, deferred resources, and resources that are never
+//! touched.
 
 use mortise_resource::{
     data::{HeldBackReason, PeerState},
@@ -21,7 +22,7 @@ fn changed(id: &pb::Id, region: &str, number: i64) -> pb::Resource {
 async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
     let servers =
         Servers::start(&ALL, &policy(&ALL, "eu", &[("regional/Scoped", "", ""), ("regional/Kept", "", "")]), &[]).await;
-    // Of each region one of each kind, one by the policy, and a namespace with something in it.
+    // For each region one of each kind, one by the policy, and a namespace with a resource in it.
     let mut written = Vec::new();
     for region in ALL {
         for kind in ["Thing", "Scoped", "Kept", "Global"] {
@@ -68,7 +69,7 @@ async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
         assert_eq!((copy.status.len(), copy.meta.unwrap().labels["env"].as_str()), (1, "prod"));
         assert_eq!(servers.copied(&id_of(&child), "ap", to).await.owner, Some(id.clone()));
     }
-    // Here is a child of the copy; it goes with the owner.
+    // A child of the copy in this region; it is deleted with the owner.
     let here = servers.at("us").write(owned(regional_thing("Thing", "own-child", "us", 1), &id)).await.unwrap();
     ap.delete(&id, "").await.unwrap();
     for to in ALL {
@@ -76,7 +77,7 @@ async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
             eventually(&format!("{} is gone at {to}", gone.name), async || is_gone(servers.at(to), gone).await).await;
         }
     }
-    // The same name again is another incarnation.
+    // A new resource of the same name is another incarnation.
     let again = ap.write(regional_thing("Thing", &id.name, "ap", 3)).await.unwrap();
     assert_ne!(id_of(&again).uid, id.uid);
     servers.copied(&id_of(&again), "ap", "us").await;
@@ -96,7 +97,7 @@ async fn nobody_relays_what_a_third_region_owns() {
     servers.link("ap", "eu").cut();
     let one = id_of(&servers.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
     servers.copied(&one, "eu", "us").await;
-    // What us owns itself, and wrote later, has passed the same way.
+    // A later resource that us owns has taken the same way.
     let later = id_of(&servers.at("us").write(regional_thing("Thing", "later", "us", 1)).await.unwrap());
     servers.copied(&later, "us", "ap").await;
     assert!(is_gone(servers.at("ap"), &one).await, "us has passed on what eu owns");
@@ -104,7 +105,7 @@ async fn nobody_relays_what_a_third_region_owns() {
         let what = format!("{peer} is {state:?}: one peer is no other's concern");
         eventually(&what, async || servers.peer("ap", peer).await.state() == state).await;
     }
-    // Nobody but eu is asked.
+    // Only eu can provide it.
     servers.link("ap", "eu").heal();
     servers.copied(&one, "eu", "ap").await;
     assert_eq!(syncing(&servers.at("ap").read(&one).await.unwrap()).copied_from, "eu");
@@ -143,7 +144,7 @@ async fn after_a_cut_the_watch_goes_on_where_it_was_also_over_restarts() {
         assert_eq!(since, if restarts { 0 } else { 1 }, "there was no snapshot");
     }
     assert_eq!(servers.at("us").read(&ids[0]).await.unwrap(), stays, "what did not change was not written");
-    // Nor is there one when the owner starts again.
+    // A restart of the owner causes no snapshot either.
     servers.kill("eu").await;
     servers.restart("eu").await;
     servers.at("eu").write(changed(&ids[1], "eu", 4)).await.unwrap();
@@ -222,12 +223,12 @@ async fn a_resource_of_this_region_is_never_overwritten() {
     })
     .await;
     assert!(metrics.contains("mortise_region_copies_total{peer=\"eu\",outcome=\"held_back\"}"), "{metrics}");
-    // It stays while the other one changes, and even when that is deleted.
+    // It stays while the other resource changes, and even after that is deleted.
     servers.at("eu").write(changed(&theirs, "eu", 3)).await.unwrap();
     let later = id_of(&servers.at("eu").write(regional_thing("Thing", "later", "eu", 1)).await.unwrap());
     servers.copied(&later, "eu", "us").await;
     assert_eq!(servers.at("us").read(&id_of(&mine)).await.unwrap(), mine);
-    // Whoever makes room gets the copy, without a restart.
+    // Once the name is free, the copy comes without a restart.
     servers.at("us").delete(&id_of(&mine), "").await.unwrap();
     servers.copied(&theirs, "eu", "us").await;
     for (here, there) in [("us", "eu"), ("eu", "us")] {
@@ -242,7 +243,7 @@ async fn what_leaves_a_regions_scope_goes_there_and_comes_back() {
     let servers = Servers::start(&enabled, &policy(&enabled, "eu", &[]), &[]).await;
     let one = id_of(&servers.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
     servers.copied(&one, "eu", "us").await;
-    // A resource of us that belongs to the copy does not go: its owner lives.
+    // A resource of us that the copy owns stays, since its owner lives.
     let child = servers.at("us").write(owned(regional_thing("Global", "child", "us", 1), &one)).await.unwrap();
     for region in enabled {
         let rules = [("regional/Thing", "eu", "us")];
@@ -264,7 +265,7 @@ async fn what_is_given_to_another_region_is_lost_on_neither_side() {
     let servers = Servers::start(&enabled, &policy(&enabled, "eu", &[]), &[]).await;
     let one = id_of(&servers.at("eu").write(regional_thing("Thing", "one", "", 1)).await.unwrap());
     servers.copied(&one, "eu", "us").await;
-    // The regions hear of it one after the other, and in between neither owns it.
+    // The regions learn of it one after the other; in between, none of them owns it.
     for region in enabled {
         servers.at(region).write(partition("world", Some(policy(&enabled, "us", &[])))).await.unwrap();
         moment().await;
@@ -292,7 +293,7 @@ async fn what_cannot_be_here_is_held_back_alone() {
     };
     let id = id_of(&servers.at("eu").write(first("old")).await.unwrap());
     servers.copied(&id, "eu", "us").await;
-    // Eu's type becomes newer.
+    // Eu's type gets a newer version.
     servers.kill("eu").await;
     servers.restart_with("eu", 2).await;
     let newer = servers.at("eu").write(first("upgraded new")).await.unwrap();
@@ -407,7 +408,7 @@ async fn the_conditions_of_a_peer_are_a_resource_that_only_the_host_writes() {
         assert!(refused.1.contains("mortise.v1.RegionPeer is kept by the host alone"), "{}", refused.1);
     }
 
-    // A region that is no peer any more has no conditions.
+    // A former peer has no conditions.
     servers.kill("us").await;
     let config = servers.regions["us"].dir.path().join("config.toml");
     std::fs::write(config, "[region]\nname = \"us\"\n").unwrap();
