@@ -140,7 +140,7 @@ async fn what_does_not_answer_is_late() {
     }
 }
 
-/// More than 32 connects, the limit of concurrent ones: none is lost, and each has its whole timeout.
+/// Connects over the limit of 32 concurrent ones wait: none is lost, and each has its whole timeout.
 #[tokio::test]
 async fn connects_wait_for_each_other() {
     let (_listener, _waiting, port) = deaf().await;

@@ -6,7 +6,7 @@ use crate::support::{Fault, Server, Setup, artist, gvk, id, refusal, tenancy, th
 use mortise_test_guests::Thing;
 use tonic::Code;
 
-/// More fuel than a guest can burn within its time limit.
+/// Fuel that a guest cannot burn up within its time limit.
 const FUEL_FOR_EVER: i64 = 1 << 60;
 
 /// A guest that has every hook, and the expected fault of each.

@@ -447,7 +447,7 @@ async fn what_just_fits_can_be_deleted_by_hand_with_its_owner_and_with_its_place
     }
 }
 
-/// After a limit is lowered, larger resources can still shrink and be deleted.
+/// Resources above a lowered limit can still shrink and be deleted.
 #[tokio::test]
 async fn what_is_over_a_lowered_limit_can_shrink_and_go() {
     let dir = tempfile::tempdir().unwrap();

@@ -209,7 +209,7 @@ async fn a_plugins_log_has_a_level_of_its_own() {
     assert!(stderr.contains("plugin.log-flood.log_level \"loud\" is no level"), "{stderr}");
 }
 
-/// One request may log 16 KiB; many requests together are limited, too.
+/// A request may log 16 KiB; many requests together are limited, too.
 #[tokio::test]
 async fn the_rate_of_a_plugins_log_is_bounded() {
     let server = patient().guest("log-flood").env("MORTISE_PLUGIN_LOGS_LINES_PER_SECOND", 5).start().await;

@@ -115,7 +115,7 @@ async fn what_is_refused_changes_nothing() {
     assert_eq!(server.plugin_names().await, ["catalog", "demo"]);
 }
 
-/// By then the component is in the folder, where the next start would load it.
+/// The component is in the folder by then, where the next start would load it.
 #[tokio::test]
 async fn an_install_that_is_refused_at_its_last_step_is_put_back() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -336,7 +336,7 @@ async fn logs_are_kept_and_followed() {
     assert!(ended.await.unwrap().is_ok_and(|line| line.is_none()), "the server's end is the log's");
 }
 
-/// While `describe` of one plugin's new file does not return, commands for another plugin do not wait.
+/// Commands for another plugin do not wait while `describe` of one plugin's new file does not return.
 #[tokio::test]
 async fn one_plugin_does_not_wait_for_another() {
     let server = Setup::new()

@@ -208,7 +208,7 @@ async fn a_server_for_development_loads_everything_unless_signatures_are_require
     until_reason(&server, "Serving").await;
 }
 
-/// With `require_signed` only signatures count, wherever a component comes from.
+/// Only signatures count with `require_signed`, wherever a component comes from.
 #[tokio::test]
 async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     let (key, other, place) = (Key::new(), Key::new(), Place::new());

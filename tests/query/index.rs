@@ -46,8 +46,8 @@ async fn found(server: &Server, filter: &str, page_size: i32) -> (Vec<String>, Q
     }
 }
 
-/// While several clients write, change and delete, a search by an indexed field returns the acknowledged resources, in
-/// order, and reads nothing else.
+/// A search by an indexed field returns the acknowledged resources, in order, and reads nothing else, while several
+/// clients write, change and delete.
 #[tokio::test]
 async fn an_index_has_every_write_that_was_answered() {
     let server = Server::start().await;

@@ -427,7 +427,7 @@ async fn updates_have_conditions_and_may_create() {
     assert!(body.data.is_none() && !body.version.is_empty());
 }
 
-/// No conditional increment of a counter is lost among many concurrent ones.
+/// Concurrent conditional increments of a counter are all counted.
 #[tokio::test]
 async fn conditions_hold_under_contention() {
     let server = Server::start().await;

@@ -489,7 +489,7 @@ fn artist(name: &str, lead: &str, env: &str, n: &str) -> pb::Resource {
     noted(pb::Resource { meta: Some(Box::new(meta)), ..artist }, &[("n", n)])
 }
 
-/// After each write and its messages, the page built from the changes equals that of a search.
+/// The page built from the changes equals that of a search after each write and its messages.
 /// `MORTISE_WATCH_HISTORIES` sets the number of histories, `MORTISE_WATCH_SEED` selects them.
 #[tokio::test]
 async fn a_watched_page_is_that_of_a_search_after_each_message() {

@@ -156,7 +156,7 @@ impl Drop for Link {
     }
 }
 
-/// One region's server, which can be killed and started again.
+/// A region's server, which can be killed and started again.
 pub struct Region {
     pub dir: TempDir,
     pub server: Option<Server>,

@@ -1,5 +1,5 @@
-//! Fields that a plugin's schema marks with `debug_redact`: they are answered to who may read them, and are in no log,
-//! error, event or diff.
+//! Fields that a plugin's schema marks with `debug_redact`: a caller with the right to read gets them, and they appear
+//! in no log, error, event or diff.
 
 use mortise_resource::{data, pb};
 use mortise_test_guests::{Inner, Safe};
@@ -31,7 +31,7 @@ async fn who_may_read_it_is_shown_it() {
     let t = Transcript::new("redaction", &server);
     let shown = t.command(&["get", "redacted.v1.Safe", "one", "-o", "yaml"]).output().await.unwrap();
     assert!(String::from_utf8(shown.stdout).unwrap().contains(SECRET));
-    // The option is among the descriptors that clients are given.
+    // Clients get the option with the descriptors.
     let mut types = mortise_api::TypeServiceClient::new(server.channel().await);
     let of = data::GetTypeRequest { r#type: Some(crate::support::gvk("redacted.v1.Safe")) };
     let files = types.get_type(of).await.unwrap().into_inner().descriptors.unwrap();
@@ -64,7 +64,7 @@ async fn nothing_that_a_plugin_says_has_it() {
     eventually(logged, async || server.log().contains(logged)).await;
     assert!(server.log().contains("combination=\"(redacted)\"") || server.log().contains("combination=(redacted)"));
     assert!(!server.log().contains(SECRET), "{}", server.log());
-    // Of each write its own: what another one held may be said.
+    // Each write hides its own value; the value of another write may appear.
     server.write(safe("other", "", "something else")).await.unwrap();
     let status = server.write(safe("one", "validate", "another")).await.unwrap_err();
     assert!(status.message().contains("<(redacted)>"), "{status}");

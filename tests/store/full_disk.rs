@@ -1,4 +1,4 @@
-//! A server on a disk that is full: a small tmpfs, where it may be mounted. Says SKIPPED elsewhere.
+//! A server on a full disk: a small tmpfs, if mounting is allowed. Prints SKIPPED otherwise.
 
 use std::{fs, io::Write as _, path::Path, process::Command};
 
@@ -79,7 +79,7 @@ async fn a_full_disk_is_said_and_got_over() {
     })
     .await;
 
-    // It starts where nothing can be written, and reads.
+    // It starts on a full disk, and reads.
     assert!(server.stop().await.success());
     disk.fill();
     let server = setup(&data).start().await;

@@ -1,8 +1,7 @@
-//! What the black-box tests share: a server of their own for each test, a client, and short ways to say what is
-//! written.
+//! Shared by the black-box tests: a server for each test, a client, and short forms for common steps.
 //!
-//! The server is the real binary, on loopback, on ports that the system picks, with its own data directory. Compiled
-//! plugins are shared between tests.
+//! The server is the real binary, on loopback, on ports that the system picks, with its own data directory. Tests share
+//! compiled plugins.
 
 pub mod controllers;
 pub mod http;
@@ -36,10 +35,10 @@ use tonic::{
 
 pub type Client = ResourceServiceClient<Channel>;
 
-/// How long anything that must happen may take: generous, since machines are shared.
+/// Time limit for expected events: generous, since machines are shared.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a server is started.
+/// Settings of a server's start.
 #[derive(Default)]
 pub struct Setup {
     args: Vec<String>,
@@ -76,58 +75,60 @@ impl Setup {
         self
     }
 
-    /// Lets hooks fail as often as they like before they are quarantined.
+    /// Lets hooks fail any number of times before they are quarantined.
     pub fn tolerant(self) -> Self {
         self.env("MORTISE_QUARANTINE_FAULTS", 10_000)
     }
 
-    /// Lets calls under way last longer than a test waits for the end: a server that ends in time has not waited for them.
+    /// Lets calls in flight last longer than a test waits for the end, so that a server that ends in time has not
+    /// waited for them.
     pub fn long_grace(self) -> Self {
         self.env("MORTISE_SHUTDOWN_GRACE_MS", 20 * PATIENCE.as_millis())
     }
 
-    /// A further argument.
+    /// Adds an argument.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Keeps the data somewhere that outlives the server.
+    /// Uses a data directory that outlives the server.
     pub fn data_dir(mut self, dir: &Path) -> Self {
         self.data_dir = Some(dir.to_owned());
         self
     }
 
-    /// Takes a plugin folder as it is.
+    /// Uses an existing plugin folder.
     pub fn plugin_dir(mut self, dir: &Path) -> Self {
         self.plugin_dir = Some(dir.to_owned());
         self
     }
 
-    /// `mortise serve`, which switches no bundled plugin on by itself. It trusts its folder, unlike one as it is shipped.
+    /// Uses `mortise serve`, which enables no bundled plugin by itself. Unlike the shipped settings, it trusts its
+    /// folder.
     pub fn serve(self) -> Self {
         self.env("MORTISE_PLUGINS_TRUST_FOLDER", true).serve_as_shipped()
     }
 
-    /// `mortise serve` that loads from its folder what it has reason to trust.
+    /// Uses `mortise serve` with shipped settings, which loads only trusted files from its folder.
     pub fn serve_as_shipped(mut self) -> Self {
         self.serve = true;
         self
     }
 
-    /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` is no limit.
+    /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` means without a limit.
     pub fn address_space(mut self, bytes: u64) -> Self {
         self.address_space = Some(bytes).filter(|bytes| *bytes < u64::MAX);
         self
     }
 
-    /// Has the client speak TLS.
+    /// Makes the client use TLS.
     pub fn tls(mut self, tls: ClientTlsConfig) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Asks for tokens, which servers in tests do not do by themselves; `mortise serve` does.
+    /// Requires tokens, which servers in tests do not by default; `mortise serve` does.
     pub fn acl(self) -> Self {
         self.env("MORTISE_ACL_ENABLED", true)
     }
@@ -160,7 +161,7 @@ impl Setup {
             .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
             .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
             .env("MORTISE_ACL_ENABLED", "false")
-            // Servers of several tests share the processors: what a test does not say of deadlines is not to depend on them.
+            // Tests share the processors, so a test that sets no deadlines must not depend on them.
             .env("MORTISE_SANDBOX_DEADLINE_MS", "20000")
             .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", "20000")
             .envs(self.env)
@@ -206,24 +207,24 @@ impl Setup {
     }
 }
 
-/// A running server; killed when it is dropped.
+/// A running server; dropping it kills it.
 pub struct Server {
     pub child: Child,
     pub client: Client,
     pub grpc: SocketAddr,
     pub http: SocketAddr,
-    /// Where DNS is, if it is on.
+    /// Address of DNS, if it is on.
     pub dns: Option<SocketAddr>,
     pub data_dir: PathBuf,
     pub plugin_dir: PathBuf,
     log: Arc<Mutex<String>>,
-    /// Ends with the log.
+    /// Task that reads the log, and ends with it.
     logging: tokio::task::JoinHandle<()>,
     _dir: TempDir,
 }
 
 impl Server {
-    /// `mortise dev` with the demo types and nothing else.
+    /// Starts `mortise dev` with only the demo types.
     pub async fn start() -> Self {
         Setup::new().start().await
     }
@@ -232,7 +233,7 @@ impl Server {
         self.client.clone()
     }
 
-    /// Everything on stderr so far.
+    /// Text on stderr so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -299,7 +300,7 @@ impl Watch {
         Ok(event.expect("a watch never ends without a status").event.expect("an event is never empty"))
     }
 
-    /// Everything up to the end of the snapshot.
+    /// Resources up to the end of the snapshot.
     pub async fn snapshot(&mut self) -> Vec<pb::Resource> {
         let mut all = Vec::new();
         loop {
@@ -325,13 +326,13 @@ impl Watch {
         }
     }
 
-    /// Writes a resource that the watch shows, and expects it as the next event: what was written before made no other.
+    /// Writes a resource that the watch shows, and expects it as the next event: earlier writes made no other event.
     pub async fn shows_next(&mut self, server: &Server, mark: pb::Resource) {
         let mark = server.write(mark).await.unwrap();
         assert_eq!(self.upsert().await, mark, "something came before");
     }
 
-    /// Whether nothing comes for a while. `shows_next` is certain.
+    /// Whether no event comes for a while. `shows_next` is exact.
     pub async fn is_quiet(&mut self) -> bool {
         timeout(Duration::from_millis(300), self.0.message()).await.is_err()
     }
@@ -344,12 +345,12 @@ pub fn gvk(text: &str) -> pb::Type {
     pb::Type { group: part(), group_version: part(), kind: part() }
 }
 
-/// A tenancy; empty units are left to the server.
+/// A tenancy; the server fills in empty units.
 pub fn tenancy(partition: &str, namespace: &str) -> pb::Tenancy {
     pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
 }
 
-/// An id whose tenancy is left to the server.
+/// An id; the server fills in its tenancy.
 pub fn id(t: &str, name: &str) -> pb::Id {
     pb::Id { uid: String::new(), name: name.into(), r#type: Some(gvk(t)), tenancy: None }
 }
@@ -359,7 +360,7 @@ pub fn id_in(t: &str, name: &str, partition: &str, namespace: &str) -> pb::Id {
     pb::Id { tenancy: Some(tenancy(partition, namespace)), ..id(t, name) }
 }
 
-/// Data of a message.
+/// A message as data of a resource.
 pub fn any(message_name: &str, message: &impl Message) -> prost_types::Any {
     prost_types::Any { type_url: format!("type.googleapis.com/{message_name}"), value: message.encode_to_vec() }
 }
@@ -383,7 +384,7 @@ pub fn album(name: &str, owner: Option<&pb::Id>) -> pb::Resource {
     album
 }
 
-/// A `demo.v2.Concept`-like resource without data: `demo.v1.Concept`.
+/// A resource without data: `demo.v1.Concept`.
 pub fn concept(name: &str) -> pb::Resource {
     resource(id("demo.v1.Concept", name), None)
 }
@@ -405,7 +406,7 @@ pub fn with_metadata<T>(message: T, key: &'static str, value: &str) -> Request<T
     request
 }
 
-/// Code and message of an expected refusal.
+/// Code and message of the expected error.
 #[track_caller]
 pub fn refusal<T: std::fmt::Debug>(result: Result<T, Status>) -> (Code, String) {
     let status = result.expect_err("a refusal");
@@ -425,14 +426,14 @@ pub fn name_rule(value: &str) -> String {
     )
 }
 
-/// Says that a test could not run, on the real stderr: what a test that passes prints is swallowed, and CI's summary
-/// has these lines.
+/// Reports that a test could not run, on the real stderr: output of passing tests is hidden, and CI's summary shows
+/// these lines.
 pub fn skipped(why: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {why}");
 }
 
-/// Polls until a look succeeds. A look that fails returns what it saw instead; the last of these is shown after `PATIENCE`.
+/// Polls until `look` succeeds. A failing look returns the state that it saw; the last one is shown after `PATIENCE`.
 pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
     let mut last = None;
     let looks = async {
@@ -450,12 +451,12 @@ pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut(
     }
 }
 
-/// Tries until it holds, or fails after a while.
+/// Polls until the condition holds, or panics after `PATIENCE`.
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     until(what, async || if holds().await { Ok(()) } else { Err("it does not hold") }).await;
 }
 
-/// Everything that comes until the server closes the connection, and how it was closed.
+/// Reads until the server closes the connection; returns the text, and the result of the last read.
 pub async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> (String, std::io::Result<usize>) {
     let mut answer = Vec::new();
     let end = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server closes in time");
@@ -474,7 +475,7 @@ pub async fn make_place(server: &Server, partition: &str, namespace: &str) {
     }
 }
 
-/// What is answered to a request that is wrong.
+/// The code and message of an invalid request.
 pub fn invalid(text: impl Into<String>) -> (Code, String) {
     (Code::InvalidArgument, text.into())
 }
@@ -484,7 +485,7 @@ pub fn decoded<M: Message + Default>(resource: &pb::Resource) -> M {
     M::decode(resource.data.as_ref().unwrap().value.as_slice()).unwrap()
 }
 
-/// Names that break the rule, each in one way.
+/// Names that break the rule, each with one fault.
 pub fn bad_names() -> Vec<String> {
     let mut all =
         ["-", "-a", "a-", "A", "kOrn", "a_b", "a.b", "a/b", "*", "é", " a", "a b", "a\n"].map(str::to_owned).to_vec();
@@ -499,8 +500,8 @@ pub fn good_names() -> Vec<String> {
     all
 }
 
-/// Ids of an unknown type with ever fewer faults, each with what is said of it: whoever checks in another order than
-/// type, name, partition, namespace says something else.
+/// Ids of an unknown type with fewer and fewer faults, each with its error: a check in another order than type, name,
+/// partition, namespace gives other errors.
 pub fn id_stairs(prefix: &str) -> Vec<(pb::Id, String)> {
     let none =
         pb::Id { uid: "never looked at".into(), name: "Bad".into(), r#type: None, tenancy: Some(tenancy("P", "N")) };
@@ -521,8 +522,8 @@ pub fn deny_thing(kind: &str, name: &str, text: &str) -> pb::Resource {
     resource(id(&format!("deny.v1.{kind}"), name), Some(any("mortise.test.v1.Thing", &thing)))
 }
 
-/// A plugin that serves types (namespace scope, data `mortise.test.v1.Thing`) without any hook: to store what another
-/// plugin's hooks would refuse, before that one is loaded on the same data directory.
+/// A plugin that serves types (namespace scope, data `mortise.test.v1.Thing`) without hooks: it stores resources that
+/// another plugin's hooks would refuse, before that one is loaded on the same data directory.
 pub fn hookless(types: &[&str]) -> Vec<u8> {
     let mut manifest = mortise_test_guests::good_manifest();
     let template = manifest.types.remove(0);
@@ -535,31 +536,31 @@ pub fn hookless(types: &[&str]) -> Vec<u8> {
     mortise_test_guests::manifest_only(&manifest.encode_to_vec())
 }
 
-/// The resource, in a place.
+/// The resource with this tenancy.
 pub fn at(mut resource: pb::Resource, partition: &str, namespace: &str) -> pb::Resource {
     resource.id.as_mut().unwrap().tenancy = Some(tenancy(partition, namespace));
     resource
 }
 
-/// The resource, owned.
+/// The resource with this owner.
 pub fn owned(mut resource: pb::Resource, owner: &pb::Id) -> pb::Resource {
     resource.owner = Some(owner.clone());
     resource
 }
 
-/// The resource, with metadata.
+/// The resource with this metadata.
 pub fn noted(mut resource: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
     resource.metadata = metadata(pairs);
     resource
 }
 
-/// With labels.
+/// The resource with these labels.
 pub fn labelled(resource: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
     let meta = mortise_resource::goten::Meta { labels: metadata(pairs), ..Default::default() };
     pb::Resource { meta: Some(Box::new(meta)), ..resource }
 }
 
-/// The id of what a server answered.
+/// The id of a resource from the server.
 pub fn id_of(resource: &pb::Resource) -> pb::Id {
     resource.id.clone().unwrap()
 }
@@ -578,7 +579,7 @@ pub fn places(resources: &[pb::Resource]) -> Vec<String> {
     resources.iter().map(|r| place(id_of(r))).collect()
 }
 
-/// Where the tombstone of a deleted resource is, if its name is short.
+/// Id of a deleted resource's tombstone, if its name is short.
 pub fn tombstone_id(deleted: &pb::Id) -> pb::Id {
     let name = format!("tombstone-{}-{}", deleted.name, deleted.uid.to_lowercase());
     pb::Id { tenancy: deleted.tenancy.clone(), ..id("internal.v1.Tombstone", &name) }
@@ -589,7 +590,7 @@ pub async fn tombstones(server: &Server) -> Vec<pb::Resource> {
     server.list(gvk("internal.v1.Tombstone"), tenancy("*", "*"), "").await.unwrap()
 }
 
-/// Whether there is nothing of that id.
+/// Whether no resource has that id.
 pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
     match server.read(id).await {
         Ok(_) => false,
@@ -598,8 +599,8 @@ pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
     }
 }
 
-/// Deletes an artist and waits until the reaper has taken its album: it has looked at all that was deleted before. Answers
-/// the artist's id.
+/// Deletes an artist and waits until the reaper has removed its album, so all earlier deletions have been processed.
+/// Returns the artist's id.
 pub async fn reaped(server: &Server) -> pb::Id {
     let owner = id_of(&server.write(artist("reaped-last")).await.unwrap());
     let child = id_of(&server.write(album("reaped-last", Some(&owner))).await.unwrap());
@@ -608,19 +609,19 @@ pub async fn reaped(server: &Server) -> pb::Id {
     owner
 }
 
-/// Waits until there is nothing of that id.
+/// Waits until no resource has that id.
 pub async fn until_gone(server: &Server, id: &pb::Id) {
     eventually(&format!("{} is gone", id.name), || is_gone(server, id)).await;
 }
 
-/// What a caller must be told when a plugin fails: which plugin, in which hook, and what ended it.
+/// Parts of the error when a plugin fails: the plugin, the hook, and the cause.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault<'a> {
     pub plugin: &'a str,
     pub hook: &'a str,
     pub code: Code,
     pub kind: &'a str,
-    /// A part of the message: the limit, or what is wrong with the answer.
+    /// A part of the message: the limit, or the fault of the answer.
     pub says: &'a str,
 }
 
@@ -642,12 +643,12 @@ impl Fault<'_> {
 }
 
 impl Server {
-    /// A connection of its own, for clients of other services.
+    /// A separate connection, for clients of other services.
     pub async fn channel(&self) -> Channel {
         Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
     }
 
-    /// The process.
+    /// Id of the server's process.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("the server runs")
     }
@@ -661,12 +662,12 @@ impl Server {
     /// Waits for the end.
     pub async fn ended(&mut self) -> std::process::ExitStatus {
         let status = timeout(PATIENCE, self.child.wait()).await.expect("the server ends in time").unwrap();
-        // What it said last may still be on its way.
+        // The last lines may still arrive.
         timeout(PATIENCE, &mut self.logging).await.expect("the log ends with the server").unwrap();
         status
     }
 
-    /// Memory that the server has in use, bytes.
+    /// Memory in use by the server, bytes.
     pub fn resident_bytes(&self) -> usize {
         let pid = self.pid();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -685,7 +686,7 @@ impl Server {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// The line of the log about a file of the plugin folder that was not loaded.
+    /// The log line about a file of the plugin folder that was not loaded.
     #[track_caller]
     pub fn refused_file(&self, name: &str) -> String {
         let log = self.log();
@@ -693,7 +694,7 @@ impl Server {
         line.unwrap_or_else(|| panic!("nothing about {name} in the log:\n{log}")).to_owned()
     }
 
-    /// Whether requests for a type are refused because nobody registered it.
+    /// Whether requests for a type are refused because it is not registered.
     pub async fn is_unknown(&self, t: &str) -> bool {
         let answer = self.list(gvk(t), tenancy("default", "default"), "").await;
         answer.is_err_and(|status| {
@@ -702,7 +703,7 @@ impl Server {
     }
 }
 
-/// Exit code, stdout and stderr of the binary, for starts that end by themselves. Ports are free ones.
+/// Exit code, stdout and stderr of the binary, for starts that end by themselves. The ports are free ones.
 pub async fn mortise(args: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
     command

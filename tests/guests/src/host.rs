@@ -1,4 +1,4 @@
-//! For tests: the components of the guests, and components made of bytes.
+//! Components of the guests, and components made of bytes, for tests.
 
 mod bad;
 mod template;
