@@ -1,13 +1,13 @@
-//! A disk below a kernel that has its own mind about when to write: what is on it when the power goes.
+//! A disk below a kernel that chooses when to write: its content when the power fails.
 //!
-//! - What was written to a file and not synced since is there or not, sector by sector (or block by block): each shows
-//!   the bytes after any one of the writes to it, whatever others show. A sync of the file ends that choice for
-//!   every write that had ended when the sync began.
-//! - The lengths of a file change in the order in which they did; how far they came is another choice. What lies behind
-//!   the end reads as zeros when the file grows again.
-//! - The names in a directory change in order, too; how many of the changes since its last sync are there is a choice
+//! - - Bytes written to a file and not yet synced are there or not, sector by sector (or block by block): each shows
+//!   the bytes after any one of the writes to it, whatever others show. A sync of the file ends that choice for every
+//!   write that had ended when the sync began.
+//! - - The lengths of a file change in their order; how many of these changes are done is another choice. Bytes behind
+//!   the end read as zeros when the file grows again.
+//! - - The names in a directory change in order, too; the number of finished changes since its last sync is a choice
 //!   for each directory. A rename is one change. A sync of a file does not make its name durable.
-//! - `sync_file_range` and reserved blocks count for nothing.
+//! - - `sync_file_range` and reserved blocks have no effect.
 //!
 //! So a real file system on an honest disk leaves one of these states, and most leave far fewer.
 
@@ -32,11 +32,11 @@ enum Node {
 
 #[derive(Debug, Default)]
 struct FileNode {
-    /// What is on the disk for certain.
+    /// Content that is on the disk for certain.
     synced: Vec<u8>,
-    /// What was done since, in order.
+    /// Changes since then, in order.
     changes: Vec<Change>,
-    /// What a reader sees.
+    /// Content that a reader sees.
     current: Vec<u8>,
 }
 
@@ -68,11 +68,11 @@ enum NameChange {
     Rename(String, String),
 }
 
-/// The disk, and what the kernel holds of it.
+/// The disk, and the kernel's memory of it.
 #[derive(Debug)]
 pub(crate) struct Disk {
     nodes: Vec<Node>,
-    /// Of open descriptors: the file, where it is, and whether each write goes to the end.
+    /// Open descriptors: the file, the position, and whether each write goes to the end.
     descriptors: HashMap<i64, (NodeId, usize, bool)>,
     /// Calls that have begun.
     begun: HashMap<u64, Begun>,
@@ -81,7 +81,7 @@ pub(crate) struct Disk {
 #[derive(Debug)]
 enum Begun {
     Done(Call),
-    /// The file that is written, and for a write without a place its descriptor.
+    /// The file of the write, and its descriptor if the write has no place.
     Write {
         node: NodeId,
         fd: Option<i64>,
@@ -93,24 +93,24 @@ enum Begun {
     },
 }
 
-/// How much of what was not synced is lost.
+/// Amount of unsynced data that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Everything.
+    /// Unsynced data is lost completely.
     All,
-    /// Nothing.
+    /// Unsynced data survives completely.
     None,
-    /// Each piece may be lost; so many of 256 are there as they were last.
+    /// Each piece may be lost; this many of 256 survive in their last state.
     Some(u8),
 }
 
-/// What a loss of power leaves.
+/// Content of the disk after a loss of power.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
     /// Path and content.
     pub(crate) files: Vec<(Parts, Vec<u8>)>,
     pub(crate) dirs: Vec<Parts>,
-    /// Sectors or blocks that are not as they were written last.
+    /// Sectors or blocks that are not in their last written state.
     pub(crate) lost: u64,
     /// Changes of names that did not happen.
     pub(crate) lost_names: u64,
@@ -146,12 +146,12 @@ fn rename(names: &mut BTreeMap<String, NodeId>, change: &NameChange) {
 }
 
 impl Disk {
-    /// An empty directory.
+    /// Makes a disk with an empty directory.
     pub(crate) fn new() -> Self {
         Self { nodes: vec![Node::Dir(DirNode::default())], descriptors: HashMap::new(), begun: HashMap::new() }
     }
 
-    /// Another process begins: it has no descriptors.
+    /// Begins the life of another process: it has no descriptors.
     pub(crate) fn begin_life(&mut self) {
         self.descriptors.clear();
         self.begun.clear();
@@ -199,19 +199,19 @@ impl Disk {
         self.change(call, path, |name| NameChange::Add(name, id))
     }
 
-    /// Lets something happen.
+    /// Applies an event.
     ///
     /// # Errors
-    /// It cannot happen to the files that are known.
+    /// The event does not fit the known files.
     pub(crate) fn hear(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Said(_) => Ok(()),
             Event::Begin(number, call) => self.begin(*number, call),
             Event::End(number, result) => self.end(*number, *result),
             Event::Interrupted(number, bytes) => match self.begun.get(number) {
-                // However far behind the end the bytes were to be, the file did not grow.
+                // Even if the bytes were to be far behind the end, the file did not grow.
                 Some(Begun::Write { .. }) if *bytes == 0 => self.hear(&Event::Failed(*number)),
-                // Its end is the kill.
+                // The call ends with the kill.
                 _ => self.end(*number, *bytes as i64),
             },
             Event::Failed(number) => match self.begun.remove(number) {
@@ -227,7 +227,7 @@ impl Disk {
     fn begin(&mut self, number: u64, call: &Call) -> Result<()> {
         let begun = match call {
             Call::Write { path, fd, at, data } => {
-                // A file that was removed: nobody finds what is written to it.
+                // A removed file: its later content cannot be seen.
                 let Some(node) = self.find(path) else { return Ok(()) };
                 let end = self.file(node)?.current.len();
                 let position = match (at, self.descriptors.get(fd)) {
@@ -346,7 +346,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes of which no end was seen, with their place and bytes.
+    /// Returns writes without a seen end, with their place and bytes.
     pub(crate) fn interrupted(&self) -> Vec<(u64, Parts, usize, &[u8])> {
         let mut writes = Vec::new();
         for (path, node) in self.walk() {
@@ -363,7 +363,7 @@ impl Disk {
         writes
     }
 
-    /// Calls that a kill interrupted, and that are no writes.
+    /// Returns calls that a kill interrupted, except writes.
     pub(crate) fn interrupted_changes(&self) -> impl Iterator<Item = (u64, &Call)> {
         self.begun.iter().filter_map(|(number, begun)| match begun {
             Begun::Done(call) => Some((*number, call)),
@@ -371,7 +371,7 @@ impl Disk {
         })
     }
 
-    /// Everything that has a name now.
+    /// Returns everything that has a name now.
     fn walk(&self) -> Vec<(Parts, NodeId)> {
         let mut found = Vec::new();
         let mut dirs = vec![(Parts::new(), 0)];
@@ -389,10 +389,10 @@ impl Disk {
         found
     }
 
-    /// Compares what a reader sees with a real directory.
+    /// Compares the content that a reader sees with a real directory.
     ///
     /// # Errors
-    /// They differ: the trace does not tell everything.
+    /// They differ: the trace is incomplete.
     pub(crate) fn compare(&self, real: &Path) -> Result<()> {
         let mut names = 0;
         for (path, node) in self.walk() {
@@ -411,7 +411,7 @@ impl Disk {
         if found == names { Ok(()) } else { Err(format!("{found} names, and the trace has {names}")) }
     }
 
-    /// Lets the power go. `unit` is what the disk writes whole, bytes.
+    /// Simulates a loss of power. `unit` is the number of bytes that the disk writes whole.
     pub(crate) fn cut(&self, unit: usize, loss: Loss, random: &mut Rng) -> Image {
         let mut image = Image::default();
         let mut dirs = vec![(Parts::new(), 0)];
@@ -439,7 +439,7 @@ impl Disk {
     }
 }
 
-/// How many of so many changes in order there are.
+/// Returns how many of the changes, in order, are done.
 fn reached(changes: usize, loss: Loss, random: &mut Rng) -> usize {
     match loss {
         Loss::All => 0,
@@ -450,11 +450,11 @@ fn reached(changes: usize, loss: Loss, random: &mut Rng) -> usize {
 }
 
 impl FileNode {
-    /// What is on the disk, and how many units are not as they were written last.
+    /// Returns the content on the disk, and the number of units that are not in their last written state.
     fn cut(&self, unit: usize, loss: Loss, random: &mut Rng) -> (Vec<u8>, u64) {
         let mut bytes = self.synced.clone();
         let reached = reached(self.changes.len(), loss, random);
-        // Which changes concern each unit. A new length concerns those that it cuts off.
+        // The changes that concern each unit. A new length concerns the units that it cuts off.
         let end = self.changes.iter().fold(bytes.len(), |end, change| match &change.kind {
             ChangeKind::Write { at, data } => end.max(at + data.len()),
             ChangeKind::Length(len) => end.max(*len),
@@ -486,7 +486,7 @@ impl FileNode {
             let (from, to) = (touched * unit, ((touched + 1) * unit).min(end));
             let is_cut =
                 |n: &usize| matches!(self.changes.get(*n).map(|change| &change.kind), Some(ChangeKind::Length(_)));
-            // Lengths that came to be are obeyed; what was written after one that did not had no place yet.
+            // A finished change of the length applies. A write after an unfinished one had no place yet.
             let floor = changes.iter().rposition(|n| is_cut(n) && *n < reached).map_or(0, |at| at + 1);
             let ceiling = changes.iter().position(|n| is_cut(n) && *n >= reached).unwrap_or(changes.len());
             let writes = ceiling.saturating_sub(floor);
@@ -520,7 +520,7 @@ impl FileNode {
     }
 }
 
-/// Entries below a directory.
+/// Counts the entries below a directory.
 fn count(dir: &Path) -> io::Result<usize> {
     let mut found = 0;
     for entry in fs::read_dir(dir)? {
@@ -531,7 +531,7 @@ fn count(dir: &Path) -> io::Result<usize> {
 }
 
 impl Image {
-    /// Puts it into a directory.
+    /// Writes the image into a directory.
     ///
     /// # Errors
     /// Faults of the file system.
@@ -554,7 +554,7 @@ mod tests {
         text.split('/').map(str::to_owned).collect()
     }
 
-    /// A disk to which calls happen one after another.
+    /// A disk for calls one after another.
     struct Machine(Disk, u64);
 
     impl Machine {
@@ -583,7 +583,7 @@ mod tests {
             self.call(Call::Sync { path }, 0)
         }
 
-        /// What may be on the disk, of many losses.
+        /// Returns possible contents of the disk, after many losses.
         fn images(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
             let mut random = Rng::with_seed(1);
             let losses = (0..400).map(|n| match n {
@@ -637,7 +637,7 @@ mod tests {
         let mut seen: Vec<_> = machine.images().into_iter().map(|image| (image["old"][0], image.len())).collect();
         seen.sort_unstable();
         seen.dedup();
-        // As it was, with the new file beside it, and renamed; the name never goes.
+        // The old state, with the new file beside it, and renamed; the name is always there.
         assert_eq!(seen, [(1, 1), (1, 2), (2, 1)]);
         machine.sync("");
         assert!(machine.images().iter().all(|image| image["old"] == [2] && image.len() == 1));
@@ -652,7 +652,7 @@ mod tests {
             let bytes = &image["f"];
             match bytes.len() {
                 0 => {}
-                // Nothing happened yet, or everything: the first half is never old in the new one.
+                // Either no change or all of them: the new length never has the old first half.
                 1024 if bytes[0] == 1 => assert!(bytes.iter().all(|byte| *byte == 1)),
                 1024 => assert!(bytes[..512].iter().all(|byte| *byte == 0) && matches!(bytes[512], 0 | 2)),
                 len => panic!("{len} bytes"),
