@@ -300,7 +300,7 @@ async fn what_cannot_be_here_is_held_back_alone() {
     assert_eq!(newer.schema_version, 2);
     let korn = id_of(&servers.at("eu").write(at(artist("korn"), "world", "default")).await.unwrap());
     servers.copied(&korn, "eu", "us").await;
-    eventually("it is held back", async || {
+    eventually("it is deferred", async || {
         let held = servers.held_back("us", "eu").await;
         held.len() == 1 && held[0].reason() == HeldBackReason::Schema
     })
@@ -310,7 +310,7 @@ async fn what_cannot_be_here_is_held_back_alone() {
     servers.kill("us").await;
     servers.restart_with("us", 2).await;
     eventually("it is here", async || text(&servers).await == "upgraded new").await;
-    eventually("nothing is held back", async || servers.held_back("us", "eu").await.is_empty()).await;
+    eventually("nothing is deferred", async || servers.held_back("us", "eu").await.is_empty()).await;
 }
 
 #[tokio::test]
