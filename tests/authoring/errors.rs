@@ -25,7 +25,7 @@ async fn test(guest: &str, cases: &str, args: &[&str]) -> (Done, tempfile::TempD
 }
 
 #[tokio::test]
-async fn what_cannot_be_begun_is_code_2() {
+async fn commands_that_cannot_begin_exit_with_2() {
     let dir = tempfile::tempdir().unwrap();
     let noop = component("reconcile-copy");
     let noop = noop.to_str().unwrap();
@@ -140,7 +140,7 @@ async fn every_released_component_is_taken() {
 }
 
 #[tokio::test]
-async fn a_broken_case_is_named_with_its_place_and_nothing_is_run() {
+async fn a_broken_case_is_reported_with_its_place_and_no_case_runs() {
     let copy = "reconcile: {name: x}\nexpect: {outcome: done}\n";
     for (cases, says) in [
         ("case: a\nexpects: {}\n", "tests/cases/c.yaml:1: case \"a\": unknown field `expects`"),
@@ -163,7 +163,7 @@ async fn a_broken_case_is_named_with_its_place_and_nothing_is_run() {
 }
 
 #[tokio::test]
-async fn what_a_case_gives_is_typed() {
+async fn cases_with_invalid_input_cannot_run() {
     for (body, says) in [
         (
             "reconcile: {name: x}\nstore: [{type: reconcile_copy.v1.Thing, name: x, data: {txt: a}}]",
@@ -246,7 +246,7 @@ expect:
 
 /// A case fails on an answer of `mutate` that a server refuses, even without an expectation about it.
 #[tokio::test]
-async fn what_a_server_refuses_of_mutate_fails_the_case() {
+async fn answers_of_mutate_that_a_server_refuses_fail_the_case() {
     for (guest, name, says) in [
         ("mutate-deletion", "boom", "mutate changed metadata.deletionTimestamp; it may change data and metadata only"),
         ("garbage-reply", "boom-data", "mutate answered data that is not a mortise.test.v1.Thing: data: "),
@@ -266,7 +266,7 @@ async fn what_a_server_refuses_of_mutate_fails_the_case() {
 
 /// The fault comes after the hooks, if they allow the write, as on a server.
 #[tokio::test]
-async fn a_write_may_not_change_an_immutable_field_of_what_is_stored() {
+async fn a_write_may_not_change_an_immutable_field() {
     let refusal = "data.number cannot be changed once the resource exists";
     let refused = format!("diagnostics: [{{error: {refusal}, path: data.number}}]");
     let (allowed, refused) = ("allow: true", refused.as_str());

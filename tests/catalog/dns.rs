@@ -208,7 +208,7 @@ async fn endpoints_without_a_workload_or_with_a_host_name_have_names_too() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_from_what_is_empty() {
+async fn missing_names_and_empty_services_have_different_answers() {
     let (server, dns) = start().await;
     let ill = Endpoint { health: Health::Critical.into(), ..endpoint("a", "10.0.0.1", 1, &[]) };
     server.write(endpoints("ill", vec![ill])).await.unwrap();
@@ -242,7 +242,7 @@ async fn what_is_not_there_is_told_from_what_is_empty() {
 }
 
 #[tokio::test]
-async fn the_zone_says_who_it_is_and_case_is_kept() {
+async fn the_zone_has_soa_and_ns_and_answers_keep_the_case() {
     let (server, dns) = start().await;
     write_web(&server).await;
     let soa = ask(dns, "cluster.local.", RecordType::SOA).await;
@@ -286,7 +286,7 @@ async fn large_answers_come_over_tcp() {
 }
 
 #[tokio::test]
-async fn what_is_no_plain_query_is_refused_and_nothing_ends_it() {
+async fn unusual_queries_are_refused_and_the_server_continues() {
     let (server, dns) = start().await;
     write_web(&server).await;
     let name = "web.default.svc.cluster.local.";

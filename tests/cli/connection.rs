@@ -62,7 +62,7 @@ async fn contexts_name_servers() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_way_to_the_server_is_said() {
+async fn connection_errors_name_the_fault() {
     let mut t = Transcript::at("unreachable", "127.0.0.1:1");
     t.fails(3, &["types"]).await;
     t.fails(3, &["apply", "-f", "x.yaml"]).await;

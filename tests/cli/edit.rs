@@ -16,7 +16,7 @@ async fn edit(t: &mut Transcript, script: &str) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
-async fn what_comes_of_what_an_editor_does() {
+async fn edits_are_applied_refused_or_given_up() {
     let server = Server::start().await;
     let mut t = Transcript::new("edit", &server);
     server.write(artist("korn")).await.unwrap();
@@ -57,7 +57,7 @@ esac";
 
 /// The message names no kept copy, since no file is left.
 #[tokio::test]
-async fn a_file_that_the_editor_removed_is_said_to_be_gone() {
+async fn a_file_that_the_editor_removed_is_reported() {
     let server = Server::start().await;
     let mut t = Transcript::new("edit_removed", &server);
     server.write(artist("korn")).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_file_that_the_editor_removed_is_said_to_be_gone() {
 
 /// The interruption is Ctrl-C during the write.
 #[tokio::test]
-async fn what_was_typed_outlives_an_interruption() {
+async fn typed_text_outlives_an_interruption() {
     let server = Server::start().await;
     let t = Transcript::new("edit_interrupted", &server);
     server.write(artist("korn")).await.unwrap();

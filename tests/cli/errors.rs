@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use crate::support::{Server, Setup, artist, eventually, id, tokens::Guarded, transcript::Transcript};
 
 #[tokio::test]
-async fn what_is_wrong_is_said_with_its_name_and_a_remedy() {
+async fn errors_name_their_subject_and_a_remedy() {
     // Two plugins with a kind of the same name.
     let server = Setup::new().guest("prior").guest("version-stamp-1").start().await;
     let mut t = Transcript::new("errors", &server);
@@ -34,7 +34,7 @@ async fn what_is_wrong_is_said_with_its_name_and_a_remedy() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_none_and_a_resource_that_goes_are_said() {
+async fn foreign_servers_and_vanishing_resources_are_reported() {
     let server = Server::start().await;
     let mut t = Transcript::new("errors_meanwhile", &server);
     t.file("korn.yaml", "type: demo.v2.Artist\nname: korn\ndata: {name: Korn}\n");
@@ -61,7 +61,7 @@ async fn a_server_that_is_none_and_a_resource_that_goes_are_said() {
 
 /// The editor copies the comments of its file to standard output, after it has written a fault.
 #[tokio::test]
-async fn what_is_wrong_with_an_edited_text_is_shown_in_it() {
+async fn faults_of_an_edited_text_are_shown_in_it() {
     let server = Server::start().await;
     let mut t = Transcript::new("errors_edit", &server);
     server.write(artist("korn")).await.unwrap();

@@ -23,7 +23,7 @@ async fn content(server: &Server, t: &str) -> Vec<(String, String, Vec<u8>, Opti
 }
 
 #[tokio::test]
-async fn what_is_exported_can_be_imported() {
+async fn exports_can_be_imported() {
     let (old, new) = (Server::start().await, Server::start().await);
     make_place(&old, "east", "shop").await;
     let mut t = Transcript::new("export", &old);
@@ -64,7 +64,7 @@ async fn what_is_exported_can_be_imported() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_imported_is_named() {
+async fn failed_imports_are_named() {
     let server = Server::start().await;
     let mut t = Transcript::new("import_errors", &server);
     let good = r#"{"type":"demo.v2.Artist","name":"good","data":{"name":"G"}}"#;
@@ -121,7 +121,7 @@ async fn owners_are_waited_for() {
 
 /// The export skips damaged resources of a store, lists them, and writes the others.
 #[tokio::test]
-async fn what_cannot_be_read_is_left_out_and_listed() {
+async fn unreadable_resources_are_skipped_and_listed() {
     const DAMAGED: [&str; 3] = ["a-0", "m-1", "m-2"];
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

@@ -129,7 +129,7 @@ async fn a_new_partition_comes_first_and_goes_last() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_the_server_could_not_judge() {
+async fn a_dry_run_lists_resources_that_the_server_could_not_check() {
     let server = Server::start().await;
     let mut t = Transcript::new("order", &server);
     for (file, text, unchecked) in [
@@ -184,7 +184,7 @@ async fn a_dry_run_says_what_the_server_could_not_judge() {
 }
 
 #[tokio::test]
-async fn what_is_pruned_goes_before_its_owner_and_its_namespace() {
+async fn pruned_resources_go_before_their_owner_and_namespace() {
     let server = Server::start().await;
     let mut t = Transcript::new("order", &server);
     t.file("set.yaml", format!("{BLUE}{KEPT}"));
@@ -202,7 +202,7 @@ async fn what_is_pruned_goes_before_its_owner_and_its_namespace() {
 }
 
 #[tokio::test]
-async fn a_changed_document_costs_three_calls_and_an_unchanged_one_one() {
+async fn a_changed_document_costs_three_calls_and_an_unchanged_document_one() {
     let server = Server::start().await;
     let mut t = Transcript::new("order", &server);
     let artist = |genre: &str| format!("type: demo.v2.Artist\nname: korn\ndata: {{name: Korn, genre: {genre}}}\n");

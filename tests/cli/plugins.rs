@@ -100,7 +100,7 @@ async fn dev_keeps_what_is_installed_out_of_the_folder_it_was_started_in() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said() {
+async fn plugin_commands_report_errors() {
     let server = Setup::new().start().await;
     let one = guest("version-stamp-1");
     let (code, _, err) = plugin(&server, &["install", one.to_str().unwrap(), "--name", "other"]).await;

@@ -30,7 +30,7 @@ data: {name: Miles, genre: GENRE_JAZZ}
 ";
 
 #[tokio::test]
-async fn what_queries_find_is_shown() {
+async fn results_of_queries_are_shown() {
     let server = Server::start().await;
     let mut t = Transcript::new("query", &server);
     t.file("shop.yaml", SHOP);
@@ -94,7 +94,7 @@ async fn what_queries_find_is_shown() {
 }
 
 #[tokio::test]
-async fn pages_lead_to_each_other_and_plans_are_told() {
+async fn pages_have_tokens_and_plans_are_shown() {
     let server = Server::start().await;
     let mut t = Transcript::new("pages", &server);
     for n in 0..5 {

@@ -43,7 +43,7 @@ data:
 ";
 
 #[tokio::test]
-async fn what_the_commands_print() {
+async fn resource_commands_print_their_results() {
     let server = Server::start().await;
     let mut t = Transcript::new("resources", &server);
     t.file("shop.yaml", SHOP);
@@ -108,7 +108,7 @@ async fn what_the_commands_print() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_input_has_file_line_and_field() {
+async fn faults_of_input_have_file_line_and_field() {
     let server = Server::start().await;
     let mut t = Transcript::new("apply_errors", &server);
     let artist = |rest: &str| format!("type: demo.v2.Artist\nname: korn\n{rest}");
@@ -184,7 +184,7 @@ async fn every_way_to_hand_in_resources() {
 }
 
 #[tokio::test]
-async fn pruning_takes_what_is_selected_and_asks() {
+async fn pruning_deletes_selected_resources_and_asks() {
     let server = Server::start().await;
     let mut t = Transcript::new("prune", &server);
     let document = |name: &str| {
@@ -277,7 +277,7 @@ pub fn bags() -> Vec<u8> {
 
 /// Clients in other languages write map entries in any order, and default values that could be left out.
 #[tokio::test]
-async fn what_is_as_wanted_in_other_bytes_is_left_alone() {
+async fn equal_data_in_other_bytes_is_not_written() {
     let server = Setup::new().component("bag", bags()).start().await;
     let mut t = Transcript::new("other_bytes", &server);
     // Notes in the order b, a, with a's empty value written out; numbers unpacked; the first field last, and empty.
@@ -348,7 +348,7 @@ async fn finalizers_and_waiting() {
 }
 
 #[tokio::test]
-async fn a_watch_shows_what_happens_until_somebody_has_enough() {
+async fn a_watch_shows_changes_until_ctrl_c() {
     let server = Server::start().await;
     let t = Transcript::new("watch", &server);
     server.write(artist("first")).await.unwrap();
@@ -403,7 +403,7 @@ async fn a_closed_pipe_is_no_panic() {
 }
 
 #[tokio::test]
-async fn what_a_controller_failed_at_is_an_event() {
+async fn failures_of_controllers_are_events() {
     let server = Setup::new().guest("reconcile-fail").start().await;
     let t = Transcript::new("events", &server);
     let number = mortise_test_guests::Thing { number: 1, ..Default::default() };

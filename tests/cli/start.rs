@@ -87,7 +87,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_of_a_start_is_code_1_and_named() {
+async fn obstacles_to_a_start_are_named_with_exit_code_1() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start().await;
     let (grpc, http) = (server.grpc.to_string(), server.http.to_string());
@@ -116,7 +116,7 @@ async fn what_stands_in_the_way_of_a_start_is_code_1_and_named() {
 }
 
 #[tokio::test]
-async fn it_says_its_version() {
+async fn the_version_is_printed() {
     let (code, out, _) = mortise(&["--version"], &[]).await;
     assert_eq!((code, out.trim()), (Some(0), concat!("mortise ", env!("CARGO_PKG_VERSION"))));
 }

@@ -41,7 +41,7 @@ async fn shown(dir: &TempDir, code: i32) -> Vec<serde_json::Value> {
 }
 
 #[tokio::test]
-async fn what_init_makes_serves_and_lets_in() {
+async fn certificates_of_init_work_for_server_and_clients() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, err) =
         run(&dir, &["tls", "init", "--dir", "DIR", "--host", "home.test", "--host", "127.0.0.1"]).await;
@@ -140,7 +140,7 @@ async fn nothing_is_written_over_unasked_and_the_authority_never() {
 }
 
 #[tokio::test]
-async fn names_that_are_none_are_refused() {
+async fn invalid_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
         ["--host", "https://home.test"],
@@ -161,7 +161,7 @@ async fn names_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_shown_and_is_no_success() {
+async fn expired_certificates_are_shown_with_a_failing_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(run(&dir, &["tls", "init", "--dir", "DIR"]).await.0, Some(0));
     assert_eq!(shown(&dir, 0).await.len(), 3);

@@ -98,7 +98,7 @@ async fn a_cascade_goes_on_where_it_was_cut_off() {
 }
 
 #[tokio::test]
-async fn what_was_not_reconciled_yet_is_reconciled_after_the_restart() {
+async fn queued_resources_are_reconciled_after_the_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = start(dir.path()).await;
     let text = |n: usize| Thing { text: format!("text {n}"), ..Thing::default() };

@@ -176,7 +176,7 @@ async fn a_redirect_is_an_answer_and_not_followed() {
 }
 
 #[tokio::test]
-async fn what_never_ends_is_cut_off() {
+async fn endless_answers_are_cut_off() {
     let port = site().await;
     let (server, _dir) = server(&[format!("http://127.0.0.1:{port}")]).await;
     // Runs first: the status that a reconcile writes wakes its controller once more, and reconciles run one at a time.
@@ -198,7 +198,7 @@ async fn what_never_ends_is_cut_off() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_failure() {
+async fn an_unreachable_server_is_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -234,7 +234,7 @@ async fn a_component_for_wasi_sends_requests_too() {
 }
 
 #[tokio::test]
-async fn what_is_no_host_is_a_fault_of_the_configuration() {
+async fn an_invalid_host_is_a_fault_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "[plugin.x.grants]\nhttp = [\"https://example.org/path\"]\n").unwrap();

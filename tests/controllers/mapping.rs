@@ -45,7 +45,7 @@ async fn put(server: &Server, resource: pb::Resource) {
 }
 
 #[tokio::test]
-async fn changes_reach_those_that_they_concern() {
+async fn changes_wake_the_resources_that_they_affect() {
     let server = Setup::new().guest("reconcile-map").start().await;
     for name in ["one", "two"] {
         put(&server, thing("reconcile_map", name, &text(""))).await;
@@ -75,7 +75,7 @@ async fn changes_reach_those_that_they_concern() {
 }
 
 #[tokio::test]
-async fn an_index_leads_from_what_is_referred_to() {
+async fn an_index_finds_referrers_by_their_target() {
     let server = Setup::new().guest("reconcile-map").start().await;
     put(&server, thing("reconcile_map", "one", &text(""))).await;
     put(&server, link("l1", "one", &["red"])).await;
@@ -145,7 +145,7 @@ async fn indexes_by_values_find_what_they_are_by() {
 
 /// A failing mapper delays its own resource only, and is called again.
 #[tokio::test]
-async fn a_mapper_that_fails_holds_up_nobody_else() {
+async fn a_failing_mapper_delays_no_other_resource() {
     let server = Setup::new().guest("reconcile-map").tolerant().start().await;
     put(&server, thing("reconcile_map", "one", &text(""))).await;
     put(&server, of("Part", "bad", &text("confused"))).await;

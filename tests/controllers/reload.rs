@@ -16,7 +16,7 @@ fn number(number: i64) -> Thing {
 
 /// A change of the plugin's settings; its controllers treat it as any other new version.
 #[tokio::test]
-async fn what_runs_is_told_and_what_waits_is_handed_over() {
+async fn running_reconciles_are_cancelled_and_the_queue_is_handed_over() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     fs::write(&config, "").unwrap();

@@ -64,7 +64,7 @@ async fn deaf() -> (TcpListener, Vec<TcpStream>, u16) {
 }
 
 #[tokio::test]
-async fn a_granted_port_is_connected_to_and_nothing_is_said() {
+async fn a_granted_port_is_connected_to_and_no_bytes_are_sent() {
     let (listener, port) = listener().await;
     let (server, _dir) = server(&[&format!("127.0.0.1:{port}"), &format!("localhost:{port}")]).await;
     for (name, host) in [("address", "127.0.0.1"), ("name", "LocalHost")] {
@@ -82,7 +82,7 @@ async fn a_granted_port_is_connected_to_and_nothing_is_said() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_denied_with_the_entry_to_add() {
+async fn connects_without_a_grant_are_denied_with_the_entry_to_add() {
     let ((_listener, port), (_other_listener, other)) = (listener().await, listener().await);
     let (server, _dir) = server(&[&format!("127.0.0.1:{port}"), "*.example.net:5432"]).await;
     for (name, host, at, entry) in [
@@ -115,7 +115,7 @@ async fn a_star_is_everything() {
 }
 
 #[tokio::test]
-async fn what_refuses_or_does_not_resolve_is_unavailable() {
+async fn refused_and_unresolved_hosts_are_unavailable() {
     let (refusing, port) = listener().await;
     drop(refusing);
     let (server, _dir) = server(&["*"]).await;
@@ -127,7 +127,7 @@ async fn what_refuses_or_does_not_resolve_is_unavailable() {
 
 /// The guest's own timeout ends a connect; a longer one is ended by the limit of a host call.
 #[tokio::test]
-async fn what_does_not_answer_is_late() {
+async fn silent_hosts_time_out() {
     let (_listener, _waiting, port) = deaf().await;
     let (server, _dir) = server(&["*"]).await;
     for (name, timeout, least, words) in [
@@ -167,7 +167,7 @@ async fn hooks_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_host_and_port_is_a_fault_of_the_configuration() {
+async fn an_invalid_host_and_port_is_a_fault_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "[plugin.x.grants]\ntcp = [\"db.internal\"]\n").unwrap();
@@ -177,7 +177,7 @@ async fn what_is_no_host_and_port_is_a_fault_of_the_configuration() {
 }
 
 #[tokio::test]
-async fn inspection_shows_what_is_asked_for_and_what_is_granted() {
+async fn inspection_shows_requested_and_granted_hosts() {
     let (server, _dir) = server(&["127.0.0.1:22"]).await;
     let addr = server.grpc.to_string();
     let (code, out, err) =

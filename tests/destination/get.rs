@@ -62,7 +62,7 @@ fn remove(all: &[&str]) -> Said {
 }
 
 #[tokio::test]
-async fn a_service_that_does_not_exist_is_said_not_to_at_once_and_found_when_it_appears() {
+async fn a_missing_service_is_reported_at_once_and_found_when_it_appears() {
     let server = setup().start().await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[ABSENT]).await;
@@ -82,7 +82,7 @@ async fn a_service_that_does_not_exist_is_said_not_to_at_once_and_found_when_it_
 }
 
 #[tokio::test]
-async fn the_first_message_has_every_address_or_says_that_there_is_none() {
+async fn the_first_message_has_every_address_or_reports_an_empty_service() {
     let server = setup().start().await;
     server.set("web", &service([])).await;
     told(&mut clients(&server).await, &[EMPTY]).await;
@@ -96,7 +96,7 @@ async fn the_first_message_has_every_address_or_says_that_there_is_none() {
 }
 
 #[tokio::test]
-async fn what_is_new_or_different_is_added_and_then_what_is_gone_removed() {
+async fn new_and_changed_addresses_are_added_before_others_are_removed() {
     let server = setup().start().await;
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
@@ -180,7 +180,7 @@ async fn only_healthy_endpoints_are_sent_and_health_changes_are_adds_and_removes
 }
 
 #[tokio::test]
-async fn emptiness_and_absence_are_said_by_themselves() {
+async fn empty_and_missing_services_have_their_own_messages() {
     let server = setup().start().await;
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
@@ -200,7 +200,7 @@ async fn emptiness_and_absence_are_said_by_themselves() {
 }
 
 #[tokio::test]
-async fn what_clients_see_nothing_of_is_not_sent() {
+async fn changes_that_clients_cannot_see_are_not_sent() {
     let server = setup().start().await;
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
@@ -289,7 +289,7 @@ async fn an_instance_is_one_workload_of_a_service() {
 }
 
 #[tokio::test]
-async fn names_and_schemes_that_mean_nothing_are_refused_with_what_to_write() {
+async fn invalid_names_and_schemes_are_refused_with_the_correct_form() {
     let server = setup().env("MORTISE_DESTINATION_ZONE", "mesh.example").start().await;
     server.set("web", &service([at(A)])).await;
     for api in BOTH {
@@ -338,7 +338,7 @@ async fn names_and_schemes_that_mean_nothing_are_refused_with_what_to_write() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_about_itself_is_never_an_error() {
+async fn context_tokens_of_clients_are_never_an_error() {
     let server = setup().start().await;
     server.set("web", &service([at(A)])).await;
     for token in ["", "ns:prod", r#"{"ns":"prod","nodeName":"n","pod":"p"}"#, "{", "\u{0}", &"x".repeat(10_000)] {
@@ -371,7 +371,7 @@ async fn a_heartbeat_is_an_empty_add_only_while_there_are_endpoints() {
 }
 
 #[tokio::test]
-async fn without_the_plugin_it_is_said_how_to_switch_it_on() {
+async fn without_the_plugin_the_error_tells_how_to_enable_it() {
     let server = Setup::new().serve().start().await;
     for api in BOTH {
         let (code, text) = refusal(api.get(server.channel().await, "web.default.svc").await.map(|_| ()));
@@ -438,7 +438,7 @@ async fn streams_and_services_are_bounded_and_places_come_back() {
 }
 
 #[tokio::test]
-async fn what_is_known_is_bounded_in_bytes() {
+async fn known_services_are_bounded_in_bytes() {
     let server = setup().env("MORTISE_DESTINATION_STATE_BYTES", 64 << 10).start().await;
     let many = |count: u32| service((0..count).map(|n| at(&format!("10.1.{}.{}:8080", n / 250, n % 250 + 1))));
     server.set("big", &many(1_000)).await;
@@ -510,7 +510,7 @@ async fn streams_end_at_once_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn switched_off_it_is_not_there() {
+async fn a_disabled_api_is_unimplemented() {
     let server = setup().env("MORTISE_DESTINATION_ENABLED", false).start().await;
     for api in BOTH {
         assert_eq!(
@@ -521,7 +521,7 @@ async fn switched_off_it_is_not_there() {
 }
 
 #[tokio::test]
-async fn the_bundled_catalog_is_what_it_answers_from() {
+async fn answers_come_from_the_bundled_catalog() {
     let server = Setup::new().start().await;
     server.set("web", &service([Endpoint { workload: "web-1".into(), ..at(A) }])).await;
     let web = Told { weight: 1, labels: labels(&[("workload", "web-1")]), identity: String::new() };

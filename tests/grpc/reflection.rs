@@ -209,7 +209,7 @@ macro_rules! protocol {
             }
 
             #[tokio::test]
-            async fn what_is_unknown_is_not_found_and_the_stream_goes_on() {
+            async fn unknown_symbols_are_not_found_and_the_stream_continues() {
                 let server = Server::start().await;
                 for name in ["nothing.v1.Nothing", "hashicorp.consul.resource.Nothing", "", ".", "mortise.test.v1.Thing"] {
                     let (code, message) =

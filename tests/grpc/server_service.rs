@@ -24,7 +24,7 @@ fn calls(status: &ServerStatusResponse, method: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn it_tells_what_is_there_and_follows_what_happens() {
+async fn status_counts_resources_and_follows_changes() {
     let server = Server::start().await;
     let first = status(&server).await;
     assert_eq!((first.version.as_str(), first.mode.as_str()), (env!("CARGO_PKG_VERSION"), "dev"));
@@ -73,7 +73,7 @@ async fn counts_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn commands_show_it() {
+async fn commands_show_the_status() {
     let server = Server::start().await;
     server.write(artist("korn")).await.unwrap();
     let addr = server.grpc.to_string();

@@ -19,7 +19,7 @@ fn names(types: &[data::TypeInfo]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn types_are_listed_with_what_is_known_of_them() {
+async fn types_are_listed_with_their_descriptions() {
     let server = Server::start().await;
     let types = list(&server).await;
     let names = names(&types);

@@ -118,7 +118,7 @@ async fn mutate_runs_once_for_each_write_also_when_writes_conflict() {
 }
 
 #[tokio::test]
-async fn a_mutate_that_is_not_idempotent_is_said_and_does_not_hold_a_deletion() {
+async fn a_mutate_that_is_not_idempotent_is_reported_and_does_not_delay_a_deletion() {
     let server = patient("mutate-twice").start().await;
     let mut resource = thing("mutate_twice", "boom", &Thing::default());
     resource.metadata = metadata(&[("finalizers", "one two")]);
@@ -147,7 +147,7 @@ async fn a_mutate_that_is_not_idempotent_is_said_and_does_not_hold_a_deletion() 
 }
 
 #[tokio::test]
-async fn validate_sees_what_is_stored() {
+async fn validate_sees_the_stored_resource() {
     let server = patient("prior").start().await;
     let warning = async |year| {
         let written = server.write_full(number("prior", "label", year)).await.unwrap();

@@ -94,7 +94,7 @@ async fn memory_stays_bounded_over_many_hostile_calls() {
 
 /// The log has file, fault and remedy; everything else is served.
 #[tokio::test]
-async fn what_cannot_load_is_left_out_and_said() {
+async fn files_that_cannot_be_loaded_are_skipped_and_logged() {
     let guests = [
         ("missing-hook", "missing_hook", &["hooks name validating", "export it, or take the hook out"][..]),
         (

@@ -21,7 +21,7 @@ fn number(stored: &pb::Resource) -> i64 {
 }
 
 #[tokio::test]
-async fn hooks_find_what_is_stored() {
+async fn hooks_find_stored_resources() {
     let server = Setup::new().guest("hook-search").start().await;
     let first = server.write(said("a", "red", &[])).await.unwrap();
     assert_eq!(number(&first), 0);
@@ -49,7 +49,7 @@ async fn hooks_find_what_is_stored() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_none_is_the_hooks_to_hear() {
+async fn invalid_searches_are_errors_of_the_hook() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     fs::write(&config, "").unwrap();

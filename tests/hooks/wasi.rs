@@ -57,7 +57,7 @@ async fn there_is_no_environment_and_nothing_on_stdin() {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_in_the_log_within_its_bounds() {
+async fn printed_text_is_in_the_log_within_its_limits() {
     let server = server().await;
     assert_eq!(text(&server, "print").await, "printed");
     let log = server.log();

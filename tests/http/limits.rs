@@ -47,7 +47,7 @@ async fn bodies_are_bounded() {
 
 /// A body larger than any resource is refused unread, since reading would take many times as much memory.
 #[tokio::test]
-async fn bodies_are_bounded_by_what_a_resource_may_be() {
+async fn bodies_are_bounded_by_the_largest_resource() {
     let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 1_000).start().await;
     let put = async |size: usize| {
         let body = json!({ "data": { "name": "x".repeat(size) } }).to_string();

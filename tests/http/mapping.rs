@@ -19,7 +19,7 @@ async fn put_raw(server: &Server, path: &str, body: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn what_is_put_can_be_read_listed_and_deleted() {
+async fn put_resources_can_be_read_listed_and_deleted() {
     let server = Server::start().await;
     let korn = format!("{ARTISTS}/korn");
     let put = server.put(&korn, json!({ "name": "Korn", "genre": "GENRE_METAL" })).await;
@@ -188,7 +188,7 @@ async fn the_last_element_is_the_name() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_those_that_are_not() {
+async fn other_methods_are_refused_with_the_allowed_ones() {
     let server = Server::start().await;
     let item = format!("{ARTISTS}/korn");
     let dry = format!("{item}/_validate");
@@ -486,7 +486,7 @@ async fn problems_name_the_field() {
 }
 
 #[tokio::test]
-async fn problems_are_for_those_who_prefer_them() {
+async fn problems_are_sent_to_clients_that_prefer_them() {
     let server = Server::start().await;
     let path = format!("{ARTISTS}/nobody");
     for (accept, problem) in [

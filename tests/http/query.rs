@@ -95,7 +95,7 @@ async fn a_large_page_is_whole() {
 }
 
 #[tokio::test]
-async fn what_is_no_query_is_a_problem() {
+async fn an_invalid_query_is_a_problem() {
     let server = shop().await;
     for (query, words) in [
         ("filter=data.gener%3D1", "gener"),

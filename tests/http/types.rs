@@ -14,7 +14,7 @@ async fn dry(server: &Server, path: &str, body: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_what_would_be_stored_and_stores_nothing() {
+async fn a_dry_run_returns_the_resource_and_stores_nothing() {
     let server = Server::start().await;
     let korn = format!("{ARTISTS}/korn");
     let body = json!({ "data": { "name": "Korn" }, "metadata": { "a": "b" } });

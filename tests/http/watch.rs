@@ -80,7 +80,7 @@ async fn an_item_is_watched_before_it_is_there_and_after() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_watched_is_a_problem() {
+async fn an_invalid_watch_is_a_problem() {
     let server = Setup::new().guest("deny").start().await;
     for (path, code, name) in [
         (format!("{ARTISTS}?watch&name_prefix=Ko"), 400, "invalid-argument"),
@@ -158,7 +158,7 @@ async fn a_stopping_server_says_so_and_ends_the_stream() {
 
 /// A client that does not read falls behind; it gets an error when it reads again, or is disconnected.
 #[tokio::test]
-async fn who_falls_behind_is_told() {
+async fn a_slow_client_gets_an_error() {
     let server = Setup::new().env("MORTISE_STORE_WATCH_BUFFER", 4).env("MORTISE_STORE_HISTORY_EVENTS", 4).start().await;
     let mut events = Events::open(&server, &format!("{ARTISTS}?watch")).await;
     events.snapshot().await;
@@ -179,7 +179,7 @@ async fn who_falls_behind_is_told() {
 }
 
 #[tokio::test]
-async fn who_takes_nothing_is_cut_off() {
+async fn clients_that_read_nothing_are_cut_off() {
     let server =
         Setup::new().env("MORTISE_HTTP_STALL_TIMEOUT_MS", 300).env("MORTISE_SERVICE_MAX_WATCHES", 200).start().await;
     let open = |metrics: &str| -> f64 {

@@ -203,7 +203,7 @@ async fn a_tombstone_by_hand_works_for_the_dead() {
 }
 
 #[tokio::test]
-async fn a_tombstone_by_hand_in_the_place_of_the_real_one_saves_nobody() {
+async fn a_tombstone_by_hand_in_place_of_the_real_one_saves_no_child() {
     let server = Server::start().await;
     let korn = parent(&server, artist("korn")).await;
     let lost = child(&server, album("lost", None), &korn).await;
@@ -216,7 +216,7 @@ async fn a_tombstone_by_hand_in_the_place_of_the_real_one_saves_nobody() {
 }
 
 #[tokio::test]
-async fn a_tombstone_by_hand_at_the_moment_of_deletion_saves_nobody() {
+async fn a_tombstone_by_hand_during_the_deletion_saves_no_child() {
     let server = quick().await;
     for round in 0..40 {
         let korn = parent(&server, concept("korn")).await;
@@ -259,7 +259,7 @@ async fn children_by_the_owners_name_are_written_while_it_lives_or_not_at_all() 
 }
 
 #[tokio::test]
-async fn a_first_pass_that_somebody_made_up_only_costs_time() {
+async fn a_forged_first_pass_only_costs_time() {
     let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 5000).start().await;
     let nobody = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("no.v1.Such", "x", "p", "n") };
     let tombstone = server.write(by_hand("mine", &nobody)).await.unwrap();
@@ -416,7 +416,7 @@ async fn filled_to_the_limit(server: &Server, one: pb::Resource, pairs: &[(&str,
 
 /// A deletion needs a mark, and there is room for it; a child that cannot be deleted does not keep its siblings.
 #[tokio::test]
-async fn what_just_fits_can_be_deleted_by_hand_with_its_owner_and_with_its_place() {
+async fn the_largest_resource_can_be_deleted_in_every_way() {
     let server = Setup::new()
         .env("MORTISE_SERVICE_SECOND_PASS_MS", 300)
         .env("MORTISE_STORE_MAX_RESOURCE_BYTES", 20_000)
@@ -449,7 +449,7 @@ async fn what_just_fits_can_be_deleted_by_hand_with_its_owner_and_with_its_place
 
 /// Resources above a lowered limit can still shrink and be deleted.
 #[tokio::test]
-async fn what_is_over_a_lowered_limit_can_shrink_and_go() {
+async fn resources_over_a_lowered_limit_can_shrink_and_go() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     let pad = "x".repeat(30_000);

@@ -173,7 +173,7 @@ async fn the_collector_obeys_what_blocks_and_goes_on_after_a_kill() {
 }
 
 #[tokio::test]
-async fn who_is_no_host_keeps_no_checks() {
+async fn clients_cannot_write_ownership_checks() {
     let server = quick().start().await;
     let check = pb::Id { tenancy: Some(tenancy("", "")), ..id("mortise.v1.OwnershipCheck", "mine") };
     let refused = server.write(resource(check, None)).await.unwrap_err();

@@ -220,7 +220,7 @@ async fn block_unset_and_cascade_are_one_commit() {
 }
 
 #[tokio::test]
-async fn what_goes_itself_blocks_nothing_and_cycles_end() {
+async fn deleted_referrers_do_not_block_and_cycles_end() {
     let server = start().await;
     server.write(node("a", &Node::default())).await.unwrap();
     server.write(node("b", &Node { goes_with: list(&["a"]), ..Node::default() })).await.unwrap();
@@ -280,7 +280,7 @@ async fn later_ones_are_worked_off_while_it_is_marked() {
 }
 
 #[tokio::test]
-async fn what_finalizers_hold_holds_what_it_refers_to() {
+async fn resources_held_by_finalizers_keep_their_targets() {
     let server = start().await;
     server.write(node("root", &Node::default())).await.unwrap();
     let child = node("child", &Node { goes_with: list(&["root"]), ..Node::default() });
@@ -318,7 +318,7 @@ async fn the_mark_of_a_client_is_a_deletion() {
 }
 
 #[tokio::test]
-async fn a_block_is_atomic_against_the_write_of_what_blocks() {
+async fn a_block_is_atomic_against_the_write_of_the_referrer() {
     let server = start().await;
     let (mut blocked, mut dangling) = (0, 0);
     for round in 0..60 {
@@ -352,7 +352,7 @@ async fn a_block_is_atomic_against_the_write_of_what_blocks() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_deleted_is_not() {
+async fn protected_resources_are_not_deleted() {
     let server = start().await;
     server.write(node("root", &Node::default())).await.unwrap();
     server.write(node("kept", &Node { goes_with: list(&["root"]), ..Node::default() })).await.unwrap();
@@ -485,7 +485,7 @@ fn undeclared() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_was_stored_before_there_were_declarations_is_found() {
+async fn references_stored_before_their_declaration_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
     before.write(node("target", &Node::default())).await.unwrap();
@@ -537,7 +537,7 @@ async fn a_deletion_reaches_so_far() {
 
 /// A resource that a caller may not read is not named to it, and still blocks.
 #[tokio::test]
-async fn names_are_told_to_who_may_read_them() {
+async fn unreadable_resources_are_not_named_and_still_block() {
     let server = start().await;
     server.write(node("target", &Node::default())).await.unwrap();
     for n in 0..5 {
@@ -593,7 +593,7 @@ async fn names_are_told_to_who_may_read_them() {
 
 /// Files and exports need no order: a referrer waits until its target exists.
 #[tokio::test]
-async fn what_is_applied_together_may_refer_to_what_comes_later() {
+async fn files_may_refer_to_later_resources() {
     let server = start().await;
     let dir = tempfile::tempdir().unwrap();
     let text = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "d")]
@@ -655,7 +655,7 @@ async fn a_long_chain_does_not_wait_at_each_of_its_links() {
 }
 
 #[tokio::test]
-async fn those_that_block_each_other_go_with_their_namespace_though_something_holds_them() {
+async fn mutual_blocks_go_with_their_namespace_despite_a_finalizer() {
     let server = start().await;
     make_place(&server, "default", "going").await;
     let there =
@@ -670,7 +670,7 @@ async fn those_that_block_each_other_go_with_their_namespace_though_something_ho
 }
 
 #[tokio::test]
-async fn what_just_fits_can_be_marked() {
+async fn the_largest_resource_can_be_marked() {
     let server = setup().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 2_000).start().await;
     let write =
         async |length: usize| server.write(node("root", &Node { text: "x".repeat(length), ..Node::default() })).await;
@@ -687,7 +687,7 @@ async fn what_just_fits_can_be_marked() {
 }
 
 #[tokio::test]
-async fn what_is_marked_refers_to_nothing_new_that_is_not_there() {
+async fn marked_resources_get_no_new_dangling_references() {
     let server = start().await;
     server.write(node("a", &Node::default())).await.unwrap();
     let mut marked = server.read(&id(NODE, "a")).await.unwrap();
@@ -721,7 +721,7 @@ async fn old_data_that_is_no_reference_is_in_nobodys_way() {
 
 /// A status written during the first reading of a type does not lose the references of the resource.
 #[tokio::test]
-async fn what_is_written_during_the_first_reading_is_recorded() {
+async fn references_written_during_the_first_reading_are_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
     before.write(node("target", &Node::default())).await.unwrap();
@@ -761,7 +761,7 @@ async fn what_is_written_during_the_first_reading_is_recorded() {
 /// Writes besides the data make the records again, so that none removes those that the first reading of the type stores
 /// at the same moment.
 #[tokio::test]
-async fn what_is_written_besides_the_data_makes_the_records_anew() {
+async fn writes_besides_the_data_make_the_records_again() {
     let dir = tempfile::tempdir().unwrap();
     let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
     before.write(node("target", &Node::default())).await.unwrap();

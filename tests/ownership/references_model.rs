@@ -211,7 +211,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn random_graphs_come_to_what_a_model_says() {
+async fn random_graphs_match_a_model() {
     let (nodes, runs) = (setting("MORTISE_GRAPH_NODES", 60), setting("MORTISE_GRAPH_RUNS", 2));
     let first = setting("MORTISE_GRAPH_SEED", fastrand::u64(..1_000_000));
     let (mut kills, mut deleted, mut blocked, mut gone, mut seen_marked) = (0, 0, 0, 0, 0);

@@ -50,7 +50,7 @@ async fn the_first_pass_is_noted_in_its_status() {
 }
 
 #[tokio::test]
-async fn it_lies_where_the_deleted_resource_was() {
+async fn a_tombstone_is_in_the_deleted_resources_tenancy() {
     let server = Server::start().await;
     make_place(&server, "p", "n").await;
     for owner in [at(concept("a"), "p", "n"), label("b", "p"), resource(id("demo.v1.Executive", "c"), None)] {
@@ -134,7 +134,7 @@ async fn watched_and_deleted_as_any_resource_and_deleting_one_makes_none() {
 }
 
 #[tokio::test]
-async fn it_goes_after_the_second_pass() {
+async fn a_tombstone_goes_after_the_second_pass() {
     let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 300).start().await;
     let mut watch = server.watch(gvk(TOMBSTONE), None, "").await.unwrap();
     watch.snapshot().await;
@@ -161,7 +161,7 @@ fn by_hand(name: &str, owner: Option<pb::Id>) -> pb::Resource {
 }
 
 #[tokio::test]
-async fn users_may_write_what_the_reaper_can_do_nothing_with() {
+async fn users_may_write_tombstones_that_the_reaper_ignores() {
     let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 300).start().await;
     let odd = id("NoSuch.v1.Type", "No_Name");
     server.write(by_hand("nothing", None)).await.unwrap();
@@ -193,7 +193,7 @@ async fn users_may_write_what_the_reaper_can_do_nothing_with() {
 }
 
 #[tokio::test]
-async fn one_with_finalizers_is_only_marked() {
+async fn a_tombstone_with_finalizers_is_only_marked() {
     let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 100).start().await;
     let gone =
         pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("demo.v1.Concept", "x", "default", "default") };

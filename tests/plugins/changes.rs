@@ -74,7 +74,7 @@ fn warnings(answer: &PlanResponse) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_plan_says_what_a_write_would_do_and_does_nothing() {
+async fn a_plan_reports_the_effect_of_a_write_and_changes_nothing() {
     let server = start().await;
     let new = thing("changes", "a", &text(""));
     let planned = plan(&server, &new).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_move_that_cannot_be_changes_nothing() {
 
 /// Finalizers mark the moved resource, as in a deletion; a marked resource stays as it is.
 #[tokio::test]
-async fn finalizers_hold_what_was_moved() {
+async fn finalizers_hold_a_moved_resource() {
     let server = start().await;
     let mut held = old("held", &text("x"));
     held.metadata.insert("finalizers".into(), "test/hold".into());
@@ -228,7 +228,7 @@ async fn finalizers_hold_what_was_moved() {
 }
 
 #[tokio::test]
-async fn what_is_outside_becomes_a_resource() {
+async fn outside_objects_become_resources() {
     let dir = tempfile::tempdir().unwrap();
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -283,7 +283,7 @@ async fn with_config(config: &Path) -> Server {
 
 /// A controller keeps a count for each resource; the count is deleted with the resource, and clients cannot change it.
 #[tokio::test]
-async fn what_is_kept_for_a_resource_goes_with_it() {
+async fn private_bytes_go_with_their_resource() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().guest("changes").data_dir(dir.path()).start().await;
     let kept = |name: &'static str| {

@@ -80,7 +80,7 @@ async fn a_newer_contract_is_named_beside_this_one() {
 
 /// Empty interfaces are linked for WASI 0.2 without its larger parts; everything else is refused.
 #[tokio::test]
-async fn other_wasi_is_refused_with_what_to_do() {
+async fn other_wasi_is_refused_with_a_remedy() {
     let others =
         [("wasi:http", "0.2.6"), ("wasi:cli", "0.3.0"), ("wasi:keyvalue", "0.2.0"), ("wasi:io", "0.2.0-rc-2023-11-10")];
     let mut setup = Setup::new();
@@ -161,7 +161,7 @@ async fn a_controller_of_contract_0_1_0_works_for_ever() {
 }
 
 #[tokio::test]
-async fn the_settings_of_contract_0_1_0_are_told_for_ever() {
+async fn the_settings_of_contract_0_1_0_are_passed_for_ever() {
     let server = stored("v0.1.0-settings").await;
     let written = server.write(thing("settings", "one", &Thing::default())).await.unwrap();
     assert_eq!(decoded::<Thing>(&written).text, "{}");

@@ -148,7 +148,7 @@ async fn precompiled_code_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_is_said() {
+async fn an_unreadable_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("folder.wasm")).unwrap();
     std::os::unix::fs::symlink("/nowhere/at/all.wasm", dir.path().join("dangling.wasm")).unwrap();

@@ -99,7 +99,7 @@ async fn metrics_count_what_plugins_do() {
 /// A plugin with a fault, or with long work, runs at low priority from then on; others do not, and answers stay the
 /// same.
 #[tokio::test]
-async fn a_plugin_that_takes_more_than_its_share_is_set_aside() {
+async fn a_plugin_that_takes_more_than_its_share_runs_at_low_priority() {
     let server = patient().guest("panic").guest("log-flood").start().await;
     let aside = async || samples(&server, "mortise_plugin_calls_low_priority_total").await;
     server.write(artist("korn")).await.unwrap();
@@ -173,7 +173,7 @@ async fn the_table_of_metrics_is_true() {
 }
 
 #[tokio::test]
-async fn spans_are_said_when_they_are_asked_for() {
+async fn spans_are_logged_on_request() {
     let server = patient().guest("prior").env("MORTISE_LOG_SPANS", true).start().await;
     server.write(boom("prior", "label", 3)).await.unwrap();
     server.read(&id("prior.v1.Thing", "label")).await.unwrap();

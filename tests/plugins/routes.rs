@@ -148,7 +148,7 @@ async fn nginx_takes_whatever_the_rules_let_through() {
 }
 
 #[tokio::test]
-async fn what_could_be_an_injection_is_refused() {
+async fn possible_injections_are_refused() {
     let edge = Edge::start().await;
     let a = "127.0.0.1:80".parse().unwrap();
     let evil = ["x;", "x} server { listen 81; }", "x\n}", "$host", "\"x\"", "x y", "x\\"];
@@ -222,7 +222,7 @@ async fn without_a_grant_the_status_says_what_to_add() {
 }
 
 #[tokio::test]
-async fn a_listen_that_is_none_keeps_the_plugin_out() {
+async fn an_invalid_listen_keeps_the_plugin_out() {
     let edge = Edge::configured(|toml| toml.replace("listen = \"", "listen = \"80; ")).await;
     assert!(edge.server.is_unknown("edge.v1.Route").await);
     assert!(

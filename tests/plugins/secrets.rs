@@ -158,7 +158,7 @@ async fn a_file_of_identities_that_is_exposed_ends_the_start() {
 
 /// Files of every length around the chunk size of the format, encrypted by the program `age`.
 #[tokio::test]
-async fn what_age_encrypts_is_read() {
+async fn files_of_the_program_age_are_read() {
     let Ok(keys) = Command::new("age-keygen").output() else {
         return skipped("the program age is not there: that its files are read is not tested");
     };

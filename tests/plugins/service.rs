@@ -89,7 +89,7 @@ async fn idle_uploads_end_and_make_room() {
 }
 
 #[tokio::test]
-async fn what_is_refused_changes_nothing() {
+async fn refused_commands_change_nothing() {
     let server = Setup::new().env("MORTISE_SANDBOX_COMPONENT_BYTES", 4 << 20).start().await;
     let good = guest("version-stamp-1");
     let mut client = server.plugins().await;
@@ -117,7 +117,7 @@ async fn what_is_refused_changes_nothing() {
 
 /// The component is in the folder by then, where the next start would load it.
 #[tokio::test]
-async fn an_install_that_is_refused_at_its_last_step_is_put_back() {
+async fn an_install_that_fails_at_its_last_step_is_undone() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
     let (one, file) = (guest("version-stamp-1"), folder.path().join("version-stamp.wasm"));
@@ -210,7 +210,7 @@ async fn disable_and_enable_hold_over_restarts() {
 /// The plugin stays disabled wherever its file is moved, whatever it contains, and whether or not the folder is
 /// scanned.
 #[tokio::test]
-async fn what_is_disabled_stays_so_until_it_is_enabled_or_removed() {
+async fn disabled_plugins_stay_so_until_enabled_or_removed() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = |name: &str| folder.path().join(name);
     let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path()).env("MORTISE_PLUGINS_RESCAN_MS", 200);

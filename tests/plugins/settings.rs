@@ -180,7 +180,7 @@ async fn the_ends_of_the_ranges_serve() {
 
 /// A starting server would refuse the level, so a running one reports it.
 #[tokio::test]
-async fn a_log_level_that_is_none_is_an_error_when_the_configuration_changes() {
+async fn an_invalid_log_level_is_an_error_when_the_configuration_changes() {
     let setup = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200);
     let (server, dir) = configured("[plugin.demo]\nlog_level = \"warn\"\n", setup).await;
     std::fs::write(dir.path().join("config.toml"), "[plugin.demo]\nlog_level = \"loud\"\n").unwrap();

@@ -278,7 +278,7 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
 
 /// A component that an earlier release loaded from a trusted folder still loads; a changed file does not.
 #[tokio::test]
-async fn what_served_before_is_loaded_again_and_nothing_else() {
+async fn components_that_served_before_are_loaded_again_and_no_others() {
     let place = Place::new();
     place.put(&guest(1), None);
     let before = place.setup().env("MORTISE_PLUGINS_TRUST_FOLDER", true).start().await;

@@ -91,7 +91,7 @@ async fn nothing_is_upgraded_twice() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_of_the_version_that_the_type_has() {
+async fn writes_store_the_types_schema_version() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path(), 2).await;
     // A client cannot set another schema version.

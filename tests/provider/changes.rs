@@ -41,7 +41,7 @@ async fn stored(server: &Server, name: &str) -> Thing {
 }
 
 #[tokio::test]
-async fn what_a_plugin_predicts_is_known_after_apply() {
+async fn predicted_values_are_known_after_apply() {
     let (server, mut core) = attached().await;
     let config = core.config(THING, "a", &[("text", text("one"))]);
     let planned = core.plan(THING, None, &config).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_state_that_changes_its_type_takes_the_resource_along_when_it_is_appli
 }
 
 #[tokio::test]
-async fn what_is_outside_is_imported_when_it_is_applied() {
+async fn outside_objects_are_imported_by_apply() {
     let (server, mut core) = attached().await;
     let imported = core.import(THING, "thing:x").await.unwrap();
     assert_eq!(imported.state.get("data").get("text"), &text("imported"));

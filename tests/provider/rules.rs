@@ -130,7 +130,7 @@ async fn every_kind_of_field_settles_whatever_its_spelling() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_yet_is_planned_and_known_when_it_is_applied() {
+async fn unknown_values_are_planned_and_known_at_apply() {
     let (_server, mut core) = attached().await;
     core.configure(&[("namespace", "default")]).await.unwrap();
     let parts = list(&[part("one", Value::unknown()), part("two", number("3"))]);
@@ -154,7 +154,7 @@ async fn what_is_not_known_yet_is_planned_and_known_when_it_is_applied() {
 }
 
 #[tokio::test]
-async fn changes_of_what_may_not_change_make_another_resource() {
+async fn changes_of_immutable_fields_make_another_resource() {
     let (_server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
     let config = core.config(EVERYTHING, "x", &[("fixed_name", text("a"))]);
@@ -168,7 +168,7 @@ async fn changes_of_what_may_not_change_make_another_resource() {
 }
 
 #[tokio::test]
-async fn what_others_did_in_between_is_drift_or_refused() {
+async fn changes_by_others_are_drift_or_refused() {
     let (server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
     let config = core.config(EVERYTHING, "x", &[("text", text("Mine"))]);
@@ -511,7 +511,7 @@ async fn core_starts_a_provider_takes_its_certificate_and_ends_it() {
 }
 
 #[tokio::test]
-async fn a_provider_that_was_started_by_nobody_or_reaches_nobody_says_so() {
+async fn a_provider_started_wrongly_or_without_a_server_reports_it() {
     let by_hand = start(&[("TF_PLUGIN_MAGIC_COOKIE", "")]).await;
     assert!(by_hand.is_err());
     // A program started by another provider has core's variable, and must still run as a program.

@@ -82,7 +82,7 @@ async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_is_told_what_changed_since_it_planned() {
+async fn a_real_core_gets_an_error_after_a_change_since_its_plan() {
     if !is_there() {
         return;
     }

@@ -224,7 +224,7 @@ async fn honest(server: Arc<Server>, channel: Channel, over: Arc<AtomicBool>) ->
 
 /// `MORTISE_HOSTILE_QUERIES` sets the number of queries, `MORTISE_HOSTILE_SEED` selects them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_queries_cost_bounded_work_and_hurt_nobody() {
+async fn hostile_queries_cost_bounded_work_and_hurt_no_other_client() {
     let of = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap());
     let (queries, seed) = (of("MORTISE_HOSTILE_QUERIES", 800), of("MORTISE_HOSTILE_SEED", 20));
     let server = Arc::new(Server::start().await);

@@ -49,7 +49,7 @@ async fn found(server: &Server, filter: &str, page_size: i32) -> (Vec<String>, Q
 /// A search by an indexed field returns the acknowledged resources, in order, and reads nothing else, while several
 /// clients write, change and delete.
 #[tokio::test]
-async fn an_index_has_every_write_that_was_answered() {
+async fn an_index_has_every_acknowledged_write() {
     let server = Server::start().await;
     make_place(&server, "default", "other").await;
     let mut random = Rng::with_seed(2026);
@@ -95,7 +95,7 @@ async fn an_index_has_every_write_that_was_answered() {
 
 /// The index contains resources from before the server's start, and changes made while it was built.
 #[tokio::test]
-async fn an_index_is_made_of_what_is_stored_and_goes_on_while_others_write() {
+async fn an_index_covers_stored_resources_and_concurrent_writes() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     for n in 0..500 {

@@ -113,7 +113,7 @@ async fn filters_reach_every_part_of_a_resource() {
 }
 
 #[tokio::test]
-async fn the_plan_says_what_was_looked_at() {
+async fn the_plan_reports_the_resources_read() {
     let server = filled().await;
     for n in 0..200 {
         server.write(of_genre(&format!("z-{n:03}"), demo::v2::Genre::Pop, &[("env", "bulk")])).await.unwrap();
@@ -304,7 +304,7 @@ async fn a_search_ends_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn masks_and_views_show_what_was_asked_for() {
+async fn masks_and_views_show_the_requested_fields() {
     let server = filled().await;
     let shown = async |view: View, paths: &[&str]| {
         let request = SearchRequest { view: view.into(), field_mask: mask(paths), ..search("id.name = \"a\"") };
@@ -323,7 +323,7 @@ async fn masks_and_views_show_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn batch_get_answers_each_once_and_names_what_is_missing() {
+async fn batch_get_returns_each_once_and_names_missing_ones() {
     let server = filled().await;
     let get = async |ids: &[pb::Id], paths: &[&str]| {
         let request = BatchGetRequest { ids: ids.to_vec(), field_mask: mask(paths), ..BatchGetRequest::default() };
@@ -349,7 +349,7 @@ fn change(resource: pb::Resource, paths: &[&str]) -> UpdateRequest {
 }
 
 #[tokio::test]
-async fn updates_change_what_their_mask_names() {
+async fn updates_change_the_fields_of_their_mask() {
     let server = filled().await;
     let before = server.read(&id(ARTIST, "a")).await.unwrap();
     let renamed = of_genre("a", demo::v2::Genre::Ska, &[("env", "new")]);

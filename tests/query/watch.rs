@@ -166,7 +166,7 @@ async fn a_snapshot_comes_in_chunks_and_changes_follow() {
 }
 
 #[tokio::test]
-async fn what_touches_nothing_that_is_shown_is_not_told() {
+async fn changes_outside_mask_and_view_are_not_sent() {
     let server = Server::start().await;
     let paths = vec!["metadata.shown".to_owned()];
     let request = WatchResourcesRequest { field_mask: Some(FieldMask { paths }), ..stateless("") };
@@ -241,7 +241,7 @@ async fn a_resumed_watch_loses_and_repeats_nothing_over_kills() {
 }
 
 #[tokio::test]
-async fn tokens_of_elsewhere_reset_and_what_is_none_is_refused() {
+async fn foreign_tokens_reset_and_invalid_ones_are_refused() {
     let server = Setup::new().env("MORTISE_STORE_HISTORY_EVENTS", 20).start().await;
     server.write(concept("c", &[], &[])).await.unwrap();
     let mut client = Client::open(&server, stateless("")).await.unwrap();
@@ -340,7 +340,7 @@ async fn a_time_is_a_beginning() {
 /// A client that reads nothing while more is written than the history keeps either catches up or gets a hard reset; in
 /// the end its state is current.
 #[tokio::test]
-async fn who_reads_slowly_ends_with_what_is_there() {
+async fn a_slow_reader_ends_with_the_stored_state() {
     for (history, resets) in [(100_000, false), (20, true)] {
         let server = Setup::new()
             .env("MORTISE_STORE_WATCH_BUFFER", 16)
@@ -592,7 +592,7 @@ async fn one_resource_is_watched_over_its_ends() {
 
 /// A watch sends no resource that the caller may not read, and starts again when the caller's rights change.
 #[tokio::test]
-async fn what_may_not_be_read_is_not_told() {
+async fn unreadable_resources_are_not_sent() {
     let guarded = Guarded::start(Setup::new()).await;
     let refused = watches(&guarded.server).await.watch_resources(stateless("")).await;
     assert_eq!(refusal(refused.map(drop)).0, Code::PermissionDenied);

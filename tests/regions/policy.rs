@@ -117,7 +117,7 @@ async fn the_partition_default_may_have_a_policy() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_another_region_is_changed_by_no_call() {
+async fn resources_of_another_region_cannot_be_changed() {
     let server = eu().await;
     let enabled = ["eu", "us"];
     server.write(partition("world", Some(policy(&enabled, "eu", &[])))).await.unwrap();
@@ -176,7 +176,7 @@ async fn what_belongs_to_another_region_is_changed_by_no_call() {
 }
 
 #[tokio::test]
-async fn an_empty_update_refreshes_and_one_more_is_none() {
+async fn an_empty_update_refreshes_once() {
     let server = eu().await;
     server.write(partition("world", Some(policy(&["eu"], "eu", &[])))).await.unwrap();
     let one = server.write(regional_thing("Thing", "one", "", 1)).await.unwrap();

@@ -19,7 +19,7 @@ fn changed(id: &pb::Id, region: &str, number: i64) -> pb::Resource {
 }
 
 #[tokio::test]
-async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
+async fn resources_of_a_region_are_copied_and_follow_it() {
     let servers =
         Servers::start(&ALL, &policy(&ALL, "eu", &[("regional/Scoped", "", ""), ("regional/Kept", "", "")]), &[]).await;
     // For each region one of each kind, one by the policy, and a namespace with a resource in it.
@@ -91,7 +91,7 @@ async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
 }
 
 #[tokio::test]
-async fn nobody_relays_what_a_third_region_owns() {
+async fn regions_do_not_relay_resources_of_a_third_region() {
     let servers = Servers::start(&ALL, &policy(&ALL, "eu", &[]), &[]).await;
     servers.current().await;
     servers.link("ap", "eu").cut();
@@ -153,7 +153,7 @@ async fn after_a_cut_the_watch_goes_on_where_it_was_also_over_restarts() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_too_old_begins_anew_and_loses_and_doubles_nothing() {
+async fn a_watch_that_is_too_old_starts_again_without_loss_or_repetition() {
     let env = [("MORTISE_STORE_HISTORY_EVENTS", "50")];
     let servers = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &env).await;
     let mut ids = Vec::new();
@@ -238,7 +238,7 @@ async fn a_resource_of_this_region_is_never_overwritten() {
 }
 
 #[tokio::test]
-async fn what_leaves_a_regions_scope_goes_there_and_comes_back() {
+async fn copies_leave_and_return_with_their_scope() {
     let enabled = ["eu", "us"];
     let servers = Servers::start(&enabled, &policy(&enabled, "eu", &[]), &[]).await;
     let one = id_of(&servers.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
@@ -260,7 +260,7 @@ async fn what_leaves_a_regions_scope_goes_there_and_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_given_to_another_region_is_lost_on_neither_side() {
+async fn resources_given_to_another_region_are_not_lost() {
     let enabled = ["eu", "us"];
     let servers = Servers::start(&enabled, &policy(&enabled, "eu", &[]), &[]).await;
     let one = id_of(&servers.at("eu").write(regional_thing("Thing", "one", "", 1)).await.unwrap());
@@ -281,7 +281,7 @@ async fn what_is_given_to_another_region_is_lost_on_neither_side() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_here_is_held_back_alone() {
+async fn resources_that_cannot_be_here_are_deferred_alone() {
     let mut servers = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
     for region in ["eu", "us"] {
         servers.kill(region).await;
@@ -314,7 +314,7 @@ async fn what_cannot_be_here_is_held_back_alone() {
 }
 
 #[tokio::test]
-async fn an_incarnation_that_was_replaced_and_deleted_while_nobody_listened_goes() {
+async fn an_incarnation_replaced_and_deleted_during_a_cut_goes() {
     let servers = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
     let one = id_of(&servers.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
     servers.copied(&one, "eu", "us").await;

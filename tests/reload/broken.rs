@@ -161,7 +161,7 @@ async fn a_directory_in_the_place_of_the_file_is_no_plugin() {
 }
 
 #[tokio::test]
-async fn two_files_of_one_plugin_are_one_too_many_until_the_first_goes() {
+async fn the_second_file_of_a_plugin_waits_until_the_first_goes() {
     let server = serving().await;
     fs::write(server.plugin_dir.join("copy.wasm"), good(|m| m.version = "0.2.0".into())).unwrap();
     let seen = server.plugin_until("copy", |p| p.reason == "NameTaken").await;
@@ -278,7 +278,7 @@ async fn a_file_that_has_become_another_plugin_belongs_to_that_one() {
 /// A component that makes the host panic is refused alone; a command of a caller is answered with the panic instead of
 /// silence.
 #[tokio::test]
-async fn a_load_or_a_command_that_panics_is_said_and_the_server_goes_on() {
+async fn a_load_or_a_command_that_panics_is_reported_and_the_server_continues() {
     const STAMP: &str = "version-stamp.wasm";
     for (stage, shown) in [("Compiling", "late"), ("Checking", "version-stamp")] {
         let server = Setup::new().env("FAILPOINT_PANIC_AT", format!("{stage} late.wasm")).start().await;

@@ -142,7 +142,7 @@ async fn unchanged_content_is_no_reload() {
 }
 
 #[tokio::test]
-async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
+async fn a_removed_plugin_leaves_its_resources_readable_and_deletable() {
     let dir = tempfile::tempdir().unwrap();
     let data = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
@@ -364,7 +364,7 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
 
 /// The stored resource decides what a deletion needs, not the client's copy; nothing else is written.
 #[tokio::test]
-async fn of_an_orphan_only_what_belongs_to_a_deletion_is_written() {
+async fn an_orphan_can_only_be_written_for_its_deletion() {
     let server = Setup::new()
         .component("version-stamp", guest("version-stamp-1"))
         .env("MORTISE_PLUGINS_RESCAN_MS", 200)
@@ -427,7 +427,7 @@ async fn a_marked_resource_is_released_with_the_manifest_that_made_it() {
 
 /// Installing the serving component ties the plugin to the new file, so that the former one may be removed.
 #[tokio::test]
-async fn an_install_of_what_serves_outlives_the_link_that_it_came_from() {
+async fn an_install_of_the_serving_component_outlives_its_link() {
     let shelf = tempfile::tempdir().unwrap();
     let target = shelf.path().join("target");
     fs::write(&target, guest("version-stamp-1")).unwrap();
@@ -450,7 +450,7 @@ async fn an_install_of_what_serves_outlives_the_link_that_it_came_from() {
 
 /// The same if the former file has just been removed, unnoticed.
 #[tokio::test]
-async fn an_install_of_what_serves_outlives_the_file_that_was_renamed_before_it() {
+async fn an_install_of_the_serving_component_outlives_a_file_renamed_before() {
     let server = Setup::new()
         .component("a", guest("version-stamp-1"))
         .env("MORTISE_PLUGINS_RESCAN_MS", 200)

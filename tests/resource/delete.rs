@@ -54,7 +54,7 @@ async fn requests_are_validated_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_counts_as_deleted() {
+async fn missing_resources_count_as_deleted() {
     let server = Server::start().await;
     let nobody = id(ARTIST, "nobody");
     server.delete(&nobody, "").await.unwrap();
@@ -191,7 +191,7 @@ async fn blank_finalizers_are_none() {
 }
 
 #[tokio::test]
-async fn what_was_marked_by_hand_goes_at_once_without_finalizers() {
+async fn resources_marked_by_hand_go_at_once_without_finalizers() {
     let server = Server::start().await;
     let korn = server.write(artist("korn")).await.unwrap();
     server.write(noted(artist("korn"), &[("deletionTimestamp", "any value")])).await.unwrap();
@@ -233,7 +233,7 @@ async fn marking_runs_the_hooks_again() {
 }
 
 #[tokio::test]
-async fn permission_is_asked_for_what_is_stored_and_only_if_it_is() {
+async fn permission_is_checked_for_the_stored_resource_only() {
     let dir = tempfile::tempdir().unwrap();
     let types = ["deny.v1.ById", "deny.v1.ByContent"];
     let server = Setup::new().component("open", hookless(&types)).data_dir(dir.path()).start().await;

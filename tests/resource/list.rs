@@ -201,7 +201,7 @@ async fn the_consistency_header_is_accepted() {
 }
 
 #[tokio::test]
-async fn what_the_caller_may_not_read_vanishes() {
+async fn unreadable_resources_are_left_out() {
     let server = Setup::new().guest("deny").start().await;
     for name in ["open", "secret-name", "need-open", "ask-open"] {
         server.write(deny_thing("ById", name, "open")).await.unwrap();
@@ -274,7 +274,7 @@ async fn a_prefix_with_a_zero_byte_matches_nothing() {
 /// The rest of long lists and of long snapshots is read on threads of low priority; short ones are not.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_takes_long_to_list_is_read_at_low_priority() {
+async fn long_lists_are_read_at_low_priority() {
     /// Niceness of each thread of this name, and the processor time of all of them in hundredths of a second.
     fn threads(server: &Server, name: &str) -> (Vec<i64>, u64) {
         let (mut niceness, mut took) = (Vec::new(), 0);

@@ -98,7 +98,7 @@ async fn the_clients_part_is_kept_when_absent_and_replaced_when_there() {
 }
 
 #[tokio::test]
-async fn a_mark_of_deletion_is_seen_in_it() {
+async fn meta_shows_a_mark_of_deletion() {
     let server = Server::start().await;
     let held =
         server.write(noted(with(artist("korn"), labels(&[("env", "prod")])), &[("finalizers", "a")])).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_mark_of_deletion_is_seen_in_it() {
 }
 
 #[tokio::test]
-async fn what_is_out_of_bounds_is_refused_by_name_and_changes_nothing() {
+async fn values_over_a_limit_are_refused_by_name() {
     let server = Server::start().await;
     let stored = server.write(album("debut", None)).await.unwrap();
     let tags = |tags: Vec<String>| Meta { tags, ..Meta::default() };
@@ -130,7 +130,7 @@ async fn what_is_out_of_bounds_is_refused_by_name_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn it_outlives_hooks_and_restarts() {
+async fn meta_survives_hooks_and_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     // `mutate` fills in a genre.

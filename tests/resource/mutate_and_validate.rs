@@ -104,7 +104,7 @@ async fn nothing_is_stored_or_changed() {
 }
 
 #[tokio::test]
-async fn what_only_a_write_judges_is_passed_through() {
+async fn checks_of_writes_alone_are_skipped() {
     let server = Server::start().await;
     let stored = server.write(noted(album("debut", None), &[("finalizers", "a")])).await.unwrap();
     server.delete(&id("demo.v2.Album", "debut"), "").await.unwrap();

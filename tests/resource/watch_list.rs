@@ -239,7 +239,7 @@ async fn other_group_versions_are_left_out() {
 }
 
 #[tokio::test]
-async fn what_the_caller_may_not_read_is_dropped() {
+async fn unreadable_resources_are_dropped() {
     let server = Setup::new().guest("deny").start().await;
     let kinds = ["ById", "ByContent"];
     let write = async |name: &str, text: &str| {

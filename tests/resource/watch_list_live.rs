@@ -115,7 +115,7 @@ async fn no_snapshot_is_older_than_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_heard_can_be_read() {
+async fn resources_in_events_can_be_read() {
     let server = Server::start().await;
     let mut watch = server.watch(gvk(CONCEPT), None, "").await.unwrap();
     watch.snapshot().await;
@@ -150,7 +150,7 @@ async fn what_was_heard_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_falls_behind_is_told_so() {
+async fn a_reader_that_falls_behind_gets_an_error() {
     const COUNT: usize = 1500;
     let server = Setup::new().env("MORTISE_STORE_WATCH_BUFFER", 16).start().await;
     let mut slow = server.watch(gvk(CONCEPT), None, "").await.unwrap();

@@ -118,7 +118,7 @@ async fn data_that_does_not_decode_is_refused_with_its_path_hooks_or_not() {
 }
 
 #[tokio::test]
-async fn what_a_message_does_not_know_is_kept() {
+async fn unknown_fields_are_kept() {
     let server = Server::start().await;
     let future = [0xa2, 0x06, 3, b'n', b'e', b'w'];
     let mut debut = album("debut", None);
@@ -200,7 +200,7 @@ async fn a_resource_has_a_largest_size() {
 
 /// It is refused before any plugin is called, so that lack of memory does not count as a plugin's fault.
 #[tokio::test]
-async fn what_is_too_large_never_gets_to_a_plugin() {
+async fn data_over_the_limit_never_reaches_a_plugin() {
     let server = Server::start().await;
     let mut large = artist("large");
     let mut data = decoded::<demo::v2::Artist>(&large);

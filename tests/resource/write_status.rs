@@ -268,7 +268,7 @@ async fn the_same_status_again_is_a_new_version_and_an_event() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_another_incarnation_is_not_found() {
+async fn missing_resources_and_other_incarnations_are_not_found() {
     let server = Server::start().await;
     let stored = id_of(&server.write(concept("x")).await.unwrap());
     for other in
@@ -345,7 +345,7 @@ async fn hooks_that_judge_content_are_not_asked() {
 }
 
 #[tokio::test]
-async fn it_works_on_what_is_marked_and_in_a_place_that_goes() {
+async fn statuses_can_be_written_during_deletions() {
     let server = Server::start().await;
     let held = server.write(noted(artist("korn"), &[("finalizers", "a")])).await.unwrap();
     server.delete(&id_of(&held), "").await.unwrap();

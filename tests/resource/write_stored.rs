@@ -297,7 +297,7 @@ async fn status_is_kept_and_may_be_sent_back_but_not_changed() {
 }
 
 #[tokio::test]
-async fn validation_sees_what_is_stored_whoever_wins_the_race() {
+async fn validation_sees_the_stored_resource_after_a_race() {
     let server = Setup::new().guest("prior").start().await;
     let year = |number| thing("prior", "album", &Thing { number, ..Default::default() });
     let warning = |response: pb::WriteResponse| response.warnings[0].summary.clone();

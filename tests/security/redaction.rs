@@ -23,7 +23,7 @@ async fn serving() -> Server {
 }
 
 #[tokio::test]
-async fn who_may_read_it_is_shown_it() {
+async fn readers_with_the_right_get_the_value() {
     let server = serving().await;
     server.write(safe("one", "", SECRET)).await.unwrap();
     let stored = server.read(&id("redacted.v1.Safe", "one")).await.unwrap();
@@ -41,7 +41,7 @@ async fn who_may_read_it_is_shown_it() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_plugin_says_has_it() {
+async fn no_text_of_a_plugin_contains_the_value() {
     let server = serving().await;
     for (label, code) in
         [("mutate", Code::Internal), ("validate", Code::InvalidArgument), ("deny", Code::PermissionDenied)]
@@ -71,7 +71,7 @@ async fn nothing_that_a_plugin_says_has_it() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_text_that_is_wrong_does_not_quote_it() {
+async fn errors_about_a_wrong_text_do_not_quote_it() {
     let server = serving().await;
     let t = Transcript::new("redaction", &server);
     let wrong = "type: redacted.v1.Safe\nname: x\ndata:\n  label: [1]\n  digits: [1, 77-not-a-digit]\n  combination:\n    \
@@ -90,7 +90,7 @@ async fn what_is_told_of_a_text_that_is_wrong_does_not_quote_it() {
 }
 
 #[tokio::test]
-async fn a_diff_says_that_it_changed_and_not_from_what_to_what() {
+async fn a_diff_shows_a_change_without_the_values() {
     let server = serving().await;
     let t = Transcript::new("redaction", &server);
     let inner = Inner { text: "shown".into() };

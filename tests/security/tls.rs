@@ -450,7 +450,7 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
 }
 
 #[tokio::test]
-async fn a_client_in_the_clear_hears_why() {
+async fn a_client_without_tls_gets_the_reason() {
     let files = Files::new();
     let server = files.setup().start().await;
     for addr in [server.grpc, server.http] {
@@ -488,7 +488,7 @@ async fn a_client_in_the_clear_hears_why() {
 }
 
 #[tokio::test]
-async fn the_command_line_says_what_it_takes() {
+async fn the_command_line_names_the_missing_flag() {
     let files = Files::new();
     let robot = files.ca.client("robot");
     let server = files.mutual("required").tls(files.trust().identity(Identity::from_pem(&robot.cert, &robot.key)));
@@ -533,7 +533,7 @@ async fn the_command_line_says_what_it_takes() {
 
 /// A web page can reach the gRPC port over TLS, with the user's client certificate.
 #[tokio::test]
-async fn what_a_page_may_send_to_the_grpc_port_is_no_grpc() {
+async fn requests_of_web_pages_to_the_grpc_port_are_refused() {
     let files = Files::new();
     let server = files.setup().start().await;
     let client = Rustls { protocol: Some(b"h2"), ..Rustls::trusting(&files) };
@@ -631,7 +631,7 @@ async fn handshakes_under_way_do_not_delay_the_end() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_the_start_is_said_with_setting_file_and_remedy() {
+async fn faults_at_the_start_name_setting_file_and_remedy() {
     let files = Files::new();
     let other = files.ca.server();
     files.put("other.key", &other.key);

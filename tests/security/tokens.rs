@@ -329,7 +329,7 @@ async fn http_asks_for_the_same() {
 
 /// A token is revoked during open watches, a backup and a stream of logs.
 #[tokio::test]
-async fn what_is_revoked_ends_within_a_second() {
+async fn streams_of_a_revoked_token_end_within_a_second() {
     let guarded = Guarded::start(Setup::new()).await;
     guarded.policy("readers", "operator = \"write\"\nkey_prefix \"resource/\" { policy = \"list\" }", vec![]).await;
     let reader = guarded.token("reader", &["readers"], |_| {}).await;
@@ -518,7 +518,7 @@ async fn rules_by_area_are_consuls() {
 
 /// Unusable policies and tokens are refused with the field, and change nothing.
 #[tokio::test]
-async fn policies_and_tokens_that_are_none_are_refused() {
+async fn invalid_policies_and_tokens_are_refused() {
     let guarded = Guarded::start(Setup::new()).await;
     let mut client = guarded.resources(&guarded.management).await;
     let mut write = async |kind: &str, name: &str, data: prost_types::Any| {

@@ -200,7 +200,7 @@ async fn one_moment_of_a_busy_server_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
+async fn incomplete_backups_are_refused_and_change_nothing() {
     let server = Setup::new().start().await;
     for n in 0..50 {
         server.write(artist(&format!("a-{n}"))).await.unwrap();
@@ -291,7 +291,7 @@ async fn the_command_does_not_overwrite_and_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn the_configuration_is_in_it_and_is_put_aside() {
+async fn the_configuration_is_restored_into_a_folder_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     fs::write(&config, "[plugins]\nbundled = [\"demo\"]\n").unwrap();
@@ -309,7 +309,7 @@ async fn the_configuration_is_in_it_and_is_put_aside() {
 
 /// A restore that was interrupted after its decision is completed by the next server.
 #[tokio::test]
-async fn a_server_completes_what_was_decided() {
+async fn a_server_completes_a_decided_restore() {
     let server = Setup::new().start().await;
     server.write(artist("korn")).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -359,7 +359,7 @@ async fn a_closed_store_is_checked() {
 
 /// An unread backup does not slow writers down.
 #[tokio::test]
-async fn a_reader_that_stops_reading_stops_nobody() {
+async fn a_reader_that_stops_reading_delays_no_writer() {
     let server = Server::start().await;
     for n in 0..300 {
         server.write(artist(&format!("a-{n}"))).await.unwrap();

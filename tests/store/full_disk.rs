@@ -44,7 +44,7 @@ fn setup(data: &Path) -> Setup {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_and_got_over() {
+async fn a_full_disk_is_reported_and_survived() {
     let Some(disk) = Disk::new() else { return };
     let data = disk.0.path().join("data");
     let server = setup(&data).start().await;

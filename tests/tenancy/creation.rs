@@ -70,7 +70,7 @@ async fn default_cannot_be_deleted() {
 }
 
 #[tokio::test]
-async fn writes_into_what_does_not_exist_are_refused() {
+async fn writes_into_missing_units_are_refused() {
     let server = Server::start().await;
     server.write(partition("p")).await.unwrap();
     for (p, n, expected) in [
@@ -177,7 +177,7 @@ async fn cluster_types_and_tombstones_need_no_place() {
 }
 
 #[tokio::test]
-async fn changing_a_unit_disturbs_nobody_who_writes_into_it() {
+async fn changing_a_unit_disturbs_no_writes_into_it() {
     let server = Server::start().await;
     make_place(&server, "p", "n").await;
     let mut tasks = tokio::task::JoinSet::new();

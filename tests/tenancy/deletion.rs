@@ -48,7 +48,7 @@ async fn furnish(server: &Server, where_to: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn a_namespace_takes_what_lives_in_it_and_nothing_else() {
+async fn a_namespace_takes_its_content_and_nothing_else() {
     let server = Server::start().await;
     let kept = [("default", "default"), ("default", "n-1"), ("default", "n1"), ("p", "n"), ("p", "default")];
     for (p, n) in [("default", "n"), ("default", "n-1"), ("default", "n1"), ("p", "n")] {
@@ -257,7 +257,7 @@ async fn its_own_finalizers_hold_it_too() {
 }
 
 #[tokio::test]
-async fn nobody_can_take_the_guard_away() {
+async fn the_hosts_finalizer_cannot_be_removed() {
     let server = Server::start().await;
     server.write(noted(resource(namespace("", "n"), None), &[("finalizers", "")])).await.unwrap();
     let mut unit = server.read(&namespace("", "n")).await.unwrap();
@@ -289,7 +289,7 @@ async fn marking_by_hand_is_deleting() {
 }
 
 #[tokio::test]
-async fn what_its_contents_own_elsewhere_follows() {
+async fn resources_elsewhere_that_its_content_owns_follow() {
     let server = Server::start().await;
     make_place(&server, "default", "n").await;
     make_place(&server, "p", "owned").await;

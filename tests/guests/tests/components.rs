@@ -120,7 +120,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
 }
 
 #[test]
-fn imports_are_what_is_used() {
+fn guests_import_only_the_calls_that_they_use() {
     let imports = |name: &str| {
         let mut names = surface(&fs::read(component(name)).unwrap())
             .into_iter()
