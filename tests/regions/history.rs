@@ -107,19 +107,19 @@ fn numbers(all: &BTreeMap<String, pb::Resource>) -> BTreeMap<String, i64> {
 
 #[tokio::test]
 async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
-    let mut servers = Servers::start(&ALL, &policy(&ALL, "eu", &[]), &[("MORTISE_STORE_HISTORY_EVENTS", "200")]).await;
+    let mut world = Servers::start(&ALL, &policy(&ALL, "eu", &[]), &[("MORTISE_STORE_HISTORY_EVENTS", "200")]).await;
     let mut known: BTreeMap<&str, BTreeMap<String, Known>> = BTreeMap::new();
     let (mut next, mut kills, mut cuts, mut writes) = (0, 0, 0, 0);
     let rounds: u64 = std::env::var("MORTISE_REGION_ROUNDS").ok().map_or(6, |text| text.parse().unwrap());
     let seen: BTreeMap<&str, Arc<Mutex<Seen>>> = ALL.into_iter().map(|region| (region, Arc::default())).collect();
     let mut observers = JoinSet::new();
     for region in ALL {
-        observers.spawn(observe(servers.at(region).client(), seen[region].clone()));
+        observers.spawn(observe(world.at(region).client(), seen[region].clone()));
     }
     for round in 0..rounds {
         let victim = ALL[usize::try_from(round).unwrap() % ALL.len()];
         let cut_off = ALL[fastrand::usize(..ALL.len())];
-        servers.isolate(cut_off, true);
+        world.isolate(cut_off, true);
         cuts += 1;
         let until = Instant::now() + Duration::from_millis(fastrand::u64(300..900));
         // All regions write at once; the victim is killed meanwhile, and while it copies.
@@ -130,11 +130,11 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
         }
         let killed = async {
             tokio::time::sleep(Duration::from_millis(fastrand::u64(50..300))).await;
-            servers.at(victim).signal("KILL");
+            world.at(victim).signal("KILL");
         };
         let mut futures = Vec::new();
         for (region, mut mine, mut number) in per_region {
-            let server = servers.at(region);
+            let server = world.at(region);
             futures.push(async move {
                 let done = write(server, region, until, &mut mine, &mut number).await;
                 (region, mine, done)
@@ -146,13 +146,13 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
             writes += done;
         }
         kills += 1;
-        servers.kill(victim).await;
+        world.kill(victim).await;
         if fastrand::bool() {
-            servers.isolate(cut_off, false);
+            world.isolate(cut_off, false);
         }
-        servers.restart(victim).await;
-        observers.spawn(observe(servers.at(victim).client(), seen[victim].clone()));
-        servers.isolate(cut_off, false);
+        world.restart(victim).await;
+        observers.spawn(observe(world.at(victim).client(), seen[victim].clone()));
+        world.isolate(cut_off, false);
     }
     let deadline = Instant::now() + PATIENCE;
     // Each region is right about its own resources; the others must have the same.
@@ -161,14 +161,14 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
         let owned = |all: BTreeMap<String, pb::Resource>| -> BTreeMap<String, pb::Resource> {
             all.into_iter().filter(|(_, one)| syncing(one).owning_region == owner).collect()
         };
-        let truth = owned(servers.all(owner, "regional.v1.Thing").await);
+        let truth = owned(world.all(owner, "regional.v1.Thing").await);
         let seen = numbers(&truth);
         for (name, known) in &known[owner] {
             assert!(known.allows(seen.get(name).copied()), "{owner}: {name} is {:?}, {known:?}", seen.get(name));
         }
         for other in ALL.into_iter().filter(|other| *other != owner) {
             loop {
-                let copies = owned(servers.all(other, "regional.v1.Thing").await);
+                let copies = owned(world.all(other, "regional.v1.Thing").await);
                 let same = copies.len() == truth.len()
                     && copies.iter().zip(&truth).all(|((_, a), (_, b))| as_owned(a) == as_owned(b));
                 if same {
@@ -177,7 +177,7 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
                 }
                 let (here, there) = (numbers(&copies), &seen);
                 if Instant::now() > deadline {
-                    println!("{:#?}\n{}", servers.peer(other, owner).await, servers.at(other).log());
+                    println!("{:#?}\n{}", world.peer(other, owner).await, world.at(other).log());
                 }
                 assert!(Instant::now() < deadline, "{other} has of {owner}: {here:?}, and not {there:?}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -185,10 +185,10 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
         }
     }
     for region in ALL {
-        let all = servers.all(region, "regional.v1.Thing").await;
+        let all = world.all(region, "regional.v1.Thing").await;
         assert!(all.values().all(|one| ALL.contains(&syncing(one).owning_region.as_str())));
         for peer in ALL.into_iter().filter(|peer| *peer != region) {
-            assert_eq!(servers.held_back(region, peer).await, [], "{region} of {peer}");
+            assert_eq!(world.held_back(region, peer).await, [], "{region} of {peer}");
         }
     }
     let (mut events, mut gone) = (0, 0);

@@ -180,27 +180,27 @@ pub fn peer_id(peer: &str) -> pb::Id {
 impl Servers {
     /// Starts a server for each region. Each has the partition `world` with this policy.
     pub async fn start(names: &[&str], policy: &MultiRegionPolicy, env: &[(&str, &str)]) -> Self {
-        let mut servers = Self { regions: BTreeMap::new(), links: BTreeMap::new() };
+        let mut world = Self { regions: BTreeMap::new(), links: BTreeMap::new() };
         for from in names {
             for to in names.iter().filter(|to| *to != from) {
-                servers.links.insert(((*from).to_owned(), (*to).to_owned()), Link::new().await);
+                world.links.insert(((*from).to_owned(), (*to).to_owned()), Link::new().await);
             }
         }
         for name in names {
             let dir = tempfile::tempdir().unwrap();
             let mut config = format!("[region]\nname = {name:?}\nmax_backoff_ms = 400\nkeep_alive_ms = 1000\n");
-            for ((from, to), link) in &servers.links {
+            for ((from, to), link) in &world.links {
                 if from == name {
                     config.push_str(&format!("[region.peers.{to}]\naddress = \"http://{}\"\n", link.addr));
                 }
             }
             std::fs::write(dir.path().join("config.toml"), config).unwrap();
             let env = env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            servers.regions.insert((*name).to_owned(), Region { dir, server: None, schema_version: 0, env });
-            servers.restart(name).await;
-            servers.at(name).write(partition("world", Some(policy.clone()))).await.unwrap();
+            world.regions.insert((*name).to_owned(), Region { dir, server: None, schema_version: 0, env });
+            world.restart(name).await;
+            world.at(name).write(partition("world", Some(policy.clone()))).await.unwrap();
         }
-        servers
+        world
     }
 
     pub fn at(&self, region: &str) -> &Server {
