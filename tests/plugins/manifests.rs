@@ -56,7 +56,7 @@ const SAYS: [(&str, &[&str]); 31] = [
         "index-outside-data",
         &[
             "type good.v1.Thing: query.indexed_fields: path \"id.name\"",
-            "an index is of a field in data; write data.field",
+            "an index needs a field in data; write data.field",
         ],
     ),
     ("index-named-twice", &["query.indexed_fields: data.text is named twice; name each field once"]),
@@ -101,7 +101,7 @@ async fn files_that_are_no_components_are_refused_and_the_good_one_is_served() {
     huge.resize(600 << 10, 0);
     let files = [
         ("half", whole[..whole.len() / 2].to_vec(), "not a WebAssembly component: "),
-        ("no-bytes", Vec::new(), "it does not begin as WebAssembly does; the file is truncated or something else"),
+        ("no-bytes", Vec::new(), "the file is truncated, or not WebAssembly: it ends after 0 bytes"),
         ("head", whole[..6].to_vec(), "not a WebAssembly component: "),
         ("text", b"#!/bin/sh\necho hello\n".to_vec(), "it does not begin as WebAssembly does"),
         ("core", b"\0asm\x01\0\0\0".to_vec(), "it is a core module; turn it into a component"),
@@ -173,7 +173,7 @@ async fn of_two_plugins_with_one_name_the_first_is_served() {
         .await;
     let line = server.refused_file("/b-second.wasm");
     assert!(
-        line.contains("a plugin named \"good\" is loaded already (version 0.1.0); remove one of the two"),
+        line.contains("a plugin named \"good\" is already loaded (version 0.1.0); the file a-first.wasm provides it; remove one of the two"),
         "{line}"
     );
     server.write(good_thing()).await.unwrap();

@@ -186,7 +186,7 @@ async fn an_invalid_log_level_is_an_error_when_the_configuration_changes() {
     std::fs::write(dir.path().join("config.toml"), "[plugin.demo]\nlog_level = \"loud\"\n").unwrap();
     eventually("it is said", async || {
         server.log().lines().any(|line| {
-            line.contains("ERROR") && line.contains("is not used") && line.contains("plugin.demo.log_level \"loud\"")
+            line.contains("ERROR") && line.contains("is rejected") && line.contains("plugin.demo.log_level \"loud\"")
         })
     })
     .await;

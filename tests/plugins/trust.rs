@@ -139,7 +139,7 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
     for (what, signature, says) in &cases {
         place.put(&one, signature.as_deref());
         let seen = server.plugin_until(NAME, |seen| seen.reason == "NotTrusted" && seen.message.contains(says)).await;
-        assert!(seen.message.contains("nothing of it serves") && seen.data.version.is_empty(), "{what}: {seen:?}");
+        assert!(seen.message.contains("no version of it serves") && seen.data.version.is_empty(), "{what}: {seen:?}");
         assert!(seen.message.contains(&sha256(&one)), "{what}: {}", seen.message);
     }
     // A pipe has no end, and is not a regular file.
@@ -160,7 +160,7 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
     // The serving version stays while another one is refused.
     place.put(&guest(2), Some(right.as_bytes()));
     let seen = until_reason(&server, "NotTrusted").await;
-    assert!(seen.message.contains("version 1.0.0") && seen.message.contains("goes on serving"), "{}", seen.message);
+    assert!(seen.message.contains("version 1.0.0") && seen.message.contains("continues to serve"), "{}", seen.message);
     assert_eq!(version(&server).await, "1.0.0");
     place.put(&guest(2), Some(key.sign(&guest(2)).as_bytes()));
     server.plugin_until(NAME, |seen| seen.data.version == "2.0.0").await;
@@ -295,7 +295,7 @@ async fn components_that_served_before_are_loaded_again_and_no_others() {
 
     let server = place.setup().start().await;
     let seen = until_reason(&server, "NotTrusted").await;
-    assert!(seen.message.contains("version 1.0.0") && seen.message.contains("goes on serving"), "{}", seen.message);
+    assert!(seen.message.contains("version 1.0.0") && seen.message.contains("continues to serve"), "{}", seen.message);
     assert_eq!(version(&server).await, "1.0.0");
 
     // A caller with the right to install decides.

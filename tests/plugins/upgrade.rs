@@ -209,7 +209,7 @@ async fn a_failing_upgrade_keeps_the_old_version_and_names_what_failed() {
     for (text, why) in [
         ("stuck", "cannot upgrade it from schema version 1: it is stuck"),
         ("trap", "hook upgrade"),
-        ("garbage", "upgraded from schema version 1 it is not a mortise.test.v1.Thing"),
+        ("garbage", "after its upgrade from schema version 1 it cannot be decoded as mortise.test.v1.Thing"),
     ] {
         let bad = server.write(old(text)).await.unwrap();
         replace(&server, 2);
@@ -247,6 +247,6 @@ async fn a_higher_schema_version_needs_an_upgrade_and_a_lower_one_is_refused() {
 
     replace(&server, 2);
     let refused = server.plugin_until("schema", |p| p.reason == "SchemaVersionLower").await;
-    assert!(refused.message.contains("was 3 and would be 2"), "{}", refused.message);
+    assert!(refused.message.contains("would fall from 3 to 2"), "{}", refused.message);
     server.stop().await;
 }

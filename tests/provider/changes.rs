@@ -138,11 +138,11 @@ async fn a_state_that_changes_its_type_takes_the_resource_along_when_it_is_appli
     core.make(THING, Some(&found), &config).await.unwrap();
 
     let faults = move_state(&mut other, OLD, THING, &json).await.unwrap_err();
-    assert!(said(&faults).contains("is not there any more"), "{faults:?}");
+    assert!(said(&faults).contains("no longer exists"), "{faults:?}");
     let faults = move_state(&mut other, THING, OLD, &json).await.unwrap_err();
     assert!(said(&faults).contains("cannot become mortise_changes_old_thing"), "{faults:?}");
     let faults = move_state(&mut other, "aws_instance", THING, &json).await.unwrap_err();
-    assert!(said(&faults).contains("Its plugin makes it out of changes.v1.OldThing."), "{faults:?}");
+    assert!(said(&faults).contains("Its plugin can make it from changes.v1.OldThing."), "{faults:?}");
     for wrong in [&b"{"[..], b"[]", b"null", b"{\"name\": 7}"] {
         assert!(move_state(&mut other, OLD, THING, wrong).await.is_err());
     }
@@ -227,7 +227,7 @@ async fn functions_are_called_before_anything_is_configured() {
     }
     assert_eq!(call("changes_refuses", &[text("x")]).await, Err((Some(0), "it is refused".to_owned())));
     for (name, arguments, argument, says) in [
-        ("changes_refuses", vec![text("x"), text("y")], Some(1), "there is no parameter"),
+        ("changes_refuses", vec![text("x"), text("y")], Some(1), "the function has no parameter"),
         ("changes_refuses", vec![], None, "takes 1 arguments"),
         ("changes_refuses", vec![number("1")], Some(0), ""),
         ("changes_refuses", vec![Value::unknown()], Some(0), "not known yet"),

@@ -177,7 +177,7 @@ async fn changes_by_others_are_drift_or_refused() {
     let planned = core.plan(EVERYTHING, None, &config).await.unwrap();
     let (faults, state) = core.apply(EVERYTHING, None, &config, &planned).await.unwrap_err();
     assert!(
-        state.is_null() && summaries(&faults).starts_with("name|there is a resource of this name already|"),
+        state.is_null() && summaries(&faults).starts_with("name|a resource of this name already exists|"),
         "{faults:?}"
     );
     // Changed between the plan and its application.
@@ -187,7 +187,7 @@ async fn changes_by_others_are_drift_or_refused() {
     stored.metadata.insert("by".into(), "somebody".into());
     server.write(stored).await.unwrap();
     let (faults, state) = core.apply(EVERYTHING, Some(&made), &wanted, &planned).await.unwrap_err();
-    assert!(summaries(&faults).contains("the resource was changed since this was planned"), "{faults:?}");
+    assert!(summaries(&faults).contains("the resource changed since this was planned"), "{faults:?}");
     assert_eq!(state, made.state, "core keeps what it had");
     // The change is seen, and undone.
     let seen = core.refresh(&made).await.unwrap().unwrap();
@@ -198,7 +198,7 @@ async fn changes_by_others_are_drift_or_refused() {
     assert!(core.refresh(&next).await.unwrap().is_none());
     let planned = core.plan(EVERYTHING, Some(&next), &config).await.unwrap();
     let (faults, _) = core.apply(EVERYTHING, Some(&next), &config, &planned).await.unwrap_err();
-    assert!(summaries(&faults).contains("the resource is gone since this was planned"), "{faults:?}");
+    assert!(summaries(&faults).contains("the resource was deleted since this was planned"), "{faults:?}");
     core.make(EVERYTHING, None, &config).await.unwrap();
     core.destroy(&next).await.unwrap();
     assert!(server.read(&id_of("x")).await.is_ok(), "another uid is not deleted");
@@ -231,7 +231,7 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     let (warned, _) = core.plan_destroy(&made).await.unwrap();
     assert_eq!(summaries(&warned), "|the deletion waits for finalizers: cleaner|\n");
     let (faults, state) = core.destroy(&made).await.unwrap_err();
-    assert!(summaries(&faults).contains("finalizers have been taken from it: cleaner"), "{faults:?}");
+    assert!(summaries(&faults).contains("have removed these finalizers: cleaner"), "{faults:?}");
     assert_eq!(state, made.state, "it is still there");
     let freeing = async {
         // During the wait of the deletion; before, there would be nothing to wait for.
@@ -259,7 +259,7 @@ async fn conditions_are_waited_for() {
     let planned = core.plan(EVERYTHING, None, &config).await.unwrap();
     let (faults, state) = core.apply(EVERYTHING, None, &config, &planned).await.unwrap_err();
     assert_eq!(path_of(&faults[0]), "wait");
-    assert!(faults[0].summary.contains("the time is over before these conditions were true: Ready"), "{faults:?}");
+    assert!(faults[0].summary.contains("the timeout passed before these conditions were true: Ready"), "{faults:?}");
     assert_eq!(state.get("id"), &text("default/default/ready"), "what was made is not lost");
     let stored = server.read(&id_of("ready")).await.unwrap();
     server.delete(&id_of("ready"), "").await.unwrap();
@@ -360,7 +360,7 @@ async fn imports_data_sources_states_of_old_and_the_other_calls() {
         assert_eq!(imported.state.get("data").get("text"), &text("x"));
     }
     for id in ["", "a/b/c/d", "Bad", "default//one"] {
-        assert!(summaries(&core.import(EVERYTHING, id).await.unwrap_err()).contains("It takes NAME"), "{id}");
+        assert!(summaries(&core.import(EVERYTHING, id).await.unwrap_err()).contains("Write NAME"), "{id}");
     }
     // Fields that a state of an earlier version shares with this one are kept.
     let json = br#"{"name":"one","gone":{"x":1},"data":{"text":"Y","no_more":[1],"port":"eighty"}, "uid": 5}"#;
@@ -406,9 +406,12 @@ async fn connections_have_their_own_configuration_and_faults_of_the_server_lose_
     let config = one.config(EVERYTHING, "x", &[]);
     let made = one.make(EVERYTHING, None, &config).await.unwrap();
     let faults = other.plan(EVERYTHING, None, &config).await.unwrap_err();
-    assert!(summaries(&faults).contains("the token is not known"), "{faults:?}");
+    assert!(summaries(&faults).contains("the server does not know the token"), "{faults:?}");
     let faults = other.refresh(&made).await.unwrap_err();
-    assert!(summaries(&faults).contains("the token is not known"), "what may not be read is not gone: {faults:?}");
+    assert!(
+        summaries(&faults).contains("the server does not know the token"),
+        "what may not be read is not gone: {faults:?}"
+    );
     let faults = other.configure(&[("address", "127.0.0.1:1")]).await.unwrap_err();
     assert!(summaries(&faults).contains("names another one"), "{faults:?}");
     let both = [("token", "a"), ("token_file", "b")];

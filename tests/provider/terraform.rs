@@ -106,7 +106,7 @@ async fn a_real_core_gets_an_error_after_a_change_since_its_plan() {
     edited.metadata.insert("by".into(), "somebody".into());
     server.write(edited).await.unwrap();
     let (applied, said) = run(&["apply", "planned"]);
-    assert!(!applied && said.contains("the resource was changed since this was planned"), "{said}");
+    assert!(!applied && said.contains("the resource changed since this was planned"), "{said}");
     let (_, said) = run(&["plan"]);
     assert!(said.contains("- \"by\" = \"somebody\""), "drift: {said}");
     write("two", "b");

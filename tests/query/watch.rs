@@ -266,8 +266,14 @@ async fn foreign_tokens_reset_and_invalid_ones_are_refused() {
     assert_eq!(late.current().await, ["c"]);
 
     for (request, part) in [
-        (WatchResourcesRequest { resume_token: "nonsense".into(), ..stateless("") }, "resume_token: it is none"),
-        (WatchResourcesRequest { resume_token: token[..20].into(), ..stateless("") }, "resume_token: it is none"),
+        (
+            WatchResourcesRequest { resume_token: "nonsense".into(), ..stateless("") },
+            "resume_token: it is not a resume token",
+        ),
+        (
+            WatchResourcesRequest { resume_token: token[..20].into(), ..stateless("") },
+            "resume_token: it is not a resume token",
+        ),
         (WatchResourcesRequest { page_size: 1, ..stateless("") }, "page_size is not for a STATELESS watch"),
         (WatchResourcesRequest { order_by: "name".into(), ..stateless("") }, "order_by is not for a STATELESS watch"),
         (WatchResourcesRequest { page_token: "x".into(), ..stateless("") }, "page_token is not for a STATELESS watch"),

@@ -69,7 +69,7 @@ fn bad_manifest(name: &str) -> Vec<u8> {
 fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
     let whole = good(|_| {});
     vec![
-        ("truncated", whole[..whole.len() - 3].to_vec(), "Truncated", "copy it again"),
+        ("truncated", whole[..whole.len() - 3].to_vec(), "Truncated", "copy the whole file again"),
         ("empty", Vec::new(), "Truncated", "0 bytes"),
         ("not wasm", b"#!/bin/sh\n".to_vec(), "NotAComponent", "does not begin as WebAssembly"),
         ("core module", b"\0asm\x01\0\0\0".to_vec(), "NotAComponent", "core module"),
@@ -88,7 +88,12 @@ fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
         ("lost type", good(|m| drop(m.types.remove(0))), "TypeLost", "\"fine\""),
         ("changed scope", good(|m| m.types[0].scope = 1), "ScopeChanged", "good.v1.Thing"),
         ("changed scope, nothing stored", good(|m| m.types[1].scope = 2), "ScopeChanged", "good.v1.Other"),
-        ("lower schema version", good(|m| m.types[0].schema_version = 1), "SchemaVersionLower", "was 2 and would be 1"),
+        (
+            "lower schema version",
+            good(|m| m.types[0].schema_version = 1),
+            "SchemaVersionLower",
+            "would fall from 2 to 1",
+        ),
         ("undecodable data", good(incompatible), "DataDoesNotDecode", "\"fine\""),
         ("two scopes", good(|m| m.types[1].kind = "Thing".into()), "", ""),
     ]
@@ -135,7 +140,11 @@ async fn the_version_before_serves_and_the_resource_says_why() {
         fs::write(&path, &bytes).unwrap();
         let seen = server.plugin_until("good", |p| p.reason == reason && p.message.contains(says)).await;
         assert_eq!(seen.loaded, pb::condition::State::False, "{what}");
-        assert!(seen.message.contains("version 0.1.0") && seen.message.contains("goes on serving"), "{}", seen.message);
+        assert!(
+            seen.message.contains("version 0.1.0") && seen.message.contains("continues to serve"),
+            "{}",
+            seen.message
+        );
         assert_eq!(seen.data, before, "{what}");
         server.write(stored()).await.unwrap_or_else(|e| panic!("{what}: {e}"));
         // A call that began after the replacement has ended by now.
@@ -165,7 +174,7 @@ async fn the_second_file_of_a_plugin_waits_until_the_first_goes() {
     let server = serving().await;
     fs::write(server.plugin_dir.join("copy.wasm"), good(|m| m.version = "0.2.0".into())).unwrap();
     let seen = server.plugin_until("copy", |p| p.reason == "NameTaken").await;
-    assert!(seen.message.contains("remove one of the two: the file good.wasm provides it"), "{}", seen.message);
+    assert!(seen.message.contains("the file good.wasm provides it; remove one of the two"), "{}", seen.message);
     assert_eq!(server.plugin("good").await.unwrap().data.version, "0.1.0");
     fs::remove_file(server.plugin_dir.join("good.wasm")).unwrap();
     server.plugin_until("good", |p| p.reason == "Serving" && p.data.version == "0.2.0").await;
@@ -239,7 +248,7 @@ async fn a_removed_plugin_that_is_put_back_and_refused_stays_removed() {
     for _ in 0..3 {
         let seen = server.plugin_until("aplug", |p| p.reason == "Removed" && p.message.contains("TypeTaken")).await;
         assert!(
-            seen.message.contains("\"bplug\"") && seen.message.contains("nothing of it serves"),
+            seen.message.contains("\"bplug\"") && seen.message.contains("no version of it serves"),
             "{}",
             seen.message
         );
@@ -285,21 +294,21 @@ async fn a_load_or_a_command_that_panics_is_reported_and_the_server_continues() 
         fs::write(server.plugin_dir.join("late.wasm"), guest("version-stamp-1")).unwrap();
         let seen = server.plugin_until(shown, |p| p.reason == "HostFault").await;
         assert_eq!(seen.loaded, pb::condition::State::False, "{stage}");
-        assert!(seen.message.contains("panicked (it was asked to)"), "{stage}: {}", seen.message);
+        assert!(seen.message.contains("panicked (a test asked for this panic)"), "{stage}: {}", seen.message);
         server.install("prior", &guest("prior")).await.unwrap();
     }
 
     let server = Setup::new().env("FAILPOINT_PANIC_AT", format!("Checking {STAMP}")).start().await;
     let (code, message) = refusal(server.install("version-stamp", &guest("version-stamp-1")).await);
     assert_eq!(code, Code::Internal);
-    assert!(message.contains("HostFault: the load panicked (it was asked to)"), "{message}");
+    assert!(message.contains("HostFault: the load panicked (a test asked for this panic)"), "{message}");
     assert!(!server.plugin_dir.join(STAMP).exists(), "nothing was changed");
     server.install("prior", &guest("prior")).await.unwrap();
 
     let server = Setup::new().env("FAILPOINT_PANIC_AT", "a command").start().await;
     let (code, message) = refusal(server.install("prior", &guest("prior")).await);
     assert_eq!(code, Code::Internal);
-    assert!(message.contains("it was asked to") && message.contains("a fault of Mortise"), "{message}");
+    assert!(message.contains("a test asked for this panic") && message.contains("a fault of Mortise"), "{message}");
     fs::write(server.plugin_dir.join("prior.wasm"), guest("prior")).unwrap();
     server.plugin_until("prior", |p| p.loaded == pb::condition::State::True).await;
 }

@@ -121,7 +121,7 @@ async fn a_file_that_stays_half_is_a_fault_and_the_old_version_serves() {
     fs::write(file(&server), &whole[..whole.len() - 1]).unwrap();
     let plugin = server.plugin_until("version-stamp", |p| p.reason == "Truncated").await;
     assert!(plugin.message.contains("copy it again"), "{}", plugin.message);
-    assert!(plugin.message.contains("version 1.0.0") && plugin.message.contains("goes on serving"));
+    assert!(plugin.message.contains("version 1.0.0") && plugin.message.contains("continues to serve"));
     assert_eq!(plugin.data.version, "1.0.0");
     assert_eq!(version(&server).await, "1.0.0");
     fs::write(file(&server), &whole).unwrap();
@@ -293,7 +293,7 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     for broken in ["[plugin.version-stamp\n", "[plugin.version-stamp]\nsetings = 1\n"] {
         write(broken);
-        crate::support::eventually("it is said", async || server.log().contains("changed configuration is not used"))
+        crate::support::eventually("it is said", async || server.log().contains("changed configuration is rejected"))
             .await;
     }
     let seen = server.plugin_until("version-stamp", |p| p.reason == "BadSettings").await;

@@ -126,7 +126,11 @@ async fn a_task_that_panics_ends_the_process() {
             .await;
         let exit = server.ended().await;
         assert_eq!(exit.code(), Some(1), "{task}: {}", server.log());
-        assert!(server.log().contains(&said) && server.log().contains("it was asked to"), "{task}: {}", server.log());
+        assert!(
+            server.log().contains(&said) && server.log().contains("a test asked for this panic"),
+            "{task}: {}",
+            server.log()
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! The manager's task: it looks at files and settings when they change, and has what changed handled beside it.
+//! The manager's task: it examines files and settings when they change, and has the changes handled in the background.
 
 use std::{
     collections::BTreeSet,
@@ -40,10 +40,10 @@ impl ManagerTask {
         Self { core, events, kick, health, watcher }
     }
 
-    /// Runs until it is dropped, or with a panic after that of another task ([`Core`]).
+    /// Runs until it is dropped; panics after a panic of another task ([`Core`]).
     pub(crate) async fn run(mut self) {
         self.watcher.ensure();
-        // What changed between the first look and the watch.
+        // Finds changes between the first look and the watch.
         let mut next_look = Instant::now();
         let mut rescan = Instant::now() + self.core.options.rescan;
         loop {
@@ -75,8 +75,8 @@ impl ManagerTask {
         }
     }
 
-    /// Looks at the folder and at the configuration, and has handled what has changed and settled. Answers when to look
-    /// again, if sooner than usual.
+    /// Examines the folder and the configuration, and has settled changes handled. Returns the time until the next
+    /// look, if it is sooner than usual.
     async fn look(&self) -> Option<Duration> {
         let core = &self.core;
         let config = core.look_at_config().await;
@@ -105,8 +105,8 @@ impl ManagerTask {
                 }
             }
         }
-        // A file that is new may be one that is gone, renamed, and its plugin is not removed then. What it provides is
-        // known when it is loaded; that wakes this task.
+        // A new file may be a removed one under a new name; its plugin must not be removed then. The plugin of a new
+        // file is known after its load, which wakes this task.
         let unknown = state.files.values().any(|file| file.is_busy() && file.provides.is_none());
         if !unknown {
             for name in gone {

@@ -9,7 +9,7 @@ use std::{collections::HashSet, sync::Arc};
 use metrics::{Counter, Gauge, Histogram};
 use parking_lot::Mutex;
 
-/// Names of controllers that have series of their own.
+/// Most names of controllers with their own series.
 const MAX_NAMES: usize = 512;
 
 /// The name that all further controllers share.

@@ -1,8 +1,8 @@
-//! What a reconciler may ask of the host, answered: resources through the service, as every request goes; the cache of
-//! its own run; the plugin's values. Grants, sizes and deadlines were seen to before it comes here.
+//! Answers the calls of reconcilers to the host: resources through the service, like every request; the cache of the
+//! controller's own run; the plugin's values. The caller has checked grants, sizes and deadlines before.
 //!
-//! What is written carries the controller's name: in the log (debug), in the metric `mortise_controller_writes_total`,
-//! and in refusals, as the caller.
+//! Writes carry the controller's name: in the log (debug), in the metric `mortise_controller_writes_total`, and, as the
+//! caller, in refusals.
 
 use std::{hash::BuildHasher as _, sync::Arc};
 
@@ -24,27 +24,27 @@ use mortise_service::{
     values::{ValueError, Values},
 };
 
-/// Who a controller, or a plugin whose hook searches, is to the service. Which types it reaches was decided by the grants
-/// of its plugin before the service is asked; to these it has the access that a rule by type gives. It is no operator,
-/// and makes nobody one.
+/// The identity of a controller, or of a plugin with a searching hook, to the service. The plugin's grants decide
+/// before which types it reaches; to these it has the access that a rule by type gives. It is not an operator, and
+/// cannot make others operators.
 pub(crate) struct Identity {
     name: String,
     fingerprint: u64,
 }
 
 impl Identity {
-    /// Of the controller of that whole name, such as `demo/artists`.
+    /// The identity of a controller by its whole name, such as `demo/artists`.
     pub(crate) fn new(controller: &str) -> Self {
         Self::named(format!("controller {controller}"))
     }
 
-    /// Of the hooks of a plugin.
+    /// The identity of the hooks of a plugin.
     pub(crate) fn of_hooks(plugin: &str) -> Self {
         Self::named(format!("hooks of plugin {plugin}"))
     }
 
     fn named(name: String) -> Self {
-        // Hooks' decisions are remembered under it for as long as the process lives, and no longer.
+        // Decisions of hooks are cached under the fingerprint only while the process lives.
         let fingerprint = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(&name);
         Self { name, fingerprint }
     }
@@ -72,7 +72,7 @@ impl Authorizer for Identity {
     }
 }
 
-/// What the reconciles of one controller share.
+/// The parts that all reconciles of a controller share.
 pub(crate) struct ControllerContext {
     service: ResourceService,
     values: Values,
@@ -82,7 +82,7 @@ pub(crate) struct ControllerContext {
 }
 
 impl ControllerContext {
-    /// Of a plugin's controller, by its whole name.
+    /// Makes the context of a plugin's controller, by its whole name.
     pub(crate) fn new(service: ResourceService, values: Values, plugin: Arc<str>, controller: Arc<str>) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
         let caller = Caller::new(authorizer, Consistency::Consistent);
@@ -98,12 +98,12 @@ impl ControllerContext {
     }
 }
 
-/// One reconcile's host.
+/// The host of a reconcile.
 pub(crate) struct Client {
     shared: Arc<ControllerContext>,
-    /// The controller, in this reconcile.
+    /// Identity of the controller in this reconcile.
     caller: Caller,
-    /// The call on whose behalf it is asked, which is told what was written.
+    /// The call that the host works for; it records the writes.
     context: Context,
 }
 
@@ -123,7 +123,7 @@ impl Client {
     }
 }
 
-/// Adds what the redacted fields of a resource hold, of whichever plugin.
+/// Adds the values of a resource's redacted fields, of any plugin.
 pub(crate) fn note_secrets(service: &ResourceService, resource: &pb::Resource, secrets: &mut Secrets) {
     let Some(of) = resource.id.as_ref().and_then(|id| id.r#type.as_ref()) else { return };
     if let Some(Owner::Plugin(plugin)) = service.types().get(of).map(|found| &found.owner) {
@@ -193,7 +193,7 @@ impl ReconcilerHost for Client {
     }
 
     async fn update(&self, request: UpdateRequest) -> Result<UpdateResponse, Failure> {
-        // The whole of it is answered: its version tells what this controller wrote.
+        // The mask would drop the version, which identifies this controller's write.
         let request = UpdateRequest { response_mask: None, ..request };
         let answer = self.shared.service.update(&self.caller, request).await?;
         let resource = self.stored("update", answer.resource)?;
@@ -248,7 +248,7 @@ impl ReconcilerHost for Client {
     }
 }
 
-/// What the guest looks for, as the cache has it. In a list an open tenancy unit, or no name, ends the key.
+/// The cache's key for the guest's key. In a list an open tenancy unit, or an empty name, ends the key.
 fn index_key(index: &str, key: &CacheKey, exact: bool) -> IndexKey {
     match key {
         CacheKey::Value(value) if exact => IndexKey::text(value),
