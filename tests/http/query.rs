@@ -99,7 +99,7 @@ async fn an_invalid_query_is_a_problem() {
     let server = shop().await;
     for (query, words) in [
         ("filter=data.gener%3D1", "gener"),
-        ("selector=a%3Db%3Dc", "is no selector"),
+        ("selector=a%3Db%3Dc", "is not a selector"),
         ("order_by=data", "order"),
         ("fields=nope", "nope"),
         ("view=whole", "use name, basic, detail or full"),

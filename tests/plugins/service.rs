@@ -102,7 +102,7 @@ async fn refused_commands_change_nothing() {
         (NAME, String::new(), good.clone(), Code::InvalidArgument, "sha256 is required"),
         ("", sha256(&good), good.clone(), Code::InvalidArgument, "name is required"),
         ("Bad Name", sha256(&good), good.clone(), Code::InvalidArgument, "name invalid"),
-        ("other", sha256(&good), good.clone(), Code::InvalidArgument, "calls itself \"version-stamp\""),
+        ("other", sha256(&good), good.clone(), Code::InvalidArgument, "it is named \"version-stamp\""),
         (NAME, sha256(b"junk"), b"junk".to_vec(), Code::InvalidArgument, "NotAComponent"),
         (NAME, sha256(&vec![0; 5 << 20]), vec![0; 5 << 20], Code::ResourceExhausted, "sandbox.component_bytes"),
         ("demo", sha256(&good), good.clone(), Code::FailedPrecondition, "bundled"),

@@ -368,7 +368,7 @@ async fn imports_data_sources_states_of_old_and_the_other_calls() {
     assert_eq!((state.get("name"), state.get("data").get("text")), (&text("one"), &text("Y")));
     assert_eq!((state.get("data").get("port"), state.get("uid")), (&Value::Null, &Value::Null));
     let nothing = core.upgrade(EVERYTHING, 0, RawState::default()).await.unwrap_err();
-    assert!(summaries(&nothing).contains("before Terraform 0.12"));
+    assert!(summaries(&nothing).contains("of Terraform before 0.12"));
 
     let read = core.data(EVERYTHING, &[("name", text("one"))]).await.unwrap();
     assert_eq!((read.get("data").get("port"), read.get("uid")), (&number("80"), made.state.get("uid")));
