@@ -39,7 +39,7 @@ async fn a_plugin_s_life() {
     assert!(out.starts_with("plugin version-stamp: version 1.0.0 (sha256 ") && out.contains(") serves"), "{out}");
     assert!(done(plugin(&server, &["install", one, "--name", NAME]).await).contains("serves already, nothing changed"));
     let out = done(plugin(&server, &["install", two, "--name", NAME]).await);
-    assert!(out.contains("version 2.0.0") && out.contains("kept for a rollback: version 1.0.0"), "{out}");
+    assert!(out.contains("version 2.0.0") && out.contains("version 1.0.0 is kept for a rollback"), "{out}");
     let out = done(plugin(&server, &["list"]).await);
     assert!(out.starts_with("NAME") && out.contains("version-stamp   2.0.0") && out.contains("Serving"), "{out}");
 
