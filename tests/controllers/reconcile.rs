@@ -130,7 +130,7 @@ async fn the_demo_controller_gives_every_artist_albums_when_it_is_wanted() {
     let first = server.list_by_owner(id).await.unwrap();
     assert!(first.iter().all(|album| id_of(album).name.starts_with("korn-")));
     server.delete(&id_of(&first[0]), "").await.unwrap();
-    eventually("the deleted one is back", || async {
+    eventually("the deleted album is back", || async {
         let now = server.list_by_owner(id).await.unwrap();
         now.len() == 3 && now.iter().any(|album| id_of(album).name == id_of(&first[0]).name)
     })

@@ -433,7 +433,7 @@ async fn streams_and_services_are_bounded_and_places_come_back() {
         let (_, metrics) = server.get("/metrics").await;
         metrics.contains("mortise_destination_streams 0") && metrics.contains("mortise_destination_services 0")
     };
-    eventually("everything is given back", free).await;
+    eventually("all streams are gone", free).await;
     get("three").await.unwrap();
 }
 

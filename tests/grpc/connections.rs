@@ -57,7 +57,7 @@ async fn connections_are_bounded() {
     let metrics = server.get("/metrics").await.1;
     assert!(metrics.contains("\nmortise_grpc_connections_refused_total 2\n"), "{metrics}");
     let said = || server.log().matches("(limit grpc.max_connections)").count();
-    eventually("that is in the log", async || said() > 0).await;
+    eventually("the fault is in the log", async || said() > 0).await;
     assert_eq!(said(), 1, "{}", server.log());
     assert!(!serves(&server).await);
     drop(held);
@@ -101,7 +101,7 @@ async fn a_server_without_descriptors_waits_and_says_so() {
         held.push(connected(&server, b"").await);
     }
     let said = || server.log().matches("gRPC: cannot accept a connection: Too many open files").count();
-    eventually("that is in the log", async || said() > 0).await;
+    eventually("the fault is in the log", async || said() > 0).await;
     // Processor time over a while: the server does not retry in a tight loop.
     let before = used(&server);
     sleep(Duration::from_secs(2)).await;

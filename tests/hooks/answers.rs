@@ -61,7 +61,8 @@ async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
     let server = patient("log-flood").start().await;
     let written = server.write(number("log_flood", "boom-mutate", 5_000)).await.unwrap();
     assert_eq!(decode(&written).number, 5_000);
-    crate::support::eventually("the drop is said", || async { server.log().contains("log lines dropped") }).await;
+    crate::support::eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") })
+        .await;
     let log = server.log();
     assert!(log.len() < 64 << 10, "{} bytes of log", log.len());
     assert!(log.contains("(limit sandbox.log_bytes)"), "{log}");

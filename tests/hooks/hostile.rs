@@ -316,7 +316,8 @@ async fn a_plugins_own_lower_limits_hold() {
                 .contains("asked for more memory than its 1048576 bytes (limit limits.memory_bytes of the plugin's own")
     })
     .await;
-    crate::support::eventually("what fits is served", || async { server.write(boom(100 << 10)).await.is_ok() }).await;
+    crate::support::eventually("smaller writes are served", || async { server.write(boom(100 << 10)).await.is_ok() })
+        .await;
 }
 
 /// The host's limit is the lower one here.

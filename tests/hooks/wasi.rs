@@ -69,7 +69,7 @@ async fn printed_text_is_in_the_log_within_its_limits() {
     }
 
     assert_eq!(text(&server, "print-flood").await, "printed");
-    crate::support::eventually("what was dropped is said", || async { server.log().contains("log lines dropped") })
+    crate::support::eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") })
         .await;
     let lines = server.log().lines().filter(|line| line.contains("flooding stdout")).count();
     assert!((50..1_000).contains(&lines), "{lines}");

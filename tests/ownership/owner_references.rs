@@ -90,8 +90,8 @@ async fn an_owner_may_come_later_but_not_too_late() {
     server.write(node("late", &Node::default())).await.unwrap();
     goes(&server, "orphan").await;
     goes(&server, "strange").await;
-    eventually("what does not hold is dropped", async || owners(&server, "half").await == ["there"]).await;
-    eventually("nothing is left to look at", async || checks(&server).await == 0).await;
+    eventually("the invalid owner is dropped", async || owners(&server, "half").await == ["there"]).await;
+    eventually("all checks are done", async || checks(&server).await == 0).await;
     assert_eq!(owners(&server, "early").await, ["late"]);
     server.delete(&id(NODE, "late"), "").await.unwrap();
     goes(&server, "early").await;
@@ -109,7 +109,7 @@ async fn an_owner_that_is_made_again_is_the_owner() {
     // Less than the grace.
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.write(node("b", &Node::default())).await.unwrap();
-    eventually("it is looked at", async || checks(&server).await == 0).await;
+    eventually("the check is done", async || checks(&server).await == 0).await;
     for name in ["d", "late"] {
         assert_eq!(owners(&server, name).await.len(), 1, "{name}");
     }
@@ -141,7 +141,7 @@ async fn an_owner_that_has_to_refer_to_its_dependent() {
         |to: &[&str]| Node { may_dangle: to.iter().map(|name| (*name).to_owned()).collect(), ..Node::default() };
     server.write(node("o", &points(&["d", "kept"]))).await.unwrap();
     goes(&server, "never").await;
-    eventually("nothing is left to look at", async || checks(&server).await == 0).await;
+    eventually("all checks are done", async || checks(&server).await == 0).await;
     assert_eq!(
         (owners(&server, "d").await, owners(&server, "kept").await),
         (vec!["o".to_owned()], vec!["o".to_owned()])

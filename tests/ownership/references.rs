@@ -271,7 +271,7 @@ async fn later_ones_are_worked_off_while_it_is_marked() {
     let again = delete(&server, "root").await;
     assert!(again.is_ok(), "{again:?}");
     until_gone(&server, &id(NODE, "root")).await;
-    eventually("so are those that go with it", async || all(&server).await.len() == 20).await;
+    eventually("the later referrers are gone", async || all(&server).await.len() == 20).await;
     for name in all(&server).await {
         let left: Node = decoded(&server.read(&id(NODE, &name)).await.unwrap());
         assert!(left.unset_later.is_empty(), "{name}");

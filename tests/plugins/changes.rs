@@ -302,7 +302,7 @@ async fn private_bytes_go_with_their_resource() {
     eventually("it is counted", || async { kept("a").await >= 1 }).await;
     let before = kept("a").await;
     server.write(pb::Resource { version: String::new(), ..thing("changes", "a", &text("y")) }).await.unwrap();
-    eventually("it is counted on", || async { kept("a").await > before }).await;
+    eventually("the count continues", || async { kept("a").await > before }).await;
     let found = all().await;
     assert_eq!(found.len(), 1, "one for each resource and plugin: {found:?}");
     assert_eq!(found[0].owner.as_ref().unwrap().uid, stored.id.as_ref().unwrap().uid);

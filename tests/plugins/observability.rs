@@ -220,7 +220,7 @@ async fn the_rate_of_a_plugins_log_is_bounded() {
     let seconds = begun.elapsed().as_secs() as usize + 2;
     let flood = server.log().lines().filter(|line| line.contains("flood flood")).count();
     assert!((1..=5 * seconds).contains(&flood), "{flood} lines in {seconds} s");
-    eventually("what is dropped is said", || async { server.log().contains("plugin_logs.lines_per_second") }).await;
+    eventually("dropped lines are logged", || async { server.log().contains("plugin_logs.lines_per_second") }).await;
     let dropped = samples(&server, "mortise_plugin_logs_dropped_total").await[r#"plugin="log-flood""#];
     assert!(dropped >= 300.0, "{dropped}");
 }

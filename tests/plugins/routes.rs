@@ -79,7 +79,7 @@ async fn routes_share_a_hostname_by_path_and_age() {
     elsewhere.id.as_mut().unwrap().tenancy = Some(crate::support::tenancy("default", "team"));
     edge.server.write(elsewhere).await.unwrap();
     eventually("the third file is there", async || edge.names().len() == 3).await;
-    eventually("the oldest names it", async || {
+    eventually("the oldest Route names it", async || {
         let text = std::fs::read_to_string(edge.files().join("default.default.site.conf")).unwrap();
         text.contains("mortise_default_team_inner")
     })

@@ -184,7 +184,7 @@ async fn an_invalid_log_level_is_an_error_when_the_configuration_changes() {
     let setup = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200);
     let (server, dir) = configured("[plugin.demo]\nlog_level = \"warn\"\n", setup).await;
     std::fs::write(dir.path().join("config.toml"), "[plugin.demo]\nlog_level = \"loud\"\n").unwrap();
-    eventually("it is said", async || {
+    eventually("the error is logged", async || {
         server.log().lines().any(|line| {
             line.contains("ERROR") && line.contains("is rejected") && line.contains("plugin.demo.log_level \"loud\"")
         })

@@ -61,7 +61,7 @@ async fn predicted_values_are_known_after_apply() {
     let own = Value::object([("text", text("mine"))]);
     let config = core.config(THING, "b", &[("text", text("one")), ("inner", own.clone())]);
     let made = core.make(THING, None, &config).await.unwrap();
-    eventually("the controller has its way", || async {
+    eventually("the controller has written", || async {
         stored(&server, "b").await.inner.is_some_and(|inner| inner.text == "seen one")
     })
     .await;

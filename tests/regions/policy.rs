@@ -215,7 +215,7 @@ async fn controllers_are_refused_like_clients_and_stay_healthy() {
         let request = data::ListControllersRequest { plugin: "reconcile-copy".into() };
         controllers.list(request).await.unwrap().into_inner().controllers.pop()
     };
-    eventually("the controller is told so", async || {
+    eventually("the controller gets the error", async || {
         let errors = report().await.unwrap_or_default().last_errors;
         errors.iter().any(|error| error.message.contains("belongs to region \"us\""))
     })

@@ -181,7 +181,7 @@ async fn a_watch_that_is_too_old_starts_again_without_loss_or_repetition() {
         world.copied(id, "eu", "us").await;
     }
     for id in &ids[10..20] {
-        eventually("what was deleted is gone", async || is_gone(world.at("us"), id).await).await;
+        eventually("the deleted resource is gone", async || is_gone(world.at("us"), id).await).await;
     }
     world.current().await;
     assert!(world.snapshots("us", "eu", "regional.v1.Thing").await >= 2, "it began anew");
@@ -354,7 +354,7 @@ async fn a_peer_that_takes_connections_and_never_answers_hangs_nothing() {
         .start()
         .await;
     let mut client = mortise_api::RegionServiceClient::new(server.channel().await);
-    eventually("it is seen that it does not answer", async || {
+    eventually("the peer counts as failed", async || {
         let status = client.status(mortise_resource::data::RegionStatusRequest {}).await.unwrap().into_inner();
         status.peers[0].state() == PeerState::Failed && !status.peers[0].last_error.is_empty()
     })
@@ -413,5 +413,5 @@ async fn the_conditions_of_a_peer_are_a_resource_that_only_the_host_writes() {
     let config = world.regions["us"].dir.path().join("config.toml");
     std::fs::write(config, "[region]\nname = \"us\"\n").unwrap();
     world.restart("us").await;
-    eventually("what was said of the peer goes", async || is_gone(world.at("us"), &peer_id("eu")).await).await;
+    eventually("the peer's report is gone", async || is_gone(world.at("us"), &peer_id("eu")).await).await;
 }

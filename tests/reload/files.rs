@@ -161,7 +161,8 @@ async fn a_removed_plugin_leaves_its_resources_readable_and_deletable() {
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     watch.deleted().await;
     crate::support::eventually("the type goes with the last of its resources", || server.is_unknown(TYPE)).await;
-    crate::support::eventually("so does the plugin", async || server.plugin("version-stamp").await.is_none()).await;
+    crate::support::eventually("the plugin's resource goes", async || server.plugin("version-stamp").await.is_none())
+        .await;
 }
 
 async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
@@ -293,8 +294,10 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     for broken in ["[plugin.version-stamp\n", "[plugin.version-stamp]\nsetings = 1\n"] {
         write(broken);
-        crate::support::eventually("it is said", async || server.log().contains("changed configuration is rejected"))
-            .await;
+        crate::support::eventually("the error is logged", async || {
+            server.log().contains("changed configuration is rejected")
+        })
+        .await;
     }
     let seen = server.plugin_until("version-stamp", |p| p.reason == "BadSettings").await;
     assert!(seen.message.contains("setings"), "{}", seen.message);
@@ -302,7 +305,8 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
     server.plugin_until("version-stamp", |p| p.reason == "Serving").await;
-    crate::support::eventually("it is said", async || server.log().contains("takes effect with a restart")).await;
+    crate::support::eventually("the notice is logged", async || server.log().contains("takes effect with a restart"))
+        .await;
 }
 
 /// Only deletion is possible, even with finalizers, though marking and removing them are writes.
@@ -356,7 +360,7 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
     server.install("good", &heir).await.unwrap();
     assert_eq!(server.read(&crate::support::id_of(&stored)).await.unwrap(), stored);
     assert_eq!(server.write(stamped()).await.unwrap().metadata.get("mutated-by"), None, "no hooks any more");
-    crate::support::eventually("the one that was removed is forgotten", async || {
+    crate::support::eventually("the removed plugin is forgotten", async || {
         server.plugin_names().await == ["catalog", "demo", "good"]
     })
     .await;
@@ -442,7 +446,7 @@ async fn an_install_of_the_serving_component_outlives_its_link() {
     assert_eq!((seen.reason.as_str(), seen.data.source.as_str()), ("Serving", "version-stamp.wasm"));
     server.plugin_until("vs", |p| p.reason == "Unreadable").await;
     fs::remove_file(&link).unwrap();
-    crate::support::eventually("its page goes with it", async || server.plugin("vs").await.is_none()).await;
+    crate::support::eventually("its resource goes with it", async || server.plugin("vs").await.is_none()).await;
     // A command runs after the folder has been processed.
     assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
     becomes(&server, "1.0.0").await;
@@ -465,7 +469,7 @@ async fn an_install_of_the_serving_component_outlives_a_file_renamed_before() {
     let seen = server.plugin_until("n", |p| p.reason == "NameTaken").await;
     assert!(seen.message.contains("the file version-stamp.wasm provides it"), "{}", seen.message);
     fs::remove_file(&renamed).unwrap();
-    crate::support::eventually("its page goes with it", async || server.plugin("n").await.is_none()).await;
+    crate::support::eventually("its resource goes with it", async || server.plugin("n").await.is_none()).await;
     assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
     becomes(&server, "1.0.0").await;
 }
@@ -492,7 +496,7 @@ async fn a_bundled_plugin_outlives_a_file_of_the_same_content() {
     let seen = server.plugin("zz").await.unwrap();
     assert!(seen.reason == "NameTaken" && seen.message.contains("it is bundled"), "{seen:?}");
     fs::remove_file(&file).unwrap();
-    crate::support::eventually("its page goes with it", async || server.plugin("zz").await.is_none()).await;
+    crate::support::eventually("its resource goes with it", async || server.plugin("zz").await.is_none()).await;
     assert_eq!(server.plugin("demo").await.unwrap().reason, "Serving");
     server.write(crate::support::artist("korn")).await.unwrap();
 }

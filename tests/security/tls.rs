@@ -419,7 +419,7 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
             let lines = log.lines().filter(|line| line.contains("ERROR") && line.contains("are refused"));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
-        eventually("it is said", async || said().len() >= times).await;
+        eventually("the error is logged", async || said().len() >= times).await;
         assert_eq!(said().len(), times, "once for each: {said:?}", said = said());
         assert!(said().last().unwrap().contains(says), "{says}: {}", said().last().unwrap());
         assert!(is_served(&server, files.trust().identity(identity.clone())).await, "{says}");
@@ -436,7 +436,8 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
     std::fs::remove_file(files.path("server.pem")).unwrap();
     refused(3, "cannot read").await;
     files.put("server.pem", &files.server.cert);
-    eventually("what is whole is taken", async || server.log().contains("the changed files are in service")).await;
+    eventually("the valid files are in service", async || server.log().contains("the changed files are in service"))
+        .await;
     files.put("ca.pem", "");
     refused(4, "tls.client_ca_file: ").await;
     // Another authority for clients: clients of the former one are refused.
@@ -702,7 +703,7 @@ async fn an_expired_certificate_is_a_warning() {
     let mut stderr = server.stderr.take().unwrap();
     while !log.contains("expired at 2020-01-01T00:00:00Z; put a new one into the file, since clients refuse this one") {
         let mut part = [0; 4096];
-        let read = timeout(PATIENCE, stderr.read(&mut part)).await.expect("it is said").unwrap();
+        let read = timeout(PATIENCE, stderr.read(&mut part)).await.expect("the error is logged").unwrap();
         assert!(read > 0, "{log}");
         log.push_str(&String::from_utf8_lossy(&part[..read]));
     }

@@ -99,7 +99,7 @@ impl Edge {
             found = applied(&self.server.read(&id).await.unwrap());
             found.is_some()
         };
-        eventually("the status tells of the Route", tells).await;
+        eventually("the Route has a condition", tells).await;
         (id, found.unwrap())
     }
 

@@ -147,7 +147,7 @@ async fn held_namespace(server: &Server, p: &str, n: &str) -> pb::Resource {
     let held = id_of(&server.write(held).await.unwrap());
     furnish(server, &[(p, n)]).await;
     server.delete(&namespace(p, n), "").await.unwrap();
-    eventually("what is held is marked", || is_marked(server, &held)).await;
+    eventually("the held resource is marked", || is_marked(server, &held)).await;
     eventually("the rest goes", || async { concepts(server, p, n).await.len() == 1 }).await;
     server.read(&held).await.unwrap()
 }
@@ -267,7 +267,7 @@ async fn the_hosts_finalizer_cannot_be_removed() {
     let held = noted(at(concept("held"), "", "n"), &[("finalizers", "me")]);
     let held = id_of(&server.write(held).await.unwrap());
     server.delete(&id_of(&unit), "").await.unwrap();
-    eventually("only what is held is left", || async { concepts(&server, "", "n").await.len() == 1 }).await;
+    eventually("only the held resource is left", || async { concepts(&server, "", "n").await.len() == 1 }).await;
     let marked = server.read(&namespace("", "n")).await.unwrap();
     for finalizers in ["", " "] {
         let mut bare = marked.clone();
@@ -370,7 +370,7 @@ async fn it_goes_on_after_a_crash() {
 
     let server = Setup::new().data_dir(dir.path()).start().await;
     goes(&server, &namespace("", "n")).await;
-    eventually("only what is held is left", || async { concepts(&server, "*", "*").await == ["p/n/held"] }).await;
+    eventually("only the held resource is left", || async { concepts(&server, "*", "*").await == ["p/n/held"] }).await;
     assert!(is_marked(&server, &partition("p")).await);
     let written = server.write(at(concept("x"), "p", "n")).await;
     assert_eq!(refusal(written), invalid(r#"tenancy marked for deletion: partition:"p" namespace:"n""#));

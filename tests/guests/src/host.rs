@@ -17,7 +17,7 @@ fn built() -> &'static BuildOutput {
     static BUILT: OnceLock<BuildOutput> = OnceLock::new();
     BUILT.get_or_init(|| match Build::manifest_dir(env!("CARGO_MANIFEST_DIR")).examples().run() {
         Ok(built) => built,
-        #[allow(clippy::panic, reason = "for tests: none can go on without its guests")]
+        #[allow(clippy::panic, reason = "for tests: they need their guests")]
         Err(fault) => panic!("the test guests do not build: {fault}"),
     })
 }
@@ -40,7 +40,7 @@ pub fn build_all() -> &'static Path {
 pub fn component(name: &str) -> PathBuf {
     match built().component(name) {
         Some(path) => path.to_owned(),
-        #[allow(clippy::panic, reason = "for tests: a slip of the pen")]
+        #[allow(clippy::panic, reason = "for tests: a misspelt name")]
         None => panic!("there is no test guest {name:?}; see tests/guests/README.md"),
     }
 }
@@ -55,9 +55,9 @@ pub fn wasi_component(name: &str) -> PathBuf {
     // Nothing is removed here: other processes may use another guest meanwhile.
     let out = built().dir.with_file_name("wasi-guests");
     match build.out_dir(out).run() {
-        #[allow(clippy::panic, reason = "for tests: a slip of the pen")]
+        #[allow(clippy::panic, reason = "for tests: a misspelt name")]
         Ok(built) => built.component(name).unwrap_or_else(|| panic!("there is no test guest {name:?}")).to_owned(),
-        #[allow(clippy::panic, reason = "for tests: none can go on without its guests")]
+        #[allow(clippy::panic, reason = "for tests: they need their guests")]
         Err(fault) => panic!("the test guest {name} does not build for wasm32-wasip2: {fault}"),
     }
 }

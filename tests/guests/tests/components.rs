@@ -1,6 +1,6 @@
 //! Every guest compiles, matches README.md, and declares only its exports.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
+#![allow(clippy::unwrap_used, reason = "clippy does not count helpers as tests")]
 
 use std::{collections::BTreeMap, fs, path::Path};
 
