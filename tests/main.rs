@@ -1,6 +1,6 @@
-//! Black-box tests: the binary, over the wire. One program, since each would hold the whole of the server's messages
-//! and its clients. A folder for each feature, a file for each subject of it; `support` has what they share.
-//! `cargo test -p mortise --test wire regions::` runs a folder.
+//! Black-box tests: the binary, over the wire. They are one program, since each would contain all messages and clients
+//! of the server. Each feature has a folder, each subject of it a file; `support` has shared helpers. `cargo test -p
+//! mortise --test wire regions::` runs a folder.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,

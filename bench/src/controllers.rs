@@ -171,8 +171,8 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         memory.0,
         memory.1
     ))?;
-    // A guest that does nothing gives no cause. In a round in which it was set aside, it ran at low priority.
-    line(&format!("controllers: the plugin was set aside in {aside} of {} rounds", rounds.count))?;
+    // A guest that does nothing gives no cause for low priority.
+    line(&format!("controllers: the plugin ran at low priority in {aside} of {} rounds", rounds.count))?;
     drop(harness);
     idle().await
 }

@@ -1,5 +1,4 @@
-//! What the author's loop says when something is wrong: each message whole, with what to type next. Nothing is built
-//! here.
+//! Messages of the author's commands on faults: each in full, with the next command to type. Nothing is built here.
 
 use std::{fs, path::Path};
 
@@ -9,7 +8,7 @@ use crate::{
 };
 use mortise_test_guests::component;
 
-/// A folder with cases for a component: the component's path, and the folder's.
+/// Creates a folder with cases for a component; returns the paths of the component and of the folder.
 fn folder(cases: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("tests/cases")).unwrap();
@@ -26,7 +25,7 @@ async fn test(guest: &str, cases: &str, args: &[&str]) -> (Done, tempfile::TempD
 }
 
 #[tokio::test]
-async fn what_cannot_be_begun_is_code_2() {
+async fn commands_that_cannot_begin_exit_with_2() {
     let dir = tempfile::tempdir().unwrap();
     let noop = component("reconcile-copy");
     let noop = noop.to_str().unwrap();
@@ -105,7 +104,7 @@ async fn a_file_that_is_no_plugin_is_code_1_with_a_remedy() {
     assert!(json["imports"].as_array().unwrap().iter().any(|one| one["known"] == false), "{json}");
 }
 
-/// The loader takes them; a server's table of types does not.
+/// The loader accepts such types; a server's table of types refuses them.
 #[tokio::test]
 async fn a_type_in_a_group_of_the_host_is_not_taken() {
     let dir = tempfile::tempdir().unwrap();
@@ -141,7 +140,7 @@ async fn every_released_component_is_taken() {
 }
 
 #[tokio::test]
-async fn a_broken_case_is_named_with_its_place_and_nothing_is_run() {
+async fn a_broken_case_is_reported_with_its_place_and_no_case_runs() {
     let copy = "reconcile: {name: x}\nexpect: {outcome: done}\n";
     for (cases, says) in [
         ("case: a\nexpects: {}\n", "tests/cases/c.yaml:1: case \"a\": unknown field `expects`"),
@@ -164,7 +163,7 @@ async fn a_broken_case_is_named_with_its_place_and_nothing_is_run() {
 }
 
 #[tokio::test]
-async fn what_a_case_gives_is_typed() {
+async fn cases_with_invalid_input_cannot_run() {
     for (body, says) in [
         (
             "reconcile: {name: x}\nstore: [{type: reconcile_copy.v1.Thing, name: x, data: {txt: a}}]",
@@ -182,7 +181,7 @@ async fn what_a_case_gives_is_typed() {
     }
 }
 
-/// A reconciler's whole work, compared; and the first call that differs from a recording.
+/// A case compares all work of a reconciler, and reports the first call that differs from a recording.
 #[tokio::test]
 async fn reconcilers_are_compared_call_by_call() {
     let cases = r#"
@@ -245,9 +244,9 @@ expect:
     );
 }
 
-/// What no expectation of a case looks at has to be as a server takes it.
+/// A case fails on an answer of `mutate` that a server refuses, even without an expectation about it.
 #[tokio::test]
-async fn what_a_server_refuses_of_mutate_fails_the_case() {
+async fn answers_of_mutate_that_a_server_refuses_fail_the_case() {
     for (guest, name, says) in [
         ("mutate-deletion", "boom", "mutate changed metadata.deletionTimestamp; it may change data and metadata only"),
         ("garbage-reply", "boom-data", "mutate answered data that is not a mortise.test.v1.Thing: data: "),
@@ -265,9 +264,9 @@ async fn what_a_server_refuses_of_mutate_fails_the_case() {
     }
 }
 
-/// As a server says it: after the hooks, if they allow the write.
+/// The fault comes after the hooks, if they allow the write, as on a server.
 #[tokio::test]
-async fn a_write_may_not_change_an_immutable_field_of_what_is_stored() {
+async fn a_write_may_not_change_an_immutable_field() {
     let refusal = "data.number cannot be changed once the resource exists";
     let refused = format!("diagnostics: [{{error: {refusal}, path: data.number}}]");
     let (allowed, refused) = ("allow: true", refused.as_str());
@@ -280,7 +279,7 @@ async fn a_write_may_not_change_an_immutable_field_of_what_is_stored() {
     }
 }
 
-/// Limits are those of a server, and a plugin that breaks is told from one that answers wrongly.
+/// Cases have a server's limits, and distinguish a plugin that breaks from a wrong answer.
 #[tokio::test]
 async fn faults_are_named_and_can_be_expected() {
     let case = |group: &str, expect: &str| {
@@ -300,13 +299,13 @@ async fn faults_are_named_and_can_be_expected() {
         assert_eq!(done.code, Some(0), "{guest}: {}", done.out);
     }
     let (done, _dir) = test("panic", &case("panicking", ""), &[]).await;
-    assert!(done.out.contains("log: panicked at ") && done.out.contains("told to panic, number 5"), "{}", done.out);
+    assert!(done.out.contains("log: panicked at ") && done.out.contains("asked to panic, number 5"), "{}", done.out);
     let good = "case: a\nvalidate: {type: panicking.v1.Thing, name: fine, data: {}}\nexpect: {max_fuel: 10}\n";
     let (done, _dir) = test("panic", good, &[]).await;
     assert!(done.out.contains("more than max_fuel: 10"), "{}", done.out);
 }
 
-/// Nobody answers there: said before anything is built.
+/// The command fails before it builds anything.
 #[tokio::test]
 async fn dev_without_a_server_says_so_at_once() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,7 @@
-//! The plugin author's loop with the real binary: a plugin from nothing, built, tested, served, changed while it
+//! The plugin author's commands with the real binary: a plugin is created, built, tested, served, and changed while it
 //! serves.
 //!
-//! Building takes the time, so one test does all of it, one step after the other, in one folder with one target
-//! directory.
+//! Builds take long, so one test does all steps in order, in one folder with one target directory.
 
 use std::{
     fs,
@@ -20,17 +19,17 @@ use tokio::{
     time::timeout,
 };
 
-/// How long cargo may take on a busy machine.
+/// Longest time of a build on a busy machine.
 const BUILD: Duration = Duration::from_secs(900);
 
-/// What came of a command.
+/// Exit code and output of a finished command.
 pub struct Done {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-/// What the template's message holds.
+/// The message of the template's type.
 #[derive(Clone, PartialEq, prost::Message)]
 struct GuestBook {
     #[prost(string, tag = "1")]
@@ -59,7 +58,7 @@ pub async fn plugin(dir: &Path, args: &[&str]) -> Done {
     Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Replaces a text in a file, which has to be there.
+/// Replaces a text in a file; the file must contain it.
 fn edit(path: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.contains(from), "{from:?} is not in {}", path.display());
@@ -79,7 +78,7 @@ async fn write(server: &Server, name: &str, title: &str) -> Result<GuestBook, St
     Ok(GuestBook::decode(written.data.unwrap().value.as_slice()).unwrap())
 }
 
-/// `plugin dev`, and what it says.
+/// A running `plugin dev`, and its output.
 struct Loop {
     child: Child,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
@@ -95,7 +94,7 @@ impl Loop {
         Self { child, lines, said: String::new() }
     }
 
-    /// The next line that begins so, and has this in it.
+    /// Waits for the next line with this beginning and this part.
     async fn says(&mut self, begins: &str, part: &str) -> String {
         let wanted = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
@@ -143,7 +142,7 @@ async fn from_nothing_to_a_served_type() {
     native(&dir).await;
 }
 
-/// Builds, and says what came out.
+/// Builds the plugin; returns the component's path.
 async fn build(dir: &Path) -> PathBuf {
     let built = plugin(dir, &["build", "--locked"]).await;
     assert_eq!(built.code, Some(0), "{}", built.err);
@@ -249,7 +248,7 @@ async fn broken_builds(dir: &Path) {
     edit(&dir.join("src/lib.rs"), "resource.data.priority = \"three\";", "resource.data.priority = 3;");
 }
 
-/// Into a server, and changed while it serves.
+/// Serves the plugin, and changes it while it serves.
 async fn served(dir: &Path) {
     let server = Setup::new().start().await;
     let once = plugin(dir, &["dev", "--once", "--test", "--grpc-addr", &server.grpc.to_string()]).await;
@@ -282,7 +281,7 @@ async fn served(dir: &Path) {
     assert_eq!(dev.interrupted().await, Some(130), "Ctrl-C");
 }
 
-/// Its own tests, as the author runs them.
+/// Runs the plugin's own tests, as its author does.
 async fn native(dir: &Path) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("author");
     let mut cargo = Command::new("cargo");

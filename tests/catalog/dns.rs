@@ -1,4 +1,4 @@
-//! DNS: what the endpoints of services look like as records, over UDP and TCP, and what is asked that has none.
+//! DNS: the endpoints of services as records, over UDP and TCP, and answers without records.
 
 use std::{
     collections::BTreeSet,
@@ -121,7 +121,7 @@ fn additionals(message: &Message) -> BTreeSet<String> {
     message.additionals.iter().map(|one| format!("{} {}", one.name, one.data)).collect()
 }
 
-/// No error and no record, with the zone's SOA to say so.
+/// Asserts an answer without records, with the zone's SOA.
 #[track_caller]
 fn is_empty(message: &Message, code: ResponseCode) {
     assert_eq!(message.metadata.response_code, code, "{message}");
@@ -143,7 +143,7 @@ async fn healthy_endpoints_are_addresses() {
     for other in [RecordType::TXT, RecordType::MX, RecordType::CNAME, RecordType::SOA, RecordType::NS] {
         is_empty(&ask(dns, name, other).await, ResponseCode::NoError);
     }
-    // Each is the first at times.
+    // The order varies: each address comes first at times.
     let mut first = BTreeSet::new();
     for _ in 0..100 {
         first.insert(ask(dns, name, RecordType::A).await.answers[0].data.to_string());
@@ -169,7 +169,7 @@ async fn ports_are_srv_records_with_their_targets() {
     let found = ask(dns, &at("_admin._tcp"), RecordType::SRV).await;
     assert_eq!(answers(&found), [srv(5, 8081, "web-1")]);
     assert_eq!(additionals(&found), [format!("{} 10.0.0.1", at("web-1"))].into());
-    // Where the targets lead.
+    // Addresses of the targets.
     assert_eq!(answers(&ask(dns, &at("web-2"), RecordType::A).await), ["A 10.0.0.2"]);
     assert_eq!(answers(&ask(dns, &at("web-2"), RecordType::AAAA).await), ["AAAA 2001:db8::2"]);
     is_empty(&ask(dns, &at("web-3"), RecordType::A).await, ResponseCode::NoError);
@@ -202,13 +202,13 @@ async fn endpoints_without_a_workload_or_with_a_host_name_have_names_too() {
     let found = ask(dns, out, RecordType::SRV).await;
     assert_eq!(answers(&found), ["SRV 0 3 5432 db.example.org."]);
     assert!(found.additionals.is_empty(), "its address is its own zone's: {found}");
-    // Beside addresses it is in SRV records alone.
+    // Beside addresses, a host name is in SRV records alone.
     server.write(endpoints("out", vec![host, endpoint("in", "10.0.0.1", 1, &[])])).await.unwrap();
     assert_eq!(answers(&ask(dns, out, RecordType::A).await), ["A 10.0.0.1"]);
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_from_what_is_empty() {
+async fn missing_names_and_empty_services_have_different_answers() {
     let (server, dns) = start().await;
     let ill = Endpoint { health: Health::Critical.into(), ..endpoint("a", "10.0.0.1", 1, &[]) };
     server.write(endpoints("ill", vec![ill])).await.unwrap();
@@ -242,7 +242,7 @@ async fn what_is_not_there_is_told_from_what_is_empty() {
 }
 
 #[tokio::test]
-async fn the_zone_says_who_it_is_and_case_is_kept() {
+async fn the_zone_has_soa_and_ns_and_answers_keep_the_case() {
     let (server, dns) = start().await;
     write_web(&server).await;
     let soa = ask(dns, "cluster.local.", RecordType::SOA).await;
@@ -261,7 +261,7 @@ async fn the_zone_says_who_it_is_and_case_is_kept() {
     is_empty(&ask(dns, "none.default.svc.cluster.local.", RecordType::ANY).await, ResponseCode::NXDomain);
 }
 
-/// What does not fit into a datagram is truncated, and comes whole over TCP.
+/// Answers that do not fit into a datagram are truncated, and come whole over TCP.
 #[tokio::test]
 async fn large_answers_come_over_tcp() {
     let (server, dns) = start().await;
@@ -279,14 +279,14 @@ async fn large_answers_come_over_tcp() {
     let found = tcp(dns, &[query(name, RecordType::A), query(name, RecordType::SRV)]).await;
     assert_eq!((found[0].answers.len(), found[1].answers.len()), (200, 200));
     assert!(!found[0].metadata.truncation && found[1].additionals.len() == 200);
-    // Addresses of targets go before it is truncated.
+    // Additional addresses are left out before the answer is truncated.
     server.write(many(15)).await.unwrap();
     let (answer, length) = udp(dns, &with_edns(query(name, RecordType::SRV))).await;
     assert!(!answer.metadata.truncation && answer.answers.len() == 15 && length <= 1_232, "{length}: {answer}");
 }
 
 #[tokio::test]
-async fn what_is_no_plain_query_is_refused_and_nothing_ends_it() {
+async fn unusual_queries_are_refused_and_the_server_continues() {
     let (server, dns) = start().await;
     write_web(&server).await;
     let name = "web.default.svc.cluster.local.";
@@ -307,16 +307,16 @@ async fn what_is_no_plain_query_is_refused_and_nothing_ends_it() {
     let mut newer = with_edns(query(name, RecordType::A));
     newer.edns.as_mut().unwrap().set_version(1);
     let (answer, _) = udp(dns, &newer).await;
-    // BADVERS, which has one number with a code of TSIG.
+    // BADVERS, which shares its number with a code of TSIG.
     assert_eq!(u16::from(answer.metadata.response_code), 16, "{answer}");
 
-    // A head alone, and a name that points at itself.
+    // A header alone, and a name with a pointer to itself.
     let head = [0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for bytes in [head.to_vec(), [head.as_slice(), &[0xc0, 12, 0, 1, 0, 1]].concat()] {
         let answer = send(dns, &bytes).await;
         assert_eq!((&answer[..2], answer[3] & 15), (&[0x12, 0x34][..], 1), "{answer:?}");
     }
-    // Answers are not answered, and what is no message at all neither.
+    // The server ignores answers and malformed messages.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut answer = query(name, RecordType::A);
     answer.metadata.message_type = MessageType::Response;
@@ -325,7 +325,7 @@ async fn what_is_no_plain_query_is_refused_and_nothing_ends_it() {
     }
     let silent = timeout(Duration::from_millis(300), socket.recv(&mut [0; 512])).await;
     assert!(silent.is_err(), "{silent:?}");
-    // A length beyond any query, and a connection that says nothing, are ended; others go on.
+    // The server ends a connection with a length beyond any query, and a silent one; others continue.
     let mut stream = TcpStream::connect(dns).await.unwrap();
     stream.write_all(&[0xff, 0xff, 0]).await.unwrap();
     assert_eq!(timeout(PATIENCE, stream.read(&mut [0; 1])).await.unwrap().unwrap_or(0), 0);
@@ -382,7 +382,7 @@ async fn zone_and_time_are_settings() {
     assert_eq!(refused.metadata.response_code, ResponseCode::Refused);
 }
 
-/// While more queries come than are answered, the API answers, and so does DNS afterwards.
+/// During a flood of queries the API answers, and DNS does so afterwards.
 #[tokio::test]
 async fn a_flood_of_queries_leaves_others_their_turn() {
     let (server, dns) = start().await;
@@ -408,7 +408,7 @@ async fn a_flood_of_queries_leaves_others_their_turn() {
     assert_eq!(tcp(dns, &[query("web.default.svc.cluster.local.", RecordType::A)]).await[0].answers.len(), 2);
 }
 
-/// The client that everyone has.
+/// `dig`, the common client, gets an answer.
 #[tokio::test]
 async fn dig_is_answered() {
     let (server, dns) = start().await;

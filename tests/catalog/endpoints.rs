@@ -1,5 +1,5 @@
-//! The bundled plugin `catalog`: endpoints follow services and workloads, checks are performed, and a change costs what
-//! it concerns.
+//! The bundled plugin `catalog`: endpoints follow services and workloads, checks are performed, and a change reconciles
+//! only the services that it affects.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::support::{
     resource, until_gone,
 };
 
-/// A service of what begins so.
+/// A service that selects workloads by a prefix of their names.
 pub fn service(name: &str, prefix: &str) -> pb::Resource {
     let data = Service {
         selector: Some(Selector { prefixes: vec![prefix.into()], ..Selector::default() }),
@@ -53,7 +53,7 @@ fn check(name: &str, check: Check, interval: i64) -> HealthCheck {
     HealthCheck { name: name.into(), check: Some(check), interval, timeout: None }
 }
 
-/// Addresses, and whether each passes.
+/// Addresses of a service's endpoints, each with its health.
 async fn seen(server: &Server, name: &str) -> Vec<(String, bool)> {
     let Ok(found) = server.read(&id("catalog.v1.ServiceEndpoints", name)).await else { return Vec::new() };
     let found: ServiceEndpoints = decoded(&found);
@@ -70,7 +70,7 @@ async fn follows(server: &Server, name: &str, expected: &[(&str, bool)]) {
     eventually(&format!("{name} has {expected:?}"), same).await;
 }
 
-/// What a client says of a check.
+/// Reports a check's result, as a client does.
 pub async fn report(server: &Server, workload: &pb::Id, check: &str, passing: bool) {
     let stored = server.read(workload).await.unwrap();
     let state = if passing { pb::condition::State::True } else { pb::condition::State::False };
@@ -89,7 +89,7 @@ pub async fn report(server: &Server, workload: &pb::Id, check: &str, passing: bo
     server.write_status(request).await.unwrap();
 }
 
-/// How often the endpoints of services were reconciled.
+/// Number of reconciles of services' endpoints.
 async fn reconciles(server: &Server) -> u64 {
     report_of(server, "catalog/endpoints").await.reconciles
 }
@@ -149,7 +149,7 @@ async fn a_client_keeps_a_workload_healthy_for_a_while() {
     follows(&server, "web", &[("192.0.2.1", false)]).await;
 }
 
-/// A server that answers every request with a status, once it is told to.
+/// Starts a server that answers every request with the current status of the channel; returns its port.
 async fn site(statuses: tokio::sync::watch::Receiver<u16>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -225,7 +225,7 @@ async fn a_change_costs_what_it_concerns() {
     }
     eventually("the controllers are quiet", quiet).await;
     let after = reconciles(&server).await;
-    // One for the workload, and one for the endpoints that it wrote.
+    // One reconcile for the workload, and one for the endpoints that it wrote.
     println!("{} reconciles for 10 changes among {SERVICES} services", after - before);
     assert!((10..=20).contains(&(after - before)), "{}", after - before);
 }

@@ -1,4 +1,4 @@
-//! `mortise catalog`: what is imported and what is left out, what a proxy sees, and what a check found.
+//! `mortise catalog`: imported and skipped entries, the endpoints that a proxy sees, and results of checks.
 
 use crate::support::{Server, controllers::read_until, transcript::Transcript};
 

@@ -1,4 +1,4 @@
-//! What plugins have a say in, from the command line: plans, moves, things outside, functions.
+//! Plans, moves, imports and functions of plugins, from the command line.
 
 use mortise_resource::{data, types};
 use mortise_test_guests::Thing;
@@ -25,7 +25,7 @@ async fn plans() {
         crate::support::decoded::<Thing>(&found).inner.is_some()
     };
     eventually("the controller has written it", written).await;
-    eventually("it has looked at what it wrote", || async {
+    eventually("the controller has seen its own write", || async {
         let kept = server.list(types::private_bytes().to_pb(), tenancy("", ""), "").await.unwrap();
         kept.iter().any(|one| crate::support::decoded::<data::PrivateBytes>(one).value == b"2")
     })

@@ -1,4 +1,4 @@
-//! How the command line finds its server: flags, environment, contexts, tokens and TLS.
+//! Ways to choose the server: flags, environment, contexts, tokens and TLS.
 
 use std::sync::{Arc, Mutex};
 
@@ -62,7 +62,7 @@ async fn contexts_name_servers() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_way_to_the_server_is_said() {
+async fn connection_errors_name_the_fault() {
     let mut t = Transcript::at("unreachable", "127.0.0.1:1");
     t.fails(3, &["types"]).await;
     t.fails(3, &["apply", "-f", "x.yaml"]).await;
@@ -86,7 +86,7 @@ async fn what_is_wrong_with_the_way_to_the_server_is_said() {
     for (name, value) in [("MORTISE_TLS", "perhaps"), ("MORTISE_TIMEOUT", "soon"), ("MORTISE_TOKEN_FILE", "missing")] {
         assert_eq!(t.run_with(&["types"], "", &[(name, value)]).await.code, Some(2), "{name}");
     }
-    // Somebody who never answers.
+    // A server that never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = silent.local_addr().unwrap().to_string();
     let output = t.command(&["types", "--grpc-addr", &addr, "--timeout", "300ms"]).output().await.unwrap();
@@ -94,7 +94,7 @@ async fn what_is_wrong_with_the_way_to_the_server_is_said() {
     t.finish();
 }
 
-/// A type service that answers nothing and remembers who asked.
+/// A type service that returns no types and records the token of each call.
 #[derive(Default, Clone)]
 struct Door(Arc<Mutex<Vec<Option<String>>>>);
 

@@ -44,7 +44,7 @@ async fn the_four_commands_and_their_twins() {
     t.works(&["resource", "delete", "demo.v2.Artist", "korn"]).await;
     t.works(&["resource", "delete", "demo.v2.Artist", "korn", "-namespace", "default"]).await;
     t.works(&["resource", "delete-grpc", "-f", "artist.json"]).await;
-    // A file that was read from a server names a resource, not the incarnation that it was then.
+    // A file from a server names a resource, not the incarnation of that time.
     let stale = server.write(artist("again")).await.unwrap();
     let text = t.command(&["resource", "read", "demo.v2.Artist", "again"]).output().await.unwrap().stdout;
     t.file("again.json", text);

@@ -1,4 +1,4 @@
-//! `mortise edit`: what comes of what an editor does. Editors are shell scripts here.
+//! `mortise edit`, with shell scripts as editors.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn edit(t: &mut Transcript, script: &str) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
-async fn what_comes_of_what_an_editor_does() {
+async fn edits_are_applied_refused_or_given_up() {
     let server = Server::start().await;
     let mut t = Transcript::new("edit", &server);
     server.write(artist("korn")).await.unwrap();
@@ -28,7 +28,8 @@ async fn what_comes_of_what_an_editor_does() {
     assert_eq!(genre().await, demo::v2::Genre::Jazz);
     assert_eq!(edit(&mut t, "sed -i s/GENRE_JAZZ/GENRE_METAL/ \"$1\"").await.0, Some(0));
     assert_eq!(genre().await, demo::v2::Genre::Metal);
-    // Refused by the text, then by the server, then mended: each time the reason stands above.
+    // The text is refused locally, then by the server, then accepted; each refused text comes back with the reason on
+    // top.
     let mended = "\
 case $(cat \"$0.count\" 2>/dev/null) in
 '') echo 1 > \"$0.count\"; sed -i s/GENRE_METAL/GENRE_POLKA/ \"$1\" ;;
@@ -38,14 +39,14 @@ esac";
     let (code, said) = edit(&mut t, mended).await;
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(genre().await, demo::v2::Genre::Ska);
-    // Left as it was refused: given up, and what was typed is kept.
+    // The text is left unchanged after a refusal: the edit ends, and the text is kept.
     let (code, said) = edit(&mut t, "sed -i s/GENRE_SKA/GENRE_POLKA/ \"$1\"").await;
     assert_eq!(code, Some(1), "{said}");
     let kept = said.split("what you typed is in ").nth(1).unwrap().lines().next().unwrap().trim();
     assert!(std::fs::read_to_string(kept).unwrap().contains("GENRE_POLKA"));
     std::fs::remove_file(kept).unwrap();
     t.call(kept, "<kept>");
-    // Another resource's name.
+    // The name of another resource.
     let (code, said) = edit(&mut t, "sed -i 's/^  name: korn/  name: other/' \"$1\"").await;
     assert_eq!(code, Some(1), "{said}");
     let kept = said.split("what you typed is in ").nth(1).unwrap().lines().next().unwrap().trim();
@@ -54,13 +55,13 @@ esac";
     t.finish();
 }
 
-/// There is no place to name then.
+/// The message names no kept copy, since no file is left.
 #[tokio::test]
-async fn a_file_that_the_editor_removed_is_said_to_be_gone() {
+async fn a_file_that_the_editor_removed_is_reported() {
     let server = Server::start().await;
     let mut t = Transcript::new("edit_removed", &server);
     server.write(artist("korn")).await.unwrap();
-    // At once, and after a text that was refused.
+    // The file is removed at once, and after a refused text.
     let later = "[ ! -e \"$0.once\" ] || exec rm \"$1\"\ntouch \"$0.once\"\nsed -i s/GENRE_JAZZ/GENRE_POLKA/ \"$1\"";
     for script in ["rm \"$1\"", later] {
         let (code, said) = edit(&mut t, script).await;
@@ -70,9 +71,9 @@ async fn a_file_that_the_editor_removed_is_said_to_be_gone() {
     }
 }
 
-/// Ctrl-C while the write is under way.
+/// The interruption is Ctrl-C during the write.
 #[tokio::test]
-async fn what_was_typed_outlives_an_interruption() {
+async fn typed_text_outlives_an_interruption() {
     let server = Server::start().await;
     let t = Transcript::new("edit_interrupted", &server);
     server.write(artist("korn")).await.unwrap();
@@ -83,7 +84,7 @@ async fn what_was_typed_outlives_an_interruption() {
     let mut command = t.command(&["edit", "artist", "korn"]);
     let child = command.env("EDITOR", format!("sh {}", t.dir().join("editor.sh").display())).spawn().unwrap();
     eventually("the editor is done", async || done.exists()).await;
-    // Until the command has sent what was typed, which nothing shows.
+    // Waits until the command has sent the text, which has no visible sign.
     sleep(Duration::from_millis(500)).await;
     let pid = child.id().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -103,7 +104,7 @@ async fn two_people_at_once() {
     server.write(artist("korn")).await.unwrap();
     let program = env!("CARGO_BIN_EXE_mortise");
     let read = async || decoded::<demo::v2::Artist>(&server.read(&id("demo.v2.Artist", "korn")).await.unwrap());
-    // Other lines: both are kept.
+    // Changes of other lines: both are kept.
     let theirs = |from: &str, to: &str| {
         format!(
             "[ -e \"$0.once\" ] || {{ touch \"$0.once\"; {program} get artist korn -o yaml | sed -e '/^version/d' -e '/^generation/d' -e 's/{from}/{to}/' | {program} apply -q -f - > /dev/null; }}"
@@ -117,7 +118,7 @@ async fn two_people_at_once() {
     assert_eq!(read().await.genre(), demo::v2::Genre::Metal);
     let stored = server.read(&id("demo.v2.Artist", "korn")).await.unwrap();
     assert_eq!(stored.metadata.get("by").map(String::as_str), Some("them"));
-    // The same line: the editor comes back with both, until somebody decides.
+    // Changes of the same line: the editor comes back with both, until the user chooses.
     std::fs::remove_file(t.dir().join("editor.sh.once")).unwrap();
     let conflict = format!(
         "{}\nif grep -q '^<<<<<<<' \"$1\"; then sed -i -e '/^<<<<<<</d' -e '/^|||||||/,/^>>>>>>>/d' \"$1\"; else sed -i 's/GENRE_METAL/GENRE_SKA/' \"$1\"; fi",

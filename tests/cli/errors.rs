@@ -1,5 +1,5 @@
-//! Error texts of the command line that no other transcript shows. What is missing here needs a machine that is broken
-//! (no threads, an unreadable directory, a terminal that goes away) or a server that answers nonsense.
+//! Error texts of the command line that no other transcript shows. Those missing here need a broken machine (no
+//! threads, an unreadable directory, a terminal that goes away) or a server with senseless answers.
 
 use mortise_resource::data::ServerStatusRequest;
 use tokio::net::TcpListener;
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use crate::support::{Server, Setup, artist, eventually, id, tokens::Guarded, transcript::Transcript};
 
 #[tokio::test]
-async fn what_is_wrong_is_said_with_its_name_and_a_remedy() {
+async fn errors_name_their_subject_and_a_remedy() {
     // Two plugins with a kind of the same name.
     let server = Setup::new().guest("prior").guest("version-stamp-1").start().await;
     let mut t = Transcript::new("errors", &server);
@@ -34,13 +34,13 @@ async fn what_is_wrong_is_said_with_its_name_and_a_remedy() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_none_and_a_resource_that_goes_are_said() {
+async fn foreign_servers_and_vanishing_resources_are_reported() {
     let server = Server::start().await;
     let mut t = Transcript::new("errors_meanwhile", &server);
     t.file("korn.yaml", "type: demo.v2.Artist\nname: korn\ndata: {name: Korn}\n");
     let listening = format!("https://{}", server.grpc);
     t.fails(3, &["types", "--grpc-addr", &listening]).await;
-    // It takes connections, and says nothing.
+    // A server that accepts connections and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap().to_string();
     t.call(&address, "<silent>");
@@ -59,9 +59,9 @@ async fn a_server_that_is_none_and_a_resource_that_goes_are_said() {
     t.finish();
 }
 
-/// The editor shows on standard output what it is shown as comments, after it has written what is wrong.
+/// The editor copies the comments of its file to standard output, after it has written a fault.
 #[tokio::test]
-async fn what_is_wrong_with_an_edited_text_is_shown_in_it() {
+async fn faults_of_an_edited_text_are_shown_in_it() {
     let server = Server::start().await;
     let mut t = Transcript::new("errors_edit", &server);
     server.write(artist("korn")).await.unwrap();
@@ -112,7 +112,7 @@ async fn tokens_and_policies_that_are_refused() {
     assert_eq!(t.run_with(&["login"], "", &[]).await.code, Some(2));
     assert_eq!(t.run_with(&["login"], "unknown\n", &[]).await.code, Some(1));
     assert_eq!(t.run_with(&["login"], &guarded.management, &[("HOME", "")]).await.code, Some(2));
-    // Nobody, and somebody whom the server does not know.
+    // Without a token, and with an unknown one.
     t.fails(1, &["get", "tokens"]).await;
     t.fails(1, &["get", "artists", "--token", "unknown"]).await;
     t.finish();

@@ -1,15 +1,15 @@
-//! Whether every error text of the command line stands in some transcript. The texts are read from the source: what is
-//! given to `CliError`, its remedies, and the texts of error types.
+//! Checks that a transcript shows every error text of the command line. The texts are read from the source: arguments
+//! of `CliError`, its remedies, and the texts of error types.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Crates whose errors end a command.
+/// Crates with errors that end a command.
 const CRATES: [&str; 2] = ["host/cli/src", "host/mortise/src"];
 
-/// What a text stands behind.
+/// Source text that stands before an error text.
 const BEFORE: [&str; 9] = [
     "CliError::usage(",
     "CliError::failed(",
@@ -22,10 +22,10 @@ const BEFORE: [&str; 9] = [
     "#[error(",
 ];
 
-/// Fewer letters than that, beside what is filled in, say nothing.
+/// Fewest letters of a text, without its arguments; shorter ones are not checked.
 const LETTERS: usize = 8;
 
-/// Texts without a transcript, and why. One that gets a transcript has to go.
+/// Texts without a transcript, and the reason. A text that gets a transcript must be removed here.
 const ELSEWHERE: [(&str, &[&str]); 6] = [
     (
         "the machine would have to be broken: no threads, no random numbers, no shell, no working directory",
@@ -50,7 +50,7 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
         &[
             "a backup is not text, and standard output is a terminal",
             "name a file, or send it somewhere: mortise backup - > FILE",
-            "there is no token",
+            "the token is missing",
             "give --token-file FILE, or the token on standard input",
             "cannot ask for the password of the secret key",
             "give --password-file FILE, or set MORTISE_SIGNING_PASSWORD",
@@ -97,7 +97,7 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The text of a string that begins at the start of `source`, in pieces between what is filled in.
+/// Pieces of the string at the start of `source`, split at its arguments.
 fn pieces(source: &str) -> Option<Vec<String>> {
     let source = source.trim_start().trim_start_matches('&');
     let source = source.strip_prefix("format!(").unwrap_or(source).trim_start();
@@ -123,7 +123,7 @@ fn pieces(source: &str) -> Option<Vec<String>> {
     None
 }
 
-/// Whether a line has the pieces, one after the other.
+/// Whether a line contains the pieces in order.
 fn has(line: &str, pieces: &[String]) -> bool {
     let mut rest = line;
     pieces.iter().all(|piece| {
@@ -133,7 +133,7 @@ fn has(line: &str, pieces: &[String]) -> bool {
     })
 }
 
-/// Places and pieces of every text in a file.
+/// Collects the place and the pieces of every text in a file.
 fn texts(path: &Path, found: &mut Vec<(String, Vec<String>)>) {
     let source = fs::read_to_string(path).unwrap();
     let shipped = source.split("#[cfg(test)]").next().unwrap();

@@ -1,5 +1,5 @@
-//! Error texts of commands that work on files and ask no server: certificates, keys, and what a server refuses of its
-//! settings before it starts.
+//! Error texts of commands that use files and no server: certificates, keys, and settings that a server refuses before
+//! it starts.
 
 use std::fs;
 
@@ -7,16 +7,16 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
 use crate::support::transcript::Transcript;
 
-/// Nothing listens there.
+/// An address without a server.
 const NOWHERE: &str = "127.0.0.1:1";
 
-/// Runs a command whose output is of no interest.
+/// Runs a command and ignores its output.
 async fn prepare(t: &Transcript, args: &[&str]) {
     let ran = t.command(args).output().await.unwrap();
     assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// A certificate that has expired, of an authority or of anybody.
+/// An expired certificate, of an authority or of a server.
 fn expired(is_ca: bool) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -47,7 +47,7 @@ async fn certificates_that_cannot_be_made_or_shown() {
     t.file("tls/server.key", &server_key);
     fs::remove_file(tls.join("ca.key")).unwrap();
     t.fails(2, &["tls", "init"]).await;
-    // Another's key, no key, no certificate, and none of an authority.
+    // A key of another pair, no key, no certificate, and a certificate that belongs to no authority.
     t.file("tls/ca.key", &server_key);
     t.fails(2, &["tls", "init"]).await;
     t.file("tls/ca.key", "x");
@@ -68,7 +68,7 @@ async fn certificates_that_cannot_be_made_or_shown() {
     t.file("broken.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     t.fails(2, &["tls", "show", "broken.pem"]).await;
     t.file("both.pem", ca + &expired(false).0);
-    // Its table has dates of the day.
+    // The table contains the current dates.
     let shown = t.command(&["tls", "show", "both.pem"]).output().await.unwrap();
     assert_eq!(shown.status.code(), Some(1));
     t.note("tls show both.pem", &shown.stderr);
@@ -120,7 +120,7 @@ async fn input_that_cannot_be_kept() {
     t.finish();
 }
 
-/// Files, and the fault of each.
+/// Configuration files, each with its fault.
 const SETTINGS: [&str; 19] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
@@ -143,7 +143,7 @@ const SETTINGS: [&str; 19] = [
     "[plugin.demo.settings]\nratio = inf\n",
 ];
 
-/// Files whose settings are right, and what they name is not.
+/// Configuration files with valid settings that name something invalid.
 const NAMES: [&str; 4] = [
     "[plugins]\ntrusted_keys = [\"nothing\"]\n",
     "[plugins]\nage_identity_file = \"missing\"\n",

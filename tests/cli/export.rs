@@ -6,7 +6,7 @@ use crate::{
 };
 use mortise_resource::pb;
 
-/// What two servers must have in common when one was filled from the other.
+/// The content that two servers have in common after an import from one into the other.
 async fn content(server: &Server, t: &str) -> Vec<(String, String, Vec<u8>, Option<String>)> {
     let listed = server.list(gvk(t), tenancy("*", "*"), "").await.unwrap();
     let mut content: Vec<_> = listed
@@ -23,7 +23,7 @@ async fn content(server: &Server, t: &str) -> Vec<(String, String, Vec<u8>, Opti
 }
 
 #[tokio::test]
-async fn what_is_exported_can_be_imported() {
+async fn exports_can_be_imported() {
     let (old, new) = (Server::start().await, Server::start().await);
     make_place(&old, "east", "shop").await;
     let mut t = Transcript::new("export", &old);
@@ -48,12 +48,12 @@ async fn what_is_exported_can_be_imported() {
         assert_eq!(there, content(&old, t).await, "{t}");
         assert!(!there.is_empty(), "{t}");
     }
-    // What is on its way out is nobody's any more.
+    // A resource marked for deletion is not exported.
     let held = noted(artist("held"), &[("finalizers", "held")]);
     let held = old.write(held).await.unwrap();
     old.delete(held.id.as_ref().unwrap(), "").await.unwrap();
     t.works(&["export", "artist", "-f", "artists.jsonl"]).await;
-    // Again, which is harmless, and from a pipe.
+    // A second import, from files and from a pipe, changes nothing.
     t.works(&["import", "all.jsonl", "music.yaml", "--grpc-addr", &addr]).await;
     let text = std::fs::read_to_string(t.dir().join("all.jsonl")).unwrap();
     let ran = t.run_with(&["import", "-", "--grpc-addr", &addr], &text, &[]).await;
@@ -64,7 +64,7 @@ async fn what_is_exported_can_be_imported() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_imported_is_named() {
+async fn failed_imports_are_named() {
     let server = Server::start().await;
     let mut t = Transcript::new("import_errors", &server);
     let good = r#"{"type":"demo.v2.Artist","name":"good","data":{"name":"G"}}"#;
@@ -96,7 +96,7 @@ async fn what_cannot_be_imported_is_named() {
     assert!(server.list(gvk("demo.v2.Album"), tenancy("*", "*"), "").await.unwrap().is_empty());
 }
 
-/// Owners of owners, in the worst order, and many.
+/// Many owners of owners, in the worst order.
 #[tokio::test]
 async fn owners_are_waited_for() {
     let (old, new) = (Server::start().await, Server::start().await);
@@ -119,9 +119,9 @@ async fn owners_are_waited_for() {
     assert_eq!(first.owner.as_ref().unwrap().name, "a-1");
 }
 
-/// Some resources of a store are damaged: the others are exported, and those are listed.
+/// The export skips damaged resources of a store, lists them, and writes the others.
 #[tokio::test]
-async fn what_cannot_be_read_is_left_out_and_listed() {
+async fn unreadable_resources_are_skipped_and_listed() {
     const DAMAGED: [&str; 3] = ["a-0", "m-1", "m-2"];
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::support::transcript::{Transcript, compare};
 
-/// Every command, from the help of those above it.
+/// Collects every command from the help of its parent commands.
 async fn commands(t: &Transcript, above: Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     let mut args: Vec<&str> = above.iter().map(String::as_str).collect();
     args.push("--help");
@@ -12,7 +12,7 @@ async fn commands(t: &Transcript, above: Vec<String>, found: &mut Vec<(Vec<Strin
     assert_eq!(output.status.code(), Some(0), "{above:?}");
     let help = String::from_utf8(output.stdout).unwrap();
     if let Some((_, rest)) = help.split_once("Commands:\n") {
-        // Names stand two blanks in; what goes on on a further line stands further in.
+        // Names are indented by two blanks; continuation lines are indented further.
         let names = rest.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
         for name in names.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split_whitespace().next()) {
             if name != "help" {

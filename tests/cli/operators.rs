@@ -1,4 +1,4 @@
-//! What operators type: the state of a server and of its plugins, backups, and what is done while no server runs.
+//! Commands of operators: the state of a server and of its plugins, backups, and work on a stopped server's data.
 
 use mortise_test_guests::component;
 use serde_json::Value;
@@ -29,7 +29,7 @@ async fn the_state_of_a_server() {
     t.finish_without_numbers();
 }
 
-/// For programs: whole, in the names of protobuf's JSON.
+/// JSON for programs: complete, with the names of protobuf's JSON.
 #[tokio::test]
 async fn the_state_of_a_server_as_json() {
     let server = Setup::new().guest("reconcile-copy").start().await;
@@ -117,7 +117,7 @@ async fn backups_and_closed_stores() {
     t.file("data/store/store/closed-at", "mortise-commit 1000000\n");
     t.fails(1, &["check", "--data-dir", "data"]).await;
     t.fails(1, &["serve", "--data-dir", "data", "--plugin-dir", "folder", "--grpc-addr", "127.0.0.1:0"]).await;
-    // What is damaged gives what it has, and a cut backup, too; never in place of something.
+    // A salvage returns the readable part of a damaged store or of a cut backup; it never replaces existing data.
     t.fails(1, &["restore", "--salvage", "data", "--data-dir", "saved"]).await;
     t.works(&["check", "--data-dir", "saved", "--work-dir", "work"]).await;
     t.fails(2, &["restore", "--salvage", "data", "--data-dir", "saved"]).await;

@@ -1,4 +1,4 @@
-//! The order in which the command line writes and deletes what depends on each other, and how often it asks the server.
+//! The order of writes and deletions of dependent resources, and the number of calls to the server.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const ARTIST: &str = "demo.v2.Artist";
 const NAMESPACE: &str = "tenancy.v2beta1.Namespace";
 const PARTITION: &str = "tenancy.v2beta1.Partition";
 
-/// A namespace with an artist and an album of hers in it, in the worst order.
+/// A namespace, an artist in it and an album of the artist, in the worst order.
 const BLUE: &str = "\
 type: demo.v2.Album
 name: issues
@@ -37,7 +37,7 @@ name: blue
 meta: {labels: {app: shop}}
 ";
 
-/// A partition with a namespace with an artist in it, in the worst order.
+/// A partition, a namespace in it and an artist in that, in the worst order.
 const NORTH: &str = "\
 type: demo.v2.Artist
 name: bjork
@@ -55,7 +55,7 @@ name: north
 
 const KEPT: &str = "---\ntype: demo.v2.Artist\nname: kept\nmeta: {labels: {app: shop}}\ndata: {name: Kept}\n";
 
-/// Positions of these words in what a command printed, which has to be their order.
+/// Asserts that the output of a command contains these words in this order.
 #[track_caller]
 fn in_order(out: &str, words: &[&str]) {
     let mut rest = out;
@@ -65,7 +65,7 @@ fn in_order(out: &str, words: &[&str]) {
     }
 }
 
-/// Calls of the server so far, by the method's name.
+/// Calls of the server so far, by method.
 async fn calls(server: &Server) -> BTreeMap<String, u64> {
     let (_, metrics) = server.get("/metrics").await;
     let line = |line: &str| {
@@ -129,7 +129,7 @@ async fn a_new_partition_comes_first_and_goes_last() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_the_server_could_not_judge() {
+async fn a_dry_run_lists_resources_that_the_server_could_not_check() {
     let server = Server::start().await;
     let mut t = Transcript::new("order", &server);
     for (file, text, unchecked) in [
@@ -167,7 +167,7 @@ async fn a_dry_run_says_what_the_server_could_not_judge() {
     let read = server.read(&id_in(NAMESPACE, "blue", "default", "")).await;
     assert_eq!(read.unwrap_err().code(), Code::NotFound, "a dry run writes nothing");
 
-    // A namespace that no file creates is missing still, be its partition created or not.
+    // A namespace that no file creates is still missing, whether or not its partition is created.
     let artist = "type: demo.v2.Artist\nname: korn\nnamespace: green\ndata: {name: Korn}\n";
     t.file("green.yaml", format!("{artist}---\n{BLUE}"));
     t.file("far.yaml", format!("{artist}partition: north\n---\n{NORTH}"));
@@ -178,18 +178,18 @@ async fn a_dry_run_says_what_the_server_could_not_judge() {
             assert!(ran.err.contains(" not found: "), "{}", ran.err);
         }
     }
-    // What the server can judge is judged.
+    // The server checks the resources that it can check.
     t.file("wrong.yaml", format!("type: demo.v2.Artist\nname: korn\ndata: {{}}\n---\n{BLUE}"));
     t.fails(1, &["apply", "-f", "wrong.yaml", "--dry-run"]).await;
 }
 
 #[tokio::test]
-async fn what_is_pruned_goes_before_its_owner_and_its_namespace() {
+async fn pruned_resources_go_before_their_owner_and_namespace() {
     let server = Server::start().await;
     let mut t = Transcript::new("order", &server);
     t.file("set.yaml", format!("{BLUE}{KEPT}"));
     t.works(&["apply", "-f", "set.yaml"]).await;
-    // Units are looked at that the files or, for further types, the command line have.
+    // Units that are deleted come from the files or, for further types, from the command line.
     t.file("set.yaml", KEPT.replace("name: kept", "name: kept\nnamespace: default"));
     let args =
         ["apply", "-f", "set.yaml", "--prune", "-l", "app=shop", "--yes", "--prune-types", "namespace,artist,album"];
@@ -202,7 +202,7 @@ async fn what_is_pruned_goes_before_its_owner_and_its_namespace() {
 }
 
 #[tokio::test]
-async fn a_changed_document_costs_three_calls_and_an_unchanged_one_one() {
+async fn a_changed_document_costs_three_calls_and_an_unchanged_document_one() {
     let server = Server::start().await;
     let mut t = Transcript::new("order", &server);
     let artist = |genre: &str| format!("type: demo.v2.Artist\nname: korn\ndata: {{name: Korn, genre: {genre}}}\n");
@@ -238,7 +238,7 @@ async fn descriptors_are_asked_for_once() {
     t.works(&["apply", "-f", "all.yaml"]).await;
     for name in &names {
         let mut stored = server.read(&id("bag.v1.Bag", name)).await.unwrap();
-        // Field 2, a list, of no length: other bytes that say the same.
+        // Field 2, an empty list: other bytes with the same meaning.
         stored.data.as_mut().unwrap().value.extend([0x12, 0]);
         server.write(stored).await.unwrap();
     }

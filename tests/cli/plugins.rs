@@ -39,7 +39,7 @@ async fn a_plugin_s_life() {
     assert!(out.starts_with("plugin version-stamp: version 1.0.0 (sha256 ") && out.contains(") serves"), "{out}");
     assert!(done(plugin(&server, &["install", one, "--name", NAME]).await).contains("serves already, nothing changed"));
     let out = done(plugin(&server, &["install", two, "--name", NAME]).await);
-    assert!(out.contains("version 2.0.0") && out.contains("kept for a rollback: version 1.0.0"), "{out}");
+    assert!(out.contains("version 2.0.0") && out.contains("version 1.0.0 is kept for a rollback"), "{out}");
     let out = done(plugin(&server, &["list"]).await);
     assert!(out.starts_with("NAME") && out.contains("version-stamp   2.0.0") && out.contains("Serving"), "{out}");
 
@@ -57,7 +57,7 @@ async fn a_plugin_s_life() {
     assert!(!server.plugin_dir.join("version-stamp.wasm").exists());
 }
 
-/// `mortise dev` in a folder with `plugins` in it, which is a project's and not the server's.
+/// `mortise dev` in a folder with a `plugins` folder of a project, which does not belong to the server.
 #[tokio::test]
 async fn dev_keeps_what_is_installed_out_of_the_folder_it_was_started_in() {
     let one = guest("version-stamp-1");
@@ -100,11 +100,11 @@ async fn dev_keeps_what_is_installed_out_of_the_folder_it_was_started_in() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said() {
+async fn plugin_commands_report_errors() {
     let server = Setup::new().start().await;
     let one = guest("version-stamp-1");
     let (code, _, err) = plugin(&server, &["install", one.to_str().unwrap(), "--name", "other"]).await;
-    assert!(code == Some(1) && err.contains("calls itself \"version-stamp\"") && err.contains("hint: --name"), "{err}");
+    assert!(code == Some(1) && err.contains("it is named \"version-stamp\"") && err.contains("hint: --name"), "{err}");
     let junk = server.data_dir.join("junk.wasm");
     fs::write(&junk, "junk").unwrap();
     let (code, _, err) = plugin(&server, &["install", junk.to_str().unwrap()]).await;
@@ -120,7 +120,7 @@ async fn what_is_wrong_is_said() {
 #[tokio::test]
 async fn logs_are_shown() {
     let server = Setup::new().guest("log-flood").start().await;
-    // Whatever it says, it says it as lines with a level.
+    // Every message is a line with a level.
     let _ = server.write(thing("log_flood", "thing", &Thing::default())).await;
     let out = done(plugin(&server, &["logs", "log-flood", "--last", "3"]).await);
     assert!(out.lines().count() <= 3, "{out}");

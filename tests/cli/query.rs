@@ -1,4 +1,4 @@
-//! Queries from the command line: selectors, filters, orders, fields, pages, watches of them; labels and annotations.
+//! Queries from the command line: selectors, filters, orders, fields, pages, watches, labels and annotations.
 
 use std::process::Stdio;
 
@@ -30,7 +30,7 @@ data: {name: Miles, genre: GENRE_JAZZ}
 ";
 
 #[tokio::test]
-async fn what_queries_find_is_shown() {
+async fn results_of_queries_are_shown() {
     let server = Server::start().await;
     let mut t = Transcript::new("query", &server);
     t.file("shop.yaml", SHOP);
@@ -64,7 +64,7 @@ async fn what_queries_find_is_shown() {
     t.fails(2, &["get", "artists", "--resume", "x"]).await;
     t.fails(2, &["get", "artists", "-w", "--resume", "x", "--page-size", "1"]).await;
     t.fails(2, &["get", "artist", "abba", "-w", "--view", "full"]).await;
-    // With everything that the server keeps, which has a version of the moment in it.
+    // All fields that the server keeps, including a version that differs in each run.
     let full = t.command(&["get", "artist", "abba", "--view", "full", "-o", "json"]).output().await.unwrap();
     let full: Value = serde_json::from_slice(&full.stdout).unwrap();
     assert_eq!(full["meta"]["generation"], "1", "{full}");
@@ -94,7 +94,7 @@ async fn what_queries_find_is_shown() {
 }
 
 #[tokio::test]
-async fn pages_lead_to_each_other_and_plans_are_told() {
+async fn pages_have_tokens_and_plans_are_shown() {
     let server = Server::start().await;
     let mut t = Transcript::new("pages", &server);
     for n in 0..5 {
@@ -112,7 +112,7 @@ async fn pages_lead_to_each_other_and_plans_are_told() {
     let back = page["prevPageToken"].as_str().unwrap();
     let back = t.run(&[&query[..], &["-o", "name", "--page-token", back]].concat()).await;
     assert_eq!(back.out, first.out);
-    // Without a size everything is fetched, in pages.
+    // Without a size, all pages are fetched.
     let all = t.run(&["get", "artists", "--sort-by", "id.name desc", "-o", "name"]).await;
     assert_eq!(
         all.out.lines().collect::<Vec<_>>(),
@@ -139,7 +139,7 @@ impl Watched {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// What is told until the next position: events and names.
+    /// Reads events and names up to the next position.
     async fn told(&mut self) -> Vec<(String, String)> {
         let mut told = Vec::new();
         loop {
@@ -152,7 +152,7 @@ impl Watched {
         }
     }
 
-    /// Presses Ctrl-C; answers the token to go on with.
+    /// Presses Ctrl-C; returns the token for the next watch.
     async fn end(self) -> String {
         let pid = self.child.id().unwrap().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -182,7 +182,7 @@ async fn a_watch_of_a_query_goes_on_where_it_was() {
     assert_eq!(watched.told().await, pairs(&[("present", "a")]));
     server.write(prod("b")).await.unwrap();
     assert_eq!(watched.told().await, pairs(&[("written", "b")]));
-    // It leaves the selector.
+    // It no longer matches the selector.
     server.write(labelled(artist("b"), &[("env", "test")])).await.unwrap();
     assert_eq!(watched.told().await, pairs(&[("removed", "b")]));
     let token = watched.end().await;
@@ -214,7 +214,7 @@ async fn a_page_is_shown_whenever_it_changes() {
     server.write(prod("c")).await.unwrap();
     assert_eq!(page().await, ["b", "c"]);
     server.delete(&id("demo.v2.Artist", "b"), "").await.unwrap();
-    // The row that goes and the one that comes may be told together or one after the other.
+    // Both rows may change in one message or in two.
     let mut shown = page().await;
     if shown == ["c"] {
         shown = page().await;

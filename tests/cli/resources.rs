@@ -1,4 +1,4 @@
-//! The resource commands: what they print, for what works and for what does not.
+//! The resource commands: their output on success and on failure.
 
 use std::process::Stdio;
 
@@ -43,7 +43,7 @@ data:
 ";
 
 #[tokio::test]
-async fn what_the_commands_print() {
+async fn resource_commands_print_their_results() {
     let server = Server::start().await;
     let mut t = Transcript::new("resources", &server);
     t.file("shop.yaml", SHOP);
@@ -108,7 +108,7 @@ async fn what_the_commands_print() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_input_has_file_line_and_field() {
+async fn faults_of_input_have_file_line_and_field() {
     let server = Server::start().await;
     let mut t = Transcript::new("apply_errors", &server);
     let artist = |rest: &str| format!("type: demo.v2.Artist\nname: korn\n{rest}");
@@ -138,7 +138,7 @@ async fn what_is_wrong_with_input_has_file_line_and_field() {
     t.fails(2, &["apply"]).await;
     t.file("empty/readme.txt", "nothing");
     t.fails(2, &["apply", "-f", "empty"]).await;
-    // What the server refuses: the others are written all the same.
+    // A refusal of the server does not prevent the other writes.
     t.file("refused.yaml", "type: demo.v2.Artist\nname: good\ndata: {name: Good}\n---\ntype: demo.v2.Artist\nname: bad\ndata: {genre: GENRE_ROCK}\n---\ntype: demo.v2.Album\nname: hers\nowner: demo.v2.Artist/bad\ndata: {title: Hers}\n");
     t.fails(1, &["apply", "-f", "refused.yaml"]).await;
     t.fails(1, &["diff", "-f", "refused.yaml"]).await;
@@ -171,12 +171,12 @@ async fn every_way_to_hand_in_resources() {
     let lines = format!("{json}\n{}\n", json.replace("\"json\"", "\"other\""));
     assert_eq!(t.run_with(&["apply", "-f", "-"], &lines, &[]).await.code, Some(0));
     assert_eq!(t.run_with(&["apply", "-f", "-"], hcl, &[]).await.code, Some(0));
-    // What get prints, apply takes.
+    // `apply` accepts the output of `get`.
     let list = t.works(&["get", "artists", "-o", "json"]).await;
     assert_eq!(t.run_with(&["apply", "-f", "-"], &list, &[]).await.code, Some(0));
     let list = t.works(&["get", "artists", "-o", "yaml"]).await;
     assert_eq!(t.run_with(&["apply", "-f", "-"], &list, &[]).await.code, Some(0));
-    // Units from a flag are for what names none.
+    // Units from a flag apply to resources that name none.
     server.write(crate::support::resource(id("tenancy.v2beta1.Partition", "east"), None)).await.unwrap();
     t.works(&["apply", "-f", "set/deeper", "-f", "set/c.yml", "--partition", "east"]).await;
     t.works(&["get", "artists", "-A"]).await;
@@ -184,7 +184,7 @@ async fn every_way_to_hand_in_resources() {
 }
 
 #[tokio::test]
-async fn pruning_takes_what_is_selected_and_asks() {
+async fn pruning_deletes_selected_resources_and_asks() {
     let server = Server::start().await;
     let mut t = Transcript::new("prune", &server);
     let document = |name: &str| {
@@ -207,7 +207,7 @@ async fn pruning_takes_what_is_selected_and_asks() {
     t.works(&["apply", "-f", "set.yaml", "--prune", "-l", "app=shop", "--prune-types", "album", "--yes"]).await;
     t.works(&["apply", "-f", "set.yaml", "--prune", "-l", "app=nothing", "--yes"]).await;
     t.works(&["get", "artists,albums", "-o", "name"]).await;
-    // What is owned goes first, and each once, though its type is there twice: in the files and by name.
+    // Owned resources are deleted first, and once each, though their type is named twice: in the files and by name.
     let owner = labelled(artist("owner"), &[("app", "shop")]);
     let owner = server.write(owner).await.unwrap();
     let owned = noted(crate::support::album("owned", owner.id.as_ref()), &[("finalizers", "held")]);
@@ -217,7 +217,7 @@ async fn pruning_takes_what_is_selected_and_asks() {
     t.finish();
 }
 
-/// A type's other version is the same resource: it is replaced, and not in the way.
+/// Another version of a type is the same resource: it is replaced without a conflict.
 #[tokio::test]
 async fn another_version_of_a_type_can_be_applied() {
     let server = Server::start().await;
@@ -275,12 +275,12 @@ pub fn bags() -> Vec<u8> {
     mortise_test_guests::manifest_only(&manifest.encode_to_vec())
 }
 
-/// Clients of other languages put the entries of maps in any order, and zeros where none are needed.
+/// Clients in other languages write map entries in any order, and default values that could be left out.
 #[tokio::test]
-async fn what_is_as_wanted_in_other_bytes_is_left_alone() {
+async fn equal_data_in_other_bytes_is_not_written() {
     let server = Setup::new().component("bag", bags()).start().await;
     let mut t = Transcript::new("other_bytes", &server);
-    // Notes, b before a, whose empty value is written out; numbers one by one; the first field last, and empty.
+    // Notes in the order b, a, with a's empty value written out; numbers unpacked; the first field last, and empty.
     let value = b"\x1a\x06\x0a\x01b\x12\x012\x1a\x05\x0a\x01a\x12\x00\x10\x01\x10\x02\x0a\x00".to_vec();
     let data = prost_types::Any { type_url: "type.googleapis.com/bag.v1.Bag".into(), value: value.clone() };
     let stored = server.write(resource(id("bag.v1.Bag", "b"), Some(data))).await.unwrap();
@@ -298,7 +298,7 @@ async fn what_is_as_wanted_in_other_bytes_is_left_alone() {
         }
     }
     assert_eq!(server.read(&id("bag.v1.Bag", "b")).await.unwrap(), stored, "its generation rests");
-    // What differs beside the data, and data that says something else, is written.
+    // A difference beside the data, or other data, causes a write.
     for text in [written.replace("name: b", "name: b\nmetadata: {app: shop}"), written.replace("b: \"2\"", "b: \"\"")] {
         let ran = t.run_with(&["apply", "-f", "-"], &text, &[]).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(0), "bag.v1.Bag/b updated\n"), "{text}: {}", ran.err);
@@ -348,7 +348,7 @@ async fn finalizers_and_waiting() {
 }
 
 #[tokio::test]
-async fn a_watch_shows_what_happens_until_somebody_has_enough() {
+async fn a_watch_shows_changes_until_ctrl_c() {
     let server = Server::start().await;
     let t = Transcript::new("watch", &server);
     server.write(artist("first")).await.unwrap();
@@ -403,7 +403,7 @@ async fn a_closed_pipe_is_no_panic() {
 }
 
 #[tokio::test]
-async fn what_a_controller_failed_at_is_an_event() {
+async fn failures_of_controllers_are_events() {
     let server = Setup::new().guest("reconcile-fail").start().await;
     let t = Transcript::new("events", &server);
     let number = mortise_test_guests::Thing { number: 1, ..Default::default() };

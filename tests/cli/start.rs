@@ -1,4 +1,4 @@
-//! The command line: what is wrong is said with its name, before anything is started; dev mode leaves nothing behind.
+//! The command line: faults are reported by name before anything starts; dev mode leaves no files behind.
 
 use std::{path::Path, process::Stdio};
 
@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Arguments, environment, and what stderr says.
+/// Arguments, environment, and parts of stderr.
 type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         (&["serve"], &[("MORTISE_SANDBOX_FUEL", "much")], &["MORTISE_SANDBOX_FUEL", "\"much\" is not a whole number"]),
         (&["serve"], &[("MORTISE_GRPC_ADDR", "here")], &["grpc_addr", "MORTISE_GRPC_ADDR", "got \"here\""]),
         (&["serve"], &[("MORTISE_LOG_LEVEL", "info,=,=")], &["log.level", "use error, warn, info, debug or trace"]),
-        // Words that a filter would take for targets, and log nothing.
+        // Words that a filter would read as targets, and so log nothing.
         (&["serve"], &[("MORTISE_LOG_LEVEL", "inf")], &["log.level \"inf\"", "use error, warn, info, debug or trace"]),
         (&["serve"], &[("MORTISE_LOG_LEVEL", "info,plugin")], &["MORTISE_LOG_LEVEL", "\"plugin\" is not a level"]),
         (
@@ -80,7 +80,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_of_a_start_is_code_1_and_named() {
+async fn obstacles_to_a_start_are_named_with_exit_code_1() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start().await;
     let (grpc, http) = (server.grpc.to_string(), server.http.to_string());
@@ -109,7 +109,7 @@ async fn what_stands_in_the_way_of_a_start_is_code_1_and_named() {
 }
 
 #[tokio::test]
-async fn it_says_its_version() {
+async fn the_version_is_printed() {
     let (code, out, _) = mortise(&["--version"], &[]).await;
     assert_eq!((code, out.trim()), (Some(0), concat!("mortise ", env!("CARGO_PKG_VERSION"))));
 }

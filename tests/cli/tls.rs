@@ -1,4 +1,4 @@
-//! `mortise tls`: certificates of one's own, and what expires when.
+//! `mortise tls`: an own authority, its certificates, and their expiry.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -10,7 +10,7 @@ use crate::{
     support::{Setup, artist, mortise},
 };
 
-/// Runs a command in a directory, which `DIR` stands for.
+/// Runs a command in a directory; `DIR` stands for its path.
 async fn run(dir: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
     let whole = dir.path().join("tls").display().to_string();
     let args: Vec<_> = args.iter().map(|arg| arg.replace("DIR", &whole)).collect();
@@ -33,7 +33,7 @@ fn names(dir: &TempDir) -> Vec<String> {
     names
 }
 
-/// The certificates that `tls show` knows of, as JSON.
+/// The certificates in the output of `tls show`, as JSON.
 async fn shown(dir: &TempDir, code: i32) -> Vec<serde_json::Value> {
     let (ended, out, err) = run(dir, &["tls", "show", "DIR", "-o", "json"]).await;
     assert_eq!(ended, Some(code), "{err}");
@@ -41,7 +41,7 @@ async fn shown(dir: &TempDir, code: i32) -> Vec<serde_json::Value> {
 }
 
 #[tokio::test]
-async fn what_init_makes_serves_and_lets_in() {
+async fn certificates_of_init_work_for_server_and_clients() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, err) =
         run(&dir, &["tls", "init", "--dir", "DIR", "--host", "home.test", "--host", "127.0.0.1"]).await;
@@ -51,7 +51,7 @@ async fn what_init_makes_serves_and_lets_in() {
         let mode = std::fs::metadata(dir.path().join("tls").join(&name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, if name.ends_with(".key") { 0o600 } else { 0o644 }, "{name}");
     }
-    // What it prints for config.toml is a configuration, and what it prints for a client is a command.
+    // The printed settings are valid for config.toml, and the printed command works for a client.
     let settings = out.split_once("[tls]").map(|(_, rest)| rest.split_once("\n\n").unwrap().0).unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, format!("[tls]{settings}\nclient_certs = \"required\"\n")).unwrap();
@@ -88,21 +88,21 @@ async fn nothing_is_written_over_unasked_and_the_authority_never() {
     for name in ["localhost", "127.0.0.1", "::1"] {
         assert!(server["names"].as_array().unwrap().iter().any(|known| known == name), "{server}");
     }
-    // One client more; what is there stays.
+    // One more client; existing files stay.
     let (code, out, _) = init(&["--client", "phone", "--client", "laptop"]).await;
     assert_eq!(code, Some(0));
     assert!(out.contains("laptop.pem, laptop.key") && out.contains("kept, expires"), "{out}");
     assert_eq!(before, ["ca.pem", "server.pem", "laptop.pem"].map(|name| read(&dir, name)));
     assert!(names(&dir).contains(&"phone.pem".to_owned()));
-    // Other hosts for a certificate that is there.
+    // Other hosts for an existing certificate.
     let (code, _, err) = init(&["--host", "elsewhere.test"]).await;
     assert_eq!(code, Some(2));
     assert!(err.contains("server.pem exists") && err.contains("--force issues it again"), "{err}");
-    // A pair of somebody else, which is in the same directory.
+    // A pair of another authority in the same directory.
     let foreign = Authority::new("foreign").server();
     write(&dir, "nginx.pem", &foreign.cert);
     write(&dir, "nginx.key", &foreign.key);
-    // Anew: names and clients are those of before.
+    // A renewal keeps names and clients.
     assert_eq!(init(&["--force", "--days", "30"]).await.0, Some(0));
     let after: Vec<_> = ["ca.pem", "server.pem", "laptop.pem"].map(|name| read(&dir, name)).into();
     assert_eq!(before[0], after[0], "the authority is kept");
@@ -140,7 +140,7 @@ async fn nothing_is_written_over_unasked_and_the_authority_never() {
 }
 
 #[tokio::test]
-async fn names_that_are_none_are_refused() {
+async fn invalid_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
         ["--host", "https://home.test"],
@@ -161,7 +161,7 @@ async fn names_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_shown_and_is_no_success() {
+async fn expired_certificates_are_shown_with_a_failing_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(run(&dir, &["tls", "init", "--dir", "DIR"]).await.0, Some(0));
     assert_eq!(shown(&dir, 0).await.len(), 3);
@@ -202,7 +202,7 @@ async fn what_has_expired_is_shown_and_is_no_success() {
     std::fs::create_dir(dir.path().join("tls/empty")).unwrap();
     let (code, _, err) = run(&dir, &["tls", "show", "DIR/empty"]).await;
     assert!(code == Some(2) && err.contains("has no certificate in a file *.pem"), "{err}");
-    // A server in the clear.
+    // A server without TLS.
     let server = Setup::new().start().await;
     let (code, _, err) = run(&dir, &["tls", "show", "--server", &server.grpc.to_string()]).await;
     assert!(code == Some(3) && err.contains("no certificate from"), "{err}");

@@ -1,5 +1,5 @@
-//! Killed in the middle of a cascade, or with much left to reconcile, the server ends what it began: after the restart
-//! everything converges, nothing is left behind, and nothing goes that should stay.
+//! A server that is killed during a cascade, or with many queued reconciles, finishes them after the restart:
+//! everything converges, nothing is left over, and nothing else is deleted.
 
 use std::{
     path::Path,
@@ -19,7 +19,7 @@ async fn start(dir: &Path) -> Server {
     Setup::new().guest("reconcile-copy").data_dir(dir).env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await
 }
 
-/// Writes many resources by a few clients at once.
+/// Writes many resources with several concurrent clients.
 async fn write_all(server: &Server, resources: Vec<pb::Resource>) -> Vec<pb::Id> {
     let mut writers = JoinSet::new();
     for part in resources.chunks(resources.len().div_ceil(32)) {
@@ -40,7 +40,7 @@ async fn count(server: &Server, of: &str, prefix: &str) -> usize {
     server.list(gvk(of), tenancy("default", "default"), prefix).await.unwrap().len()
 }
 
-/// Waits until there are so many. It may take as long as it likes while it goes on.
+/// Waits until this many resources exist. Time does not matter while the number grows.
 async fn until_count(server: &Server, of: &str, prefix: &str, wanted: usize) {
     let (mut last, mut since) = (usize::MAX, Instant::now());
     loop {
@@ -76,7 +76,7 @@ async fn a_cascade_goes_on_where_it_was_cut_off() {
     server.delete(&goes, "").await.unwrap();
     let mut cuts = 0;
     let mut server = server;
-    // Cut off again and again, as often as there is something left to cut off.
+    // Killed again and again, while work is left.
     for _ in 0..5 {
         let mut left = MANY;
         eventually("the cascade is under way", async || {
@@ -98,7 +98,7 @@ async fn a_cascade_goes_on_where_it_was_cut_off() {
 }
 
 #[tokio::test]
-async fn what_was_not_reconciled_yet_is_reconciled_after_the_restart() {
+async fn queued_resources_are_reconciled_after_the_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = start(dir.path()).await;
     let text = |n: usize| Thing { text: format!("text {n}"), ..Thing::default() };
@@ -116,7 +116,7 @@ async fn what_was_not_reconciled_yet_is_reconciled_after_the_restart() {
         let number = name.trim_start_matches("thing-").trim_end_matches("-copy").parse().unwrap();
         assert_eq!(decoded::<Thing>(copy), text(number), "{name}");
     }
-    // And what is deleted while nobody looks is cleaned up when somebody does.
+    // Deletions without a running controller are cleaned up once it runs again.
     let things = server.list(gvk("reconcile_copy.v1.Thing"), tenancy("default", "default"), "").await.unwrap();
     let mut deleting = JoinSet::new();
     for part in things.chunks(MANY / 20) {

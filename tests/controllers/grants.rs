@@ -1,4 +1,4 @@
-//! What a plugin's reconcilers may do: nothing but their own types, until the operator grants more.
+//! Rights of a plugin's reconcilers: their own types, until the operator grants more.
 
 use std::{fs, path::Path};
 
@@ -36,7 +36,7 @@ async fn types_of_others_have_to_be_granted() {
     }
     assert!(is_gone(&server, &id("demo.v2.Artist", "one-foreign")).await);
 
-    // Granted, it takes effect with the file, and everything is looked at once more.
+    // A grant takes effect when the file changes, and every resource is reconciled once more.
     fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\nwrite = [\"demo.v2.*\"]\n")
         .unwrap();
     for kind in ["Read", "Wrote"] {
@@ -50,7 +50,7 @@ async fn types_of_others_have_to_be_granted() {
         "through the type's own hooks"
     );
 
-    // And taken away again.
+    // The grant is removed again.
     fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n").unwrap();
     condition_until(&server, &thing_id, key, "Wrote", |c| c.state() == State::False).await;
     condition_until(&server, &thing_id, key, "Read", |c| c.state() == State::True).await;
@@ -91,7 +91,7 @@ async fn directories_and_secrets_have_to_be_granted() {
     report_until(&server, "reconcile-files/files", |seen| seen.last_errors.is_empty()).await;
 }
 
-/// The limit of all directories holds where a grant has none of its own; a file that does not fit is not there at all.
+/// The limit of all directories applies to a grant without its own; a file over the limit is not written at all.
 #[tokio::test]
 async fn a_granted_directory_holds_no_more_than_its_quota() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ async fn a_granted_directory_holds_no_more_than_its_quota() {
         let id = id("reconcile_files.v1.Thing", name);
         condition_until(&server, &id, key, "Written", |c| c.message.contains(says)).await
     };
-    // Twelve bytes with the secret.
+    // Twelve bytes, including the secret.
     server.write(thing("reconcile_files", "a", &text("hello"))).await.unwrap();
     let refused = written("a", "would hold 12 bytes, more than its limit of 11 (`bytes` in its grant").await;
     assert_eq!((refused.state(), refused.reason.as_str()), (State::False, "Code8"), "{refused:?}");

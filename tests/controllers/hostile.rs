@@ -1,4 +1,4 @@
-//! Controllers that misbehave: each is bounded, is seen, and leaves the others at their speed.
+//! Controllers that misbehave: each is bounded and visible, and does not slow the others down.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn number(number: i64) -> Thing {
     Thing { number, ..Thing::default() }
 }
 
-/// How long an honest controller takes from a write to what it does about it, the median of a few.
+/// Median time of an honest controller from a write to its reaction.
 async fn honest(server: &Server, round: &str) -> Duration {
     let mut took = Vec::new();
     for n in 0..10 {
@@ -24,7 +24,7 @@ async fn honest(server: &Server, round: &str) -> Duration {
         let copy = id("reconcile_copy.v1.Copy", &format!("{name}-copy"));
         while server.read(&copy).await.is_err() {
             assert!(begun.elapsed() < PATIENCE, "{name}: no copy yet");
-            // Shorter than `until` pauses: the time is what is measured.
+            // Shorter than the pause of `until`, since the time is measured.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         took.push(begun.elapsed());
@@ -33,7 +33,7 @@ async fn honest(server: &Server, round: &str) -> Duration {
     took[took.len() / 2]
 }
 
-/// Whether an honest controller is about as fast beside a hostile one as it was before.
+/// Asserts that an honest controller is about as fast beside a hostile one as before.
 #[track_caller]
 fn assert_as_fast(before: Duration, during: Duration) {
     eprintln!("an honest controller took {before:?} before and {during:?} beside it");
@@ -50,7 +50,7 @@ async fn one_that_always_fails_waits_longer_and_longer_and_says_why() {
     assert_eq!(failure.message, "poor cannot be helped");
     assert_eq!(failure.id.as_ref().unwrap().name, "poor");
     assert!(failure.count >= 6, "{failure:?}");
-    // 5, 10, 20, 40 ms and so on: before the tenth, 5 * (2^9 - 1) in all.
+    // 5, 10, 20, 40 ms and so on: before the tenth attempt, 5 * (2^9 - 1) in total.
     let seen = report_until(&server, "reconcile-fail/fails", |seen| seen.errors >= 10).await;
     assert!(begun.elapsed() >= Duration::from_millis(2_555), "{:?}: {seen:?}", begun.elapsed());
     assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0));
@@ -59,7 +59,7 @@ async fn one_that_always_fails_waits_longer_and_longer_and_says_why() {
     assert!(metrics.contains("mortise_controller_errors_total{controller=\"reconcile-fail/fails\"}"), "{metrics}");
 }
 
-/// Its fuel ends, it is quarantined, and that is seen; an honest controller beside it is about as fast as ever.
+/// The controller runs out of fuel and is quarantined, visibly; an honest controller beside it keeps its speed.
 #[tokio::test]
 async fn one_that_never_returns_is_ended_and_paused() {
     let server = Setup::new()
@@ -89,7 +89,8 @@ async fn one_that_never_returns_is_ended_and_paused() {
     assert_eq!(report(&server, "reconcile-copy/copies").await.state, "Running");
 }
 
-/// Whether it burns fuel or asks its host, and however long it may: an honest controller beside it is as fast as ever.
+/// An honest controller beside it keeps its speed, whether it burns fuel or calls its host, and whatever its time
+/// limit.
 #[tokio::test]
 async fn one_that_is_at_work_all_the_time_takes_no_speed_from_others() {
     for (guest, group, controller) in [
@@ -138,7 +139,8 @@ async fn one_that_blocks_for_longer_than_its_time_is_ended_by_the_clock() {
     assert!(message.contains("did not finish within 300 ms (limit controllers.deadline_ms)"), "{message}");
 }
 
-/// Each write of its own leads to the next: it is slowed down, which is shown, and goes on when somebody else writes.
+/// Each of its own writes causes the next: the controller is slowed down, which is shown, and continues when another
+/// client writes.
 #[tokio::test]
 async fn one_that_wakes_itself_is_slowed_down() {
     let server = Setup::new().guest("reconcile-self").guest("reconcile-copy").start().await;
@@ -147,12 +149,12 @@ async fn one_that_wakes_itself_is_slowed_down() {
     server.write(thing("reconcile_self", "restless", &number(0))).await.unwrap();
     report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
     assert_as_fast(before, honest(&server, "beside").await);
-    // It was held back before each but the first ones.
+    // It was deferred before each reconcile but the first ones.
     let seen = report_until(&server, "reconcile-self/restless", |seen| seen.throttled >= 9).await;
     assert!(seen.reconciles < seen.throttled + 31, "{seen:?}");
     let stored = server.read(&id("reconcile_self.v1.Thing", "restless")).await.unwrap();
     assert!(decoded::<Thing>(&stored).number >= 10);
-    // Somebody else wakes it: it has its whole speed again, for a while.
+    // Another client wakes it: it has its full speed again, for a while.
     let before = seen.reconciles;
     server
         .write(pb::Resource { version: String::new(), ..thing("reconcile_self", "restless", &number(0)) })
@@ -182,7 +184,7 @@ async fn one_that_floods_the_host_runs_out_of_calls() {
     assert!(message.contains("2000") && message.contains("controllers.host_calls"), "{message}");
 }
 
-/// A trap is one resource's misfortune.
+/// A trap affects one resource only.
 #[tokio::test]
 async fn one_that_traps_on_one_resource_serves_the_others() {
     let server = Setup::new().guest("reconcile-trap").tolerant().start().await;
@@ -198,14 +200,14 @@ async fn one_that_traps_on_one_resource_serves_the_others() {
     assert_eq!(seen.last_errors.len(), 1);
     assert!(seen.last_errors[0].message.contains("hook reconcile trapped"), "{seen:?}");
     assert!(server.log().contains("reconcile met a trap"), "the panic's text");
-    // Mended, it is forgotten.
+    // A repaired resource is removed from the quarantine.
     let mut mended = server.read(&id("reconcile_trap.v1.Thing", "thirteen")).await.unwrap();
     mended.data = thing("reconcile_trap", "thirteen", &number(1)).data;
     server.write(mended).await.unwrap();
     report_until(&server, "reconcile-trap/traps", |seen| seen.last_errors.is_empty()).await;
 }
 
-/// One resource that traps, written again and again, takes no other resource's turn.
+/// Frequent writes of one resource that traps do not delay other resources.
 #[tokio::test]
 async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
     let server = Setup::new().guest("reconcile-trap").start().await;
@@ -214,7 +216,7 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
             let resource =
                 thing("reconcile_trap", "poison", &Thing { number: 13, text: n.to_string(), ..Thing::default() });
             server.write(resource).await.unwrap();
-            // Ten a second: as often as it is written matters, not how fast.
+            // Ten writes a second; their number matters, not their speed.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -240,8 +242,8 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
     assert_eq!((seen.set_aside_now, names.as_slice()), (1, &["poison"][..]), "{seen:?}");
 }
 
-/// The same for as long as it took to be seen at first: 24 of 29 healthy resources waited after 150 s, the oldest for
-/// 140 s. Each is changed every five seconds, the poison every second.
+/// The same over a longer time. In the original fault, 24 of 29 healthy resources were waiting after 150 s, the oldest
+/// for 140 s. Each resource is changed every five seconds, the poison every second.
 #[tokio::test]
 #[ignore = "takes the 150 s in which the fault was first seen; each run has one_poison_resource_is_set_aside_and_the_others_are_served"]
 async fn one_poison_resource_holds_nothing_up_for_long() {
@@ -276,7 +278,7 @@ async fn one_poison_resource_holds_nothing_up_for_long() {
     assert!(seen.errors > 2, "the poison was tried");
 }
 
-/// While every trial fails it is paused between them, and what was refused meanwhile counts for nothing.
+/// Each failed trial starts another pause; refused calls in a pause do not count.
 #[tokio::test]
 async fn after_a_failed_trial_it_pauses_again() {
     let server = Setup::new()
@@ -290,7 +292,7 @@ async fn after_a_failed_trial_it_pauses_again() {
     for n in 0..12 {
         server.write(thing("reconcile_loop", &format!("lost-{n}"), &number(1))).await.unwrap();
     }
-    // Three faults, and two trials of which the second comes after three seconds.
+    // Three faults and two trials; the second trial comes after three seconds.
     let seen = report_until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused" && seen.errors >= 5).await;
     assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
     assert_eq!((seen.reconciles, seen.errors), (5, 5), "{seen:?}");
@@ -298,7 +300,8 @@ async fn after_a_failed_trial_it_pauses_again() {
     assert!(server.log().contains("hook reconcile stays quarantined: its trial failed"), "{}", server.log());
 }
 
-/// The other ways to wake oneself: asking to be called again at once, and deleting by name before writing.
+/// Other ways of a controller to wake itself: a request to be called again at once, and a deletion by name before a
+/// write.
 #[tokio::test]
 async fn requeues_and_deletions_by_name_are_slowed_down_too() {
     for text in ["again", "anew"] {

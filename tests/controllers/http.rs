@@ -1,4 +1,4 @@
-//! HTTP requests of controllers: where they may go, and what ends them.
+//! HTTP requests of controllers: permitted targets, and limits.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A server that does by path what servers do, and worse; its port.
+/// Starts a server that answers correctly or badly, depending on the path; returns its port.
 async fn site() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -22,7 +22,7 @@ async fn site() -> u16 {
     port
 }
 
-/// Answers one request. Whoever asked may go away, which is his business.
+/// Answers one request. The client may disconnect meanwhile.
 async fn serve(mut stream: TcpStream, port: u16) {
     let mut request = Vec::new();
     let head = loop {
@@ -71,7 +71,7 @@ async fn serve(mut stream: TcpStream, port: u16) {
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// A server whose plugin is granted these hosts, and a directory that has to live as long.
+/// A server with a plugin that is granted these hosts, and a directory that must outlive it.
 async fn server_with(component: std::path::PathBuf, granted: &[String]) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
@@ -90,7 +90,7 @@ async fn server(granted: &[String]) -> (Server, tempfile::TempDir) {
     server_with(component("reconcile-http"), granted).await
 }
 
-/// What came of fetching.
+/// The condition after a fetch.
 async fn fetched(server: &Server, name: &str, data: Thing) -> Condition {
     server.write(thing("reconcile_http", name, &data)).await.unwrap();
     let of = |resource: &pb::Resource| Some(resource.status.get("reconcile-http/things")?.conditions[0].clone());
@@ -123,7 +123,7 @@ async fn a_granted_host_answers() {
     says(&sent, "Status200", "\r\n\r\na\nb");
 
     let (_, metrics) = server.get("/metrics").await;
-    // More than one each: a status that was written wakes its controller once more.
+    // More than one each: the status that a reconcile writes wakes its controller once more.
     for outcome in ["2xx", "4xx"] {
         let line = format!("mortise_plugin_http_requests_total{{plugin=\"reconcile-http\",outcome=\"{outcome}\"}} ");
         assert!(metrics.contains(&line), "{line}: {metrics}");
@@ -176,14 +176,14 @@ async fn a_redirect_is_an_answer_and_not_followed() {
 }
 
 #[tokio::test]
-async fn what_never_ends_is_cut_off() {
+async fn endless_answers_are_cut_off() {
     let port = site().await;
     let (server, _dir) = server(&[format!("http://127.0.0.1:{port}")]).await;
-    // First, since a status that was written wakes its controller once more, and one works at a time.
+    // Runs first: the status that a reconcile writes wakes its controller once more, and reconciles run one at a time.
     let begun = Instant::now();
     let text = format!("http://127.0.0.1:{port}/never");
     says(&fetched(&server, "hasty", Thing { text, number: 100, ..Thing::default() }).await, "Code4", "in time");
-    // Only the clock tells its own 100 ms from the 5 s of the limit: the words are the same.
+    // Only the time distinguishes its own 100 ms from the limit of 5 s; the texts are equal.
     assert!(begun.elapsed() < Duration::from_millis(4_900), "{:?}", begun.elapsed());
     let endless = get(&server, "endless", format!("http://127.0.0.1:{port}/endless")).await;
     says(&endless, "Code8", "answers with more than the limit of 4194304 bytes (sandbox.reply_bytes)");
@@ -193,12 +193,12 @@ async fn what_never_ends_is_cut_off() {
         says(&late, "Code4", "did not answer in time (limit controllers.host_call_ms)");
         assert!(begun.elapsed() >= Duration::from_millis(4_500), "{name}: {:?}", begun.elapsed());
     }
-    // All that is over, and others go on.
+    // After all that, requests still work.
     says(&get(&server, "hello", format!("http://127.0.0.1:{port}/hello")).await, "Status200", "hello");
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_failure() {
+async fn an_unreachable_server_is_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -208,7 +208,7 @@ async fn nobody_there_is_a_failure() {
     assert!(metrics.contains("plugin=\"reconcile-http\",outcome=\"failed\"} "), "{metrics}");
 }
 
-/// A hook has no host to ask, whatever is granted.
+/// A hook has no host access, whatever is granted.
 #[tokio::test]
 async fn hooks_are_denied() {
     let port = site().await;
@@ -222,7 +222,7 @@ async fn hooks_are_denied() {
     }
 }
 
-/// With the whole standard library beside it, which has streams of its own.
+/// The component contains the whole standard library, which has its own streams.
 #[tokio::test]
 async fn a_component_for_wasi_sends_requests_too() {
     let port = site().await;
@@ -234,7 +234,7 @@ async fn a_component_for_wasi_sends_requests_too() {
 }
 
 #[tokio::test]
-async fn what_is_no_host_is_a_fault_of_the_configuration() {
+async fn an_invalid_host_is_a_fault_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "[plugin.x.grants]\nhttp = [\"https://example.org/path\"]\n").unwrap();
@@ -243,7 +243,7 @@ async fn what_is_no_host_is_a_fault_of_the_configuration() {
     assert!(said.contains("is not a host for grants.http: it has a path"), "{said}");
 }
 
-/// Ten thousand requests of one instance, each with every option: what the host keeps for one goes with it.
+/// Ten thousand requests of one instance, each with every option: the host frees the data of each.
 #[tokio::test]
 async fn ten_thousand_requests_with_timeouts_leave_nothing_behind() {
     let port = site().await;

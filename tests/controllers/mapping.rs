@@ -1,5 +1,5 @@
-//! How a change of one resource reaches another: by function, by name, by reference and by index; and what a controller
-//! does before it starts.
+//! Ways in which a change of one resource wakes another: by function, by name, by reference and by index; and the work
+//! before a controller starts.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn link(name: &str, to: &str, also: &[&str]) -> pb::Resource {
     resource(id("reconcile_map.v1.Link", name), Some(any("mortise.test.v1.Link", &data)))
 }
 
-/// Waits until a thing was counted like that: parts, label, links.
+/// Waits until the condition of a thing has these counts: parts, label, links.
 async fn counted(server: &Server, name: &str, expected: &str) {
     let id = id("reconcile_map.v1.Thing", name);
     condition_until(server, &id, "reconcile-map/things", "Counted", |c| c.message == expected).await;
@@ -45,7 +45,7 @@ async fn put(server: &Server, resource: pb::Resource) {
 }
 
 #[tokio::test]
-async fn changes_reach_those_that_they_concern() {
+async fn changes_wake_the_resources_that_they_affect() {
     let server = Setup::new().guest("reconcile-map").start().await;
     for name in ["one", "two"] {
         put(&server, thing("reconcile_map", name, &text(""))).await;
@@ -59,7 +59,7 @@ async fn changes_reach_those_that_they_concern() {
     counted(&server, "one", "1 false 1").await;
     counted(&server, "two", "0 true 0").await;
 
-    // What pointed to one and points to two now concerns both.
+    // A link that moves from one thing to two affects all of them.
     put(&server, link("l1", "two", &[])).await;
     counted(&server, "one", "1 false 0").await;
     counted(&server, "two", "0 true 1").await;
@@ -67,7 +67,7 @@ async fn changes_reach_those_that_they_concern() {
     counted(&server, "one", "0 false 0").await;
     counted(&server, "two", "1 true 1").await;
 
-    // So does what is deleted.
+    // A deletion affects them, too.
     for (kind, name) in [("Part", "p1"), ("Label", "two"), ("Link", "l1")] {
         server.delete(&id(&format!("reconcile_map.v1.{kind}"), name), "").await.unwrap();
     }
@@ -75,7 +75,7 @@ async fn changes_reach_those_that_they_concern() {
 }
 
 #[tokio::test]
-async fn an_index_leads_from_what_is_referred_to() {
+async fn an_index_finds_referrers_by_their_target() {
     let server = Setup::new().guest("reconcile-map").start().await;
     put(&server, thing("reconcile_map", "one", &text(""))).await;
     put(&server, link("l1", "one", &["red"])).await;
@@ -93,7 +93,7 @@ async fn an_index_leads_from_what_is_referred_to() {
     seen("Missing").await;
 }
 
-/// Names, metadata and fields, anywhere and in one tenancy, by their beginnings and whole.
+/// Names, metadata and fields are found by prefix and by exact value, in all tenancies and in one.
 #[tokio::test]
 async fn indexes_by_values_find_what_they_are_by() {
     let server = Setup::new().guest("reconcile-find").start().await;
@@ -130,22 +130,22 @@ async fn indexes_by_values_find_what_they_are_by() {
         let name = format!("look-up-{n}");
         put(&server, thing("reconcile_find", &name, &data)).await;
         let id = id("reconcile_find.v1.Thing", &name);
-        // The first waits until the cache has seen them all.
+        // The first lookup waits until the cache has all of them.
         let found = |c: &pb::Condition| {
             assert!(n == 0 || c.message == expected, "{index} {how} {what:?}: {:?}", c.message);
             c.message == expected
         };
         condition_until(&server, &id, "reconcile-find/things", "Found", found).await;
     }
-    // A pair that is no more is found no more.
+    // A removed pair is no longer found.
     put(&server, part("web", "red", "else")).await;
     let id = id("reconcile_find.v1.Thing", "look-up-9");
     condition_until(&server, &id, "reconcile-find/things", "Found", |c| c.message == "web-2").await;
 }
 
-/// A mapper that fails holds up its own resource only, and is tried again.
+/// A failing mapper delays its own resource only, and is called again.
 #[tokio::test]
-async fn a_mapper_that_fails_holds_up_nobody_else() {
+async fn a_failing_mapper_delays_no_other_resource() {
     let server = Setup::new().guest("reconcile-map").tolerant().start().await;
     put(&server, thing("reconcile_map", "one", &text(""))).await;
     put(&server, of("Part", "bad", &text("confused"))).await;
@@ -157,7 +157,7 @@ async fn a_mapper_that_fails_holds_up_nobody_else() {
     assert!(said.iter().any(|said| said.contains("a confused part belongs nowhere")), "{said:?}");
     assert!(said.iter().any(|said| said.contains("hook map trapped")), "{said:?}");
     assert_eq!(seen.restarts, 0, "{seen:?}");
-    // Mended, the part counts.
+    // After the repair, the part counts.
     put(&server, of("Part", "bad", &text("one"))).await;
     counted(&server, "one", "2 false 0").await;
 }
@@ -178,7 +178,7 @@ async fn nothing_is_reconciled_before_the_initializer_ended_well() {
     assert_eq!(report(&server, "reconcile-map/things").await.state, "Running");
 }
 
-/// A reference that leaves out its tenancy, or a part of it, means what `plugin test` takes it for: its holder's.
+/// A reference without a tenancy, or with a part of it, means the tenancy of its holder, as in `plugin test`.
 #[tokio::test]
 async fn references_without_tenancy_lead_where_they_mean() {
     let server = Setup::new().guest("reconcile-map").start().await;

@@ -1,4 +1,4 @@
-//! Queries of controllers: what they find, what they change, and what they may not.
+//! Queries of controllers: results, changes, and limits.
 
 use mortise_resource::pb;
 
@@ -31,7 +31,7 @@ async fn controllers_find_by_content_and_change_single_fields() {
     {
         server.write(part(name, said, env)).await.unwrap();
     }
-    // More than a page, in the order that was asked for.
+    // More than a page, in the requested order.
     assert_eq!(ask(&server, "all", "", &[]).await.message, "d,c,b,a");
     assert_eq!(ask(&server, "red", r#"data.text IN ("red", "redder")"#, &["env", "prod"]).await.message, "b,a");
     let found = server.read(&id("reconcile_query.v1.Part", "a")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Controllers in plugins, over the wire: what they do, where they stop, and what is seen of them.
+//! Controllers in plugins, over the wire: their work, their limits, and their reports.
 
 use crate::support::{
     Server, Setup, any, artist,
@@ -36,7 +36,7 @@ async fn a_reconciler_follows_creation_change_and_deletion() {
     server.write(pb::Resource { data: Some(data), ..changed }).await.unwrap();
     read_until(&server, &copy_id("a-copy"), |copy| decoded::<Thing>(copy).text == "two").await;
 
-    // Deleted by somebody else, it comes back.
+    // A copy that another client deletes is created again.
     server.delete(&copy_id("a-copy"), "").await.unwrap();
     read_until(&server, &copy_id("a-copy"), |again| id_of(again).uid != id_of(&copy).uid).await;
     report_until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
@@ -53,7 +53,7 @@ async fn a_reconciler_follows_creation_change_and_deletion() {
     assert_eq!((seen.errors, seen.throttled, seen.restarts), (0, 0, 0), "{seen:?}");
 }
 
-/// Seconds that it takes to write as many things, some at once, and until a controller has written a status into each.
+/// Seconds to write this many things, several at once, and until a controller has written a status into each.
 async fn written_and_seen(server: &Server, kind: &str, count: usize) -> (f64, f64) {
     let of = format!("reconcile_status.v1.{kind}");
     let begun = std::time::Instant::now();
@@ -78,8 +78,8 @@ async fn written_and_seen(server: &Server, kind: &str, count: usize) -> (f64, f6
     (written, took)
 }
 
-/// A reconcile that writes waits for its commit, and the next one for it. A controller that has many resources in hand
-/// at once has their writes in common commits, as clients do, and so keeps up with 64 of them.
+/// A reconcile that writes waits for its commit before the next one. Concurrent reconciles share commits, as clients
+/// do, so a controller keeps up with 64 of them.
 #[tokio::test]
 async fn reconciles_that_run_at_once_share_commits() {
     const COUNT: usize = 2_000;
@@ -96,7 +96,7 @@ async fn reconciles_that_run_at_once_share_commits() {
     assert!(together < 1.5 * written && together < alone, "{alone:.1} s, {together:.1} s, written in {written:.1} s");
 }
 
-/// Nothing is missing: nothing is written, and so nothing wakes it.
+/// Without a difference nothing is written, so nothing wakes the controller.
 #[tokio::test]
 async fn a_reconciler_that_compares_comes_to_rest() {
     let server = Setup::new().guest("reconcile-copy").start().await;
@@ -108,11 +108,12 @@ async fn a_reconciler_that_compares_comes_to_rest() {
     }
     let idle = async || report_until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
     let before = idle().await.reconciles;
-    // One more, with which all that was written before has been seen.
+    // After this one, all earlier writes have been seen.
     server.write(thing("reconcile_copy", "last", &text("x"))).await.unwrap();
     read_until(&server, &id("reconcile_copy.v1.Thing", "last"), |r| !r.status.is_empty()).await;
     let after = idle().await;
-    // When it is written, and at most once after each of its finalizer, its copy and its status; one more for a conflict.
+    // One reconcile for the write, at most one after each of its finalizer, its copy and its status, and one more for a
+    // conflict.
     assert!(before <= 20 * 5 && after.reconciles <= 21 * 5, "{before}, {after:?}");
     assert_eq!(after.throttled, 0);
 }
@@ -129,7 +130,7 @@ async fn the_demo_controller_gives_every_artist_albums_when_it_is_wanted() {
     let first = server.list_by_owner(id).await.unwrap();
     assert!(first.iter().all(|album| id_of(album).name.starts_with("korn-")));
     server.delete(&id_of(&first[0]), "").await.unwrap();
-    eventually("the deleted one is back", || async {
+    eventually("the deleted album is back", || async {
         let now = server.list_by_owner(id).await.unwrap();
         now.len() == 3 && now.iter().any(|album| id_of(album).name == id_of(&first[0]).name)
     })
@@ -145,7 +146,7 @@ async fn the_demo_controller_gives_every_artist_albums_when_it_is_wanted() {
     assert!(quiet.list_by_owner(alone.id.as_ref().unwrap()).await.unwrap().is_empty());
 }
 
-/// What is seen: the host's own controllers beside those of plugins, and one plugin's alone.
+/// The reports contain the host's own controllers beside those of plugins; one plugin's can be asked for alone.
 #[tokio::test]
 async fn controllers_are_listed() {
     let server = Setup::new().guest("reconcile-copy").start().await;
@@ -159,7 +160,7 @@ async fn controllers_are_listed() {
     assert!(metrics.contains("mortise_controller_running{controller=\"reconcile-copy/copies\"} 1"), "{metrics}");
 }
 
-/// Switched off, a plugin's controllers end; switched on again, they look at everything once more.
+/// A disabled plugin's controllers end; once enabled again, they reconcile everything once more.
 #[tokio::test]
 async fn controllers_come_and_go_with_their_plugin() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! A reload in the middle of the work: what runs gets time to end, the queue is handed over, everything is looked at
-//! once.
+//! A reload during reconciles: running ones get time to end, the queue is handed over, everything is reconciled once.
 
 use std::fs;
 
@@ -15,9 +14,9 @@ fn number(number: i64) -> Thing {
     Thing { number, ..Thing::default() }
 }
 
-/// The settings of a plugin are what changes; to its controllers that is another version like any other.
+/// A change of the plugin's settings; its controllers treat it as any other new version.
 #[tokio::test]
-async fn what_runs_is_told_and_what_waits_is_handed_over() {
+async fn running_reconciles_are_cancelled_and_the_queue_is_handed_over() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     fs::write(&config, "").unwrap();
@@ -39,7 +38,7 @@ async fn what_runs_is_told_and_what_waits_is_handed_over() {
     }
     report_until(&server, "reconcile-slow/slow", |seen| seen.queued == 20).await;
     fs::write(&config, "[plugin.reconcile-slow.settings]\nversion = 2\n").unwrap();
-    // Told to stop, those that run say so and end; the new version begins them anew, beside the others.
+    // Running reconciles are cancelled, record that, and end; the new version starts them again, beside the others.
     for n in 0..4 {
         let id = id("reconcile_slow.v1.Thing", &format!("long-{n}"));
         let told = condition_until(&server, &id, "reconcile-slow/things", "Finished", |_| true).await;
@@ -61,14 +60,13 @@ async fn every_managed_resource_is_reconciled_once_more_after_a_reload() {
     }
     report_until(&server, "reconcile-noop/noop", |seen| seen.reconciles == 50).await;
     fs::write(&config, "[plugin.reconcile-noop.settings]\nversion = 2\n").unwrap();
-    // All are due again within eight hours, and none before.
+    // All are due again within eight hours, and none earlier.
     let idle = |seen: &ControllerReport| (seen.queued, seen.running, seen.deferred) == (0, 0, 50);
     let seen = report_until(&server, "reconcile-noop/noop", |seen| seen.reconciles >= 100 && idle(seen)).await;
     assert_eq!(seen.reconciles, 100, "once: {seen:?}");
 }
 
-/// A controller that depends on a setting: the setting comes and goes while the server runs, and the controller with
-/// it.
+/// A controller that depends on a setting starts and stops as the setting changes, while the server runs.
 #[tokio::test]
 async fn a_setting_switches_a_controller_on_and_off() {
     let dir = tempfile::tempdir().unwrap();
@@ -91,7 +89,7 @@ async fn a_setting_switches_a_controller_on_and_off() {
     assert_eq!(server.list_by_owner(korn).await.unwrap().len(), 2, "nobody is there to make it anew");
 }
 
-/// The server stops while reconciles run: they are told, and the stop does not wait for their deadline.
+/// The server cancels running reconciles when it stops, and does not wait for their deadline.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_ever() {
     let server = Setup::new()

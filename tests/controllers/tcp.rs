@@ -1,4 +1,4 @@
-//! TCP connects of controllers: where they may go, and what ends them.
+//! TCP connects of controllers: permitted targets, and limits.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use mortise_resource::pb::{Condition, condition::State};
 use mortise_test_guests::{Inner, Thing};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// A server whose plugin is granted these hosts, and a directory that has to live as long.
+/// A server with a plugin that is granted these hosts, and a directory that must outlive it.
 async fn server(granted: &[&str]) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
@@ -27,7 +27,7 @@ fn asked(host: &str, port: u16, timeout_ms: u32) -> Thing {
     Thing { text: host.into(), number: port.into(), inner, ..Thing::default() }
 }
 
-/// What came of connecting.
+/// The condition after a connect.
 async fn connected(server: &Server, name: &str, data: Thing) -> Condition {
     server.write(thing("reconcile_tcp", name, &data)).await.unwrap();
     condition(server, name).await
@@ -42,14 +42,14 @@ fn says(condition: &Condition, reason: &str, message: &str) {
     assert_eq!((&*condition.reason, condition.message.contains(message)), (reason, true), "{message}: {condition:?}");
 }
 
-/// A listener that accepts, and its port.
+/// Starts a listener that accepts; returns its port too.
 async fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port)
 }
 
-/// A port whose queue is full, so that a connect waits; what fills it has to live as long.
+/// A port with a full queue, so that a connect waits; the other values fill the queue and must live as long.
 async fn deaf() -> (TcpListener, Vec<TcpStream>, u16) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -64,7 +64,7 @@ async fn deaf() -> (TcpListener, Vec<TcpStream>, u16) {
 }
 
 #[tokio::test]
-async fn a_granted_port_is_connected_to_and_nothing_is_said() {
+async fn a_granted_port_is_connected_to_and_no_bytes_are_sent() {
     let (listener, port) = listener().await;
     let (server, _dir) = server(&[&format!("127.0.0.1:{port}"), &format!("localhost:{port}")]).await;
     for (name, host) in [("address", "127.0.0.1"), ("name", "LocalHost")] {
@@ -82,7 +82,7 @@ async fn a_granted_port_is_connected_to_and_nothing_is_said() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_denied_with_the_entry_to_add() {
+async fn connects_without_a_grant_are_denied_with_the_entry_to_add() {
     let ((_listener, port), (_other_listener, other)) = (listener().await, listener().await);
     let (server, _dir) = server(&[&format!("127.0.0.1:{port}"), "*.example.net:5432"]).await;
     for (name, host, at, entry) in [
@@ -115,19 +115,19 @@ async fn a_star_is_everything() {
 }
 
 #[tokio::test]
-async fn what_refuses_or_does_not_resolve_is_unavailable() {
+async fn refused_and_unresolved_hosts_are_unavailable() {
     let (refusing, port) = listener().await;
     drop(refusing);
     let (server, _dir) = server(&["*"]).await;
     says(&connected(&server, "refused", asked("127.0.0.1", port, 1_500)).await, "Code14", &format!("127.0.0.1:{port}"));
     let unknown = connected(&server, "unknown", asked("nothing.invalid", 80, 1_900)).await;
-    // Without a resolver in reach, it is the time that ends it.
+    // Without a resolver in reach, the timeout ends it.
     assert!(["Code14", "Code4"].contains(&&*unknown.reason) && unknown.message.contains("resolve"), "{unknown:?}");
 }
 
-/// The guest's own timeout ends a connect, and the limit of a host call one that would wait for longer.
+/// The guest's own timeout ends a connect; a longer one is ended by the limit of a host call.
 #[tokio::test]
-async fn what_does_not_answer_is_late() {
+async fn silent_hosts_time_out() {
     let (_listener, _waiting, port) = deaf().await;
     let (server, _dir) = server(&["*"]).await;
     for (name, timeout, least, words) in [
@@ -140,7 +140,7 @@ async fn what_does_not_answer_is_late() {
     }
 }
 
-/// More connects than may be under way at once, which are 32: none is lost, and each has its whole timeout.
+/// Connects over the limit of 32 concurrent ones wait: none is lost, and each has its whole timeout.
 #[tokio::test]
 async fn connects_wait_for_each_other() {
     let (_listener, _waiting, port) = deaf().await;
@@ -156,7 +156,7 @@ async fn connects_wait_for_each_other() {
     assert!(begun.elapsed() >= Duration::from_millis(4 * 300), "97 need four rounds: {:?}", begun.elapsed());
 }
 
-/// A hook has no host to ask, whatever is granted.
+/// A hook has no host access, whatever is granted.
 #[tokio::test]
 async fn hooks_are_refused() {
     let (_listener, port) = listener().await;
@@ -167,7 +167,7 @@ async fn hooks_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_host_and_port_is_a_fault_of_the_configuration() {
+async fn an_invalid_host_and_port_is_a_fault_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "[plugin.x.grants]\ntcp = [\"db.internal\"]\n").unwrap();
@@ -177,7 +177,7 @@ async fn what_is_no_host_and_port_is_a_fault_of_the_configuration() {
 }
 
 #[tokio::test]
-async fn inspection_shows_what_is_asked_for_and_what_is_granted() {
+async fn inspection_shows_requested_and_granted_hosts() {
     let (server, _dir) = server(&["127.0.0.1:22"]).await;
     let addr = server.grpc.to_string();
     let (code, out, err) =

@@ -1,7 +1,7 @@
-//! Services that change at random, and clients that come and go at random: what every client knows in the end is the
-//! truth, and a service that has endpoints never looks empty.
+//! Services change at random, and clients connect and disconnect at random: in the end every client knows the true
+//! state, and a service with endpoints never looks empty.
 //!
-//! Small by default. `MORTISE_CHURN_RUNS` and `MORTISE_CHURN_EVENTS` say how much, `MORTISE_CHURN_SEED` where it begins.
+//! Small by default: `MORTISE_CHURN_RUNS` and `MORTISE_CHURN_EVENTS` set the size, `MORTISE_CHURN_SEED` the first seed.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The service as it should be: `None` if it is not there.
+/// Expected endpoints of the service: `None` if it does not exist.
 type Truth = Option<BTreeMap<u32, (u32, bool)>>;
 
 fn endpoint(n: u32, weight: u32, is_healthy: bool) -> Endpoint {
@@ -54,7 +54,7 @@ fn is_live(truth: &Truth) -> bool {
     truth.as_ref().is_some_and(|workloads| workloads.values().any(|(_, is_healthy)| *is_healthy))
 }
 
-/// One event.
+/// Changes the expected state by one event.
 fn change(truth: &mut Truth, rng: &mut Rng, may_empty: bool) {
     let before = truth.clone();
     if may_empty && rng.u32(..60) == 0 {
@@ -68,7 +68,7 @@ fn change(truth: &mut Truth, rng: &mut Rng, may_empty: bool) {
         2 => _ = workloads.remove(&n),
         3 => _ = workloads.insert(n, (rng.u32(1..100), true)),
         4 => _ = workloads.insert(n, (1, false)),
-        // All of them at once.
+        // Replaces all of them at once.
         _ => *workloads = (0..rng.u32(1..WORKLOADS)).map(|k| ((k * 7 + n) % 200, (1, rng.bool()))).collect(),
     }
     if !may_empty && !is_live(truth) {
@@ -76,19 +76,19 @@ fn change(truth: &mut Truth, rng: &mut Rng, may_empty: bool) {
     }
 }
 
-/// What all clients of a run share.
+/// State that all clients of a run share.
 struct Run {
-    /// How often the service was made empty or taken away, before that was written.
+    /// Times that the service was emptied or deleted, counted before the write.
     emptied: AtomicU64,
-    /// What each client knows.
+    /// State that each client has received.
     known: Vec<Mutex<Proxy>>,
     messages: AtomicU64,
     connections: AtomicU64,
 }
 
 impl Run {
-    /// A client is told something. Answers 1 if it knew endpoints and there are none: each time that the service was
-    /// emptied excuses that once.
+    /// Takes a client's message. Returns 1 if its known endpoints are gone; `excused` of these must not exceed the
+    /// times that the service was emptied.
     fn hear(&self, number: usize, said: Said, excused: u64, may_empty: bool) -> u64 {
         self.messages.fetch_add(1, Ordering::Relaxed);
         let mut proxy = self.known[number].lock().unwrap();
@@ -104,7 +104,7 @@ impl Run {
     }
 }
 
-/// One client, which connects again now and then, and takes nothing now and then.
+/// Runs one client, which reconnects now and then, and pauses reading now and then.
 async fn follow(server: std::net::SocketAddr, number: usize, run: Arc<Run>, mut rng: Rng, may_empty: bool) {
     let api = if number.is_multiple_of(2) { Api::Conduit } else { Api::Linkerd };
     let mut excused = 0;
@@ -131,7 +131,7 @@ async fn follow(server: std::net::SocketAddr, number: usize, run: Arc<Run>, mut 
 async fn churn(seed: u64, events: u64) {
     let mut rng = Rng::with_seed(seed);
     let may_empty = seed % 2 == 1;
-    // Every other run the service's watch falls behind all the time and starts again.
+    // In every other run the service's watch falls behind constantly and starts again.
     let server = if seed % 4 < 2 { setup() } else { setup().limit("watch_buffer", 4) };
     let server = server.start().await;
     let mut truth: Truth = Some((0..WORKLOADS / 2).map(|n| (n, (1, true))).collect());
@@ -155,7 +155,7 @@ async fn churn(seed: u64, events: u64) {
             run.emptied.fetch_add(1, Ordering::SeqCst);
         }
         if rng.u32(..8) == 0 {
-            // Namesakes, which the watch has to be told of, too.
+            // Services with similar names, which the watch must cover, too.
             for n in 0..6 {
                 let mut client = server.client();
                 let id = endpoints_id(&format!("web-{n}"));
@@ -173,7 +173,7 @@ async fn churn(seed: u64, events: u64) {
         assert!(clients.try_join_next().is_none_or(|ended| ended.is_ok()), "a client fails");
     }
     others.join_all().await;
-    // The last one is no emptiness, and no two runs end the same.
+    // The last event does not empty the service, and all runs end differently.
     truth.get_or_insert_default().insert(WORKLOADS + 1, (rng.u32(1..100), true));
     write(&server, &truth).await;
     let told = |n: u32, weight: u32| {

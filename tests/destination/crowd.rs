@@ -1,7 +1,7 @@
-//! Many streams of one service, half of which take nothing: a change reaches the others at once, memory stays bounded,
-//! and those that took nothing know the truth as soon as they go on.
+//! Many streams of one service, half of them not reading: a change reaches the others at once, memory stays bounded,
+//! and the silent half catches up as soon as it reads.
 //!
-//! Small by default. `MORTISE_CROWD_STREAMS` and `MORTISE_CROWD_ENDPOINTS` say how many; `mortise-bench destination`
+//! Small by default: `MORTISE_CROWD_STREAMS` and `MORTISE_CROWD_ENDPOINTS` set the size; `mortise-bench destination`
 //! measures the same.
 
 use std::{sync::Arc, time::Duration};
@@ -29,16 +29,16 @@ const CHANGES: u32 = 12;
 /// Streams of one connection.
 const ON_ONE_CONNECTION: usize = 50;
 
-/// What one stream may cost the server: what HTTP/2 holds of an answer of which the client takes nothing, and a bit.
+/// Bytes that one stream may cost the server: the HTTP/2 buffer of an unread answer, with some reserve.
 const STREAM_BYTES: usize = 128 << 10;
-/// And what everything may cost besides: the service as it is known, its changes, what the allocator keeps.
+/// Bytes of everything else: the known service, its changes, and the allocator's reserve.
 const OTHER_BYTES: usize = 96 << 20;
 
 fn number<T: std::str::FromStr>(variable: &str, default: T) -> T {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The service after so many changes: each one moves the weight of one endpoint.
+/// The service after this many changes; each change moves the weight of one endpoint.
 fn web(endpoints: u32, changes: u32) -> ServiceEndpoints {
     service((0..endpoints).map(|n| Endpoint {
         weight: if n < changes { n + 2 } else { 1 },
@@ -46,7 +46,7 @@ fn web(endpoints: u32, changes: u32) -> ServiceEndpoints {
     }))
 }
 
-/// A connection that takes little of what its streams do not read.
+/// A connection with small windows for unread streams.
 async fn channel(addr: std::net::SocketAddr) -> Channel {
     Server::from_shared(format!("http://{addr}"))
         .unwrap()
@@ -57,7 +57,7 @@ async fn channel(addr: std::net::SocketAddr) -> Channel {
         .unwrap()
 }
 
-/// Takes everything until the last change is known; answers how many messages that took.
+/// Reads until the last change is known; returns the number of messages.
 async fn converge(get: &mut Get, proxy: &mut Proxy, truth: &Proxy) -> usize {
     let mut messages = 0;
     while proxy.set != truth.set {
@@ -72,7 +72,7 @@ async fn a_change_reaches_all_in_order_while_half_of_them_take_nothing() {
     let streams = number("MORTISE_CROWD_STREAMS", STREAMS).max(2);
     let endpoints = number("MORTISE_CROWD_ENDPOINTS", ENDPOINTS).max(CHANGES);
     let patience = PATIENCE * 4;
-    // Longer than the test: whoever takes nothing is to be there at the end.
+    // Longer than the test, so that clients that do not read stay connected until the end.
     let server = setup().env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000).start().await;
     server.set("web", &web(endpoints, 0)).await;
     let mut first = Api::Linkerd.of(&server, "web").await;
@@ -143,7 +143,7 @@ async fn a_change_reaches_all_in_order_while_half_of_them_take_nothing() {
         assert!(truth.set == set, "a reader knows the truth");
     }
 
-    // Those that took nothing go on: what they were sent first, then all that changed, at once.
+    // The silent streams continue: the first state, then all changes in one message.
     let mut messages = 0;
     for get in &mut stalled {
         let mut proxy = Proxy::default();
@@ -178,18 +178,18 @@ async fn dropped(server: &crate::support::Server) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_of_which_nothing_is_taken_end_when_too_much_waits() {
-    // An answer is some 200 KB, of which the client takes the first 64 without reading.
+    // An answer has some 200 KB; the client receives the first 64 without reading.
     let endpoints = 12_000;
     let server = setup().env("MORTISE_GRPC_OUTBOUND_BUFFER_BYTES", 512 << 10).start().await;
     let channel = channel(server.grpc).await;
     let mut stalled = Vec::new();
     for change in 0..6 {
         server.set("web", &web(endpoints, change)).await;
-        // Two of one kind share their bytes, which count once.
+        // Two streams of one kind share their bytes, which count once.
         for _ in 0..2 {
             stalled.push(Api::Linkerd.get(channel.clone(), "web.default.svc").await.unwrap());
         }
-        // Until the state waits at each stream: otherwise the next would take its place.
+        // Waits until the state is queued at each stream; otherwise the next stream would take its place.
         tokio::time::sleep(Duration::from_millis(200)).await;
         if change < 2 {
             assert_eq!(dropped(&server).await, 0, "{} states are within the limit", change + 1);
@@ -199,7 +199,7 @@ async fn streams_of_which_nothing_is_taken_end_when_too_much_waits() {
     let end = stalled[0].end().await.expect("with a status");
     assert_eq!(end.code(), Code::ResourceExhausted, "{end:?}");
     assert!(end.message().contains("grpc.outbound_buffer_bytes"), "{end:?}");
-    // The others have their place, and so has whoever comes.
+    // The other streams stay open, and a new one is accepted.
     let mut reader = Api::Conduit.get(channel, "web.default.svc").await.unwrap();
     assert_eq!(reader.added().await.len(), endpoints as usize);
     let last = stalled.last_mut().unwrap();

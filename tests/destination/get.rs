@@ -1,5 +1,5 @@
-//! The destination API: what proxies are told about services, by the rules of docs/destination.md, each for an old
-//! client and a new one.
+//! The destination API: messages to proxies about services, by the rules of docs/destination.md, each for an old client
+//! and a new one.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ async fn clients(server: &Server) -> Vec<Get> {
     all
 }
 
-/// Every client is told this next.
+/// Expects these messages as the next ones of every client.
 #[track_caller]
 fn told<'a>(clients: &'a mut [Get], expected: &'a [Said]) -> impl Future<Output = ()> + 'a {
     let at = std::panic::Location::caller();
@@ -62,11 +62,11 @@ fn remove(all: &[&str]) -> Said {
 }
 
 #[tokio::test]
-async fn a_service_that_does_not_exist_is_said_not_to_at_once_and_found_when_it_appears() {
+async fn a_missing_service_is_reported_at_once_and_found_when_it_appears() {
     let server = setup().start().await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[ABSENT]).await;
-    // Its namesakes are others.
+    // Services with similar names are separate.
     server.set("web-2", &service([at(B)])).await;
     make_place(&server, "default", "other").await;
     server.write(resource(id_in(KIND, "web", "default", "other"), Some(any(KIND, &service([at(B)]))))).await.unwrap();
@@ -82,33 +82,33 @@ async fn a_service_that_does_not_exist_is_said_not_to_at_once_and_found_when_it_
 }
 
 #[tokio::test]
-async fn the_first_message_has_every_address_or_says_that_there_is_none() {
+async fn the_first_message_has_every_address_or_reports_an_empty_service() {
     let server = setup().start().await;
     server.set("web", &service([])).await;
     told(&mut clients(&server).await, &[EMPTY]).await;
     server.set("web", &service([at(B), at(C), at(A)])).await;
-    // In order, whatever the order in the data.
+    // Sorted, whatever the order in the data.
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, B, C])]).await;
-    // That was all.
+    // Nothing else was sent.
     server.set("web", &service([at(B), at(C)])).await;
     told(&mut clients, &[remove(&[A])]).await;
 }
 
 #[tokio::test]
-async fn what_is_new_or_different_is_added_and_then_what_is_gone_removed() {
+async fn new_and_changed_addresses_are_added_before_others_are_removed() {
     let server = setup().start().await;
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, B])]).await;
-    // Every address changes: it never looks empty meanwhile.
+    // Every address changes: the service never looks empty meanwhile.
     server.set("web", &service([at(C), at("10.0.0.4:8080")])).await;
     told(&mut clients, &[add(&[C, "10.0.0.4:8080"]), remove(&[A, B])]).await;
     server.set("web", &service([at(C)])).await;
     told(&mut clients, &[remove(&["10.0.0.4:8080"])]).await;
     server.set("web", &service([at(B), at(C)])).await;
     told(&mut clients, &[add(&[B])]).await;
-    // One host on two ports is two addresses.
+    // One host with two ports is two addresses.
     server.set("web", &service([at(B), at(C), at("10.0.0.3:8081")])).await;
     told(&mut clients, &[add(&["10.0.0.3:8081"])]).await;
 }
@@ -157,7 +157,7 @@ async fn other_labels_of_the_service_come_with_every_address() {
     told(&mut clients, &[labelled(&[A, B], "a")]).await;
     server.set("web", &with(&[("team", "b"), ("service", "no other name")], &[at(A), at(C)])).await;
     told(&mut clients, &[labelled(&[A, C], "b"), remove(&[B])]).await;
-    // Part of every later add, too.
+    // Labels are part of every later add, too.
     server.set("web", &with(&[("team", "b")], &[at(A), at(B), at(C)])).await;
     told(&mut clients, &[labelled(&[B], "b")]).await;
 }
@@ -180,7 +180,7 @@ async fn only_healthy_endpoints_are_sent_and_health_changes_are_adds_and_removes
 }
 
 #[tokio::test]
-async fn emptiness_and_absence_are_said_by_themselves() {
+async fn empty_and_missing_services_have_their_own_messages() {
     let server = setup().start().await;
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
@@ -200,19 +200,19 @@ async fn emptiness_and_absence_are_said_by_themselves() {
 }
 
 #[tokio::test]
-async fn what_clients_see_nothing_of_is_not_sent() {
+async fn changes_that_clients_cannot_see_are_not_sent() {
     let server = setup().start().await;
     server.set("web", &service([at(A), at(B)])).await;
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, B])]).await;
-    // The same again, in another order, with other metadata, and an ill endpoint.
+    // The same set in another order, with other metadata and an unhealthy endpoint.
     let mut same = resource(
         endpoints_id("web"),
         Some(any(KIND, &service([Endpoint { health: Health::Critical.into(), ..at(C) }, at(B), at(A)]))),
     );
     same.metadata = labels(&[("note", "other")]);
     server.write(same).await.unwrap();
-    // An identity is nothing to an old client.
+    // An old client ignores an identity.
     server.set("web", &service([Endpoint { identity: "a.example".into(), ..at(A) }, at(B)])).await;
     let known = Told { weight: 1, identity: "dns a.example, asked for as a.example".into(), ..Told::default() };
     assert_eq!(clients[1].next().await, Said::Add(vec![(addrs(&[A])[0], known)], of_web()));
@@ -267,7 +267,7 @@ async fn a_port_is_the_service_s_number_then_its_name_and_any_other_number_itsel
             assert_eq!(client.next().await, expected, "{asked}");
         }
     }
-    // Another target port is a difference as any other.
+    // A change of the target port is a change like any other.
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, "10.0.0.2:8081"])]).await;
     let moved = ServiceEndpoints { ports: vec![listed("admin", 80)], ..web };
@@ -289,7 +289,7 @@ async fn an_instance_is_one_workload_of_a_service() {
 }
 
 #[tokio::test]
-async fn names_and_schemes_that_mean_nothing_are_refused_with_what_to_write() {
+async fn invalid_names_and_schemes_are_refused_with_the_correct_form() {
     let server = setup().env("MORTISE_DESTINATION_ZONE", "mesh.example").start().await;
     server.set("web", &service([at(A)])).await;
     for api in BOTH {
@@ -338,7 +338,7 @@ async fn names_and_schemes_that_mean_nothing_are_refused_with_what_to_write() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_about_itself_is_never_an_error() {
+async fn context_tokens_of_clients_are_never_an_error() {
     let server = setup().start().await;
     server.set("web", &service([at(A)])).await;
     for token in ["", "ns:prod", r#"{"ns":"prod","nodeName":"n","pod":"p"}"#, "{", "\u{0}", &"x".repeat(10_000)] {
@@ -361,7 +361,7 @@ async fn a_heartbeat_is_an_empty_add_only_while_there_are_endpoints() {
     ] {
         server.set("web", &now).await;
         for client in &mut clients {
-            // Heartbeats of the state before may be on their way.
+            // Heartbeats with the former state may still arrive.
             while client.next().await != then {}
             for _ in 0..3 {
                 assert_eq!(client.next().await, heartbeat, "after {then:?}");
@@ -371,14 +371,14 @@ async fn a_heartbeat_is_an_empty_add_only_while_there_are_endpoints() {
 }
 
 #[tokio::test]
-async fn without_the_plugin_it_is_said_how_to_switch_it_on() {
+async fn without_the_plugin_the_error_tells_how_to_enable_it() {
     let server = Setup::new().serve().start().await;
     for api in BOTH {
         let (code, text) = refusal(api.get(server.channel().await, "web.default.svc").await.map(|_| ()));
         assert_eq!(code, Code::Unavailable);
         assert!(text.contains("plugin catalog") && text.contains(r#"bundled = ["catalog"]"#), "{text}");
     }
-    // It may come later.
+    // The plugin may come later.
     std::fs::write(server.plugin_dir.join("catalog.wasm"), types("0.1.0")).unwrap();
     let comes = async || Api::Linkerd.get(server.channel().await, "web.default.svc").await.is_ok();
     eventually("the type is there", comes).await;
@@ -397,7 +397,7 @@ async fn streams_outlive_their_plugin_and_its_versions() {
     std::fs::remove_file(server.plugin_dir.join("catalog.wasm")).unwrap();
     let gone = async || server.write(resource(endpoints_id("other"), Some(any(KIND, &service([]))))).await.is_err();
     eventually("the plugin is gone", gone).await;
-    // What is known stays known: what comes next is what is set next.
+    // The known state stays: the next message is the next change.
     std::fs::write(server.plugin_dir.join("catalog.wasm"), types("0.2.0")).unwrap();
     let back = async || server.write(resource(endpoints_id("other"), Some(any(KIND, &service([]))))).await.is_ok();
     eventually("the plugin is back", back).await;
@@ -432,12 +432,12 @@ async fn streams_and_services_are_bounded_and_places_come_back() {
         let (_, metrics) = server.get("/metrics").await;
         metrics.contains("mortise_destination_streams 0") && metrics.contains("mortise_destination_services 0")
     };
-    eventually("everything is given back", free).await;
+    eventually("all streams are gone", free).await;
     get("three").await.unwrap();
 }
 
 #[tokio::test]
-async fn what_is_known_is_bounded_in_bytes() {
+async fn known_services_are_bounded_in_bytes() {
     let server = setup().env("MORTISE_DESTINATION_STATE_BYTES", 64 << 10).start().await;
     let many = |count: u32| service((0..count).map(|n| at(&format!("10.1.{}.{}:8080", n / 250, n % 250 + 1))));
     server.set("big", &many(1_000)).await;
@@ -450,7 +450,7 @@ async fn what_is_known_is_bounded_in_bytes() {
         assert_eq!(code, Code::ResourceExhausted);
         assert!(text.contains("65536 bytes, limit destination.state_bytes"), "{text}");
     }
-    // What is known already costs nothing.
+    // A known service costs nothing more.
     let mut again = Api::Conduit.get(channel.clone(), "big.default.svc").await.unwrap();
     assert_eq!(again.added().await.len(), 1_000);
     drop((big, again));
@@ -460,7 +460,7 @@ async fn what_is_known_is_bounded_in_bytes() {
 
 #[tokio::test]
 async fn the_watch_of_a_service_may_end_and_its_streams_go_on() {
-    // Two events are too many to be behind.
+    // A lag of two events is too much.
     let server = setup().limit("watch_buffer", 1).start().await;
     server.set("web", &service([at(A)])).await;
     let mut clients = clients(&server).await;
@@ -476,7 +476,7 @@ async fn the_watch_of_a_service_may_end_and_its_streams_go_on() {
         writes.join_all().await;
         server.set("web", &service([at(A), at(B), at(C)])).await;
         for client in &mut clients {
-            // Coalesced or not, and never empty.
+            // Changes may be merged; the service never looks empty.
             let mut known = 1;
             while known < 3 {
                 match client.next().await {
@@ -509,7 +509,7 @@ async fn streams_end_at_once_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn switched_off_it_is_not_there() {
+async fn a_disabled_api_is_unimplemented() {
     let server = setup().env("MORTISE_DESTINATION_ENABLED", false).start().await;
     for api in BOTH {
         assert_eq!(
@@ -520,7 +520,7 @@ async fn switched_off_it_is_not_there() {
 }
 
 #[tokio::test]
-async fn the_bundled_catalog_is_what_it_answers_from() {
+async fn answers_come_from_the_bundled_catalog() {
     let server = Setup::new().start().await;
     server.set("web", &service([Endpoint { workload: "web-1".into(), ..at(A) }])).await;
     let web = Told { weight: 1, labels: labels(&[("workload", "web-1")]), identity: String::new() };

@@ -32,7 +32,7 @@ async fn is_quiet(stream: &mut Streaming<DestinationProfile>) -> bool {
     timeout(Duration::from_millis(300), stream.message()).await.is_err()
 }
 
-/// What is said of what is unknown.
+/// The profile of an unknown service.
 fn unknown() -> DestinationProfile {
     let ttl = ProtoDuration { seconds: 10, nanos: 0 };
     let budget = RetryBudget { retry_ratio: 0.2, min_retries_per_second: 10, ttl: Some(ttl) };
@@ -62,7 +62,7 @@ async fn a_service_has_the_default_profile_while_it_is_there() {
     assert_eq!(next(&mut profile).await, unknown(), "no error, which would only be asked about again");
     server.set("web", &service([at(A)])).await;
     assert_eq!(next(&mut profile).await, of_web(80, "mesh.example"));
-    // Where it is, is not what a profile says.
+    // A profile does not contain addresses.
     server.set("web", &service([at(A), at(B)])).await;
     server.set("web", &service([])).await;
     assert!(is_quiet(&mut profile).await, "the same is not said again");

@@ -1,5 +1,5 @@
-//! What the tests of the destination API share: services to be found, written as the catalog's controller would, and
-//! proxies that look for them, an old one and a new one.
+//! Shared by the tests of the destination API: services, written as the catalog's controller would, and proxies that
+//! ask for them, an old one and a new one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,12 +22,12 @@ use crate::support::{PATIENCE, Server, Setup, any, id_in, resource};
 
 pub const KIND: &str = "catalog.v1.ServiceEndpoints";
 
-/// A server with the type of endpoints and no rules for it, so that everything can be written.
+/// A server with the type of endpoints and no rules for it, so that any data can be written.
 pub fn setup() -> Setup {
     Setup::new().serve().component("catalog", types("0.1.0"))
 }
 
-/// A plugin with that type alone.
+/// A plugin with the type of endpoints alone.
 pub fn types(version: &str) -> Vec<u8> {
     let mut manifest = mortise_test_guests::good_manifest();
     (manifest.name, manifest.version) = ("catalog".to_owned(), version.to_owned());
@@ -44,18 +44,18 @@ pub fn endpoints_id(service: &str) -> pb::Id {
 }
 
 impl Server {
-    /// Says where a service of the namespace `default` is.
+    /// Sets the endpoints of a service of the namespace `default`.
     pub async fn set(&self, service: &str, endpoints: &ServiceEndpoints) {
         self.write(resource(endpoints_id(service), Some(any(KIND, endpoints)))).await.unwrap();
     }
 
-    /// The service is no more.
+    /// Deletes the endpoints of a service.
     pub async fn unset(&self, service: &str) {
         self.delete(&endpoints_id(service), "").await.unwrap();
     }
 }
 
-/// A service with the port `http`, which is asked for as 80, and no labels.
+/// A service with the port `http`, requested as 80, and no labels.
 pub fn service(endpoints: impl IntoIterator<Item = Endpoint>) -> ServiceEndpoints {
     let (name, target_port) = ("http".to_owned(), "http".to_owned());
     let http = ServicePort { name, port: 80, target_port, ..ServicePort::default() };
@@ -75,10 +75,10 @@ pub fn at(addr: &str) -> Endpoint {
     }
 }
 
-/// Which client.
+/// Kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// Made from the proto of 2018.
+    /// A client made from the proto of 2018.
     Conduit,
     /// Linkerd's own crate.
     Linkerd,
@@ -88,16 +88,16 @@ pub const BOTH: [Api; 2] = [Api::Conduit, Api::Linkerd];
 
 pub type Labels = BTreeMap<String, String>;
 
-/// An address as a client is told it.
+/// An address in a client's view.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Told {
     pub weight: u32,
     pub labels: Labels,
-    /// `dns NAME, asked for as NAME` or `uri URI`; empty for none.
+    /// Text `dns NAME, asked for as NAME` or `uri URI`; empty without an identity.
     pub identity: String,
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// Addresses in the order of the message, and labels of the set.
@@ -108,7 +108,7 @@ pub enum Said {
     },
 }
 
-/// An open Get.
+/// An open Get stream.
 pub enum Get {
     Conduit(Streaming<conduit::proxy::destination::Update>),
     Linkerd(Streaming<linkerd::Update>),
@@ -120,7 +120,7 @@ impl Api {
         self.get_by("k8s", path, "", channel).await
     }
 
-    /// Asks for a path of a scheme, with a context token, which only new clients have.
+    /// Asks for a path of a scheme, with a context token; only new clients have these.
     pub async fn get_by(self, scheme: &str, path: &str, token: &str, channel: Channel) -> Result<Get, Status> {
         let (scheme, path) = (scheme.to_owned(), path.to_owned());
         Ok(match self {
@@ -147,7 +147,7 @@ fn labels(labels: std::collections::HashMap<String, String>) -> Labels {
 }
 
 fn new_addr(addr: linkerd2_proxy_api::net::TcpAddress) -> SocketAddr {
-    // The client's own reading of an address.
+    // The client's own parsing of an address.
     addr.try_into().unwrap()
 }
 
@@ -181,7 +181,7 @@ fn old_told(addr: conduit::proxy::destination::WeightedAddr) -> (SocketAddr, Tol
 }
 
 impl Get {
-    /// The next message; `None` when the stream ends well.
+    /// The next message; `None` when the stream ends without an error.
     pub async fn message(&mut self) -> Result<Option<Said>, Status> {
         Ok(match self {
             Self::Conduit(stream) => {
@@ -205,13 +205,13 @@ impl Get {
         })
     }
 
-    /// The next message, which comes in time.
+    /// The next message, within the time limit.
     pub async fn next(&mut self) -> Said {
         let message = timeout(PATIENCE, self.message()).await.expect("a message comes in time");
         message.expect("the stream goes on").expect("the stream goes on")
     }
 
-    /// The addresses of the next message, which adds them.
+    /// The addresses of the next message, which must be an add.
     #[track_caller]
     pub fn added(&mut self) -> impl Future<Output = Vec<SocketAddr>> {
         let at = std::panic::Location::caller();
@@ -223,12 +223,12 @@ impl Get {
         }
     }
 
-    /// Whether nothing comes for a while.
+    /// Whether no message comes for a while.
     pub async fn is_quiet(&mut self) -> bool {
         timeout(Duration::from_millis(300), self.message()).await.is_err()
     }
 
-    /// The status with which it ends; what comes before is left out.
+    /// The status at the end of the stream; earlier messages are skipped.
     pub async fn end(&mut self) -> Option<Status> {
         let end = async {
             loop {
@@ -248,24 +248,24 @@ pub fn addrs(all: &[&str]) -> Vec<SocketAddr> {
     all.iter().map(|addr| addr.parse().unwrap()).collect()
 }
 
-/// What a proxy knows of a service, as the reference has it of old and new proxies: what was known stays over a
-/// reconnect, until the first message.
+/// A proxy's state of a service. As in the reference proxies, old and new, it survives a reconnect until the first
+/// message.
 #[derive(Debug, Default)]
 pub struct Proxy {
     pub set: BTreeMap<SocketAddr, Told>,
     pub labels: Labels,
-    /// Whether a message of this connection has come.
+    /// Whether the next message is the first of its connection.
     pub is_first: bool,
     pub exists: bool,
 }
 
 impl Proxy {
-    /// It connects again.
+    /// Notes a new connection.
     pub fn reconnect(&mut self) {
         self.is_first = true;
     }
 
-    /// Takes a message. Fails on what a new client would assert on.
+    /// Takes a message. Panics where a new client would fail an assertion.
     pub fn hear(&mut self, said: Said) {
         match said {
             Said::Add(added, labels) => {

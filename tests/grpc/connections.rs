@@ -1,4 +1,4 @@
-//! The gRPC port and clients that are too many, or connect and say nothing.
+//! The gRPC port with too many clients, and with clients that connect and stay silent.
 
 use std::{process::Command, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::sleep};
 use tonic::transport::Channel;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-/// Half of what HTTP/2 begins with.
+/// First half of HTTP/2's opening text.
 const HALF: &[u8] = b"PRI * HTTP/2";
 
-/// A connection on which this much is said.
+/// A connection on which these bytes were sent.
 async fn connected(server: &Server, says: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.grpc).await.unwrap();
     stream.write_all(says).await.unwrap();
@@ -25,7 +25,7 @@ async fn serves(server: &Server) -> bool {
     HealthClient::new(channel).check(HealthCheckRequest::default()).await.is_ok()
 }
 
-/// Waits until the server knows of so many connections.
+/// Waits until the server counts this many connections.
 async fn open(server: &Server, connections: usize) {
     let line = format!("\nmortise_grpc_connections {connections}\n");
     eventually(&line, async || server.get("/metrics").await.1.contains(&line)).await;
@@ -38,12 +38,12 @@ async fn clients_that_do_not_begin_are_cut_off() {
     let mut halfway = connected(&server, HALF).await;
     let _ = until_closed(&mut silent).await;
     let _ = until_closed(&mut halfway).await;
-    // The one that has begun may be silent for longer.
+    // A connection with a full opening may stay silent for longer.
     open(&server, 1).await;
     server.write(artist("korn")).await.unwrap();
 }
 
-/// The client of the server counts, too.
+/// The server's own client counts, too.
 #[tokio::test]
 async fn connections_are_bounded() {
     let server = Setup::new().env("MORTISE_GRPC_MAX_CONNECTIONS", 3).start().await;
@@ -57,7 +57,7 @@ async fn connections_are_bounded() {
     let metrics = server.get("/metrics").await.1;
     assert!(metrics.contains("\nmortise_grpc_connections_refused_total 2\n"), "{metrics}");
     let said = || server.log().matches("(limit grpc.max_connections)").count();
-    eventually("that is in the log", async || said() > 0).await;
+    eventually("the fault is in the log", async || said() > 0).await;
     assert_eq!(said(), 1, "{}", server.log());
     assert!(!serves(&server).await);
     drop(held);
@@ -81,7 +81,7 @@ fn used(server: &Server) -> u64 {
     fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Needs `prlimit` (util-linux); says SKIPPED without it.
+/// Needs `prlimit` (util-linux); prints SKIPPED without it.
 #[tokio::test]
 async fn a_server_without_descriptors_waits_and_says_so() {
     let server = Server::start().await;
@@ -101,8 +101,8 @@ async fn a_server_without_descriptors_waits_and_says_so() {
         held.push(connected(&server, b"").await);
     }
     let said = || server.log().matches("gRPC: cannot accept a connection: Too many open files").count();
-    eventually("that is in the log", async || said() > 0).await;
-    // Processor time over a while: it does not try again and again.
+    eventually("the fault is in the log", async || said() > 0).await;
+    // Processor time over a while: the server does not retry in a tight loop.
     let before = used(&server);
     sleep(Duration::from_secs(2)).await;
     let spent = used(&server) - before;

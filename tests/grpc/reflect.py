@@ -1,4 +1,4 @@
-"""A client for which nobody generated stubs: everything it knows, it asks the server.
+"""A client without generated stubs: it asks the server for every message.
 
 Usage: reflect.py HOST:PORT    (pip install grpcio grpcio-reflection)
 """
@@ -22,7 +22,7 @@ def message(name):
 
 
 def call(method, **fields):
-    """Calls a method as the service's descriptor says it is to be called."""
+    """Calls a method by the service's descriptor."""
     descriptor = service.methods_by_name[method]
     request = message_factory.GetMessageClass(descriptor.input_type)(**fields)
     response = message_factory.GetMessageClass(descriptor.output_type)
@@ -67,7 +67,7 @@ def unpack(resource, kind=Artist):
 services = database.get_services()
 assert SERVICE in services and "grpc.health.v1.Health" in services, services
 
-# The plugin fills in what is missing, and says what is wrong.
+# The plugin fills in a missing field, and reports a fault.
 genres = Artist.DESCRIPTOR.fields_by_name["genre"].enum_type.values_by_name
 korn = call("Write", resource=artist("korn", name="Korn")).resource
 assert unpack(korn).genre == genres["GENRE_DISCO"].number, korn
@@ -75,7 +75,7 @@ assert korn.id.uid and korn.version and korn.generation, korn
 refused("Write", grpc.StatusCode.INVALID_ARGUMENT, "artist.name required", resource=artist("nobody"))
 refused("Read", grpc.StatusCode.NOT_FOUND, "resource not found", id={"type": TYPE, "tenancy": HERE, "name": "nobody"})
 
-# A watch: what is there, the end of that, then what happens.
+# A watch: the snapshot, its end, then changes.
 events = call("WatchList", type=TYPE, tenancy=HERE)
 assert next(events).upsert.resource == korn
 assert next(events).WhichOneof("event") == "end_of_snapshot"
@@ -87,7 +87,7 @@ assert [resource.id.name for resource in listed] == ["korn", "tool"], listed
 assert call("List", type=TYPE, tenancy=HERE, name_prefix="to").resources == [tool]
 assert call("Read", id=korn.id).resource == korn
 
-# Compare and swap.
+# Compare-and-swap.
 changed = Resource()
 changed.CopyFrom(korn)
 changed.metadata["seen"] = "yes"
@@ -95,7 +95,7 @@ changed = call("Write", resource=changed).resource
 assert next(events).upsert.resource == changed
 refused("Write", grpc.StatusCode.ABORTED, "CAS operation failed", resource=korn)
 
-# A type that came from the plugin folder.
+# A type of a plugin from the plugin folder.
 thing = Resource(id={"type": {"group": "prior", "group_version": "v1", "kind": "Thing"}, "name": "one"})
 thing.data.Pack(Thing(number=1990))
 written = call("Write", resource=thing)

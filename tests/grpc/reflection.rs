@@ -1,4 +1,4 @@
-//! Reflection: stock clients learn every message from the server, plugins' included.
+//! Reflection: standard clients learn every message from the server, including those of plugins.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use prost::Message as _;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 use tokio::{process::Command, time::timeout};
 
-/// The same questions in both versions of the protocol.
+/// Tests of both versions of the protocol.
 macro_rules! protocol {
     ($version:ident) => {
         mod $version {
@@ -56,7 +56,7 @@ macro_rules! protocol {
                 }
             }
 
-            /// The file that declares each symbol, all asked on one stream.
+            /// The file that declares each symbol, all requested on one stream.
             async fn declared_in(server: &Server, symbols: &[String]) -> Vec<Option<String>> {
                 let mut client = ServerReflectionClient::new(server.channel().await);
                 let requests: Vec<_> = symbols
@@ -110,7 +110,7 @@ macro_rules! protocol {
                 for (asked, file) in [
                     ("hashicorp.consul.resource.Resource", "resource.proto"),
                     ("hashicorp.consul.resource.ResourceService", "resource.proto"),
-                    // A method, a field, with and without the dot in front.
+                    // A method, a field, with and without a leading dot.
                     ("hashicorp.consul.resource.ResourceService.Write", "resource.proto"),
                     ("hashicorp.consul.resource.Resource.data", "resource.proto"),
                     (".hashicorp.consul.resource.Resource", "resource.proto"),
@@ -209,7 +209,7 @@ macro_rules! protocol {
             }
 
             #[tokio::test]
-            async fn what_is_unknown_is_not_found_and_the_stream_goes_on() {
+            async fn unknown_symbols_are_not_found_and_the_stream_continues() {
                 let server = Server::start().await;
                 for name in ["nothing.v1.Nothing", "hashicorp.consul.resource.Nothing", "", ".", "mortise.test.v1.Thing"] {
                     let (code, message) =
@@ -244,7 +244,7 @@ macro_rules! protocol {
 protocol!(v1);
 protocol!(v1alpha);
 
-/// Every import of every file is there, once.
+/// Asserts that every import of every file is present, once.
 fn whole(files: &[FileDescriptorProto]) {
     for import in files.iter().flat_map(|file| &file.dependency) {
         assert!(files.iter().any(|file| file.name() == import), "{import} is missing");
@@ -255,7 +255,7 @@ fn whole(files: &[FileDescriptorProto]) {
     assert_eq!(names.len(), files.len());
 }
 
-/// The full name of everything that a file declares. An enum's values stand beside it.
+/// Full names of everything that a file declares. An enum's values are siblings of the enum.
 fn symbols(file: &FileDescriptorProto) -> Vec<String> {
     let scope = file.package();
     let mut all = Vec::new();
@@ -288,7 +288,7 @@ fn within(scope: &str, name: &str) -> String {
     if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") }
 }
 
-/// A Python that has what the clients need. CI installs it; elsewhere their tests say that they are skipped.
+/// A Python with the modules that the clients need. CI installs it; elsewhere the tests print that they are skipped.
 async fn python() -> Option<PathBuf> {
     let python = std::env::var_os("MORTISE_TEST_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from);
     let check = Command::new(&python).args(["-c", "import grpc, grpc_reflection.v1alpha.reflection"]).output().await;
@@ -300,7 +300,7 @@ async fn python() -> Option<PathBuf> {
     None
 }
 
-/// Runs a client from the repository against a server; what it printed.
+/// Runs a client from the repository against a server; returns its output.
 async fn run(server: &Server, script: &str) -> Option<String> {
     let python = python().await?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(script);
@@ -328,7 +328,7 @@ async fn the_example_client_works() {
     }
 }
 
-/// The same client, of types that were loaded while the server ran.
+/// The same client, with types that were loaded while the server ran.
 #[tokio::test]
 async fn a_python_client_encodes_a_type_that_was_loaded_a_moment_ago() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! mortise.v1.ServerService: the server in numbers, and what `status`, `top` and `controllers` make of it.
+//! mortise.v1.ServerService: the numbers of the server, and their use in `status`, `top` and `controllers`.
 
 use mortise_api::ServerServiceClient;
 use mortise_resource::data::{ServerStatusRequest, ServerStatusResponse};
@@ -24,7 +24,7 @@ fn calls(status: &ServerStatusResponse, method: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn it_tells_what_is_there_and_follows_what_happens() {
+async fn status_counts_resources_and_follows_changes() {
     let server = Server::start().await;
     let first = status(&server).await;
     assert_eq!((first.version.as_str(), first.mode.as_str()), (env!("CARGO_PKG_VERSION"), "dev"));
@@ -57,7 +57,7 @@ async fn it_tells_what_is_there_and_follows_what_happens() {
     );
 }
 
-/// Counts are exact after a restart as well, when they have to be counted anew.
+/// Counts are exact after a restart, too, when they must be counted again.
 #[tokio::test]
 async fn counts_survive_a_restart() {
     let data = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ async fn counts_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn commands_show_it() {
+async fn commands_show_the_status() {
     let server = Server::start().await;
     server.write(artist("korn")).await.unwrap();
     let addr = server.grpc.to_string();

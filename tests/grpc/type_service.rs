@@ -19,7 +19,7 @@ fn names(types: &[data::TypeInfo]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn types_are_listed_with_what_is_known_of_them() {
+async fn types_are_listed_with_their_descriptions() {
     let server = Server::start().await;
     let types = list(&server).await;
     let names = names(&types);
@@ -37,7 +37,7 @@ async fn types_are_listed_with_what_is_known_of_them() {
     assert!(artist.hooks.as_ref().unwrap().validate);
 }
 
-/// Whatever a stock client needs to encode the type is in the set, imports before their importers.
+/// Asserts that a set contains everything that a client needs to encode the type, imports before their importers.
 fn whole(set: &FileDescriptorSet) {
     let mut seen = Vec::new();
     for file in &set.file {
@@ -68,7 +68,7 @@ async fn a_type_comes_with_descriptors_as_soon_as_it_is_loaded() {
     let mut plugins = server.plugins().await;
     plugins.remove(data::RemoveRequest { name: "prior".into() }).await.unwrap();
     crate::support::eventually("the type goes", async || {
-        // It may be there for a moment, without its plugin.
+        // The type may still exist for a moment, without its plugin.
         client.clone().get_type(wanted.clone()).await.is_err_and(|status| status.code() == Code::NotFound)
     })
     .await;

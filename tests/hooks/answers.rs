@@ -1,4 +1,4 @@
-//! What plugins answer: nonsense and overreach are the plugin's fault, and say so; honest answers arrive.
+//! Answers of plugins: invalid and forbidden ones are reported as the plugin's fault; valid ones arrive.
 
 use crate::support::{Fault, Server, Setup, id, metadata, refusal, thing};
 use mortise_resource::pb;
@@ -20,7 +20,7 @@ fn number(group: &str, name: &str, number: i64) -> pb::Resource {
     thing(group, name, &Thing { number, ..Thing::default() })
 }
 
-/// A mutate hook whose answer the host must not take.
+/// Asserts that the host refuses the answer of a mutate hook.
 async fn is_not_taken(server: &Server, plugin: &'static str, name: &str, says: &'static str) {
     let group = plugin.replace('-', "_");
     let fault = Fault { plugin, hook: "mutate", code: Code::Internal, kind: "answer", says };
@@ -61,7 +61,8 @@ async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
     let server = patient("log-flood").start().await;
     let written = server.write(number("log_flood", "boom-mutate", 5_000)).await.unwrap();
     assert_eq!(decode(&written).number, 5_000);
-    crate::support::eventually("the drop is said", || async { server.log().contains("log lines dropped") }).await;
+    crate::support::eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") })
+        .await;
     let log = server.log();
     assert!(log.len() < 64 << 10, "{} bytes of log", log.len());
     assert!(log.contains("(more than one request may log)"), "{log}");
@@ -76,7 +77,7 @@ async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
         "{metrics}"
     );
 
-    // Calls into the host are bounded, too.
+    // Calls into the host are limited, too.
     let fault = Fault {
         plugin: "log-flood",
         hook: "mutate",
@@ -118,7 +119,7 @@ async fn mutate_runs_once_for_each_write_also_when_writes_conflict() {
 }
 
 #[tokio::test]
-async fn a_mutate_that_is_not_idempotent_is_said_and_does_not_hold_a_deletion() {
+async fn a_mutate_that_is_not_idempotent_is_reported_and_does_not_delay_a_deletion() {
     let server = patient("mutate-twice").start().await;
     let mut resource = thing("mutate_twice", "boom", &Thing::default());
     resource.metadata = metadata(&[("finalizers", "one two")]);
@@ -147,7 +148,7 @@ async fn a_mutate_that_is_not_idempotent_is_said_and_does_not_hold_a_deletion() 
 }
 
 #[tokio::test]
-async fn validate_sees_what_is_stored() {
+async fn validate_sees_the_stored_resource() {
     let server = patient("prior").start().await;
     let warning = async |year| {
         let written = server.write_full(number("prior", "label", year)).await.unwrap();
@@ -167,7 +168,7 @@ async fn validate_sees_what_is_stored() {
     assert_eq!(decode(&server.read(&id("prior.v1.Thing", "label")).await.unwrap()).number, 1994);
 }
 
-/// The prior that was validated against is the one that is replaced: of racing writers none takes the year back.
+/// A write replaces only the prior that it was validated against: among concurrent writers the year never decreases.
 #[tokio::test]
 async fn validate_runs_again_when_what_is_stored_has_changed() {
     let server = patient("prior").start().await;

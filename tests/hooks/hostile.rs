@@ -1,5 +1,4 @@
-//! Plugins that misbehave in a hook: what ends them, what the caller is told, and that nothing else is the worse for
-//! it.
+//! Plugins that misbehave in a hook: the limit that ends them, the error of the caller, and no harm to anything else.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +6,10 @@ use crate::support::{Fault, Server, Setup, artist, gvk, id, refusal, tenancy, th
 use mortise_test_guests::Thing;
 use tonic::Code;
 
-/// More than any guest can burn before its time is over.
+/// Fuel that a guest cannot burn up within its time limit.
 const FUEL_FOR_EVER: i64 = 1 << 60;
 
-/// A guest that has every hook, and what becomes of it in each.
+/// A guest that has every hook, and the expected fault of each.
 struct Guest {
     plugin: &'static str,
     group: &'static str,
@@ -32,7 +31,7 @@ impl Guest {
         format!("{}.v1.Thing", self.group)
     }
 
-    /// A write, a read and a list of an ordinary name.
+    /// Asserts that a write, a read and a list of an ordinary name work.
     async fn serves(&self, server: &Server) {
         server.write(self.named("ordinary")).await.unwrap();
         server.read(&id(&self.type_name(), "ordinary")).await.unwrap();
@@ -40,7 +39,7 @@ impl Guest {
         assert_eq!(all.len(), 1);
     }
 
-    /// Sets the guest off in each hook and each RPC that asks it.
+    /// Triggers the guest in each hook and by each RPC that calls it; asserts that it serves afterwards.
     async fn fails_everywhere_and_serves_on(&self, server: &Server) {
         let t = self.type_name();
         for (name, hook) in [
@@ -63,7 +62,7 @@ impl Guest {
         self.fault("authorize-list").check(&server.watch(gvk(&t), Some(nowhere), "").await.err().unwrap());
         self.serves(server).await;
 
-        // One item of many: the list says so instead of leaving it out.
+        // One item of many fails: the list reports that instead of leaving the item out.
         let korn = server.write(artist("korn")).await.unwrap();
         let mut child = self.named("boom-read");
         child.owner.clone_from(&korn.id);
@@ -81,7 +80,7 @@ impl Guest {
     }
 }
 
-/// A server whose plugins have time enough on a busy machine.
+/// A server whose plugins have enough time on a busy machine.
 fn patient(guest: &str) -> Setup {
     Setup::new().guest(guest).tolerant().env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
 }
@@ -212,12 +211,12 @@ async fn a_panic_is_internal_and_its_text_is_in_the_log() {
     };
     guest.fails_everywhere_and_serves_on(&server).await;
     let log = server.log();
-    assert!(log.contains("the guest was told to panic, number 7"), "{log}");
+    assert!(log.contains("the guest was asked to panic, number 7"), "{log}");
     assert!(log.contains("wasm backtrace"), "{log}");
     assert!(log.contains("panic::give_up"), "function names are readable: {log}");
 }
 
-/// Replies are cut where they cross, whichever hook they come from.
+/// The limit applies to the replies of every hook.
 #[tokio::test]
 async fn a_reply_over_the_limit_is_not_taken() {
     let server = patient("oversized-reply").env("MORTISE_SANDBOX_MEMORY_BYTES", 64 << 20).start().await;
@@ -242,7 +241,7 @@ async fn a_reply_over_the_limit_is_not_taken() {
     guest.serves(&server).await;
 }
 
-/// Long but allowed: the reason is cut to what a client takes in trailers, the rest arrives whole.
+/// A long but allowed reason is cut to the size that clients accept in trailers; everything else arrives whole.
 #[tokio::test]
 async fn a_long_reply_within_the_limit_arrives() {
     let server = patient("oversized-reply").start().await;
@@ -302,7 +301,7 @@ async fn a_big_host_call_is_not_taken() {
 async fn a_plugins_own_lower_limits_hold() {
     let server = Setup::new().guest("own-limits").tolerant().start().await;
     let boom = |number| thing("own_limits", "boom", &Thing { number, ..Thing::default() });
-    // 20 ms are little on a busy machine: either limit may be the first.
+    // 20 ms is short on a busy machine: either limit may come first.
     let (code, message) = refusal(server.write(boom(0)).await);
     let fuel = code == Code::ResourceExhausted
         && message.contains("used up its fuel of 2000000 units (limit limits.fuel of the plugin's own manifest)");
@@ -317,10 +316,11 @@ async fn a_plugins_own_lower_limits_hold() {
                 .contains("asked for more memory than its 1048576 bytes (limit limits.memory_bytes of the plugin's own")
     })
     .await;
-    crate::support::eventually("what fits is served", || async { server.write(boom(100 << 10)).await.is_ok() }).await;
+    crate::support::eventually("smaller writes are served", || async { server.write(boom(100 << 10)).await.is_ok() })
+        .await;
 }
 
-/// The host's limit is the smaller one here.
+/// The host's limit is the lower one here.
 #[tokio::test]
 async fn a_plugin_cannot_raise_a_limit() {
     let server = Setup::new().guest("own-limits").tolerant().env("MORTISE_SANDBOX_FUEL", 500_000).start().await;

@@ -1,4 +1,5 @@
-//! A hostile plugin beside honest ones: other types stay fast, memory stays bounded, and what cannot load is left out.
+//! A hostile plugin beside honest ones: other types stay fast, memory stays bounded, and files that cannot be loaded
+//! are skipped.
 
 use std::cell::Cell;
 
@@ -8,7 +9,7 @@ use mortise_test_guests::Thing;
 use tokio::{task::JoinSet, time::timeout};
 use tonic::Code;
 
-/// Calls at once that set a guest off; the codes that they end with.
+/// Concurrent calls that trigger a guest; returns their codes.
 async fn hostile(server: &Server, group: &'static str, calls: usize) -> Vec<Code> {
     let mut running = JoinSet::new();
     for _ in 0..calls {
@@ -52,7 +53,7 @@ async fn other_types_are_served_while_a_plugin_spins() {
         let busy = codes.iter().filter(|code| **code == Code::ResourceExhausted).count();
         assert_eq!(late + busy, 32, "{codes:?}");
         assert!(late >= 16, "{codes:?}");
-        // And the same plugin goes on.
+        // The same plugin continues to serve.
         server.write(thing(group, "ordinary", &Thing::default())).await.unwrap();
     }
 }
@@ -91,9 +92,9 @@ async fn memory_stays_bounded_over_many_hostile_calls() {
     }
 }
 
-/// File, fault and remedy are in the log; everything else is served.
+/// The log has file, fault and remedy; everything else is served.
 #[tokio::test]
-async fn what_cannot_load_is_left_out_and_said() {
+async fn files_that_cannot_be_loaded_are_skipped_and_logged() {
     let guests = [
         ("missing-hook", "missing_hook", &["hooks name validating", "export it, or take the hook out"][..]),
         (

@@ -1,4 +1,4 @@
-//! A hook that keeps failing is left alone for a while, visibly, and comes back by itself; nothing else notices.
+//! A hook that keeps failing is quarantined for a while, visibly, and recovers by itself; nothing else is affected.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tonic_types::StatusExt as _;
 
 const FOR_EVER: u64 = 3_600_000;
 
-/// A server with the guest that panics when told to. Five faults are enough.
+/// A server with the guest that panics on request. Five faults cause a quarantine.
 fn panicking(backoff_ms: u64) -> Setup {
     Setup::new()
         .guest("panic")
@@ -25,7 +25,7 @@ fn named(name: &str) -> pb::Resource {
     thing("panicking", name, &Thing { number: 7, ..Thing::default() })
 }
 
-/// Whether this is the answer of a quarantined hook.
+/// Whether this error comes from a quarantined hook.
 fn is_quarantined(status: &Status, hook: &str) -> bool {
     let details = status.get_error_details();
     let Some(info) = details.error_info() else { return false };
@@ -42,7 +42,7 @@ fn is_quarantined(status: &Status, hook: &str) -> bool {
     quarantined
 }
 
-/// Five traps in a hook; each is answered as the trap it is.
+/// Causes five traps in a hook; each is reported as a trap.
 async fn trap_five_times(server: &Server, name: &str) {
     for n in 0..5 {
         let (code, message) = refusal(server.write(named(name)).await);
@@ -50,7 +50,7 @@ async fn trap_five_times(server: &Server, name: &str) {
     }
 }
 
-/// The state of a hook as the metrics have it: 0 healthy, 1 probation, 2 quarantined.
+/// A hook's state in the metrics: 0 healthy, 1 probation, 2 quarantined.
 async fn state(server: &Server, plugin: &str, hook: &str) -> Option<f64> {
     let (_, metrics) = server.get("/metrics").await;
     let line = metrics.lines().find(|line| {
@@ -73,12 +73,12 @@ async fn a_quarantined_validator_refuses_its_writes_and_nothing_else() {
         let checked = server.mutate_and_validate(named(name)).await.unwrap_err();
         assert!(is_quarantined(&checked, "validate"), "{name}");
     }
-    // Reads, lists and deletions do not need it.
+    // Reads, lists and deletions do not need the hook.
     let before = id("panicking.v1.Thing", "before");
     server.read(&before).await.unwrap();
     assert_eq!(server.list(gvk("panicking.v1.Thing"), tenancy("default", "default"), "").await.unwrap().len(), 1);
     server.delete(&before, "").await.unwrap();
-    // Nor do other hooks and other plugins.
+    // Other hooks and other plugins are not affected.
     let (code, message) = refusal(server.write(named("boom-mutate")).await);
     assert_eq!(code, Code::Internal, "mutate comes first, and is only failing: {message}");
     assert_eq!(state(&server, "panic", "mutate").await, Some(0.0));
@@ -98,7 +98,7 @@ async fn a_quarantined_authorizer_is_never_skipped() {
         let status = server.read(&id("panicking.v1.Thing", "boom-read")).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal);
     }
-    // Even what was allowed a moment ago.
+    // A read that was allowed a moment ago is refused, too.
     assert!(is_quarantined(&server.read(&known).await.unwrap_err(), "authorize-read"));
     let all = server.list(gvk("panicking.v1.Thing"), tenancy("default", "default"), "").await;
     assert!(is_quarantined(&all.unwrap_err(), "authorize-read"));
@@ -109,7 +109,7 @@ async fn a_quarantined_authorizer_is_never_skipped() {
 async fn a_trial_lifts_it_when_the_hook_behaves_again() {
     let server = panicking(200).start().await;
     trap_five_times(&server, "boom-validate").await;
-    // Trials with what sets it off fail, one at a time, and it stays.
+    // Trials with the triggering input fail, one at a time, and the quarantine continues.
     let mut trials = 0;
     eventually("three trials", async || {
         let status = server.write(named("boom-validate")).await.unwrap_err();
@@ -128,12 +128,12 @@ async fn a_trial_lifts_it_when_the_hook_behaves_again() {
     }
 }
 
-/// Of many callers at the end of the wait, one reaches the plugin.
+/// When the wait ends, only one of many callers reaches the plugin.
 #[tokio::test]
 async fn one_trial_at_a_time() {
     let server = Setup::new()
         .guest("infinite-loop")
-        // A second's worth of fuel, and not of time: being late on a busy machine is no fault of the guest.
+        // Fuel for one second, not a time limit: slowness of a busy machine must not count as a fault of the guest.
         .env("MORTISE_SANDBOX_FUEL", 2_000_000_000_i64)
         .env("MORTISE_SANDBOX_DEADLINE_MS", 60_000)
         .env("MORTISE_QUARANTINE_FAULTS", 1)
@@ -143,7 +143,7 @@ async fn one_trial_at_a_time() {
         .await;
     let boom = || thing("infinite_loop", "boom", &Thing::default());
     assert_eq!(refusal(server.write(boom()).await).0, Code::ResourceExhausted);
-    // The wait is over then; a trial before would be refused and prove nothing.
+    // The wait ends here; an earlier trial would be refused and prove nothing.
     tokio::time::sleep(Duration::from_millis(400)).await;
     let codes = futures_of(16, || server.write(boom())).await;
     let called = codes.iter().filter(|code| **code == Code::ResourceExhausted).count();
@@ -183,7 +183,7 @@ async fn a_caller_who_goes_away_leaves_the_trial_to_the_next() {
         .await;
     let boom = || thing("infinite_loop", "boom", &Thing::default());
     assert_eq!(refusal(server.write(boom()).await).0, Code::DeadlineExceeded);
-    // The wait is over then.
+    // The wait ends here.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let gone = tokio::time::timeout(Duration::from_millis(1_500), server.write(boom())).await;
     assert!(gone.is_err(), "the trial was under way: {gone:?}");
@@ -195,7 +195,7 @@ async fn a_caller_who_goes_away_leaves_the_trial_to_the_next() {
     assert!(begun.elapsed() < Duration::from_secs(10), "not only when the first would have been late");
 }
 
-/// The operator may choose to do without defaults; never without validation.
+/// An operator can choose to skip defaults, but never validation.
 #[tokio::test]
 async fn a_broken_mutate_is_skipped_where_the_policy_says_so() {
     let server = panicking(FOR_EVER)
@@ -235,11 +235,11 @@ async fn unusable_answers_count_too() {
     assert_eq!(codes().await, Code::Unavailable);
 }
 
-/// With and without quarantine: nothing of a call that trapped stays.
+/// A trap leaves nothing behind, with and without quarantine.
 #[tokio::test]
 async fn ten_thousand_traps_leak_nothing() {
     for faults in [10, 10_000] {
-        // A lone pair of instances: one that is not given back would be missed.
+        // Only two instances, so that one that is not returned would be missed.
         let server = Setup::new()
             .guest("panic")
             .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
@@ -262,7 +262,7 @@ async fn ten_thousand_traps_leak_nothing() {
         let grown = server.resident_bytes().saturating_sub(before) >> 10;
         assert!(grown < 8 << 10, "faults={faults}: {grown} KiB more after 9,000 traps ({} KiB before)", before >> 10);
         eventually("it serves on", || async { server.write(named("ordinary")).await.is_ok() }).await;
-        // The last instances are cleared away aside, after the answers.
+        // The last instances are removed in the background, after the answers.
         eventually("no instance is left", async || {
             server.get("/metrics").await.1.contains("mortise_plugin_instances{plugin=\"panic\"} 0\n")
         })
@@ -270,7 +270,8 @@ async fn ten_thousand_traps_leak_nothing() {
     }
 }
 
-/// The resource tells the story: healthy, on probation, quarantined; reset by an order, or back by itself.
+/// The plugin's resource shows all states: healthy, on probation, quarantined; reset by an operator, or recovered by
+/// itself.
 #[tokio::test]
 async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
     use crate::support::plugins::Plugins as _;
@@ -298,7 +299,7 @@ async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
     server.write(named("ordinary")).await.unwrap();
     server.stop().await;
 
-    // By itself: a trial that ends well puts the hook on probation, which is shown too.
+    // Without a reset, a successful trial puts the hook on probation, which is shown too.
     let server = panicking(50).env("MORTISE_QUARANTINE_WINDOW_MS", FOR_EVER).start().await;
     trap_five_times(&server, "boom-validate").await;
     server.plugin_until("panic", |p| p.healthy == State::False).await;
@@ -308,7 +309,7 @@ async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
     server.stop().await;
 }
 
-/// Five writes a second that trap are one caller's business: another one is served all the while.
+/// Five traps a second of one caller affect only that caller: another one is served all the time.
 #[tokio::test]
 async fn one_callers_traps_do_not_close_the_type_for_another() {
     let server = Setup::new().guest("panic").env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await;
@@ -333,7 +334,7 @@ async fn one_callers_traps_do_not_close_the_type_for_another() {
         assert_eq!(served, 20, "varied: {varied}");
         assert_eq!(state(&server, "panic", "validate").await, Some(1.0), "on probation, and called");
     }
-    // When there is hardly anything else, it is the hook: 40 calls ended well, and each of these is an input of its own.
+    // With almost only failures, the hook is quarantined: 40 calls ended well, and each of these is a different input.
     for n in 0..900 {
         let text = format!("more {n}");
         let _ = server.write(thing("panicking", "boom-validate", &Thing { text, ..Thing::default() })).await;
@@ -341,13 +342,13 @@ async fn one_callers_traps_do_not_close_the_type_for_another() {
     assert_eq!(state(&server, "panic", "validate").await, Some(2.0), "quarantined");
 }
 
-/// However many inputs one caller has that trap, and however fast it sends them: another one is served, after a moment.
+/// Another caller is served, after a moment, however many failing inputs one caller sends, and however fast.
 #[tokio::test]
 async fn one_callers_many_poisons_do_not_close_the_type_for_another() {
     const PAUSE: Duration = Duration::from_millis(100);
     const ROUNDS: usize = 120;
     let server = Setup::new().guest("panic").env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await;
-    // A connection of its own: whoever has no token is told from others by that.
+    // A connection of its own: a caller without a token is identified by its connection.
     let mut client = ResourceServiceClient::new(server.channel().await);
     let hostile = tokio::spawn(async move {
         for n in 0_u64.. {

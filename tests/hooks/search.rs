@@ -1,4 +1,4 @@
-//! Searches of hooks: what they find, what they may not, and that they wait for nothing.
+//! Searches of hooks: their results and limits; they never wait.
 
 use std::{fs, sync::Arc};
 
@@ -21,19 +21,19 @@ fn number(stored: &pb::Resource) -> i64 {
 }
 
 #[tokio::test]
-async fn hooks_find_what_is_stored() {
+async fn hooks_find_stored_resources() {
     let server = Setup::new().guest("hook-search").start().await;
     let first = server.write(said("a", "red", &[])).await.unwrap();
     assert_eq!(number(&first), 0);
     let (code, text) = refusal(server.write(said("b", "red", &[])).await);
     assert_eq!(code, Code::InvalidArgument);
     assert!(text.contains(r#"text "red" is that of a"#), "{text}");
-    // Its own name is no other's, and its `mutate` sees it.
+    // An update does not conflict with the resource itself, and its `mutate` counts the resource itself.
     assert_eq!(number(&server.write(said("a", "red", &[])).await.unwrap()), 1);
     server.write(said("b", "blue", &[])).await.unwrap();
     let counted = server.write(said("c", "green", &[r#"count data.text IN ("red", "blue", "grey")"#])).await.unwrap();
     assert_eq!(number(&counted), 2);
-    // Every write that was answered is found, and no deletion.
+    // Every acknowledged write is found, and no deleted resource.
     server.delete(&id(TYPE, "a"), "").await.unwrap();
     server.write(said("d", "red", &[])).await.unwrap();
     for n in 0..200 {
@@ -41,7 +41,7 @@ async fn hooks_find_what_is_stored() {
         let taken = refusal(server.write(said("other", &format!("text {n}"), &[])).await);
         assert!(taken.1.contains(&format!("is that of n-{n:03}")), "{taken:?}");
     }
-    // The rights are the plugin's: the rule about reading that callers meet is its own.
+    // Searches have the plugin's rights: the read rule for callers is the plugin's own.
     server.write(said("hidden", "secret", &[])).await.unwrap();
     assert_eq!(refusal(server.read(&id(TYPE, "hidden")).await).0, Code::PermissionDenied);
     let (_, text) = refusal(server.write(said("e", "secret", &[])).await);
@@ -49,7 +49,7 @@ async fn hooks_find_what_is_stored() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_none_is_the_hooks_to_hear() {
+async fn invalid_searches_are_errors_of_the_hook() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     fs::write(&config, "").unwrap();
@@ -71,8 +71,8 @@ async fn a_question_that_is_none_is_the_hooks_to_hear() {
     assert!(server.read(&id(TYPE, "a")).await.is_err(), "nothing was stored");
 }
 
-/// Hooks that search hold their instances meanwhile, so none may wait for another: with one instance for the plugin, and
-/// a type whose reads need a hook, all writes come through.
+/// A hook that searches keeps its instance meanwhile, so searches must not wait for another: with one instance for the
+/// plugin, and a type whose reads need a hook, all writes complete.
 #[tokio::test]
 async fn searches_wait_for_no_instance() {
     for (concurrency, writers) in [(1, 8), (4, 64)] {
@@ -98,7 +98,8 @@ async fn searches_wait_for_no_instance() {
     }
 }
 
-/// What is too much for a hook is refused without blame, stores nothing, and closes no hook; with an index it is not.
+/// A search over the limit is refused without counting as a fault, stores nothing, and quarantines no hook; with an
+/// index it succeeds.
 #[tokio::test]
 async fn a_search_of_a_hook_is_bounded() {
     let server = Setup::new().guest("hook-search").start().await;
@@ -121,7 +122,7 @@ async fn a_search_of_a_hook_is_bounded() {
     assert_health(&server).await;
 }
 
-/// Cases of `mortise plugin test` give hooks something to find.
+/// Cases of `mortise plugin test` provide stored resources for hooks.
 #[tokio::test]
 async fn cases_have_a_store_for_hooks() {
     let dir = tempfile::tempdir().unwrap();

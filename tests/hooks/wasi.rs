@@ -1,4 +1,4 @@
-//! Components built for wasm32-wasip2: they load and run, and nothing gets out.
+//! Components built for wasm32-wasip2: they load and run, and have no access to the outside.
 
 use crate::support::{Fault, PATIENCE, Server, Setup, decoded, refusal, thing};
 use mortise_test_guests::{Thing, wasi_component};
@@ -14,7 +14,7 @@ async fn server() -> Server {
         .await
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 async fn text(server: &Server, attempt: &str) -> String {
     let written = server.write(thing("wasi", attempt, &Thing::default())).await.unwrap();
     decoded::<Thing>(&written).text
@@ -57,7 +57,7 @@ async fn there_is_no_environment_and_nothing_on_stdin() {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_in_the_log_within_its_bounds() {
+async fn printed_text_is_in_the_log_within_its_limits() {
     let server = server().await;
     assert_eq!(text(&server, "print").await, "printed");
     let log = server.log();
@@ -69,13 +69,13 @@ async fn what_is_printed_is_in_the_log_within_its_bounds() {
     }
 
     assert_eq!(text(&server, "print-flood").await, "printed");
-    crate::support::eventually("what was dropped is said", || async { server.log().contains("log lines dropped") })
+    crate::support::eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") })
         .await;
     let lines = server.log().lines().filter(|line| line.contains("flooding stdout")).count();
     assert!((50..1_000).contains(&lines), "{lines}");
 }
 
-/// No call waits, and every instance sees the same time and the same random numbers.
+/// Calls never wait, and every instance sees the same time and the same random numbers.
 #[tokio::test]
 async fn time_and_chance_are_the_same_every_time() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! The HTTP port and clients that are too large, too slow, too many, or odd.
+//! The HTTP port with clients that are too large, too slow, too many, or unusual.
 
 use crate::support::{
     Server, Setup, eventually,
@@ -8,11 +8,11 @@ use crate::support::{
 use serde_json::json;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
-/// Sends bytes as they are and takes everything until the server closes the connection.
+/// Sends raw bytes and reads until the server closes the connection.
 async fn raw(server: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.http).await.unwrap();
     stream.write_all(bytes).await.unwrap();
-    // A reset is an end, too.
+    // A reset ends the connection, too.
     until_closed(&mut stream).await.0
 }
 
@@ -32,12 +32,12 @@ async fn bodies_are_bounded() {
     }
     let dry = server.ask("POST", &format!("{korn}/_validate")).body(sized(10_001)).await_answer().await;
     assert_eq!(dry.code(), 413);
-    // More than is worth taking is refused before it comes.
+    // A body over the limit is refused before it arrives.
     let head =
         format!("PUT {korn} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 30000000\r\n\r\n");
     let answer = raw(&server, head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("service.max_request_bytes"), "{answer}");
-    // Without saying how much will come.
+    // A chunked body without a length.
     let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
     let head =
         format!("PUT {korn} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -45,9 +45,9 @@ async fn bodies_are_bounded() {
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
-/// What cannot be a resource any more is not even read: it would take many times as much memory.
+/// A body larger than any resource is refused unread, since reading would take many times as much memory.
 #[tokio::test]
-async fn bodies_are_bounded_by_what_a_resource_may_be() {
+async fn bodies_are_bounded_by_the_largest_resource() {
     let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 1_000).start().await;
     let put = async |size: usize| {
         let body = json!({ "data": { "name": "x".repeat(size) } }).to_string();
@@ -59,7 +59,7 @@ async fn bodies_are_bounded_by_what_a_resource_may_be() {
     assert!(problem["detail"].as_str().unwrap().contains("store.max_resource_bytes"), "{problem}");
 }
 
-/// Watches leave connections for who asks whether the server is well.
+/// Watches leave connections free for health checks.
 #[tokio::test]
 async fn watches_take_three_quarters_of_the_connections() {
     let server = Setup::new().env("MORTISE_HTTP_MAX_CONNECTIONS", 8).start().await;
@@ -97,7 +97,7 @@ async fn only_json_as_it_is_is_read() {
         "application/json;charset=\"UTF-8\"",
         "APPLICATION/JSON",
         "application/merge-patch+json",
-        // What curl says of --data, and Consul's documentation uses.
+        // The content type of curl's --data, which Consul's documentation uses.
         "application/x-www-form-urlencoded",
         "text/plain",
         "application/octet-stream",
@@ -159,7 +159,7 @@ async fn connections_are_bounded() {
         last.starts_with("HTTP/1.1 503 ")
     })
     .await;
-    // Whether the server is well is answered nevertheless, or else it would be restarted for being busy.
+    // Health checks are still answered; otherwise a supervisor would restart a server because it is busy.
     for probe in ["/healthz", "/readyz"] {
         let answer = server.fetch(probe).await;
         assert_eq!(answer.code(), 200, "{probe}: {answer:?}");
@@ -195,7 +195,7 @@ async fn odd_requests_have_answers() {
         let head = answer.lines().next().unwrap_or_default();
         assert!(head.split(' ').nth(1).is_some_and(|found| found.starts_with(code)), "{:.60}: {head}", request);
     }
-    // Another protocol: nothing that is said in this one would be understood.
+    // HTTP/2, in which an answer of HTTP/1 would not be understood.
     assert_eq!(raw(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await, "");
     assert_eq!(server.fetch("/healthz").await.code(), 200);
 }
@@ -243,7 +243,7 @@ async fn the_api_can_be_left_out() {
     }
 }
 
-/// What is under way when the server is told to stop is finished.
+/// A server that stops finishes the calls in flight.
 #[tokio::test]
 async fn calls_in_flight_finish() {
     let server = Server::start().await;
@@ -255,7 +255,7 @@ async fn calls_in_flight_finish() {
         body.get(..5).unwrap()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The one, and the one that asks.
+    // The held connection, and the one that asks.
     eventually("it is taken", async || server.get("/metrics").await.1.contains("\nmortise_http_connections 2\n")).await;
     server.signal("TERM");
     eventually("the server stops", async || server.log().contains("SIGTERM: stopping")).await;

@@ -1,5 +1,5 @@
-//! Consul's HTTP mapping: routes, methods, parameters, bodies, codes. Watches: `watch.rs`; what Consul does not
-//! have: `types.rs`; limits and odd clients: `limits.rs`.
+//! Consul's HTTP mapping: routes, methods, parameters, bodies, codes. Watches: `watch.rs`; extensions of Consul's API:
+//! `types.rs`; limits and unusual clients: `limits.rs`.
 
 use crate::support::{
     Server, Setup, album, artist, bad_names, concept, demo, gvk,
@@ -19,7 +19,7 @@ async fn put_raw(server: &Server, path: &str, body: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn what_is_put_can_be_read_listed_and_deleted() {
+async fn put_resources_can_be_read_listed_and_deleted() {
     let server = Server::start().await;
     let korn = format!("{ARTISTS}/korn");
     let put = server.put(&korn, json!({ "name": "Korn", "genre": "GENRE_METAL" })).await;
@@ -51,7 +51,7 @@ async fn what_is_put_can_be_read_listed_and_deleted() {
     assert_eq!(server.fetch(ARTISTS).await.said(), (200, "{\n  \"resources\": []\n}"));
 }
 
-/// Keys in alphabetical order and two blanks a level, as Consul prints it.
+/// Consul prints keys in alphabetical order, indented by two blanks a level.
 #[tokio::test]
 async fn the_form_is_consuls() {
     let server = Server::start().await;
@@ -125,7 +125,7 @@ async fn tombstones_are_resources_too() {
     assert_eq!(tombstone["data"]["owner"]["uid"], id_of(&written).uid);
     let name = tombstone["id"]["name"].as_str().unwrap();
     let found = server.fetch(&format!("/api/internal/v1/tombstone/{name}?{place}")).await.ok();
-    // What reaps it may have written to it in between.
+    // The reaper may have written to it in between.
     assert_eq!((&found["id"], &found["data"]), (&tombstone["id"], &tombstone["data"]));
     let nowhere = server.fetch(&format!("/api/internal/v1/tombstone/{name}")).await;
     assert_eq!(nowhere.code(), 404, "the place of a tombstone is not filled in");
@@ -188,7 +188,7 @@ async fn the_last_element_is_the_name() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_those_that_are_not() {
+async fn other_methods_are_refused_with_the_allowed_ones() {
     let server = Server::start().await;
     let item = format!("{ARTISTS}/korn");
     let dry = format!("{item}/_validate");
@@ -343,7 +343,7 @@ async fn a_version_makes_a_write_conditional() {
     assert_eq!(server.fetch(&korn).await.ok()["data"]["name"], "KoRn");
     server.put(&korn, data).await.ok();
 
-    // Unlike Consul, which ignores it there.
+    // Consul ignores the parameter here.
     let gone = server.ask("DELETE", &format!("{korn}?version={version}")).await_answer().await;
     assert_eq!(gone.said(), (409, aborted));
     let version = server.fetch(&korn).await.ok()["version"].as_str().unwrap().to_owned();
@@ -486,7 +486,7 @@ async fn problems_name_the_field() {
 }
 
 #[tokio::test]
-async fn problems_are_for_those_who_prefer_them() {
+async fn problems_are_sent_to_clients_that_prefer_them() {
     let server = Server::start().await;
     let path = format!("{ARTISTS}/nobody");
     for (accept, problem) in [
@@ -627,7 +627,7 @@ async fn finalizers_defer_a_deletion() {
     assert_eq!(server.fetch(&held).await.code(), 404);
 }
 
-/// What one transport writes, the other reads.
+/// Each transport reads the writes of the other.
 #[tokio::test]
 async fn both_transports_are_one_service() {
     let server = Server::start().await;
@@ -645,7 +645,7 @@ async fn both_transports_are_one_service() {
     .await;
 }
 
-/// There is no access control yet; tokens are taken where Consul's clients put them, and change nothing.
+/// Without access control, tokens are accepted where Consul's clients put them, and change nothing.
 #[tokio::test]
 async fn tokens_are_taken() {
     let server = Server::start().await;

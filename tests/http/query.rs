@@ -1,4 +1,4 @@
-//! Queries over HTTP: parameters, answers, errors, and watches that go on where they were.
+//! Queries over HTTP: parameters, answers, errors, and watches that resume.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn every_parameter_of_a_query_counts() {
         ("selector=%21env", vec!["miles"]),
         ("selector=env%20in%20(prod,test)&filter=data.genre%20%3D%20%22GENRE_METAL%22", vec!["korn"]),
         ("filter=meta.tags%20CONTAINS%20%22miles%22", vec!["miles"]),
-        // By the numbers of the genres.
+        // Ordered by the numbers of the genres.
         ("order_by=data.genre%20desc", vec!["korn", "abba", "miles"]),
         ("sort-by=id.name%20desc", vec!["miles", "korn", "abba"]),
         ("name_prefix=k&view=name", vec!["korn"]),
@@ -43,7 +43,7 @@ async fn every_parameter_of_a_query_counts() {
         let page = server.fetch(&format!("{ARTISTS}?{query}")).await.ok();
         assert_eq!(names(&page), expected, "{query}");
     }
-    // A list is a list.
+    // A list still works as a list.
     let list = server.fetch(&format!("{ARTISTS}?name_prefix=k")).await.ok();
     assert!(list["resources"][0]["meta"]["createTime"].is_null(), "{list}");
 }
@@ -78,7 +78,7 @@ async fn answers_have_pages_counts_plans_and_parts() {
     assert_eq!(server.fetch(&format!("{ARTISTS}/nobody?view=full")).await.code(), 404);
 }
 
-/// A page that is sent in several pieces is one text of JSON.
+/// A page sent in several pieces is one JSON text.
 #[tokio::test]
 async fn a_large_page_is_whole() {
     let server = Server::start().await;
@@ -95,11 +95,11 @@ async fn a_large_page_is_whole() {
 }
 
 #[tokio::test]
-async fn what_is_no_query_is_a_problem() {
+async fn an_invalid_query_is_a_problem() {
     let server = shop().await;
     for (query, words) in [
         ("filter=data.gener%3D1", "gener"),
-        ("selector=a%3Db%3Dc", "is no selector"),
+        ("selector=a%3Db%3Dc", "is not a selector"),
         ("order_by=data", "order"),
         ("fields=nope", "nope"),
         ("view=whole", "use name, basic, detail or full"),
@@ -146,7 +146,7 @@ async fn a_watch_of_a_query_goes_on_where_it_was() {
     server.delete(&id("demo.v2.Artist", "later"), "").await.unwrap();
     assert_eq!(resumed.next().await.unwrap().about(), ("delete", "later".to_owned()));
 
-    // Of another query it is no place: everything anew.
+    // The position of another query does not apply: everything is sent again.
     let mut other =
         Events::open(&server, &format!("{ARTISTS}?watch&selector=env%3Dtest&resume_token={}", last.id)).await;
     assert_eq!(other.next().await.unwrap().event, "reset");

@@ -1,4 +1,4 @@
-//! What HTTP has beyond Consul's mapping: dry runs, the types, and the API's own description.
+//! Extensions of Consul's mapping in HTTP: dry runs, the types, and the API's own description.
 
 use crate::support::{
     Server, Setup, eventually,
@@ -14,7 +14,7 @@ async fn dry(server: &Server, path: &str, body: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_what_would_be_stored_and_stores_nothing() {
+async fn a_dry_run_returns_the_resource_and_stores_nothing() {
     let server = Server::start().await;
     let korn = format!("{ARTISTS}/korn");
     let body = json!({ "data": { "name": "Korn" }, "metadata": { "a": "b" } });
@@ -173,7 +173,7 @@ async fn the_description_follows_the_plugins() {
     assert!(server.fetch("/v1/openapi.json").await.ok()["paths"].get(things).is_none());
 }
 
-/// Each type of the server is in the document, with a path that is served, and every operation of it has its answers.
+/// The document has each type of the server, with a path that is served, and all answers of each operation.
 #[tokio::test]
 async fn every_type_is_in_the_document() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Watches over HTTP: server-sent events, of collections and of items. Watches as such: `resource/watch_list.rs`.
+//! Watches over HTTP: server-sent events, of collections and of items. Watches in general: `resource/watch_list.rs`.
 
 use crate::support::{
     Server, Setup, album, artist, at, eventually,
@@ -80,7 +80,7 @@ async fn an_item_is_watched_before_it_is_there_and_after() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_watched_is_a_problem() {
+async fn an_invalid_watch_is_a_problem() {
     let server = Setup::new().guest("deny").start().await;
     for (path, code, name) in [
         (format!("{ARTISTS}?watch&name_prefix=Ko"), 400, "invalid-argument"),
@@ -107,7 +107,7 @@ async fn what_cannot_be_watched_is_a_problem() {
 #[tokio::test]
 async fn watches_are_limited_together_with_those_of_grpc() {
     let server = Setup::new().env("MORTISE_SERVICE_MAX_WATCHES", 2).start().await;
-    // The host watches, too, so it is not known how many are left; but they are few.
+    // The host has watches of its own, so the number left is not exact; but it is low.
     let mut open = Vec::new();
     let refused = loop {
         let (head, body) = server.ask("GET", &format!("{ARTISTS}?watch")).open().await;
@@ -156,13 +156,13 @@ async fn a_stopping_server_says_so_and_ends_the_stream() {
     assert!(server.ended().await.success());
 }
 
-/// A client that does not read falls behind, and is told when it reads again; or it is gone.
+/// A client that does not read falls behind; it gets an error when it reads again, or is disconnected.
 #[tokio::test]
-async fn who_falls_behind_is_told() {
+async fn a_slow_client_gets_an_error() {
     let server = Setup::new().limit("watch_buffer", 4).env("MORTISE_STORE_HISTORY_EVENTS", 4).start().await;
     let mut events = Events::open(&server, &format!("{ARTISTS}?watch")).await;
     events.snapshot().await;
-    // Until every buffer in between is full, and four more.
+    // Until every buffer on the way is full, and four events more.
     let text = "x".repeat(200_000);
     for count in 0..120 {
         let data = json!({ "name": format!("{text}{count}") });
@@ -179,7 +179,7 @@ async fn who_falls_behind_is_told() {
 }
 
 #[tokio::test]
-async fn who_takes_nothing_is_cut_off() {
+async fn clients_that_read_nothing_are_cut_off() {
     let server =
         Setup::new().env("MORTISE_HTTP_STALL_TIMEOUT_MS", 300).env("MORTISE_SERVICE_MAX_WATCHES", 200).start().await;
     let open = |metrics: &str| -> f64 {
@@ -193,12 +193,12 @@ async fn who_takes_nothing_is_cut_off() {
         let data = json!({ "name": format!("{text}{count}") });
         server.put(&format!("{ARTISTS}/korn"), data).await.ok();
     }
-    // The one that asks is open, and perhaps one that has not gone yet.
+    // The asking connection is open, and perhaps one that has not ended yet.
     eventually("the connection is closed", async || open(&server.fetch("/metrics").await.body) <= 1.0).await;
     drop(body);
 }
 
-/// What a reload does to watches: a new type's begin, those of a type whose plugin goes end when the type does.
+/// A reload and watches: those of a new type begin; those of a removed plugin's type end together with the type.
 #[tokio::test]
 async fn watches_of_types_that_come_and_go() {
     let server = Setup::new().limit("plugin_rescan_ms", 200).start().await;

@@ -1,4 +1,4 @@
-//! Cascading deletion: what a deleted resource owned follows, and nothing else does.
+//! Cascading deletion: resources that a deleted one owned follow it, and nothing else does.
 
 use crate::support::{
     Server, Setup, album, any, artist, at, concept, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
@@ -7,12 +7,12 @@ use crate::support::{
 use mortise_resource::pb;
 use tonic::Code;
 
-/// A server whose second pass comes soon.
+/// A server with a short wait before the second pass.
 async fn quick() -> Server {
     Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await
 }
 
-/// Writes a resource that is owned, and answers its id.
+/// Writes an owned resource, and returns its id.
 async fn child(server: &Server, child: pb::Resource, owner: &pb::Id) -> pb::Id {
     id_of(&server.write(owned(child, owner)).await.unwrap())
 }
@@ -27,12 +27,12 @@ async fn all_gone(server: &Server, ids: &[pb::Id]) {
     }
 }
 
-/// Waits until the reaper has worked off everything.
+/// Waits until the reaper has finished.
 async fn settled(server: &Server) {
     eventually("no tombstone is left", || async { tombstones(server).await.is_empty() }).await;
 }
 
-/// A tombstone as a user may write it.
+/// A tombstone that a user could write.
 fn by_hand(name: &str, owner: &pb::Id) -> pb::Resource {
     let data = any("hashicorp.consul.resource.Tombstone", &pb::Tombstone { owner: Some(owner.clone()) });
     resource(id_in("internal.v1.Tombstone", name, "default", "default"), Some(data))
@@ -134,7 +134,7 @@ async fn the_second_pass_finds_children_that_came_meanwhile() {
     server.delete(&korn, "").await.unwrap();
     let tombstone = tombstone_id(&korn);
     eventually("the first pass", || async { !server.read(&tombstone).await.unwrap().status.is_empty() }).await;
-    // With the uid, nobody looks whether the owner is there.
+    // With a uid, the owner's existence is not checked.
     let late = child(&server, album("late", None), &korn).await;
     assert!(!is_gone(&server, &late).await);
     all_gone(&server, &[late, tombstone]).await;
@@ -167,7 +167,7 @@ async fn deletions_that_did_not_happen_cost_no_children() {
     }
     server.delete(&pb::Id { uid: "other".into(), ..korn_id.clone() }, "").await.unwrap();
     assert!(tombstones(&server).await.is_empty());
-    // Something that is deleted afterwards shows that the reaper would have been there.
+    // The removal of a later deletion's child shows that the reaper had its chance.
     let marker = parent(&server, concept("marker")).await;
     let follows = child(&server, concept("follows"), &marker).await;
     server.delete(&marker, "").await.unwrap();
@@ -203,7 +203,7 @@ async fn a_tombstone_by_hand_works_for_the_dead() {
 }
 
 #[tokio::test]
-async fn a_tombstone_by_hand_in_the_place_of_the_real_one_saves_nobody() {
+async fn a_tombstone_by_hand_in_place_of_the_real_one_saves_no_child() {
     let server = Server::start().await;
     let korn = parent(&server, artist("korn")).await;
     let lost = child(&server, album("lost", None), &korn).await;
@@ -216,7 +216,7 @@ async fn a_tombstone_by_hand_in_the_place_of_the_real_one_saves_nobody() {
 }
 
 #[tokio::test]
-async fn a_tombstone_by_hand_at_the_moment_of_deletion_saves_nobody() {
+async fn a_tombstone_by_hand_during_the_deletion_saves_no_child() {
     let server = quick().await;
     for round in 0..40 {
         let korn = parent(&server, concept("korn")).await;
@@ -230,7 +230,7 @@ async fn a_tombstone_by_hand_at_the_moment_of_deletion_saves_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn children_by_the_owners_name_are_written_while_it_lives_or_not_at_all() {
-    // The second pass is half a minute away: the first has to suffice.
+    // The second pass is half a minute away: the first must suffice.
     let server = Server::start().await;
     for round in 0..5 {
         let korn = parent(&server, artist("korn")).await;
@@ -259,7 +259,7 @@ async fn children_by_the_owners_name_are_written_while_it_lives_or_not_at_all() 
 }
 
 #[tokio::test]
-async fn a_first_pass_that_somebody_made_up_only_costs_time() {
+async fn a_forged_first_pass_only_costs_time() {
     let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 5000).start().await;
     let nobody = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("no.v1.Such", "x", "p", "n") };
     let tombstone = server.write(by_hand("mine", &nobody)).await.unwrap();
@@ -268,7 +268,7 @@ async fn a_first_pass_that_somebody_made_up_only_costs_time() {
     })
     .await;
     let orphan = child(&server, concept("orphan"), &nobody).await;
-    // Any user may write a status, this one too.
+    // Any user may write a status, including this one.
     let condition = pb::Condition { r#type: "FirstPassCompleted".into(), ..Default::default() };
     let mut status = pb::Status { observed_generation: tombstone.generation.clone(), ..Default::default() };
     for state in [pb::condition::State::False, pb::condition::State::True] {
@@ -279,14 +279,14 @@ async fn a_first_pass_that_somebody_made_up_only_costs_time() {
             key: "consul.io/reaper-controller".into(),
             status: Some(status.clone()),
         };
-        // It may be over already.
+        // The cascade may already be over.
         let _ = server.write_status(request).await;
     }
     all_gone(&server, &[orphan]).await;
     settled(&server).await;
 }
 
-/// Writes many children of one owner, from several tasks.
+/// Writes many children of one owner, from several concurrent tasks.
 async fn litter(server: &Server, owner: &pb::Id, count: usize) {
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..16 {
@@ -336,12 +336,12 @@ async fn it_goes_on_after_a_crash() {
     all_gone(&server, &[below]).await;
     let tombstone = tombstone_id(&korn);
     eventually("the first pass", || async { server.read(&tombstone).await.is_ok_and(|t| !t.status.is_empty()) }).await;
-    // Between the passes.
+    // Written between the two passes.
     let late = child(&server, album("late", None), &korn).await;
     server.child.kill().await.unwrap();
     drop(server);
 
-    // From here on it is due.
+    // The second pass is due from here on.
     let server = setup(1000).start().await;
     all_gone(&server, &[late, tombstone]).await;
     settled(&server).await;
@@ -367,7 +367,7 @@ async fn owners_deleted_all_at_once() {
     settled(&server).await;
 }
 
-/// Difference: `default` exists always, whoever claims to own it.
+/// Difference from Consul: `default` always exists, even if a resource claims to own it.
 #[tokio::test]
 async fn no_cascade_takes_a_default_unit() {
     let server = quick().await;
@@ -397,12 +397,12 @@ async fn no_cascade_takes_a_default_unit() {
     for one in kept {
         server.write(one).await.unwrap();
     }
-    // With the partition around it, it goes.
+    // Together with its partition it is deleted.
     server.delete(&id("tenancy.v2beta1.Partition", "q"), "").await.unwrap();
     all_gone(&server, &[id("tenancy.v2beta1.Partition", "q"), units[2].clone()]).await;
 }
 
-/// The largest that is taken, by its metadata.
+/// Writes the largest resource that is accepted, filled up by its metadata.
 async fn filled_to_the_limit(server: &Server, one: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
     for size in (19_000..20_000).rev() {
         let pad = "x".repeat(size);
@@ -414,9 +414,9 @@ async fn filled_to_the_limit(server: &Server, one: pb::Resource, pairs: &[(&str,
     panic!("nothing is taken");
 }
 
-/// Deleting needs a mark, and there is room for it; and what cannot be deleted does not keep its siblings.
+/// A deletion needs a mark, and there is room for it; a child that cannot be deleted does not keep its siblings.
 #[tokio::test]
-async fn what_just_fits_can_be_deleted_by_hand_with_its_owner_and_with_its_place() {
+async fn the_largest_resource_can_be_deleted_in_every_way() {
     let server = Setup::new()
         .env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300)
         .env("MORTISE_STORE_MAX_RESOURCE_BYTES", 20_000)
@@ -447,9 +447,9 @@ async fn what_just_fits_can_be_deleted_by_hand_with_its_owner_and_with_its_place
     }
 }
 
-/// A limit that was lowered keeps nobody from making things smaller, nor from deleting.
+/// Resources above a lowered limit can still shrink and be deleted.
 #[tokio::test]
-async fn what_is_over_a_lowered_limit_can_shrink_and_go() {
+async fn resources_over_a_lowered_limit_can_shrink_and_go() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     let pad = "x".repeat(30_000);

@@ -1,4 +1,4 @@
-//! Owner references of `meta`: when they hold, and what becomes of a dependent that loses them.
+//! Owner references of `meta`: their validity, and the fate of a dependent that loses its owners.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn quick() -> Setup {
     setup().env("MORTISE_SERVICE_OWNER_GRACE_MS", 400)
 }
 
-/// With time enough to write an owner, on a slow machine, too.
+/// A server with enough time to write an owner, even on a slow machine.
 fn patient() -> Setup {
     setup().env("MORTISE_SERVICE_OWNER_GRACE_MS", 3_000)
 }
@@ -90,26 +90,26 @@ async fn an_owner_may_come_later_but_not_too_late() {
     server.write(node("late", &Node::default())).await.unwrap();
     goes(&server, "orphan").await;
     goes(&server, "strange").await;
-    eventually("what does not hold is dropped", async || owners(&server, "half").await == ["there"]).await;
-    eventually("nothing is left to look at", async || checks(&server).await == 0).await;
+    eventually("the invalid owner is dropped", async || owners(&server, "half").await == ["there"]).await;
+    eventually("all checks are done", async || checks(&server).await == 0).await;
     assert_eq!(owners(&server, "early").await, ["late"]);
     server.delete(&id(NODE, "late"), "").await.unwrap();
     goes(&server, "early").await;
 }
 
-/// Whether it comes before a check is due, or within the grace.
+/// An owner counts as such when it is created again before a check is due, or within the grace.
 #[tokio::test]
 async fn an_owner_that_is_made_again_is_the_owner() {
     let server = patient().start().await;
     server.write(dependent("d", vec![owner("a")])).await.unwrap();
     server.write(node("a", &Node::default())).await.unwrap();
     eventually("its owner has come", async || checks(&server).await == 0).await;
-    // The owner is gone for less than the grace when a check comes to it.
+    // The owner is missing for less than the grace when a check runs.
     server.write(dependent("late", vec![owner("b")])).await.unwrap();
-    // A part of the grace.
+    // Less than the grace.
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.write(node("b", &Node::default())).await.unwrap();
-    eventually("it is looked at", async || checks(&server).await == 0).await;
+    eventually("the check is done", async || checks(&server).await == 0).await;
     for name in ["d", "late"] {
         assert_eq!(owners(&server, name).await.len(), 1, "{name}");
     }
@@ -141,12 +141,12 @@ async fn an_owner_that_has_to_refer_to_its_dependent() {
         |to: &[&str]| Node { may_dangle: to.iter().map(|name| (*name).to_owned()).collect(), ..Node::default() };
     server.write(node("o", &points(&["d", "kept"]))).await.unwrap();
     goes(&server, "never").await;
-    eventually("nothing is left to look at", async || checks(&server).await == 0).await;
+    eventually("all checks are done", async || checks(&server).await == 0).await;
     assert_eq!(
         (owners(&server, "d").await, owners(&server, "kept").await),
         (vec!["o".to_owned()], vec!["o".to_owned()])
     );
-    // It stops to refer to them.
+    // The owner no longer refers to them.
     server.write(node("o", &points(&[]))).await.unwrap();
     goes(&server, "d").await;
     eventually("only the reference goes", async || owners(&server, "kept").await.is_empty()).await;
@@ -173,7 +173,7 @@ async fn the_collector_obeys_what_blocks_and_goes_on_after_a_kill() {
 }
 
 #[tokio::test]
-async fn who_is_no_host_keeps_no_checks() {
+async fn clients_cannot_write_ownership_checks() {
     let server = quick().start().await;
     let check = pb::Id { tenancy: Some(tenancy("", "")), ..id("mortise.v1.OwnershipCheck", "mine") };
     let refused = server.write(resource(check, None)).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Fields that refer to other resources: what a write has to find, and what a deletion does to whoever refers to it.
+//! Fields that refer to other resources: the targets that a write needs, and the effect of a deletion on referrers.
 
 use mortise_api::OwnershipServiceClient;
 use mortise_resource::{
@@ -78,7 +78,7 @@ async fn a_new_reference_has_to_be_to_something_that_is_there() {
     let stored = server.write(node("a", &to("b"))).await.unwrap();
     let record = &stored.references[0];
     assert_eq!((record.name.as_str(), record.field.as_str(), record.on_delete()), ("b", "blocked_by", OnDelete::Block));
-    // One may dangle, and one to itself is there with it.
+    // A reference that may dangle, and a reference to itself, are allowed.
     let own = Node { may_dangle: list(&["nobody"]), goes_with: list(&["own"]), ..Node::default() };
     server.write(node("own", &own)).await.unwrap();
 }
@@ -104,7 +104,7 @@ async fn references_have_forms_and_tenancies() {
         assert_eq!(refused.0, Code::InvalidArgument, "{bad}");
         assert!(refused.1.starts_with("data.unset_by ") && refused.1.contains(says), "{bad}: {}", refused.1);
     }
-    // Messages say the type, which has to fit.
+    // A message names a type, which must fit.
     let leader = |kind: &str| pb::Reference {
         r#type: Some(gvk(kind)),
         tenancy: Some(tenancy("", "far")),
@@ -116,7 +116,7 @@ async fn references_have_forms_and_tenancies() {
     assert_eq!(refused.0, Code::InvalidArgument);
     assert!(refused.1.contains("data.leader refers to a demo.v2.Artist"), "{}", refused.1);
     server.write(led(NODE)).await.unwrap();
-    // A type of the cluster has no tenancy, and refers to `default` where nothing is said.
+    // A cluster-scoped type has no tenancy, so its references default to `default`.
     server.write(node("home", &Node::default())).await.unwrap();
     server.write(hub("h", "home")).await.unwrap();
     let hub_id = pb::Id { tenancy: None, ..id(HUB, "h") };
@@ -125,7 +125,7 @@ async fn references_have_forms_and_tenancies() {
     assert_eq!(refused.0, Code::FailedPrecondition);
     assert!(refused.1.contains("data.hub of references.v1.Node \"spoke\""), "{}", refused.1);
     assert_eq!(refusal(delete(&server, "home").await).0, Code::FailedPrecondition);
-    // In parts, in parts of parts, and in the values of maps.
+    // References in nested messages, and in the values of maps.
     let part = |node: &str, parts| NodePart { node: node.into(), parts, ..NodePart::default() };
     let deep = Node {
         parts: vec![part("", vec![part("far/x", vec![])]), part("home", vec![])],
@@ -208,7 +208,7 @@ async fn block_unset_and_cascade_are_one_commit() {
     assert_eq!((data.unset_by, data.text.as_str()), (list(&["other"]), "kept"));
     assert_eq!(user.references.len(), 1);
     assert_eq!(user.meta.unwrap().generation, generation + 1, "its content changed, once");
-    // Each change is told once, the cleared one as an upsert.
+    // Each change is one event; a cleared reference is an upsert.
     let mut seen = vec![watch.upsert().await];
     for _ in 0..3 {
         seen.push(watch.deleted().await);
@@ -220,7 +220,7 @@ async fn block_unset_and_cascade_are_one_commit() {
 }
 
 #[tokio::test]
-async fn what_goes_itself_blocks_nothing_and_cycles_end() {
+async fn deleted_referrers_do_not_block_and_cycles_end() {
     let server = start().await;
     server.write(node("a", &Node::default())).await.unwrap();
     server.write(node("b", &Node { goes_with: list(&["a"]), ..Node::default() })).await.unwrap();
@@ -231,7 +231,7 @@ async fn what_goes_itself_blocks_nothing_and_cycles_end() {
     server.write(node("a", &Node { goes_with: list(&["c", "a"]), ..Node::default() })).await.unwrap();
     delete(&server, "b").await.unwrap();
     assert!(all(&server).await.is_empty(), "{:?}", all(&server).await);
-    // Those that block each other go one after the other only once they do not.
+    // Resources that block each other can be deleted one after the other only once a reference is removed.
     server.write(node("x", &Node::default())).await.unwrap();
     server.write(node("y", &Node { blocked_by: list(&["x"]), ..Node::default() })).await.unwrap();
     server.write(node("x", &Node { blocked_by: list(&["y"]), ..Node::default() })).await.unwrap();
@@ -253,7 +253,7 @@ async fn later_ones_are_worked_off_while_it_is_marked() {
         };
         server.write(node(&format!("n{n:02}"), &data)).await.unwrap();
     }
-    // Cycles of those that go later end, too.
+    // Cycles of later deletions end, too.
     server.write(node("l1", &Node { goes_later: list(&["root"]), ..Node::default() })).await.unwrap();
     server.write(node("l2", &Node { goes_later: list(&["l1"]), ..Node::default() })).await.unwrap();
     server.write(node("l1", &Node { goes_later: list(&["root", "l2"]), ..Node::default() })).await.unwrap();
@@ -267,11 +267,11 @@ async fn later_ones_are_worked_off_while_it_is_marked() {
     let marked = watch.upsert().await;
     assert!(meta::is_marked(&marked.metadata));
     assert_eq!(marked.meta.unwrap().lifecycle.unwrap().state, 2, "DELETING");
-    // Deleting it again is no more.
+    // A second deletion changes nothing.
     let again = delete(&server, "root").await;
     assert!(again.is_ok(), "{again:?}");
     until_gone(&server, &id(NODE, "root")).await;
-    eventually("so are those that go with it", async || all(&server).await.len() == 20).await;
+    eventually("the later referrers are gone", async || all(&server).await.len() == 20).await;
     for name in all(&server).await {
         let left: Node = decoded(&server.read(&id(NODE, &name)).await.unwrap());
         assert!(left.unset_later.is_empty(), "{name}");
@@ -280,7 +280,7 @@ async fn later_ones_are_worked_off_while_it_is_marked() {
 }
 
 #[tokio::test]
-async fn what_finalizers_hold_holds_what_it_refers_to() {
+async fn resources_held_by_finalizers_keep_their_targets() {
     let server = start().await;
     server.write(node("root", &Node::default())).await.unwrap();
     let child = node("child", &Node { goes_with: list(&["root"]), ..Node::default() });
@@ -290,7 +290,7 @@ async fn what_finalizers_hold_holds_what_it_refers_to() {
         let marked = server.read(&id(NODE, name)).await.unwrap();
         assert!(meta::is_marked(&marked.metadata), "{name}");
     }
-    // Its name is taken, and nothing new may refer to it.
+    // Its name is taken, and new references to it are refused.
     assert_eq!(refusal(server.write(node("root", &Node::default())).await).0, Code::InvalidArgument);
     let refused = refusal(server.write(node("new", &Node { unset_by: list(&["root"]), ..Node::default() })).await);
     assert_eq!(refused.0, Code::FailedPrecondition);
@@ -318,7 +318,7 @@ async fn the_mark_of_a_client_is_a_deletion() {
 }
 
 #[tokio::test]
-async fn a_block_is_atomic_against_the_write_of_what_blocks() {
+async fn a_block_is_atomic_against_the_write_of_the_referrer() {
     let server = start().await;
     let (mut blocked, mut dangling) = (0, 0);
     for round in 0..60 {
@@ -326,7 +326,7 @@ async fn a_block_is_atomic_against_the_write_of_what_blocks() {
         server.write(node(&target, &Node::default())).await.unwrap();
         let data = Node { blocked_by: vec![target.clone()], ..Node::default() };
         let wait = std::time::Duration::from_micros(fastrand::u64(0..1_500));
-        // Now the one is a little later, now the other.
+        // The write and the deletion are a little later in turns.
         let (write_after, delete_after) = if round % 2 == 0 { (wait, wait / 8) } else { (wait / 8, wait) };
         let delete = async {
             tokio::time::sleep(delete_after).await;
@@ -352,7 +352,7 @@ async fn a_block_is_atomic_against_the_write_of_what_blocks() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_deleted_is_not() {
+async fn protected_resources_are_not_deleted() {
     let server = start().await;
     server.write(node("root", &Node::default())).await.unwrap();
     server.write(node("kept", &Node { goes_with: list(&["root"]), ..Node::default() })).await.unwrap();
@@ -361,7 +361,7 @@ async fn what_must_not_be_deleted_is_not() {
         ownership(&server).await.set_block_deletion(request).await.unwrap().into_inner().resource.unwrap()
     };
     assert!(set(true).await.meta.unwrap().lifecycle.unwrap().block_deletion);
-    // A write cannot take it away.
+    // An ordinary write does not remove the protection.
     server
         .write(node("kept", &Node { goes_with: list(&["root"]), text: "x".into(), ..Node::default() }))
         .await
@@ -373,7 +373,7 @@ async fn what_must_not_be_deleted_is_not() {
         assert!(refused.1.contains(says), "{}", refused.1);
     }
     assert_eq!(all(&server).await, ["kept", "root"]);
-    // Children of an owner wait.
+    // An owner's children wait.
     let owner = server.write(node("owner", &Node::default())).await.unwrap();
     let mut child = owned(node("child", &Node::default()), &id_of(&owner));
     child = server.write(child).await.unwrap();
@@ -382,7 +382,7 @@ async fn what_must_not_be_deleted_is_not() {
     let stale = refusal(ownership(&server).await.set_block_deletion(request).await);
     assert_eq!(stale.0, Code::Aborted);
     delete(&server, "owner").await.unwrap();
-    // The reaper's second pass over a later deletion: it has looked at this one twice as well.
+    // The reaper's second pass over a later deletion: by then it has passed over this one twice as well.
     let later = reaped(&server).await;
     until_gone(&server, &tombstone_id(&later)).await;
     assert!(!is_gone(&server, &id(NODE, "child")).await);
@@ -466,7 +466,7 @@ async fn a_tree_follows_links_both_ways() {
     assert_eq!(refusal(tree("root", 17).await).0, Code::InvalidArgument);
 }
 
-/// The same types in a version of the plugin that declares no references: decoding takes options away that nobody knows.
+/// The same types in a version of the plugin that declares no references: decoding drops unknown options.
 fn undeclared() -> Vec<u8> {
     use mortise_resource::manifest::Scope;
     use prost::Message as _;
@@ -485,7 +485,7 @@ fn undeclared() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_was_stored_before_there_were_declarations_is_found() {
+async fn references_stored_before_their_declaration_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
     before.write(node("target", &Node::default())).await.unwrap();
@@ -497,7 +497,7 @@ async fn what_was_stored_before_there_were_declarations_is_found() {
     assert_eq!(refused.0, Code::FailedPrecondition, "{}", refused.1);
     let now = server.read(&id(NODE, "old")).await.unwrap();
     assert_eq!((now.version.clone(), now.references.len()), (stored.version, 1), "it is no change that anybody sees");
-    // What is not referred to anew is not looked at.
+    // Only new references are checked.
     server
         .write(node("old", &Node { blocked_by: list(&["target"]), text: "x".into(), ..Node::default() }))
         .await
@@ -506,7 +506,7 @@ async fn what_was_stored_before_there_were_declarations_is_found() {
     delete(&server, "target").await.unwrap();
 }
 
-/// More than one commit may hold is refused, and changes nothing.
+/// A deletion that exceeds one commit is refused, and changes nothing.
 #[tokio::test]
 async fn a_deletion_reaches_so_far() {
     let server = start().await;
@@ -535,9 +535,9 @@ async fn a_deletion_reaches_so_far() {
     assert!(all(server).await.is_empty());
 }
 
-/// What a caller may not read is neither named nor told of, and still blocks.
+/// A resource that a caller may not read is not named to it, and still blocks.
 #[tokio::test]
-async fn names_are_told_to_who_may_read_them() {
+async fn unreadable_resources_are_not_named_and_still_block() {
     let server = start().await;
     server.write(node("target", &Node::default())).await.unwrap();
     for n in 0..5 {
@@ -573,7 +573,7 @@ async fn names_are_told_to_who_may_read_them() {
     let tree =
         ownership.get_tree(GetTreeRequest { id: Some(id(NODE, "target")), depth: 0 }).await.unwrap().into_inner();
     assert_eq!((tree.down.len(), tree.hidden), (0, 1));
-    // What it may not read it cannot refer to, and is told no more than of what is not there.
+    // A caller cannot refer to a resource that it may not read, and gets the same answer as for a missing one.
     let mut refused = Vec::new();
     for to in ["stop", "nobody"] {
         let data = Node { unset_by: list(&[to]), ..Node::default() };
@@ -591,9 +591,9 @@ async fn names_are_told_to_who_may_read_them() {
     assert_eq!(refusal(ownership.set_block_deletion(set).await).0, Code::PermissionDenied, "that is an operator's");
 }
 
-/// Files and exports need no order: what refers to something waits until that is there.
+/// Files and exports need no order: a referrer waits until its target exists.
 #[tokio::test]
-async fn what_is_applied_together_may_refer_to_what_comes_later() {
+async fn files_may_refer_to_later_resources() {
     let server = start().await;
     let dir = tempfile::tempdir().unwrap();
     let text = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "d")]
@@ -616,7 +616,7 @@ async fn what_is_applied_together_may_refer_to_what_comes_later() {
     let (code, out, err) = mortise(&["import", other.to_str().unwrap()], &env).await;
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(all(&server).await, ["a", "b", "c", "d"]);
-    // An owner that waits keeps what it owns waiting, whatever the levels.
+    // An owner that waits also delays its children, whatever the levels.
     let levels = format!(
         "type: {NODE}\nname: p\ndata: {{unset_by: [q]}}\n---\ntype: {NODE}\nname: o\n---\ntype: {NODE}\nname: q\nowner: {NODE}/o\n\
          ---\ntype: {NODE}\nname: r\nowner: {NODE}/p\n"
@@ -626,7 +626,7 @@ async fn what_is_applied_together_may_refer_to_what_comes_later() {
     let (code, out, err) = mortise(&["apply", "-f", owners.to_str().unwrap()], &env).await;
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(all(&server).await, ["a", "b", "c", "d", "o", "p", "q", "r"]);
-    // One that refers to what never comes is refused, and the others are there.
+    // A reference to a target that never comes is refused, and the others are written.
     std::fs::write(&other, format!("type: {NODE}\nname: e\ndata: {{unset_by: [never]}}\n")).unwrap();
     let yaml = dir.path().join("never.yaml");
     std::fs::rename(&other, &yaml).unwrap();
@@ -655,7 +655,7 @@ async fn a_long_chain_does_not_wait_at_each_of_its_links() {
 }
 
 #[tokio::test]
-async fn those_that_block_each_other_go_with_their_namespace_though_something_holds_them() {
+async fn mutual_blocks_go_with_their_namespace_despite_a_finalizer() {
     let server = start().await;
     make_place(&server, "default", "going").await;
     let there =
@@ -670,7 +670,7 @@ async fn those_that_block_each_other_go_with_their_namespace_though_something_ho
 }
 
 #[tokio::test]
-async fn what_just_fits_can_be_marked() {
+async fn the_largest_resource_can_be_marked() {
     let server = setup().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 2_000).start().await;
     let write =
         async |length: usize| server.write(node("root", &Node { text: "x".repeat(length), ..Node::default() })).await;
@@ -687,7 +687,7 @@ async fn what_just_fits_can_be_marked() {
 }
 
 #[tokio::test]
-async fn what_is_marked_refers_to_nothing_new_that_is_not_there() {
+async fn marked_resources_get_no_new_dangling_references() {
     let server = start().await;
     server.write(node("a", &Node::default())).await.unwrap();
     let mut marked = server.read(&id(NODE, "a")).await.unwrap();
@@ -711,7 +711,7 @@ async fn old_data_that_is_no_reference_is_in_nobodys_way() {
     let server = setup().data_dir(dir.path()).start().await;
     delete(&server, "other").await.unwrap();
     assert_eq!(refusal(delete(&server, "target").await).0, Code::FailedPrecondition, "what can be read counts");
-    // It is written and marked as it is, and not with another fault.
+    // It can be written unchanged and marked, but not written with a further fault.
     server.write(pb::Resource { version: String::new(), ..old }).await.unwrap();
     let worse = Node { blocked_by: list(&["Miles Davis", "target", "Also Bad"]), ..Node::default() };
     assert_eq!(refusal(server.write(node("old", &worse)).await).0, Code::InvalidArgument);
@@ -719,9 +719,9 @@ async fn old_data_that_is_no_reference_is_in_nobodys_way() {
     assert!(meta::is_marked(&server.read(&id(NODE, "old")).await.unwrap().metadata));
 }
 
-/// A status that is written while a type is read for the first time does not lose what the resource refers to.
+/// A status written during the first reading of a type does not lose the references of the resource.
 #[tokio::test]
-async fn what_is_written_during_the_first_reading_is_recorded() {
+async fn references_written_during_the_first_reading_are_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
     before.write(node("target", &Node::default())).await.unwrap();
@@ -758,9 +758,10 @@ async fn what_is_written_during_the_first_reading_is_recorded() {
     }
 }
 
-/// So no such write takes away what the first reading of the type stores at the same moment.
+/// Writes besides the data make the records again, so that none removes those that the first reading of the type stores
+/// at the same moment.
 #[tokio::test]
-async fn what_is_written_besides_the_data_makes_the_records_anew() {
+async fn writes_besides_the_data_make_the_records_again() {
     let dir = tempfile::tempdir().unwrap();
     let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
     before.write(node("target", &Node::default())).await.unwrap();

@@ -1,7 +1,7 @@
-//! Random graphs with every behaviour, cycles included: random writes and deletions, with kills of the server in between,
-//! come to what a model says, and no reference to nothing is ever seen where the schema forbids it.
+//! Random graphs with every behaviour, including cycles: random writes and deletions, with kills of the server in
+//! between, match a model, and no forbidden dangling reference is ever visible.
 //!
-//! `MORTISE_GRAPH_NODES`, `MORTISE_GRAPH_RUNS` and `MORTISE_GRAPH_SEED` make it larger, and repeat a run.
+//! `MORTISE_GRAPH_NODES` and `MORTISE_GRAPH_RUNS` enlarge it, `MORTISE_GRAPH_SEED` repeats a run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ const LATER_UNSET: usize = 3;
 const LATER_CASCADE: usize = 4;
 const DANGLE: usize = 5;
 
-/// What a node refers to, by behaviour.
+/// Targets of a node's references, by behaviour.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Links([BTreeSet<u32>; 6]);
 
@@ -35,11 +35,11 @@ struct Known {
     is_marked: bool,
 }
 
-/// What is stored, by the rules of docs/ownership.md.
+/// Expected content of the store, by the rules of docs/ownership.md.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Model(BTreeMap<u32, Known>);
 
-/// What a deletion comes to.
+/// Effect of a deletion.
 struct Plan {
     goes: BTreeSet<u32>,
     marks: BTreeSet<u32>,
@@ -100,7 +100,7 @@ impl Model {
         *self != before
     }
 
-    /// Whether it is allowed.
+    /// Deletes a node, if that is allowed; returns whether it is.
     fn delete(&mut self, root: u32) -> bool {
         let Some(known) = self.0.get(&root) else { return true };
         if known.is_marked {
@@ -113,7 +113,7 @@ impl Model {
         !plan.is_blocked
     }
 
-    /// Everything that the collector can do.
+    /// Does all possible work of the collector.
     fn settle(&mut self) {
         loop {
             let mut changed = false;
@@ -185,7 +185,7 @@ async fn stored(server: &Server) -> Model {
     Model(all.iter().map(|one| (number(&id_of(one).name), known(one))).collect())
 }
 
-/// Whether everything that must not dangle is to something.
+/// Asserts that every reference that must not dangle has a target.
 fn check_whole(model: &Model) {
     for (name, known) in &model.0 {
         for target in known.links.0[..DANGLE].iter().flatten() {
@@ -198,7 +198,7 @@ fn some_links(random: &mut fastrand::Rng, model: &Model, own: u32) -> Links {
     let there: Vec<u32> = model.0.iter().filter(|(_, known)| !known.is_marked).map(|(name, _)| *name).collect();
     let mut links = Links::default();
     for _ in 0..random.usize(0..4) {
-        // Blocks are few: with many, nothing could be deleted.
+        // Blocks are rare: with many, deletions would always be refused.
         let how = [BLOCK, UNSET, UNSET, CASCADE, CASCADE, LATER_UNSET, LATER_CASCADE, DANGLE][random.usize(0..8)];
         let target = if random.u8(0..20) == 0 { Some(own) } else { random.choice(&there).copied() };
         links.0[how].extend(target);
@@ -211,7 +211,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn random_graphs_come_to_what_a_model_says() {
+async fn random_graphs_match_a_model() {
     let (nodes, runs) = (setting("MORTISE_GRAPH_NODES", 60), setting("MORTISE_GRAPH_RUNS", 2));
     let first = setting("MORTISE_GRAPH_SEED", fastrand::u64(..1_000_000));
     let (mut kills, mut deleted, mut blocked, mut gone, mut seen_marked) = (0, 0, 0, 0, 0);
@@ -231,12 +231,12 @@ async fn random_graphs_come_to_what_a_model_says() {
         for step in 0..nodes {
             let target = random.u32(0..nodes);
             if random.u8(0..3) == 0 {
-                // A write: another one of what is there, or one that is new again.
+                // A write: a change of an existing node, or a new one.
                 if model.0.get(&target).is_some_and(|known| known.is_marked) {
                     continue;
                 }
                 let mut links = some_links(random, &model, target);
-                // What a referrer keeps may be going.
+                // Kept references may be to a target that is being deleted.
                 if let Some(known) = model.0.get(&target) {
                     links.0[UNSET].extend(&known.links.0[UNSET]);
                 }
@@ -247,14 +247,14 @@ async fn random_graphs_come_to_what_a_model_says() {
             let before = model.0.len();
             deleted += 1;
             if deleted % 12 == 6 {
-                // Killed while it deletes: either all of it was done, or nothing.
+                // Killed during a deletion: either all of it was done, or nothing.
                 let wait = std::time::Duration::from_micros(random.u64(0..3_000));
                 let dying = async {
                     tokio::time::sleep(wait).await;
                     server.signal("KILL");
                 };
                 let target_id = id(NODE, &name(target));
-                // Whether it was answered does not matter.
+                // Either outcome of the call is fine.
                 let (_, ()) = tokio::join!(server.delete(&target_id, ""), dying);
                 server.child.wait().await.unwrap();
                 kills += 1;

@@ -1,4 +1,4 @@
-//! Tombstones: what a deletion leaves, until everything that was owned is gone.
+//! Tombstones: the records of deletions, until all owned resources are gone.
 
 use crate::support::{
     Server, Setup, any, artist, at, concept, decoded, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
@@ -50,7 +50,7 @@ async fn the_first_pass_is_noted_in_its_status() {
 }
 
 #[tokio::test]
-async fn it_lies_where_the_deleted_resource_was() {
+async fn a_tombstone_is_in_the_deleted_resources_tenancy() {
     let server = Server::start().await;
     make_place(&server, "p", "n").await;
     for owner in [at(concept("a"), "p", "n"), label("b", "p"), resource(id("demo.v1.Executive", "c"), None)] {
@@ -73,7 +73,7 @@ async fn names_are_legal_however_long_the_owners_are() {
         let id = id_of(tombstone);
         assert!(mortise_resource::name::is_valid(&id.name), "{}", id.name);
         assert!(id.name.starts_with(&format!("tombstone-{}", &name[..10])), "{}", id.name);
-        // The uid keeps it apart from tombstones of names that begin alike.
+        // The uid distinguishes it from tombstones of names with the same beginning.
         assert!(id.name.ends_with(&format!("-{}", owner.uid.to_lowercase())), "{}", id.name);
         if name.len() <= 26 {
             assert_eq!(id.name, tombstone_id(&owner).name, "the documented form where it fits");
@@ -106,7 +106,7 @@ async fn tenancy_is_never_defaulted() {
     assert_eq!(of("*", "").await, [tombstone_id(&boss).name]);
     assert_eq!(of("*", "*").await.len(), 2);
     assert_eq!(of("nowhere", "*").await.len(), 0);
-    // Names are checked as everywhere.
+    // The usual rules for names apply.
     let bad = pb::Id { name: "Tombstone_".into(), ..full };
     let expected = format!("id.name invalid: {}", name_rule("Tombstone_"));
     assert_eq!(refusal(server.read(&bad).await), (Code::InvalidArgument, expected));
@@ -134,7 +134,7 @@ async fn watched_and_deleted_as_any_resource_and_deleting_one_makes_none() {
 }
 
 #[tokio::test]
-async fn it_goes_after_the_second_pass() {
+async fn a_tombstone_goes_after_the_second_pass() {
     let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await;
     let mut watch = server.watch(gvk(TOMBSTONE), None, "").await.unwrap();
     watch.snapshot().await;
@@ -153,7 +153,7 @@ async fn it_goes_after_the_second_pass() {
     assert_eq!(id_of(&watch.upsert().await).name, tombstone_id(&last).name);
 }
 
-/// A tombstone as a user may write it.
+/// A tombstone that a user could write.
 fn by_hand(name: &str, owner: Option<pb::Id>) -> pb::Resource {
     let data = pb::Tombstone { owner };
     let data = any("hashicorp.consul.resource.Tombstone", &data);
@@ -161,7 +161,7 @@ fn by_hand(name: &str, owner: Option<pb::Id>) -> pb::Resource {
 }
 
 #[tokio::test]
-async fn users_may_write_what_the_reaper_can_do_nothing_with() {
+async fn users_may_write_tombstones_that_the_reaper_ignores() {
     let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 300).start().await;
     let odd = id("NoSuch.v1.Type", "No_Name");
     server.write(by_hand("nothing", None)).await.unwrap();
@@ -179,7 +179,7 @@ async fn users_may_write_what_the_reaper_can_do_nothing_with() {
     let refused = server.write(resource(id_in(TOMBSTONE, "wrong", "default", "default"), wrong)).await;
     let expected = r#"resource.data is of wrong type (expected="hashicorp.consul.resource.Tombstone", got="hashicorp.consul.internal.demo.v2.Artist")"#;
     assert_eq!(refusal(refused), (Code::InvalidArgument, expected.to_owned()));
-    // The reaper still works, and the rest is there to be deleted.
+    // The reaper still works, and the rest can be deleted.
     let korn = id_of(&server.write(artist("korn")).await.unwrap());
     let child = crate::support::owned(concept("child"), &korn);
     let child = id_of(&server.write(child).await.unwrap());
@@ -193,7 +193,7 @@ async fn users_may_write_what_the_reaper_can_do_nothing_with() {
 }
 
 #[tokio::test]
-async fn one_with_finalizers_is_only_marked() {
+async fn a_tombstone_with_finalizers_is_only_marked() {
     let server = Setup::new().env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", 100).start().await;
     let gone =
         pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("demo.v1.Concept", "x", "default", "default") };

@@ -1,4 +1,4 @@
-//! What plugins have a say in besides writes: plans, moves, imports, functions, and what they keep for single resources.
+//! Calls of plugins besides writes: plans, moves, imports, functions, and private bytes of single resources.
 
 use std::{fs, path::Path};
 
@@ -32,7 +32,7 @@ fn old(name: &str, thing: &Thing) -> pb::Resource {
     pb::Resource { id: Some(id(OLD, name)), ..new }
 }
 
-/// A thing as its controller left it.
+/// A thing after its controller's work.
 async fn settled(server: &Server, name: &str) -> pb::Resource {
     let id = id(THING, name);
     eventually("the controller has written it", || async {
@@ -74,7 +74,7 @@ fn warnings(answer: &PlanResponse) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_plan_says_what_a_write_would_do_and_does_nothing() {
+async fn a_plan_reports_the_effect_of_a_write_and_changes_nothing() {
     let server = start().await;
     let new = thing("changes", "a", &text(""));
     let planned = plan(&server, &new).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_plan_says_what_a_write_would_do_and_does_nothing() {
     assert_eq!((same.action(), &same.predicted), (Action::None, &None));
     let bare = pb::Resource { version: String::new(), generation: String::new(), ..stored.clone() };
     assert_eq!(plan(&server, &bare).await.unwrap().action(), Action::None);
-    // What the controller wrote would be gone for a moment.
+    // The controller's change would disappear for a moment.
     let update = plan(&server, &new).await.unwrap();
     assert_eq!((update.action(), &update.prior), (Action::Update, &Some(stored.clone())));
     assert!(update.predicted.is_some());
@@ -138,7 +138,7 @@ async fn a_plan_is_refused_as_its_write_would_be() {
     assert_eq!(refusal(plan(&server, &resource(id("nope.v1.Nope", "x"), None)).await).0, Code::InvalidArgument);
     let nothing = changes(&server).await.plan(PlanRequest::default()).await;
     assert_eq!(refusal(nothing), (Code::InvalidArgument, "resource is required".into()));
-    // What the host itself keeps as it is.
+    // Immutable fields, which the host itself checks.
     let fields = |fixed: &str| {
         let data = mortise_test_guests::Everything { fixed_name: fixed.into(), ..Default::default() };
         resource(id("fields.v1.Everything", "x"), Some(crate::support::any("mortise.test.v1.Everything", &data)))
@@ -213,9 +213,9 @@ async fn a_move_that_cannot_be_changes_nothing() {
     assert_eq!(ask(MoveRequest { to: None, ..whole }).await, (Code::InvalidArgument, "to is required".into()));
 }
 
-/// As by Delete, one with finalizers is marked; and one that is marked stays what it is.
+/// Finalizers mark the moved resource, as in a deletion; a marked resource stays as it is.
 #[tokio::test]
-async fn finalizers_hold_what_was_moved() {
+async fn finalizers_hold_a_moved_resource() {
     let server = start().await;
     let mut held = old("held", &text("x"));
     held.metadata.insert("finalizers".into(), "test/hold".into());
@@ -228,7 +228,7 @@ async fn finalizers_hold_what_was_moved() {
 }
 
 #[tokio::test]
-async fn what_is_outside_becomes_a_resource() {
+async fn outside_objects_become_resources() {
     let dir = tempfile::tempdir().unwrap();
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -281,15 +281,15 @@ async fn with_config(config: &Path) -> Server {
     Setup::new().guest("changes").arg("--config").arg(config.to_str().unwrap()).start().await
 }
 
-/// A controller keeps a count for each resource; it goes with the resource, and no client has a hand in it.
+/// A controller keeps a count for each resource; the count is deleted with the resource, and clients cannot change it.
 #[tokio::test]
-async fn what_is_kept_for_a_resource_goes_with_it() {
+async fn private_bytes_go_with_their_resource() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().guest("changes").data_dir(dir.path()).start().await;
     let kept = |name: &'static str| {
         let server = &server;
         async move {
-            // Without a version: its controller may be about to write it.
+            // Without a version, since its controller may be about to write it.
             let found = server.read(&id(THING, name)).await.unwrap();
             let planned = plan(server, &pb::Resource { version: String::new(), ..found }).await.unwrap();
             let count = warnings(&planned).iter().find_map(|one| one.strip_prefix("kept ")?.parse::<u64>().ok());
@@ -302,7 +302,7 @@ async fn what_is_kept_for_a_resource_goes_with_it() {
     eventually("it is counted", || async { kept("a").await >= 1 }).await;
     let before = kept("a").await;
     server.write(pb::Resource { version: String::new(), ..thing("changes", "a", &text("y")) }).await.unwrap();
-    eventually("it is counted on", || async { kept("a").await > before }).await;
+    eventually("the count continues", || async { kept("a").await > before }).await;
     let found = all().await;
     assert_eq!(found.len(), 1, "one for each resource and plugin: {found:?}");
     assert_eq!(found[0].owner.as_ref().unwrap().uid, stored.id.as_ref().unwrap().uid);
@@ -312,10 +312,10 @@ async fn what_is_kept_for_a_resource_goes_with_it() {
 
     server.delete(&id(THING, "a"), "").await.unwrap();
     eventually("it goes", || async { all().await.is_empty() }).await;
-    // Anew under the name, it begins anew.
+    // A new resource of the same name starts at zero.
     server.write(thing("changes", "a", &text("x"))).await.unwrap();
     eventually("it is counted", || async { kept("a").await >= 1 }).await;
-    // What was moved and imported takes along what the plugin says.
+    // A moved or imported resource gets the private bytes that the plugin returns.
     server.write(old("m", &text("x"))).await.unwrap();
     move_to(&server, "m", false).await.unwrap();
     import(&server, import_of("thing:i")).await.unwrap();
@@ -401,8 +401,8 @@ async fn functions_depend_on_their_arguments_alone() {
     assert!(server.write(thing("changes", "a", &text("x"))).await.is_ok(), "its types go on");
 }
 
-/// Plans ask for what a read and a write ask for, moves for what a read, a deletion and a write do, imports for what a
-/// write does.
+/// Plans need the rights of a read and a write; moves those of a read, a deletion and a write; imports those of a
+/// write.
 #[tokio::test]
 async fn changes_need_the_rights_of_what_they_do() {
     let guarded = Guarded::start(Setup::new().guest("changes")).await;

@@ -1,5 +1,5 @@
-//! The contract with plugins lasts: released interfaces are never edited, components built for them load for ever, and
-//! one built for a contract that this host does not know is told so.
+//! The contract with plugins is stable: released interfaces never change, components built for them always load, and a
+//! component built for an unknown contract gets a clear error.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,7 +9,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use tonic::Code;
 
-/// World definitions may gain worlds; no component sees them. All other files are frozen.
+/// World definitions may gain worlds, which components do not see. All other files are frozen.
 const GROWING: &str = "world.wit";
 
 fn top() -> &'static Path {
@@ -78,9 +78,9 @@ async fn a_newer_contract_is_named_beside_this_one() {
     assert!(server.is_unknown("good.v1.Thing").await);
 }
 
-/// What is linked with nothing in it is WASI 0.2 without its larger parts; the rest is refused as ever.
+/// Empty interfaces are linked for WASI 0.2 without its larger parts; everything else is refused.
 #[tokio::test]
-async fn other_wasi_is_refused_with_what_to_do() {
+async fn other_wasi_is_refused_with_a_remedy() {
     let others =
         [("wasi:http", "0.2.6"), ("wasi:cli", "0.3.0"), ("wasi:keyvalue", "0.2.0"), ("wasi:io", "0.2.0-rc-2023-11-10")];
     let mut setup = Setup::new();
@@ -110,8 +110,8 @@ async fn stored(name: &str) -> Server {
     Setup::new().component(name, bytes).tolerant().env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await
 }
 
-/// mutate, validate, and all authorize hooks, as of the first release. The component allows a call 20 ms, which a busy
-/// machine takes from an innocent one now and then: so each is asked until it is answered as it must be.
+/// mutate, validate, and all authorize hooks, as of the first release. The component limits a call to 20 ms, which a
+/// busy machine may exceed now and then: so each call is repeated until its answer is the expected one.
 #[tokio::test]
 async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
     let server = stored("v0.1.0-sdk").await;
@@ -123,7 +123,7 @@ async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
         server.list(crate::support::gvk("own_limits.v1.Thing"), crate::support::tenancy("default", namespace), "").await
     };
     eventually("it is listed", async || list("default").await.is_ok_and(|all| all.len() == 1)).await;
-    // Each hook is really asked: its own limits end it.
+    // Each hook is called: its own limits end it.
     for (name, hook) in [("boom-mutate", "mutate"), ("boom-validate", "validate"), ("boom-write", "authorize-write")] {
         let boom = thing("own_limits", name, &Thing::default());
         eventually(hook, async || {
@@ -139,7 +139,7 @@ async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
     eventually("authorize-list", async || refusal(list("boom-list").await).1.contains("hook authorize-list ")).await;
 }
 
-/// A controller: reconciled, owner and status written, values kept, cleaned up by its finalizer.
+/// A controller: reconciles, writes owners and statuses, keeps values, and cleans up by its finalizer.
 #[tokio::test]
 async fn a_controller_of_contract_0_1_0_works_for_ever() {
     let server = stored("v0.1.0-controllers").await;
@@ -161,13 +161,13 @@ async fn a_controller_of_contract_0_1_0_works_for_ever() {
 }
 
 #[tokio::test]
-async fn the_settings_of_contract_0_1_0_are_told_for_ever() {
+async fn the_settings_of_contract_0_1_0_are_passed_for_ever() {
     let server = stored("v0.1.0-settings").await;
     let written = server.write(thing("settings", "one", &Thing::default())).await.unwrap();
     assert_eq!(decoded::<Thing>(&written).text, "{}");
 }
 
-/// In place of the bundled one, whose types it has: `serve` switches none on by itself.
+/// It replaces the bundled plugin with the same types: `serve` enables none by itself.
 #[tokio::test]
 async fn the_demo_of_contract_0_1_0_loads_for_ever() {
     let server = Setup::new().serve().component("v0.1.0-demo", stored_bytes("v0.1.0-demo")).start().await;
@@ -182,7 +182,7 @@ async fn the_demo_of_contract_0_1_0_loads_for_ever() {
     assert_eq!(code, Code::InvalidArgument);
     assert!(message.contains("artist.name required"), "validate: {message}");
     server.read(&id("demo.v2.Artist", "one")).await.unwrap();
-    // This rule asks for the resource.
+    // This rule needs the resource.
     server.write(crate::support::label("blue", "default")).await.unwrap();
     server.read(&crate::support::id_in("demo.v1.RecordLabel", "blue", "default", "")).await.unwrap();
 }

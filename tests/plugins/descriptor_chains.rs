@@ -1,4 +1,4 @@
-//! Descriptors as long as a plugin may make them: walks over them must not take a stack that grows with them.
+//! The longest descriptor chains that a plugin may have: walks over them must use a bounded stack.
 
 use crate::support::{Setup, gvk, id, resource};
 use mortise_api::TypeServiceClient;
@@ -10,7 +10,7 @@ use prost_types::{
     field_descriptor_proto::{Label, Type},
 };
 
-/// A message with one field, which holds the message `next`.
+/// A message with one field of the type `next`.
 fn link(name: String, next: Option<String>) -> DescriptorProto {
     let field = next.map(|next| FieldDescriptorProto {
         name: Some("next".to_owned()),
@@ -34,7 +34,7 @@ fn file(name: String, dependency: Vec<String>, message_type: Vec<DescriptorProto
     }
 }
 
-/// The good plugin, whose type's message is `chain.Link0` of these files.
+/// The good plugin, with `chain.Link0` of these files as its type's message.
 fn plugin(file: Vec<FileDescriptorProto>) -> Vec<u8> {
     let mut manifest: Manifest = good_manifest();
     manifest.descriptors = Some(FileDescriptorSet { file }.into());
@@ -42,7 +42,7 @@ fn plugin(file: Vec<FileDescriptorProto>) -> Vec<u8> {
     manifest_only(&manifest.encode_to_vec())
 }
 
-/// So many messages, each of which holds the next.
+/// A plugin with this many messages, each containing the next.
 fn of_messages(count: usize) -> Vec<u8> {
     let next = |n: usize| (n + 1 < count).then(|| format!("Link{}", n + 1));
     plugin(vec![file(
@@ -52,7 +52,7 @@ fn of_messages(count: usize) -> Vec<u8> {
     )])
 }
 
-/// So many files, each of which imports the next and holds its message.
+/// A plugin with this many files, each importing the next and containing its message.
 fn of_files(count: usize) -> Vec<u8> {
     let one = |n: usize| {
         let next = (n + 1 < count).then(|| n + 1);
@@ -63,7 +63,7 @@ fn of_files(count: usize) -> Vec<u8> {
     plugin((0..count).rev().map(one).collect())
 }
 
-/// Asks for everything that is made of descriptors, and for a resource of the type.
+/// Requests everything that is made of descriptors, and a resource of the type.
 async fn describe(component: Vec<u8>, files: usize) {
     let server = Setup::new().component("good", component).start().await;
     let (code, api) = server.get("/v1/openapi.json").await;

@@ -1,4 +1,4 @@
-//! What a plugin asks for in its manifest, beside what its operator grants.
+//! Grants that a plugin requests in its manifest, and grants of its operator.
 
 use std::{fs, path::Path};
 
@@ -34,7 +34,7 @@ async fn start(dir: &Path, component: Vec<u8>) -> Server {
 }
 
 #[tokio::test]
-async fn inspection_shows_what_is_asked_for_granted_and_missing() {
+async fn inspection_shows_requested_granted_and_missing_permissions() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("good.wasm");
     let wants = vec![
@@ -89,9 +89,9 @@ async fn a_request_that_cannot_be_read_refuses_the_plugin() {
     );
 }
 
-/// What is granted and not asked for is denied as what is asked for and not granted is, each with what to do.
+/// A permission that is only granted, and one that is only requested, are both denied, each with a remedy.
 #[tokio::test]
-async fn only_what_is_both_asked_for_and_granted_is_had() {
+async fn permissions_need_a_request_and_a_grant() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     let places = ["out", "other"].map(|name| dir.path().join(name));

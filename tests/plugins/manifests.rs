@@ -1,4 +1,4 @@
-//! Files in the plugin folder that are no plugin, or a wrong one: each is said, with what to do, and left out.
+//! Files in the plugin folder that are not plugins, or are wrong: each is logged with a remedy, and skipped.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use crate::support::{Setup, artist, resource};
 use mortise_test_guests::{bad_manifests, good_manifest, manifest_only};
 use prost::Message as _;
 
-/// What the log says about each bad manifest: fault, and what is right instead.
+/// Log texts for each bad manifest: the fault, and the correct form.
 const SAYS: [(&str, &[&str]); 31] = [
     ("not-protobuf", &["describe did not return a mortise.plugin.v1.Manifest"]),
     ("no-manifest", &["name: a plugin's name must consist of lower case alphanumeric characters"]),
@@ -126,7 +126,7 @@ async fn files_that_are_no_components_are_refused_and_the_good_one_is_served() {
     server.write(good_thing()).await.unwrap();
 }
 
-/// Real machine code of the right version, out of the cache of the same host: still not taken from the folder.
+/// Real machine code of the right version, from the cache of the same host, is still refused in the folder.
 #[tokio::test]
 async fn precompiled_code_is_refused() {
     let cache = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ async fn precompiled_code_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_is_said() {
+async fn an_unreadable_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("folder.wasm")).unwrap();
     std::os::unix::fs::symlink("/nowhere/at/all.wasm", dir.path().join("dangling.wasm")).unwrap();
@@ -218,7 +218,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Which files these are: an entry that is written anew is another one.
+/// Identities of these files: an entry that is written again gets a new one.
 fn identity(paths: &[PathBuf]) -> Vec<(u64, i64, i64)> {
     let identity = |path: &PathBuf| fs::metadata(path).map(|m| (m.ino(), m.mtime(), m.mtime_nsec())).unwrap();
     paths.iter().map(identity).collect()

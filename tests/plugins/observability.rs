@@ -1,4 +1,4 @@
-//! What can be seen of plugins from outside: logs, backtraces, metrics, spans.
+//! Visible signs of plugins: logs, backtraces, metrics, spans.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ fn boom(group: &str, name: &str, number: i64) -> mortise_resource::pb::Resource 
     thing(group, name, &Thing { number, ..Thing::default() })
 }
 
-/// The samples of one metric: its labels as they stand, and its value.
+/// Samples of one metric: its labels as text, and its value.
 async fn samples(server: &Server, name: &str) -> BTreeMap<String, f64> {
     let (status, text) = server.get("/metrics").await;
     assert_eq!(status, 200);
@@ -47,7 +47,7 @@ async fn a_backtrace_names_function_file_and_line() {
     assert!(frames[0].trim_start().starts_with("0: "), "{frames:?}");
 }
 
-/// Functions are named also where there are no lines.
+/// Functions have names even without line numbers.
 #[tokio::test]
 async fn a_backtrace_without_lines_names_functions() {
     let server = patient().guest("panic").start().await;
@@ -85,7 +85,7 @@ async fn metrics_count_what_plugins_do() {
     assert!(fuel[r#"plugin="panic",hook="mutate""#] > 0.0, "{fuel:?}");
     let peak = samples(&server, "mortise_plugin_memory_peak_bytes").await[r#"plugin="panic""#];
     assert!(peak >= 65_536.0 && peak % 65_536.0 == 0.0, "{peak}");
-    // Its last instance is cleared away aside, after the answer.
+    // Its last instance is removed in the background, after the answer.
     eventually("no instance is left", || async {
         samples(&server, "mortise_plugin_instances").await[r#"plugin="panic""#] == 0.0
     })
@@ -96,10 +96,10 @@ async fn metrics_count_what_plugins_do() {
     assert_eq!(loads[r#"plugin="(others)",outcome="refused""#], 1.0);
 }
 
-/// Whoever faults, or works for long without fault, runs at low priority from then on; nobody else does, and answers
-/// stay.
+/// A plugin with a fault, or with long work, runs at low priority from then on; others do not, and answers stay the
+/// same.
 #[tokio::test]
-async fn a_plugin_that_takes_more_than_its_share_is_set_aside() {
+async fn a_plugin_that_takes_more_than_its_share_runs_at_low_priority() {
     let server = patient().guest("panic").guest("log-flood").start().await;
     let aside = async || samples(&server, "mortise_plugin_calls_low_priority_total").await;
     server.write(artist("korn")).await.unwrap();
@@ -134,8 +134,8 @@ async fn compile_time_is_measured_when_there_is_something_to_compile() {
     assert_eq!(samples(&start().await, "mortise_plugin_compile_seconds_count").await, BTreeMap::new());
 }
 
-/// Everything on the page is in the table of docs/metrics.md, with its meaning; and of what plugins do, the page has
-/// everything that the table has.
+/// The table of docs/metrics.md has everything on the page, with its meaning; and the page has every metric of plugins
+/// in the table.
 #[tokio::test]
 async fn the_table_of_metrics_is_true() {
     let cache = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ async fn the_table_of_metrics_is_true() {
         patient().guest("panic").guest("log-flood").env("MORTISE_CACHE_DIR", cache.path().display()).start().await;
     server.write(artist("korn")).await.unwrap();
     server.write(boom("panicking", "boom-validate", 7)).await.unwrap_err();
-    // How many lines are dropped is a matter of the time that they take.
+    // The number of dropped lines depends on time.
     let mut text = String::new();
     eventually("lines are dropped", async || {
         server.write(boom("log_flood", "boom-mutate", 100)).await.unwrap();
@@ -167,13 +167,13 @@ async fn the_table_of_metrics_is_true() {
     let mut unseen = of_plugins(&known);
     // Only a reconciler sends requests: tests/controllers/http.rs.
     assert!(unseen.remove("mortise_plugin_http_requests_total"));
-    // As it alone connects: tests/controllers/tcp.rs.
+    // Only a reconciler connects: tests/controllers/tcp.rs.
     assert!(unseen.remove("mortise_plugin_tcp_connects_total"));
     assert_eq!(of_plugins(&shown), unseen);
 }
 
 #[tokio::test]
-async fn spans_are_said_when_they_are_asked_for() {
+async fn spans_are_logged_on_request() {
     let server = patient().guest("prior").env("MORTISE_LOG_SPANS", true).start().await;
     server.write(boom("prior", "label", 3)).await.unwrap();
     server.read(&id("prior.v1.Thing", "label")).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_plugins_log_has_a_level_of_its_own() {
     assert!(stderr.contains("plugin.log-flood.log_level \"loud\" is not a level"), "{stderr}");
 }
 
-/// A request may log 16 KiB; many requests together may not log without bound.
+/// A request may log 16 KiB; many requests together are limited, too.
 #[tokio::test]
 async fn the_rate_of_a_plugins_log_is_bounded() {
     let server = patient().guest("log-flood").env("MORTISE_PLUGIN_LOGS_LINES_PER_SECOND", 5).start().await;
@@ -220,7 +220,7 @@ async fn the_rate_of_a_plugins_log_is_bounded() {
     let seconds = begun.elapsed().as_secs() as usize + 2;
     let flood = server.log().lines().filter(|line| line.contains("flood flood")).count();
     assert!((1..=5 * seconds).contains(&flood), "{flood} lines in {seconds} s");
-    eventually("what is dropped is said", || async { server.log().contains("plugin_logs.lines_per_second") }).await;
+    eventually("dropped lines are logged", || async { server.log().contains("plugin_logs.lines_per_second") }).await;
     let dropped = samples(&server, "mortise_plugin_logs_dropped_total").await[r#"plugin="log-flood""#];
     assert!(dropped >= 300.0, "{dropped}");
 }

@@ -1,5 +1,5 @@
-//! The bundled plugin `routes`, with a real nginx: requests go where Routes say, as soon as nginx has reloaded. Says
-//! SKIPPED without nginx.
+//! The bundled plugin `routes`, with a real nginx: requests follow Routes as soon as nginx has reloaded. Prints SKIPPED
+//! without nginx.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ async fn weights_share_requests_out() {
     for _ in 0..80 {
         first += u32::from(edge.get("www.example.org", "/").await.1.contains("I am A"));
     }
-    // 60, but each worker counts for itself.
+    // 60 requests, but each worker counts separately.
     assert!((52..=68).contains(&first), "{first} of 80");
 }
 
@@ -79,7 +79,7 @@ async fn routes_share_a_hostname_by_path_and_age() {
     elsewhere.id.as_mut().unwrap().tenancy = Some(crate::support::tenancy("default", "team"));
     edge.server.write(elsewhere).await.unwrap();
     eventually("the third file is there", async || edge.names().len() == 3).await;
-    eventually("the oldest names it", async || {
+    eventually("the oldest Route names it", async || {
         let text = std::fs::read_to_string(edge.files().join("default.default.site.conf")).unwrap();
         text.contains("mortise_default_team_inner")
     })
@@ -118,7 +118,7 @@ async fn routes_share_a_hostname_by_path_and_age() {
     edge.answers("www.example.org", "/api", 200, "I am C").await;
 }
 
-/// What the rules let through, nginx takes: at the edges.
+/// nginx accepts the extreme values that the rules allow.
 #[tokio::test]
 async fn nginx_takes_whatever_the_rules_let_through() {
     let edge = Edge::start().await;
@@ -148,7 +148,7 @@ async fn nginx_takes_whatever_the_rules_let_through() {
 }
 
 #[tokio::test]
-async fn what_could_be_an_injection_is_refused() {
+async fn possible_injections_are_refused() {
     let edge = Edge::start().await;
     let a = "127.0.0.1:80".parse().unwrap();
     let evil = ["x;", "x} server { listen 81; }", "x\n}", "$host", "\"x\"", "x y", "x\\"];
@@ -170,7 +170,7 @@ async fn what_could_be_an_injection_is_refused() {
     assert_eq!(edge.names(), [""; 0]);
 }
 
-/// A file that is replaced is another one afterwards.
+/// A file's inode, which changes when the file is replaced.
 fn inode(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata(path).unwrap().ino()
@@ -222,7 +222,7 @@ async fn without_a_grant_the_status_says_what_to_add() {
 }
 
 #[tokio::test]
-async fn a_listen_that_is_none_keeps_the_plugin_out() {
+async fn an_invalid_listen_keeps_the_plugin_out() {
     let edge = Edge::configured(|toml| toml.replace("listen = \"", "listen = \"80; ")).await;
     assert!(edge.server.is_unknown("edge.v1.Route").await);
     assert!(

@@ -1,4 +1,4 @@
-//! Secrets of plugins in files that are encrypted with age.
+//! Plugin secrets in files that are encrypted with age.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use mortise_test_guests::Thing;
 use crate::support::{Server, Setup, controllers::condition_until, eventually, id, mortise, skipped, thing};
 
 const IDENTITY: &str = "AGE-SECRET-KEY-1PQKRTJHPEXPEN9XQ9U7AYEV2ERPQGK8AK467688EM9JE0CNYCJDQL0HE3K";
-/// `s3cret` and a newline, for both, by the program `age`.
+/// Text `s3cret` and a newline, encrypted for both recipients by the program `age`.
 const ENCRYPTED: &str = "-----BEGIN AGE ENCRYPTED FILE-----\n\
         YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSA1ZS9VOEJ1d0JCbjc2bysv\n\
         UDZCd1ZLRFZGcXVtZ3VqbEhobmo3cXBXLzBnCjRoRVREei9XMzRLM1FPKzNnVE0r\n\
@@ -25,7 +25,7 @@ const ENCRYPTED: &str = "-----BEGIN AGE ENCRYPTED FILE-----\n\
         -----END AGE ENCRYPTED FILE-----\n";
 const KEY: &str = "reconcile-files/things";
 
-/// A place with a secret's file and the identities that open it.
+/// A directory with a secret's file and the identities that open it.
 struct Place {
     dir: tempfile::TempDir,
     out: PathBuf,
@@ -67,7 +67,7 @@ impl Place {
         server
     }
 
-    /// What the plugin hears instead of its secret.
+    /// The error that the plugin gets instead of its secret.
     async fn refusal(&self, server: &Server) -> String {
         let note = id("reconcile_files.v1.Thing", "note");
         let refused = condition_until(server, &note, KEY, "Written", |c| c.state() == State::False).await;
@@ -87,7 +87,7 @@ async fn an_encrypted_secret_is_decrypted_each_time_it_is_asked_for() {
     let server = place.start(&place.path("age.key")).await;
     comes(&place, "hello\ns3cret").await;
 
-    // In the clear it is what it always was; what is in place counts.
+    // A plain file works as before; the current file counts.
     fs::write(place.path("token.age"), "plain\n").unwrap();
     let note = Thing { text: "again".into(), ..Thing::default() };
     server.write(thing("reconcile_files", "note", &note)).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_secret_that_cannot_be_decrypted_is_an_error_that_names_everything_but
         (&scrypt, Some(IDENTITY), "with a passphrase"),
     ];
     for (secret, identity, says) in cases {
-        // Neither of the two recipients.
+        // Belongs to neither of the two recipients.
         let stranger = "AGE-SECRET-KEY-1MM6FRPH5L3GRDDN3DPLM6ZREU8AXA9E6E6A8QEPMAFH92AS06D2S4Y0U5K";
         let identity = identity.map(|identity| if identity == "stranger" { stranger } else { identity });
         let place = Place::new(secret.as_bytes(), identity.unwrap_or(IDENTITY));
@@ -156,9 +156,9 @@ async fn a_file_of_identities_that_is_exposed_ends_the_start() {
     assert!(code == Some(1) && said.contains("is readable by others (mode 644); run chmod 600 on it"), "{said}");
 }
 
-/// Files of every length around the chunks of the format, by the program `age`.
+/// Files of every length around the chunk size of the format, encrypted by the program `age`.
 #[tokio::test]
-async fn what_age_encrypts_is_read() {
+async fn files_of_the_program_age_are_read() {
     let Ok(keys) = Command::new("age-keygen").output() else {
         return skipped("the program age is not there: that its files are read is not tested");
     };

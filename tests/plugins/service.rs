@@ -1,4 +1,4 @@
-//! mortise.v1.PluginService: installing, removing, rolling back, switching off and on, inspecting.
+//! mortise.v1.PluginService: install, remove, roll back, disable, enable, inspect.
 
 use std::{fs, time::Duration};
 
@@ -46,7 +46,7 @@ async fn install_serves_and_is_durable() {
     assert_eq!(version(&server).await.unwrap(), "2.0.0");
 }
 
-/// Uploads that begin and do not go on take every place, for as long as an upload may take and no longer.
+/// Uploads that begin and then stall occupy every place, until the time limit of an upload ends them.
 #[tokio::test]
 async fn idle_uploads_end_and_make_room() {
     const LIMIT: Duration = Duration::from_secs(8);
@@ -66,7 +66,7 @@ async fn idle_uploads_end_and_make_room() {
             refusal(client.install(request).await)
         }));
     }
-    // They are all under way then; a try before might take the place of one.
+    // All of them are under way then; an earlier attempt might take the place of one.
     tokio::time::sleep(LIMIT / 4).await;
     let mut refused = 0;
     let installed = until("a place for the fifth", async || {
@@ -89,7 +89,7 @@ async fn idle_uploads_end_and_make_room() {
 }
 
 #[tokio::test]
-async fn what_is_refused_changes_nothing() {
+async fn refused_commands_change_nothing() {
     let server = Setup::new().env("MORTISE_SANDBOX_COMPONENT_BYTES", 4 << 20).start().await;
     let good = guest("version-stamp-1");
     let mut client = server.plugins().await;
@@ -102,7 +102,7 @@ async fn what_is_refused_changes_nothing() {
         (NAME, String::new(), good.clone(), Code::InvalidArgument, "sha256 is required"),
         ("", sha256(&good), good.clone(), Code::InvalidArgument, "name is required"),
         ("Bad Name", sha256(&good), good.clone(), Code::InvalidArgument, "name invalid"),
-        ("other", sha256(&good), good.clone(), Code::InvalidArgument, "calls itself \"version-stamp\""),
+        ("other", sha256(&good), good.clone(), Code::InvalidArgument, "it is named \"version-stamp\""),
         (NAME, sha256(b"junk"), b"junk".to_vec(), Code::InvalidArgument, "NotAComponent"),
         (NAME, sha256(&vec![0; 5 << 20]), vec![0; 5 << 20], Code::ResourceExhausted, "sandbox.component_bytes"),
         ("demo", sha256(&good), good.clone(), Code::FailedPrecondition, "bundled"),
@@ -115,9 +115,9 @@ async fn what_is_refused_changes_nothing() {
     assert_eq!(server.plugin_names().await, ["catalog", "demo"]);
 }
 
-/// By then the component is in the folder, where the next start would find it.
+/// The component is in the folder by then, where the next start would load it.
 #[tokio::test]
-async fn an_install_that_is_refused_at_its_last_step_is_put_back() {
+async fn an_install_that_fails_at_its_last_step_is_undone() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
     let (one, file) = (guest("version-stamp-1"), folder.path().join("version-stamp.wasm"));
@@ -167,13 +167,13 @@ async fn rollback_goes_back_and_stays_until_the_file_changes() {
     let server = setup().start().await;
     assert_eq!(version(&server).await.unwrap(), "1.0.0");
     assert_eq!(server.plugin(NAME).await.unwrap().data, seen.data);
-    // Back to what the file holds: nothing is held any more.
+    // Back to the version in the file: the hold ends.
     let mut client = server.plugins().await;
     client.rollback(data::RollbackRequest { name: name() }).await.unwrap();
     assert_eq!(version(&server).await.unwrap(), "2.0.0");
     assert!(!server.plugin(NAME).await.unwrap().data.rolled_back);
     client.rollback(data::RollbackRequest { name: name() }).await.unwrap();
-    // Installed anew.
+    // A second installation.
     server.install(NAME, &guest("version-stamp-2")).await.unwrap();
     assert_eq!(version(&server).await.unwrap(), "2.0.0");
     assert!(!server.plugin(NAME).await.unwrap().data.rolled_back);
@@ -207,9 +207,10 @@ async fn disable_and_enable_hold_over_restarts() {
     assert_eq!(server.plugin(NAME).await.unwrap().reason, "Serving");
 }
 
-/// Wherever its file goes meanwhile, whether somebody looks or not, and whatever the file holds.
+/// The plugin stays disabled wherever its file is moved, whatever it contains, and whether or not the folder is
+/// scanned.
 #[tokio::test]
-async fn what_is_disabled_stays_so_until_it_is_enabled_or_removed() {
+async fn disabled_plugins_stay_so_until_enabled_or_removed() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = |name: &str| folder.path().join(name);
     let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path()).limit("plugin_rescan_ms", 200);
@@ -275,7 +276,7 @@ async fn remove_takes_the_file_and_inspect_tells_everything() {
     assert!(!server.plugin_dir.join("version-stamp.wasm").exists());
     let (code, message) = refusal(version(&server).await);
     assert_eq!(code, Code::FailedPrecondition, "{message}");
-    // And it comes back.
+    // An installation brings it back.
     server.install(NAME, &guest("version-stamp-2")).await.unwrap();
     assert_eq!(version(&server).await.unwrap(), "2.0.0");
 
@@ -292,7 +293,7 @@ async fn remove_takes_the_file_and_inspect_tells_everything() {
     client.reset(data::ResetRequest { name: name() }).await.unwrap();
 }
 
-/// Lines of a log until there are `count`, or until it ends.
+/// The first `count` lines of a log, or all until it ends.
 async fn lines(stream: &mut tonic::Streaming<data::LogLine>, count: usize) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while found.len() < count {
@@ -322,7 +323,7 @@ async fn logs_are_kept_and_followed() {
         client.logs(data::LogsRequest { last: 100, level: 1, ..wanted.clone() }).await.unwrap().into_inner();
     assert_eq!(lines(&mut errors, 1).await, [], "nothing was an error");
 
-    // What is kept, then what comes, nothing twice; lines of other plugins are not among them.
+    // Kept lines first, then new ones, without repetitions and without lines of other plugins.
     let mut live = client.logs(data::LogsRequest { follow: true, ..wanted.clone() }).await.unwrap().into_inner();
     assert_eq!(lines(&mut live, 2).await, [line("mutate", 1), line("mutate", 2)]);
     server.write(flood("boom-validate", 2)).await.unwrap();
@@ -335,8 +336,7 @@ async fn logs_are_kept_and_followed() {
     assert!(ended.await.unwrap().is_ok_and(|line| line.is_none()), "the server's end is the log's");
 }
 
-/// `describe` of what comes next to one plugin's file does not return; what is done with another plugin does not wait
-/// for it.
+/// Commands for another plugin do not wait while `describe` of one plugin's new file does not return.
 #[tokio::test]
 async fn one_plugin_does_not_wait_for_another() {
     let server = Setup::new()
@@ -360,7 +360,7 @@ async fn one_plugin_does_not_wait_for_another() {
     };
     tokio::time::timeout(PATIENCE, work).await.expect("no plugin waits for another");
 
-    // Its own commands wait for it, in the order in which they came.
+    // Commands for the same plugin wait, in the order of their arrival.
     let mut plugins = server.plugins().await;
     let own = tokio::spawn(async move { plugins.disable(data::DisableRequest { name: "prior".into() }).await });
     let seen = server.plugin("prior").await.unwrap();

@@ -1,9 +1,9 @@
-//! Settings of single plugins: told, checked, bounded. And the ranges of all settings.
+//! Settings of single plugins: passed on, checked, limited. And the ranges of all settings.
 
 use crate::support::{Server, Setup, artist, decoded, eventually, mortise, thing};
 use mortise_test_guests::Thing;
 
-/// A server with a configuration file; the directory must outlive it.
+/// A server with a configuration file in a directory that must outlive it.
 async fn configured(text: &str, setup: Setup) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.toml");
@@ -77,7 +77,7 @@ async fn settings_are_bounded() {
     assert!(line.contains("more than the limit of 20 (a fixed limit)"), "{line}");
 }
 
-/// What the demo plugin has no check for, it takes.
+/// The demo plugin has no check, so it accepts any settings.
 #[tokio::test]
 async fn a_plugin_without_a_check_takes_any_settings() {
     let (server, _dir) = configured("[plugin.demo.settings]\nbad = true\n", Setup::new()).await;
@@ -94,7 +94,7 @@ async fn what_json_cannot_say_is_an_error_at_start() {
     assert!(err.contains("plugin.demo.settings.limit: must be finite"), "{err}");
 }
 
-/// What used to crash the server, to stop it from serving, or to be taken and break every plugin.
+/// Values that used to crash the server, keep it from serving, or break every plugin.
 #[tokio::test]
 async fn a_setting_out_of_its_range_is_code_2_with_its_name_its_value_and_its_range() {
     let cases = [
@@ -136,7 +136,7 @@ async fn a_setting_out_of_its_range_is_code_2_with_its_name_its_value_and_its_ra
     assert!(!data.exists(), "nothing is opened before");
 }
 
-/// A server with every one of them at an end of its range serves.
+/// A server with every setting at an end of its range serves.
 #[tokio::test]
 async fn the_ends_of_the_ranges_serve() {
     let least = [
@@ -162,13 +162,13 @@ async fn the_ends_of_the_ranges_serve() {
     }
 }
 
-/// One that starts would be refused for it, so one that runs says so.
+/// A starting server would refuse the level, so a running one reports it.
 #[tokio::test]
-async fn a_log_level_that_is_none_is_an_error_when_the_configuration_changes() {
+async fn an_invalid_log_level_is_an_error_when_the_configuration_changes() {
     let setup = Setup::new().limit("plugin_rescan_ms", 200);
     let (server, dir) = configured("[plugin.demo]\nlog_level = \"warn\"\n", setup).await;
     std::fs::write(dir.path().join("config.toml"), "[plugin.demo]\nlog_level = \"loud\"\n").unwrap();
-    eventually("it is said", async || {
+    eventually("the error is logged", async || {
         server.log().lines().any(|line| {
             line.contains("ERROR") && line.contains("is rejected") && line.contains("plugin.demo.log_level \"loud\"")
         })

@@ -1,4 +1,4 @@
-//! Which components are loaded: signatures, pinned digests, the trusted folder, and what served before.
+//! Conditions for loading a component: signatures, pinned digests, the trusted folder, and earlier service.
 
 use std::{
     fs,
@@ -24,13 +24,13 @@ fn guest(number: u32) -> Vec<u8> {
     fs::read(component(&format!("version-stamp-{number}"))).unwrap()
 }
 
-/// The version that serves, as its guest stamps it.
+/// The version that serves, stamped by its guest.
 async fn version(server: &Server) -> String {
     let written = server.write(thing("version_stamp", "thing", &Thing::default())).await.unwrap();
     written.metadata["mutated-by"].clone()
 }
 
-/// A pair of keys in files.
+/// A key pair in files.
 struct Key {
     dir: TempDir,
     public: String,
@@ -75,14 +75,14 @@ impl Place {
         put(&self.folder(), bytes, signature);
     }
 
-    /// A server as it is shipped.
+    /// A server with the settings as shipped.
     fn setup(&self) -> Setup {
         let setup = Setup::new().serve_as_shipped().limit("plugin_rescan_ms", 100);
         setup.plugin_dir(&self.folder()).data_dir(&self.0.path().join("data"))
     }
 }
 
-/// Both files are in their places at once, as far as that goes.
+/// Writes a component after its signature, so that they appear together as far as possible.
 fn put(folder: &Path, bytes: &[u8], signature: Option<&[u8]>) {
     let signature_file = folder.join("version-stamp.wasm.minisig");
     match signature {
@@ -92,14 +92,14 @@ fn put(folder: &Path, bytes: &[u8], signature: Option<&[u8]>) {
     fs::write(folder.join(FILE), bytes).unwrap();
 }
 
-/// With a section of its own more: another content, and the same plugin.
+/// The same plugin with different content: one custom section more.
 fn changed(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.extend([0, 2, 1, b'x']);
     bytes
 }
 
-/// How many files there are below a directory.
+/// Number of files below a directory.
 fn walk(dir: &Path) -> usize {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
@@ -109,7 +109,7 @@ async fn until_reason(server: &Server, reason: &str) -> Seen {
     server.plugin_until(NAME, |seen| seen.reason == reason).await
 }
 
-/// Every way in which a file's signature does not speak for it: by whom, how it is changed, and what is said.
+/// Every kind of invalid signature: the signer, the change, and the error.
 #[tokio::test]
 async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
     let (key, other) = (Key::new(), Key::new());
@@ -142,7 +142,7 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
         assert!(seen.message.contains("no version of it serves") && seen.data.version.is_empty(), "{what}: {seen:?}");
         assert!(seen.message.contains(&sha256(&one)), "{what}: {}", seen.message);
     }
-    // A pipe has no end, and is no file.
+    // A pipe has no end, and is not a regular file.
     let pipe = place.folder().join("version-stamp.wasm.minisig");
     fs::remove_file(&pipe).unwrap();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -157,7 +157,7 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
     assert_eq!(version(&server).await, "1.0.0");
     assert!(compiled() > before);
 
-    // The version that serves stays while another is refused.
+    // The serving version stays while another one is refused.
     place.put(&guest(2), Some(right.as_bytes()));
     let seen = until_reason(&server, "NotTrusted").await;
     assert!(seen.message.contains("version 1.0.0") && seen.message.contains("continues to serve"), "{}", seen.message);
@@ -208,7 +208,7 @@ async fn a_server_for_development_loads_everything_unless_signatures_are_require
     until_reason(&server, "Serving").await;
 }
 
-/// With `require_signed` nothing else counts, wherever a component comes from.
+/// Only signatures count with `require_signed`, wherever a component comes from.
 #[tokio::test]
 async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     let (key, other, place) = (Key::new(), Key::new(), Place::new());
@@ -251,7 +251,7 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     assert_eq!((version(&server).await.as_str(), seen.data.rolled_back), ("1.0.0", true));
     assert!(server.stop().await.success());
 
-    // Without the signatures that were kept there is nothing to go back to, and what the folder holds is signed.
+    // Without the kept signatures a rollback is impossible, and the file in the folder is signed.
     let kept = place.0.path().join("data/plugins").join(NAME);
     for path in fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path()) {
         if path.extension().is_some_and(|extension| extension == "minisig") {
@@ -276,9 +276,9 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     assert_eq!(version(&server).await, "2.0.0");
 }
 
-/// What an earlier release loaded of a folder that was trusted then goes on; a change of its file does not.
+/// A component that an earlier release loaded from a trusted folder still loads; a changed file does not.
 #[tokio::test]
-async fn what_served_before_is_loaded_again_and_nothing_else() {
+async fn components_that_served_before_are_loaded_again_and_no_others() {
     let place = Place::new();
     place.put(&guest(1), None);
     let before = place.setup().env("MORTISE_PLUGINS_LOAD_UNSIGNED", true).start().await;
@@ -298,18 +298,18 @@ async fn what_served_before_is_loaded_again_and_nothing_else() {
     assert!(seen.message.contains("version 1.0.0") && seen.message.contains("continues to serve"), "{}", seen.message);
     assert_eq!(version(&server).await, "1.0.0");
 
-    // A caller who may install decides for himself.
+    // A caller with the right to install decides.
     server.install(NAME, &guest(2)).await.unwrap();
     assert!(server.stop().await.success());
     let server = place.setup().start().await;
     assert_eq!(until_reason(&server, "Serving").await.data.trust, "installed by a caller");
     assert_eq!(version(&server).await, "2.0.0");
 
-    // What an operator removed does not come back by being put into the folder.
+    // A plugin that an operator removed does not return when its file is put into the folder.
     server.plugins().await.remove(mortise_resource::data::RemoveRequest { name: NAME.into() }).await.unwrap();
     until_reason(&server, "Removed").await;
     place.put(&guest(2), None);
-    // Whose a component is is known of what was compiled, so that is said of the file.
+    // A component's plugin is known only after compiling, so the error names the file.
     server.plugin_until("version-stamp-file", |seen| seen.reason == "NotTrusted").await;
     assert!(server.stop().await.success());
     let server = place.setup().start().await;
@@ -338,7 +338,7 @@ async fn wrong_settings_of_trust_end_the_start() {
     }
 }
 
-/// The commands, between themselves and with the program `minisign`.
+/// The commands, with each other and with the program `minisign`.
 #[tokio::test]
 async fn keys_and_signatures_are_those_of_minisign() {
     let dir = tempfile::tempdir().unwrap();
@@ -400,14 +400,14 @@ async fn keys_and_signatures_are_those_of_minisign() {
         let (code, out, err) = run(&["plugin", "verify", &file, "--key", &path("theirs.pub")]).await;
         assert!(code == Some(0) && out.contains(": by minisign"), "{legacy:?}: {out}{err}");
     }
-    // Their key signs here, too.
+    // A key of `minisign` signs here, too.
     let (code, _, err) = run(&["plugin", "sign", &file, "--key", &path("theirs.key"), "--force"]).await;
     assert_eq!(code, Some(0), "{err}");
     let (works, said) = minisign(&["-V", "-p", "theirs.pub", "-m", FILE]);
     assert!(works, "{said}");
 }
 
-/// `mortise plugin install` sends the signature that is beside the file.
+/// `mortise plugin install` sends the signature beside the file.
 #[tokio::test]
 async fn the_command_line_installs_with_the_signature() {
     let (key, place) = (Key::new(), Place::new());

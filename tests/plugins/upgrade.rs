@@ -1,4 +1,4 @@
-//! Stored data of an older schema version: as its type has it now, for every RPC, under the same version and
+//! Stored data of an older schema version: every RPC returns it in the type's current form, with the same version and
 //! generation.
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use tonic::Code;
 
 const TYPE: &str = "schema.v1.Thing";
 
-/// A server whose data and plugin folder outlive it, with a version of the plugin `schema`.
+/// A server with one version of the plugin `schema`; data and plugin folder outlive it.
 async fn serve(home: &Path, version: u32) -> Server {
     let plugins = home.join("plugins");
     std::fs::create_dir_all(&plugins).unwrap();
@@ -27,7 +27,7 @@ fn old(name: &str) -> pb::Resource {
     thing("schema", name, &Thing { text: name.into(), number: 7, ..Thing::default() })
 }
 
-/// What [`old`] is once it was upgraded, once.
+/// Asserts that a resource is [`old`], upgraded exactly once.
 fn is_upgraded(now: &pb::Resource, before: &pb::Resource) {
     let name = &before.id.as_ref().unwrap().name;
     let data = decoded::<Thing>(now);
@@ -45,7 +45,7 @@ async fn every_rpc_has_the_upgraded_form() {
     server.stop().await;
 
     let server = serve(home.path(), 2).await;
-    // The read rule of version 2 refuses old data, so each of these also shows that it sees the new.
+    // The read rule of version 2 refuses old data, so each call also shows that the rule sees the new form.
     is_upgraded(&server.read(&id(TYPE, "a")).await.unwrap(), &a);
     let place = tenancy("default", "default");
     let listed = server.list(gvk(TYPE), place.clone(), "").await.unwrap();
@@ -57,7 +57,7 @@ async fn every_rpc_has_the_upgraded_form() {
     let snapshot = watch.snapshot().await;
     is_upgraded(&snapshot[0], &a);
 
-    // Validation saw the upgraded prior, or it would have refused; the version read is good for a conditional write.
+    // Validation saw the upgraded prior, or it would have refused; the returned version works for a conditional write.
     let read = server.read(&id_of(&b)).await.unwrap();
     let written = server.write(read.clone()).await.unwrap();
     assert_eq!((decoded::<Thing>(&written).number, written.schema_version), (8, 2));
@@ -91,10 +91,10 @@ async fn nothing_is_upgraded_twice() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_of_the_version_that_the_type_has() {
+async fn writes_store_the_types_schema_version() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path(), 2).await;
-    // A client cannot say otherwise.
+    // A client cannot set another schema version.
     let new = Thing { text: "upgraded x".into(), number: 1, ..Thing::default() };
     for said in [0, 1, 2, 99] {
         let mut resource = thing("schema", &format!("x{said}"), &new);
@@ -114,7 +114,7 @@ fn replace(server: &Server, version: u32) {
     std::fs::copy(component(&format!("schema-{version}")), server.plugin_dir.join("schema.wasm")).unwrap();
 }
 
-/// How often `upgrade` was called, as the metrics have it.
+/// Calls of `upgrade`, by the metrics.
 async fn upgrades(server: &Server) -> f64 {
     let (_, page) = server.get("/metrics").await;
     let is_it = |line: &&str| line.starts_with("mortise_plugin_calls_total{") && line.contains("hook=\"upgrade\"");
@@ -144,15 +144,15 @@ async fn after_a_reload_everything_is_stored_upgraded_without_an_event() {
     assert!(watch.is_quiet().await, "an upgrade is no event");
     server.stop().await;
 
-    // What is stored is the new form: nobody has to upgrade it again.
+    // The stored form is the new one, so no further upgrade is needed.
     let server = serve(home.path(), 2).await;
     assert_eq!(server.list(gvk(TYPE), tenancy("default", "default"), "").await.unwrap(), after);
     assert_eq!(upgrades(&server).await, 0.0);
     server.stop().await;
 }
 
-/// A watch that requires a value of a field finds what is stored of an older version as the plugin upgrades it, and learns of
-/// a new version with the next change of the type, whatever that has there.
+/// A watch that requires a value of a field finds old resources in their upgraded form, and uses a new version of the
+/// plugin from the next change of the type on, whatever that change is.
 #[tokio::test]
 async fn a_watch_of_a_field_is_about_the_type_as_it_is() {
     let home = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ async fn a_failing_upgrade_keeps_the_old_version_and_names_what_failed() {
         }
         assert!(!refused.message.contains("fine"), "{}", refused.message);
         assert_eq!(refused.data.version, "1.0.0");
-        // The old version serves on, with old data.
+        // The old version continues to serve, with old data.
         assert_eq!(decoded::<Thing>(&server.read(&id(TYPE, "fine")).await.unwrap()).text, "fine");
         server.delete(&id_of(&bad), "").await.unwrap();
         replace(&server, 1);
@@ -239,7 +239,7 @@ async fn a_higher_schema_version_needs_an_upgrade_and_a_lower_one_is_refused() {
     let refused = server.plugin_until("schema", |p| p.reason == "UpgradeFailed").await;
     assert!(refused.message.contains("does not export mortise:plugin/upgrading; export it"), "{}", refused.message);
 
-    // What was refused is looked at again when its file is touched.
+    // A refused file is tried again when it is touched.
     server.delete(&id_of(&a), "").await.unwrap();
     replace(&server, 3);
     server.plugin_until("schema", |p| p.reason == "Serving" && p.data.version == "3.0.0").await;

@@ -1,5 +1,4 @@
-//! What plugins have a say in, as Terraform meets it: what has to be replaced, what is expected, kinds that became others,
-//! things outside, functions.
+//! Calls of plugins through Terraform: replacements, predictions, moved types, imports, functions.
 
 use mortise_provider::{
     proto::tfplugin6::{self as pb, DynamicValue, RawState},
@@ -42,13 +41,13 @@ async fn stored(server: &Server, name: &str) -> Thing {
 }
 
 #[tokio::test]
-async fn what_a_plugin_predicts_is_known_after_apply() {
+async fn predicted_values_are_known_after_apply() {
     let (server, mut core) = attached().await;
     let config = core.config(THING, "a", &[("text", text("one"))]);
     let planned = core.plan(THING, None, &config).await.unwrap();
     assert_eq!(planned.state.get("data").get("inner"), &Value::unknown());
     assert_eq!(planned.state.get("data").get("text"), &text("one"));
-    // Settled at once, and after the controller was there.
+    // Settled at once, and after the controller's write.
     let made = core.make(THING, None, &config).await.unwrap();
     eventually("the controller has written it", || async { stored(&server, "a").await.inner.is_some() }).await;
     let made = core.refresh(&made).await.unwrap().unwrap();
@@ -58,11 +57,11 @@ async fn what_a_plugin_predicts_is_known_after_apply() {
     let planned = core.plan(THING, Some(&made), &next).await.unwrap();
     assert_eq!(planned.state.get("data").get("inner"), &Value::unknown());
     core.make(THING, Some(&made), &next).await.unwrap();
-    // What is configured is the user's, whatever is expected.
+    // A configured value is kept, whatever the plugin predicts.
     let own = Value::object([("text", text("mine"))]);
     let config = core.config(THING, "b", &[("text", text("one")), ("inner", own.clone())]);
     let made = core.make(THING, None, &config).await.unwrap();
-    eventually("the controller has its way", || async {
+    eventually("the controller has written", || async {
         stored(&server, "b").await.inner.is_some_and(|inner| inner.text == "seen one")
     })
     .await;
@@ -114,7 +113,7 @@ async fn a_state_that_changes_its_type_takes_the_resource_along_when_it_is_appli
     let config = core.config(OLD, "a", &[("text", text("hello"))]);
     let old = core.make(OLD, None, &config).await.unwrap();
     let json = state_json(&old.state);
-    // As core asks: in a process that was not configured.
+    // Core asks a process that was not configured.
     let mut other = Core::attach(&socket(&server)).await;
     let moved = move_state(&mut other, OLD, THING, &json).await.unwrap();
     assert_eq!(moved.state.get("data").get("text"), &text("hello"));
@@ -129,7 +128,7 @@ async fn a_state_that_changes_its_type_takes_the_resource_along_when_it_is_appli
     assert_eq!(stored(&server, "a").await.text, "hello");
     core.destroy(&made).await.unwrap();
 
-    // Moved by somebody else before.
+    // Another client moved it before.
     server.write(thing("changes", "b", &Thing { text: "there".into(), ..Thing::default() })).await.unwrap();
     eventually("its controller is done", || async { stored(&server, "b").await.inner.is_some() }).await;
     let gone = String::from_utf8(json.clone()).unwrap().replace("\"a\"", "\"b\"");
@@ -152,7 +151,7 @@ async fn a_state_that_changes_its_type_takes_the_resource_along_when_it_is_appli
 }
 
 #[tokio::test]
-async fn what_is_outside_is_imported_when_it_is_applied() {
+async fn outside_objects_are_imported_by_apply() {
     let (server, mut core) = attached().await;
     let imported = core.import(THING, "thing:x").await.unwrap();
     assert_eq!(imported.state.get("data").get("text"), &text("imported"));
@@ -162,12 +161,12 @@ async fn what_is_outside_is_imported_when_it_is_applied() {
     let made = core.make(THING, Some(&imported), &config).await.unwrap();
     assert_eq!(stored(&server, "x").await.text, "imported");
     core.destroy(&made).await.unwrap();
-    // With another configuration it is brought to that.
+    // A different configuration is applied.
     let imported = core.import(THING, "thing:y").await.unwrap();
     let config = core.config(THING, "y", &[("text", text("mine"))]);
     core.make(THING, Some(&imported), &config).await.unwrap();
     assert_eq!(stored(&server, "y").await.text, "mine");
-    // By its name, as ever.
+    // An import by name works as before.
     let there = core.import(THING, "y").await.unwrap();
     assert!(!there.state.get("uid").is_null());
     for (id, says) in [("nonsense", "nothing that can be imported"), ("boom", "plugin changes")] {
@@ -255,7 +254,7 @@ output "described" {
 }
 "#;
 
-/// With a real core: functions in expressions, a replacement that the plugin asks for, a moved block, an import block.
+/// A real core: functions in expressions, a replacement that the plugin asks for, a moved block, an import block.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_core_calls_functions_replaces_moves_and_imports() {
     if std::process::Command::new("terraform").arg("version").output().is_err() {

@@ -1,4 +1,4 @@
-//! The provider for Terraform, driven by a core that holds it to core's rules; and by a real one, where it is there.
+//! The provider for Terraform, driven by a core that checks core's rules, and by a real one where it is installed.
 
 use std::{
     path::{Path, PathBuf},
@@ -44,7 +44,7 @@ fn part(name: &str, weight: Value) -> Value {
     Value::object([("name", text(name)), ("weight", weight)])
 }
 
-/// A value of every kind, in spellings that are not the server's wherever there are several.
+/// A value of every kind, in spellings that differ from the server's where several exist.
 pub fn everything() -> Vec<(&'static str, Value)> {
     vec![
         ("text", text("UPPER Lower")),
@@ -86,7 +86,7 @@ pub fn everything() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A server with a type of every kind of field, and core attached.
+/// A server with a type that has every kind of field, and a core attached to it.
 async fn attached() -> (Server, Core) {
     let server = Setup::new().guest("every-field").start().await;
     let core = Core::attach(&socket(&server)).await;
@@ -111,7 +111,7 @@ async fn every_kind_of_field_settles_whatever_its_spelling() {
     assert_eq!(made.state.get("data").get("text"), &text("UPPER Lower"), "the user's spelling");
     assert_eq!(made.state.get("data").get("port"), &number("80"), "the server's default");
     assert_eq!(made.state.get("id"), &text("default/default/whole"));
-    // Each alone, and taken away again.
+    // Each field alone, then removed, then set again.
     let mut fields = 0;
     for (position, (field, value)) in all.iter().enumerate() {
         let name = format!("f-{position}");
@@ -123,14 +123,14 @@ async fn every_kind_of_field_settles_whatever_its_spelling() {
         fields += 1;
     }
     assert_eq!(fields, 36);
-    // What was imported settles at the second apply at the latest.
+    // An imported resource settles at the second apply at the latest.
     let imported = core.import(EVERYTHING, "whole").await.unwrap();
     core.make(EVERYTHING, Some(&imported), &whole).await.unwrap();
     assert!(server.stop().await.success());
 }
 
 #[tokio::test]
-async fn what_is_not_known_yet_is_planned_and_known_when_it_is_applied() {
+async fn unknown_values_are_planned_and_known_at_apply() {
     let (_server, mut core) = attached().await;
     core.configure(&[("namespace", "default")]).await.unwrap();
     let parts = list(&[part("one", Value::unknown()), part("two", number("3"))]);
@@ -154,7 +154,7 @@ async fn what_is_not_known_yet_is_planned_and_known_when_it_is_applied() {
 }
 
 #[tokio::test]
-async fn changes_of_what_may_not_change_make_another_resource() {
+async fn changes_of_immutable_fields_make_another_resource() {
     let (_server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
     let config = core.config(EVERYTHING, "x", &[("fixed_name", text("a"))]);
@@ -168,12 +168,12 @@ async fn changes_of_what_may_not_change_make_another_resource() {
 }
 
 #[tokio::test]
-async fn what_others_did_in_between_is_drift_or_refused() {
+async fn changes_by_others_are_drift_or_refused() {
     let (server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
     let config = core.config(EVERYTHING, "x", &[("text", text("Mine"))]);
     let made = core.make(EVERYTHING, None, &config).await.unwrap();
-    // Taken: what is there is not written over.
+    // A taken name: the existing resource is not overwritten.
     let planned = core.plan(EVERYTHING, None, &config).await.unwrap();
     let (faults, state) = core.apply(EVERYTHING, None, &config, &planned).await.unwrap_err();
     assert!(
@@ -189,11 +189,11 @@ async fn what_others_did_in_between_is_drift_or_refused() {
     let (faults, state) = core.apply(EVERYTHING, Some(&made), &wanted, &planned).await.unwrap_err();
     assert!(summaries(&faults).contains("the resource changed since this was planned"), "{faults:?}");
     assert_eq!(state, made.state, "core keeps what it had");
-    // It is seen, and undone.
+    // The change is seen, and undone.
     let seen = core.refresh(&made).await.unwrap().unwrap();
     assert_eq!(seen.state.get("metadata"), &Value::object([("by", text("somebody"))]));
     let next = core.make(EVERYTHING, Some(&seen), &wanted).await.unwrap();
-    // Gone, and another one of the name.
+    // Deleted, and created again under the same name.
     server.delete(&id_of("x"), "").await.unwrap();
     assert!(core.refresh(&next).await.unwrap().is_none());
     let planned = core.plan(EVERYTHING, Some(&next), &config).await.unwrap();
@@ -234,7 +234,7 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     assert!(summaries(&faults).contains("have removed these finalizers: cleaner"), "{faults:?}");
     assert_eq!(state, made.state, "it is still there");
     let freeing = async {
-        // While the deletion waits; before, it would find nothing to wait for.
+        // During the wait of the deletion; before, there would be nothing to wait for.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let mut marked = server.read(&id_of("held")).await.unwrap();
         assert_eq!(marked.id.as_ref().unwrap().uid, stored.id.as_ref().unwrap().uid);
@@ -335,7 +335,7 @@ async fn bad_configurations_are_refused_at_their_places() {
     let many = core.config(EVERYTHING, "many", &[("positive", number("2000"))]);
     let warnings = core.plan(EVERYTHING, None, &many).await.unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].severity() == Severity::Warning, "{warnings:?}");
-    // Values that are none.
+    // Invalid encodings.
     for bytes in [&b"\xc1"[..], b"\x80", b"\xc0\xc0", &[0x91; 3_000], b"\xdd\xff\xff\xff\xff"] {
         let config = Some(pb::DynamicValue { msgpack: bytes.to_vec(), json: Vec::new() });
         let request = pb::validate_resource_config::Request { type_name: EVERYTHING.into(), config };
@@ -362,13 +362,13 @@ async fn imports_data_sources_states_of_old_and_the_other_calls() {
     for id in ["", "a/b/c/d", "Bad", "default//one"] {
         assert!(summaries(&core.import(EVERYTHING, id).await.unwrap_err()).contains("Write NAME"), "{id}");
     }
-    // What a state of an earlier version of the type has in common with this one is taken over.
+    // Fields that a state of an earlier version shares with this one are kept.
     let json = br#"{"name":"one","gone":{"x":1},"data":{"text":"Y","no_more":[1],"port":"eighty"}, "uid": 5}"#;
     let state = core.upgrade(EVERYTHING, 0, RawState { json: json.to_vec(), ..RawState::default() }).await.unwrap();
     assert_eq!((state.get("name"), state.get("data").get("text")), (&text("one"), &text("Y")));
     assert_eq!((state.get("data").get("port"), state.get("uid")), (&Value::Null, &Value::Null));
     let nothing = core.upgrade(EVERYTHING, 0, RawState::default()).await.unwrap_err();
-    assert!(summaries(&nothing).contains("before Terraform 0.12"));
+    assert!(summaries(&nothing).contains("of Terraform before 0.12"));
 
     let read = core.data(EVERYTHING, &[("name", text("one"))]).await.unwrap();
     assert_eq!((read.get("data").get("port"), read.get("uid")), (&number("80"), made.state.get("uid")));
@@ -421,7 +421,7 @@ async fn connections_have_their_own_configuration_and_faults_of_the_server_lose_
     assert!(server.stop().await.success(), "connections that are open hold up no end");
 }
 
-/// A process that core started.
+/// A process started by core.
 struct Launched {
     child: Child,
     socket: PathBuf,
@@ -477,7 +477,7 @@ async fn core_starts_a_provider_takes_its_certificate_and_ends_it() {
     let address = server.grpc.to_string();
     let env = [("MORTISE_GRPC_ADDR", address.as_str()), ("PLUGIN_CLIENT_CERT", CORE_CERTIFICATE.certificate)];
     let mut launched = start(&env).await.unwrap();
-    // Neither without a certificate, nor with another one, nor in the clear.
+    // Refused: no certificate, another certificate, and a connection without TLS.
     for own in [None, Some(OTHER_CERTIFICATE)] {
         let refused = async {
             let mut stream = connect_tls(&launched.socket, &launched.certificate, own).await?;
@@ -504,7 +504,7 @@ async fn core_starts_a_provider_takes_its_certificate_and_ends_it() {
     let config = core.config(EVERYTHING, "launched", &[("text", text("X"))]);
     let made = core.make(EVERYTHING, None, &config).await.unwrap();
     core.destroy(&made).await.unwrap();
-    // Ctrl-C is core's affair.
+    // Core handles Ctrl-C.
     let pid = launched.child.id().unwrap().to_string();
     std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
     Core::of(channel.clone()).await.unwrap();
@@ -514,10 +514,10 @@ async fn core_starts_a_provider_takes_its_certificate_and_ends_it() {
 }
 
 #[tokio::test]
-async fn a_provider_that_was_started_by_nobody_or_reaches_nobody_says_so() {
+async fn a_provider_started_wrongly_or_without_a_server_reports_it() {
     let by_hand = start(&[("TF_PLUGIN_MAGIC_COOKIE", "")]).await;
     assert!(by_hand.is_err());
-    // A program that another provider starts has core's variable, and is a program nevertheless.
+    // A program started by another provider has core's variable, and must still run as a program.
     let command = std::process::Command::new(env!("CARGO_BIN_EXE_mortise"))
         .arg("--version")
         .env("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2")
@@ -528,12 +528,12 @@ async fn a_provider_that_was_started_by_nobody_or_reaches_nobody_says_so() {
     assert!(old.contains("speaks version 6"), "{old}");
     let bad = start(&[("PLUGIN_CLIENT_CERT", "no pem")]).await.err().unwrap();
     assert!(bad.contains("PLUGIN_CLIENT_CERT holds no certificate"), "{bad}");
-    // In the clear, as with TF_DISABLE_PLUGIN_TLS; and without a server.
+    // Without TLS, as with TF_DISABLE_PLUGIN_TLS; and without a server.
     let mut launched = start(&[("MORTISE_GRPC_ADDR", "127.0.0.1:1")]).await.unwrap();
     let channel = crate::provider::terraform_core::channel(&launched.socket).await;
     let faults = Core::of(channel).await.err().unwrap();
     assert!(summaries(&faults).contains("no server can be reached"), "{faults:?}");
-    // Nobody is connected any more.
+    // No connection is left.
     ended(&mut launched).await;
 }
 
@@ -585,7 +585,7 @@ async fn a_place_may_be_made_by_the_same_run() {
     let last = core.plan(EVERYTHING, None, &config).await.unwrap();
     check_applied(&planned.state, &last.state);
     core.apply(EVERYTHING, None, &config, &last).await.unwrap();
-    // What keeps a namespace until what is in it is gone is the server's, and is waited for.
+    // The server keeps a namespace until it is empty; destroy waits for that.
     core.destroy(&namespace).await.unwrap();
 }
 
@@ -600,7 +600,7 @@ async fn a_type_that_is_upgraded_between_runs_keeps_its_resources() {
     let made = core.make(KIND, None, &config).await.unwrap();
     assert_eq!(core.schemas[KIND].version, 1);
     std::fs::write(server.plugin_dir.join("schema.wasm"), component("schema-2")).unwrap();
-    // The next run has a connection of its own.
+    // The next run uses a new connection.
     let mut core = until("the provider has the new schema", async || {
         let core = Core::attach(&socket(&server)).await;
         if core.schemas[KIND].version == 2 { Ok(core) } else { Err(core.schemas[KIND].version) }

@@ -1,4 +1,4 @@
-//! A real core, where there is one: what the tests' own core stands for is true of it.
+//! A real core, where it is installed: the behaviour of the tests' own core matches it.
 
 use std::{path::Path, process::Command};
 
@@ -12,7 +12,7 @@ use crate::{
     support::{Setup, gvk, skipped, tenancy},
 };
 
-/// Whether there is a core; says so where there is none.
+/// Whether a core is installed; prints SKIPPED if not.
 fn is_there() -> bool {
     let is_there = Command::new("terraform").arg("version").output().is_ok();
     if !is_there {
@@ -21,7 +21,7 @@ fn is_there() -> bool {
     is_there
 }
 
-/// A configuration of one resource of every kind of field, in the spellings that are not the server's.
+/// A configuration of one resource with every kind of field, in spellings that differ from the server's.
 fn whole() -> String {
     let data = String::from_utf8(state_json(&Value::object(everything()))).unwrap();
     format!(
@@ -30,7 +30,7 @@ fn whole() -> String {
     )
 }
 
-/// Core starts the provider by itself, without `init`: `dev_overrides`, and TLS with its own certificates.
+/// Core starts the provider itself, without `init`: `dev_overrides`, and TLS with its own certificates.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
     if !is_there() {
@@ -71,7 +71,7 @@ async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
     assert!(planned, "{said}");
     let stored = server.list(gvk("fields.v1.Everything"), tenancy("default", "default"), "").await.unwrap();
     assert_eq!(stored.len(), 1);
-    // Without a server the schemas that were exported do, and the state is not touched.
+    // Without a server the exported schemas suffice, and the state stays untouched.
     let state = std::fs::read(dir.path().join("terraform.tfstate")).unwrap();
     assert!(server.stop().await.success());
     let (valid, said) = run(&["validate"]);
@@ -82,7 +82,7 @@ async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_is_told_what_changed_since_it_planned() {
+async fn a_real_core_gets_an_error_after_a_change_since_its_plan() {
     if !is_there() {
         return;
     }
@@ -112,7 +112,7 @@ async fn a_real_core_is_told_what_changed_since_it_planned() {
     write("two", "b");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied && said.contains("1 added, 0 changed, 1 destroyed"), "an immutable field: {said}");
-    // Wrong input is told where it stands, and changes nothing.
+    // Invalid input is reported with its place, and changes nothing.
     for (line, says) in [
         ("small = 4294967296", "small"),
         ("raw = \"***\"", "raw"),

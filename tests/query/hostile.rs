@@ -1,5 +1,5 @@
-//! Filters, selectors, orders and masks of any shape, beside honest clients: each is answered or refused with a code that
-//! says why, none costs memory that stays, and who asks for little gets it all the while.
+//! Filters, selectors, orders and masks of any shape, beside honest clients: each is answered, or refused with a code
+//! and a reason; memory does not grow, and small requests of others are served all the time.
 
 use std::{
     sync::{
@@ -23,12 +23,12 @@ use tonic::{Code, transport::Channel};
 use crate::support::{PATIENCE, Server, artist, gvk, id, labelled};
 
 const ARTIST: &str = "demo.v2.Artist";
-/// What the server may keep of it all, MiB.
+/// Memory that the server may keep afterwards, MiB.
 const KEPT_MIB: usize = 192;
-/// Who is hostile at once.
+/// Concurrent hostile clients.
 const HOSTILE: u64 = 8;
 
-/// Conditions that fit.
+/// Valid conditions.
 const FITTING: [&str; 8] = [
     r#"data.name != "x""#,
     r#"data.genre IN ("GENRE_JAZZ", "GENRE_POP", 7)"#,
@@ -40,7 +40,7 @@ const FITTING: [&str; 8] = [
     r#"name = "-/-/a1""#,
 ];
 
-/// A condition that fits, or nearly.
+/// A condition that is valid, or nearly.
 fn condition(random: &mut Rng) -> String {
     if random.u8(..3) > 0 {
         return FITTING[random.usize(..FITTING.len())].to_owned();
@@ -96,7 +96,7 @@ fn condition(random: &mut Rng) -> String {
     }
 }
 
-/// A filter that is long, deep, wide, random, or almost one.
+/// A filter that is long, deep, wide, random, or nearly valid.
 fn filter(random: &mut Rng) -> String {
     match random.u8(..14) {
         0..=3 => (0..random.usize(1..8))
@@ -119,7 +119,7 @@ fn filter(random: &mut Rng) -> String {
         11 => format!("metadata.k = {}1{}", "{a: ".repeat(random.usize(1..5_000)), "}".repeat(random.usize(1..5_000))),
         12 => format!("{}.x = 1", vec!["data"; random.usize(1..2_000)].join(".")),
         _ => {
-            // One that fits, broken at some place.
+            // A valid filter, broken at a random place.
             let mut text: Vec<char> = condition(random).repeat(random.usize(1..20)).chars().collect();
             let at = random.usize(..text.len());
             text[at] = ['(', ')', '"', '\\', '\0', ',', '{', '-'][random.usize(..8)];
@@ -202,7 +202,7 @@ async fn ask(channel: &Channel, random: &mut Rng) -> Code {
     first.map_or_else(code, |_| Code::Ok)
 }
 
-/// An honest client: a read, a write and a search by a label; how long each round took.
+/// Runs an honest client: a read, a write and a search by a label; returns the time of each round.
 async fn honest(server: Arc<Server>, channel: Channel, over: Arc<AtomicBool>) -> Vec<Duration> {
     let mut took = Vec::new();
     while !over.load(Ordering::Relaxed) {
@@ -222,9 +222,9 @@ async fn honest(server: Arc<Server>, channel: Channel, over: Arc<AtomicBool>) ->
     took
 }
 
-/// `MORTISE_HOSTILE_QUERIES` says how many there are, `MORTISE_HOSTILE_SEED` which ones.
+/// `MORTISE_HOSTILE_QUERIES` sets the number of queries, `MORTISE_HOSTILE_SEED` selects them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_queries_cost_bounded_work_and_hurt_nobody() {
+async fn hostile_queries_cost_bounded_work_and_hurt_no_other_client() {
     let of = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap());
     let (queries, seed) = (of("MORTISE_HOSTILE_QUERIES", 800), of("MORTISE_HOSTILE_SEED", 20));
     let server = Arc::new(Server::start().await);

@@ -1,4 +1,4 @@
-//! Queries by fields that a type declares indexes of.
+//! Queries by fields with declared indexes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,10 +46,10 @@ async fn found(server: &Server, filter: &str, page_size: i32) -> (Vec<String>, Q
     }
 }
 
-/// After each of many writes, changes and deletions by several clients, a search by an indexed field has what was
-/// acknowledged, in order, and reads nothing else.
+/// A search by an indexed field returns the acknowledged resources, in order, and reads nothing else, while several
+/// clients write, change and delete.
 #[tokio::test]
-async fn an_index_has_every_write_that_was_answered() {
+async fn an_index_has_every_acknowledged_write() {
     let server = Server::start().await;
     make_place(&server, "default", "other").await;
     let mut random = Rng::with_seed(2026);
@@ -93,9 +93,9 @@ async fn an_index_has_every_write_that_was_answered() {
     assert_eq!(searches, 200);
 }
 
-/// What was stored before the server began is in the index, and what was changed while it was made.
+/// The index contains resources from before the server's start, and changes made while it was built.
 #[tokio::test]
-async fn an_index_is_made_of_what_is_stored_and_goes_on_while_others_write() {
+async fn an_index_covers_stored_resources_and_concurrent_writes() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     for n in 0..500 {
@@ -114,7 +114,7 @@ async fn an_index_is_made_of_what_is_stored_and_goes_on_while_others_write() {
     let mut by_field = 0;
     while !writer.is_finished() {
         let (folk, plan) = found(&server, "data.genre = \"GENRE_FOLK\"", 1_000).await;
-        // 50 of the 125 are not written again.
+        // 50 of the 125 keep their value; the others are being rewritten.
         assert!((50..=125).contains(&folk.len()), "{}", folk.len());
         by_field += usize::from(plan.access() == Access::Field);
     }
@@ -125,7 +125,8 @@ async fn an_index_is_made_of_what_is_stored_and_goes_on_while_others_write() {
     println!("{by_field} searches by the field while others wrote");
 }
 
-/// Without room there is no index: answers stay right, the plan and the log say how they were found, and writes go on.
+/// Without room no index is built: answers stay right, the plan and the log say how resources were found, and writes
+/// continue.
 #[tokio::test]
 async fn a_type_whose_indexes_do_not_fit_has_none() {
     let server = Setup::new().env("MORTISE_SERVICE_INDEX_BYTES", 65_536).start().await;
@@ -139,7 +140,7 @@ async fn a_type_whose_indexes_do_not_fit_has_none() {
     assert_eq!(found(&server, "data.genre = \"GENRE_FOLK\"", 1_000).await.0.len(), 101);
 }
 
-/// A namespace in all partitions is found behind pages of places that are elsewhere.
+/// A namespace in all partitions is found behind pages of other places.
 #[tokio::test]
 async fn places_elsewhere_are_passed_over() {
     let server = Server::start().await;
@@ -156,7 +157,7 @@ async fn places_elsewhere_are_passed_over() {
         ..SearchRequest::default()
     };
     let mut client = QueryServiceClient::new(server.channel().await);
-    // While the index is being made, the names are looked through.
+    // While the index is being built, the search goes through the names.
     let mut found = Vec::new();
     eventually("the index is used", async || {
         let answer = client.search(request.clone()).await.unwrap().into_inner();
@@ -169,7 +170,7 @@ async fn places_elsewhere_are_passed_over() {
     assert_eq!(found.last(), Some(&(Access::Field, 1)));
 }
 
-/// Values that are longer than what an index tells apart are told apart by the query.
+/// The index compares long values by a prefix only; the query compares them in full.
 #[tokio::test]
 async fn long_values_are_told_apart() {
     let server = Server::start().await;

@@ -113,7 +113,7 @@ async fn filters_reach_every_part_of_a_resource() {
 }
 
 #[tokio::test]
-async fn the_plan_says_what_was_looked_at() {
+async fn the_plan_reports_the_resources_read() {
     let server = filled().await;
     for n in 0..200 {
         server.write(of_genre(&format!("z-{n:03}"), demo::v2::Genre::Pop, &[("env", "bulk")])).await.unwrap();
@@ -130,7 +130,7 @@ async fn the_plan_says_what_was_looked_at() {
     assert_eq!((by_range.access(), by_range.scanned, by_range.decoded), (Access::NameRange, 10, 0));
     assert_eq!(by_range.keys, ["z-01"]);
     let all = plan(search("data.name != \"x\"")).await;
-    // Two pages are read; it ends with the resource that shows that another page follows.
+    // Two pages are read; the search ends with the resource that proves that another page follows.
     assert_eq!((all.access(), all.scanned, all.decoded, all.matched), (Access::NameRange, 204, 101, 101), "{all:?}");
     assert!(all.duration_us > 0 && all.keys.is_empty(), "{all:?}");
     let mut by_field = plan(search("data.genre = \"GENRE_POP\"")).await;
@@ -178,7 +178,7 @@ async fn selectors_are_those_of_kubernetes() {
     }
 }
 
-/// Every resource comes once, forward and back, in each order, whatever the size of a page.
+/// Every resource comes once, forward and back, in each order, with any page size.
 #[tokio::test]
 async fn pages_walk_forward_and_back() {
     let server = filled().await;
@@ -223,7 +223,7 @@ async fn pages_walk_forward_and_back() {
                         offset += page.resources.len() as i32;
                     }
                 }
-                // Back: each page is the one that was before it.
+                // Backward: each page equals the one before it.
                 let mut page = pages.pop().unwrap();
                 while let Some(before) = pages.pop() {
                     let back = answer(&server, request(size, &page.prev_page_token)).await.unwrap();
@@ -254,7 +254,7 @@ async fn pages_neither_skip_nor_repeat_when_others_come_and_go() {
         for name in names(&page.resources) {
             assert!(seen.insert(name.clone()), "{name} comes again");
         }
-        // One before the boundary goes, one before it and one behind it come.
+        // The resource at the boundary goes; one comes before the boundary, and one after it.
         let gone = page.resources[0].clone();
         server.delete(&id_of(&gone), "").await.unwrap();
         server.write(of_genre(&format!("a-{n:02}"), demo::v2::Genre::Jazz, &[])).await.unwrap();
@@ -304,7 +304,7 @@ async fn a_search_ends_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn masks_and_views_show_what_was_asked_for() {
+async fn masks_and_views_show_the_requested_fields() {
     let server = filled().await;
     let shown = async |view: View, paths: &[&str]| {
         let request = SearchRequest { view: view.into(), field_mask: mask(paths), ..search("id.name = \"a\"") };
@@ -323,7 +323,7 @@ async fn masks_and_views_show_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn batch_get_answers_each_once_and_names_what_is_missing() {
+async fn batch_get_returns_each_once_and_names_missing_ones() {
     let server = filled().await;
     let get = async |ids: &[pb::Id], paths: &[&str]| {
         let request = BatchGetRequest { ids: ids.to_vec(), field_mask: mask(paths), ..BatchGetRequest::default() };
@@ -349,7 +349,7 @@ fn change(resource: pb::Resource, paths: &[&str]) -> UpdateRequest {
 }
 
 #[tokio::test]
-async fn updates_change_what_their_mask_names() {
+async fn updates_change_the_fields_of_their_mask() {
     let server = filled().await;
     let before = server.read(&id(ARTIST, "a")).await.unwrap();
     let renamed = of_genre("a", demo::v2::Genre::Ska, &[("env", "new")]);
@@ -363,7 +363,7 @@ async fn updates_change_what_their_mask_names() {
     assert_eq!(two.meta.as_ref().unwrap().labels["env"], "new");
     assert_eq!((two.meta.as_ref().unwrap().generation, two.data.clone()), (2, one.data.clone()));
     assert_eq!(two.meta.as_ref().unwrap().labels["tier"], "1");
-    // Absent in the request: gone.
+    // Absent in the request: removed.
     let none = resource(id(ARTIST, "a"), None);
     let three =
         update(&server, change(none, &["meta.labels.env", "metadata.k", "version", "meta.uuid"])).await.unwrap();
@@ -371,7 +371,7 @@ async fn updates_change_what_their_mask_names() {
     assert_eq!(three.meta.as_ref().unwrap().labels.keys().collect::<Vec<_>>(), ["tier"]);
     assert_eq!(three.meta.as_ref().unwrap().uuid, id_of(&before).uid);
 
-    // The same again, by mask and as a whole: nothing happens.
+    // The same change again, by mask and as a whole: no effect.
     let still = update(&server, change(three.clone(), &["meta.labels", "data"])).await.unwrap().resource.unwrap();
     assert_eq!(still, three);
     let still = update(&server, change(pb::Resource { version: String::new(), ..three.clone() }, &[])).await.unwrap();
@@ -427,7 +427,7 @@ async fn updates_have_conditions_and_may_create() {
     assert!(body.data.is_none() && !body.version.is_empty());
 }
 
-/// Of many that add one to a counter by a condition none is lost.
+/// Concurrent conditional increments of a counter are all counted.
 #[tokio::test]
 async fn conditions_hold_under_contention() {
     let server = Server::start().await;

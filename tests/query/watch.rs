@@ -1,4 +1,4 @@
-//! Watches by what is in resources: pages with positions, everything with resume tokens, and one resource.
+//! Watches by content: pages with positions, all matching resources with resume tokens, and one resource.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,9 +18,9 @@ use tonic::{Code, Status, Streaming, transport::Channel};
 use crate::support::{Server, Setup, any, demo, gvk, id, id_of, names, noted, refusal, resource, tokens::Guarded};
 
 const CONCEPT: &str = "demo.v1.Concept";
-/// What has to come comes within this time.
+/// Time limit for expected messages.
 const LONG: Duration = Duration::from_secs(30);
-/// What does not come in this time does not come.
+/// Time without a message after which none is expected.
 const SHORT: Duration = Duration::from_millis(300);
 
 async fn watches(server: &Server) -> WatchServiceClient<Channel> {
@@ -36,19 +36,19 @@ fn stateless(filter: &str) -> WatchResourcesRequest {
     }
 }
 
-/// A concept, whose data is a message without fields: what queries look at is in its meta and metadata.
+/// A concept, whose data is a message without fields; queries use its meta and metadata.
 fn concept(name: &str, labels: &[(&str, &str)], metadata: &[(&str, &str)]) -> pb::Resource {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let meta = Meta { labels, ..Meta::default() };
     noted(pb::Resource { meta: Some(Box::new(meta)), ..crate::support::concept(name) }, metadata)
 }
 
-/// A watch of everything, and what its client has.
+/// A watch of all matching resources, and its client's state.
 struct Client {
     stream: Streaming<WatchResourcesResponse>,
     has: BTreeMap<String, pb::Resource>,
     token: String,
-    /// Names of what came since the last message that was current, those that were removed with a minus.
+    /// Names in messages since the last current one; removed names with a minus.
     came: Vec<String>,
     /// Messages since then.
     messages: usize,
@@ -70,7 +70,7 @@ impl Client {
         message
     }
 
-    /// Reads up to a message that is current, and no reset.
+    /// Reads up to a message that is current and not a reset.
     async fn current(&mut self) -> Vec<String> {
         self.came.clear();
         self.messages = 0;
@@ -143,7 +143,7 @@ async fn a_snapshot_comes_in_chunks_and_changes_follow() {
     for client in [&mut client, &mut selecting, &mut negating, &mut between] {
         assert_eq!(client.current().await, ["c0", "c2", "c4", "c6", "c8"]);
     }
-    // Leaves, comes back, is changed, is none of theirs, goes, and is created anew.
+    // The resource leaves, comes back, is changed, is deleted, and is created again; another one never matches.
     server.write(concept("c0", &[("env", "odd")], &[])).await.unwrap();
     server.write(concept("c1", &[("env", "odd")], &[("other", "thing")])).await.unwrap();
     let back = server.write(concept("c0", &[("env", "even")], &[])).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_snapshot_comes_in_chunks_and_changes_follow() {
 }
 
 #[tokio::test]
-async fn what_touches_nothing_that_is_shown_is_not_told() {
+async fn changes_outside_mask_and_view_are_not_sent() {
     let server = Server::start().await;
     let paths = vec!["metadata.shown".to_owned()];
     let request = WatchResourcesRequest { field_mask: Some(FieldMask { paths }), ..stateless("") };
@@ -181,7 +181,7 @@ async fn what_touches_nothing_that_is_shown_is_not_told() {
     assert!(shown.version.is_empty() && shown.meta.is_none() && shown.id.is_some());
 }
 
-/// What is killed comes back with the same history: a client that resumes misses nothing and hears nothing twice.
+/// A killed server returns with the same history: a client that resumes misses and repeats nothing.
 #[tokio::test]
 async fn a_resumed_watch_loses_and_repeats_nothing_over_kills() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ async fn a_resumed_watch_loses_and_repeats_nothing_over_kills() {
     for round in 0..8 {
         let mut has = client.has;
         let token = client.token;
-        // Nobody watches.
+        // Ends the watch.
         drop(client.stream);
         let mut expected = Vec::new();
         let mut state: BTreeMap<String, bool> = has.keys().map(|name| (name.clone(), true)).collect();
@@ -241,7 +241,7 @@ async fn a_resumed_watch_loses_and_repeats_nothing_over_kills() {
 }
 
 #[tokio::test]
-async fn tokens_of_elsewhere_reset_and_what_is_none_is_refused() {
+async fn foreign_tokens_reset_and_invalid_ones_are_refused() {
     let server = Setup::new().env("MORTISE_STORE_HISTORY_EVENTS", 20).start().await;
     server.write(concept("c", &[], &[])).await.unwrap();
     let mut client = Client::open(&server, stateless("")).await.unwrap();
@@ -252,7 +252,7 @@ async fn tokens_of_elsewhere_reset_and_what_is_none_is_refused() {
     let mut other = other.await.unwrap();
     assert!(other.message().await.is_hard_reset);
     assert_eq!(other.current().await, [""; 0]);
-    // Nothing happened meanwhile.
+    // Nothing was written meanwhile.
     let mut same =
         Client::open(&server, WatchResourcesRequest { resume_token: token.clone(), ..stateless("") }).await.unwrap();
     assert_eq!((same.current().await, &same.token), (vec![], &token));
@@ -329,9 +329,9 @@ async fn a_time_is_a_beginning() {
     let mut client = Client::open(&server, since(time)).await.unwrap();
     assert_eq!(client.current().await, ["first", "second", "-old"]);
     let mut all = Client::open(&server, since(Some(Timestamp::default()))).await.unwrap();
-    // Everything since the beginning, which the history still has; what else the server stored is none of it.
+    // Everything since the beginning, which the history still has, and nothing that the server itself stored.
     assert_eq!(all.current().await, ["old", "first", "second", "-old"]);
-    // A token goes on from there.
+    // A token continues from its position.
     server.write(concept("third", &[], &[])).await.unwrap();
     let resumed = WatchResourcesRequest { resume_token: client.token.clone(), ..stateless("") };
     assert_eq!(Client::open(&server, resumed).await.unwrap().current().await, ["third"]);
@@ -343,10 +343,10 @@ async fn a_time_is_a_beginning() {
     assert_eq!(late.current().await, ["first", "second", "third"]);
 }
 
-/// Who takes nothing while far more is written than is kept for it is brought up to date, or told to begin anew; in the end
-/// it has what is there.
+/// A client that reads nothing while more is written than the history keeps either catches up or gets a hard reset; in
+/// the end its state is current.
 #[tokio::test]
-async fn who_reads_slowly_ends_with_what_is_there() {
+async fn a_slow_reader_ends_with_the_stored_state() {
     for (history, resets) in [(100_000, false), (20, true)] {
         let server = Setup::new().limit("watch_buffer", 16).env("MORTISE_STORE_HISTORY_EVENTS", history).start().await;
         let filter = r#"meta.labels.env = "prod""#;
@@ -399,7 +399,7 @@ fn stateful(filter: &str, order_by: &str, page_size: i32) -> WatchResourcesReque
     }
 }
 
-/// A watch of a page, and what its client has.
+/// A watch of a page, and its client's state.
 struct PageClient {
     stream: Streaming<WatchResourcesResponse>,
     request: WatchResourcesRequest,
@@ -413,7 +413,7 @@ impl PageClient {
         Self { stream, request, rows: Vec::new(), tokens: Default::default() }
     }
 
-    /// Reads up to a message that is current. Answers how many messages came.
+    /// Reads up to a message that is current. Returns the number of messages.
     async fn current(&mut self) -> usize {
         for messages in 1.. {
             let message = timeout(LONG, self.stream.message()).await.expect("a message comes").unwrap().unwrap();
@@ -450,7 +450,7 @@ impl PageClient {
         }
     }
 
-    /// The page as a search has it, with its tokens.
+    /// The page of a search, with its tokens.
     async fn page(&self, server: &Server) -> (Vec<pb::Resource>, (String, String)) {
         let request = SearchRequest {
             r#type: self.request.resource_type.clone(),
@@ -469,7 +469,7 @@ impl PageClient {
 
 const ARTIST: &str = "demo.v2.Artist";
 
-/// With nothing that has to be there, with labels and fields that have to have values, and with several of these.
+/// Filters without a required value, with required labels and fields, and with several of these.
 const FILTERS: [&str; 10] = [
     "",
     r#"meta.labels.env = "prod""#,
@@ -491,8 +491,8 @@ fn artist(name: &str, lead: &str, env: &str, n: &str) -> pb::Resource {
     noted(pb::Resource { meta: Some(Box::new(meta)), ..artist }, &[("n", n)])
 }
 
-/// After each write, and each message for it, the page that was put together of the changes is that of a search.
-/// `MORTISE_WATCH_HISTORIES` says how many histories, `MORTISE_WATCH_SEED` which ones.
+/// The page built from the changes equals that of a search after each write and its messages.
+/// `MORTISE_WATCH_HISTORIES` sets the number of histories, `MORTISE_WATCH_SEED` selects them.
 #[tokio::test]
 async fn a_watched_page_is_that_of_a_search_after_each_message() {
     let of = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
@@ -513,7 +513,7 @@ async fn a_watched_page_is_that_of_a_search_after_each_message() {
             request.field_mask = Some(FieldMask { paths: vec!["metadata.n".into()] });
         }
         let mut client = PageClient::open(&server, request.clone()).await;
-        // Some go on with a later page, and some of these with the one before.
+        // Some watch a later page, and some of these the one before it.
         for _ in 0..random.usize(..3) {
             let (_, (prev, next)) = client.page(&server).await;
             let token = if random.u8(..3) == 0 { prev } else { next };
@@ -592,9 +592,9 @@ async fn one_resource_is_watched_over_its_ends() {
     }
 }
 
-/// Who may not read a resource hears nothing of it, and whose rights change begins anew.
+/// A watch sends no resource that the caller may not read, and starts again when the caller's rights change.
 #[tokio::test]
-async fn what_may_not_be_read_is_not_told() {
+async fn unreadable_resources_are_not_sent() {
     let guarded = Guarded::start(Setup::new()).await;
     let refused = watches(&guarded.server).await.watch_resources(stateless("")).await;
     assert_eq!(refusal(refused.map(drop)).0, Code::PermissionDenied);
@@ -625,7 +625,7 @@ async fn what_may_not_be_read_is_not_told() {
         PageClient { stream, request: stateful(filter, "", 10), rows: Vec::new(), tokens: Default::default() };
     page.current().await;
     assert_eq!(names(&page.rows), ["mine-1"]);
-    // Comes, is changed, leaves the filter, goes: nothing of it.
+    // A resource comes, is changed, leaves the filter, and goes, without any message.
     let other = concept("other-2", &[("env", "prod")], &[]);
     guarded.write(other.clone()).await;
     guarded.write(noted(other, &[("k", "v")])).await;
@@ -635,14 +635,14 @@ async fn what_may_not_be_read_is_not_told() {
     assert_eq!(client.current().await, ["mine-2"]);
     page.current().await;
     assert_eq!(names(&page.rows), ["mine-1", "mine-2"]);
-    // A replay says no more.
+    // A replay sends none either.
     let token = client.token.clone();
     guarded.delete(id(CONCEPT, "other-2")).await;
     guarded.write(concept("mine-1", &[("env", "test")], &[])).await;
     assert_eq!(client.current().await, ["-mine-1"]);
     let resumed = WatchResourcesRequest { resume_token: token.clone(), ..stateless(filter) };
     assert_eq!(open(resumed.clone()).await.current().await, ["-mine-1"]);
-    // One of another caller is no use.
+    // A token of another caller is useless.
     let mut client = WatchServiceClient::new(guarded.channel(&guarded.management).await);
     let mut stream = client.watch_resources(resumed.clone()).await.unwrap().into_inner();
     assert!(stream.message().await.unwrap().unwrap().is_hard_reset);
@@ -650,7 +650,7 @@ async fn what_may_not_be_read_is_not_told() {
     let refused = watches(&secret).await.watch_resource(single).await;
     assert_eq!(refusal(refused.map(drop)).0, Code::PermissionDenied);
 
-    // With other rights what was told may be too much or too little.
+    // After a change of rights, the sent state may contain too much or too little.
     let mut client = open(stateless(filter)).await;
     client.current().await;
     guarded.policy("mine", "", vec![rule(&["list"], ""), rule(&["read"], "mine"), rule(&["read"], "other")]).await;
@@ -661,7 +661,7 @@ async fn what_may_not_be_read_is_not_told() {
     assert_eq!(again.current().await, ["mine-2"]);
 }
 
-/// What no index finds is found by looking at each change.
+/// Without an index, each change is checked against the filter.
 #[tokio::test]
 async fn a_filter_without_an_index_goes_into_the_data() {
     let server = Server::start().await;

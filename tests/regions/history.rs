@@ -1,5 +1,5 @@
-//! Three regions write at random while each of them is killed and cut off; afterwards what each has is compared with
-//! what was acknowledged: nothing is lost, nothing is there twice, nothing that was deleted is back.
+//! Three regions write at random while each is killed and cut off; afterwards each region's state is compared with the
+//! acknowledged writes: nothing is lost or duplicated, and nothing that was deleted is back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,11 +17,11 @@ const ALL: [&str; 3] = ["ap", "eu", "us"];
 /// Names that a region writes.
 const NAMES: usize = 12;
 
-/// What is known of one name: what was acknowledged last, and what may have been done since.
+/// State of one name: the last acknowledged value, and unacknowledged changes since.
 #[derive(Default, Clone, Debug)]
 struct Known {
     acknowledged: Option<i64>,
-    /// Not answered, so perhaps done.
+    /// Changes without an answer, which may have been made.
     perhaps: Vec<Option<i64>>,
 }
 
@@ -31,7 +31,7 @@ impl Known {
     }
 }
 
-/// What a watch of one region has seen of the others' resources: incarnations that went, and those that came back.
+/// Others' resources as a watch of one region saw them: incarnations that were deleted, and those that came back.
 #[derive(Default)]
 struct Seen {
     gone: BTreeSet<String>,
@@ -39,7 +39,7 @@ struct Seen {
     events: usize,
 }
 
-/// Follows a region's copies for as long as its server is there.
+/// Follows a region's copies while its server runs.
 async fn observe(mut client: Client, seen: Arc<Mutex<Seen>>) {
     let request = pb::WatchListRequest {
         r#type: Some(gvk("regional.v1.Thing")),
@@ -65,7 +65,7 @@ async fn observe(mut client: Client, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-/// Writes and deletes at random in its own region until the server is gone.
+/// Writes and deletes at random in its own region until the server stops.
 async fn write(
     server: &Server,
     region: &str,
@@ -122,7 +122,7 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
         world.isolate(cut_off, true);
         cuts += 1;
         let until = Instant::now() + Duration::from_millis(fastrand::u64(300..900));
-        // All write at once; the victim is killed in the middle, while it copies, too.
+        // All regions write at once; the victim is killed meanwhile, and while it copies.
         let mut per_region = Vec::new();
         for region in ALL {
             per_region.push((region, known.remove(region).unwrap_or_default(), next));
@@ -155,7 +155,7 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
         world.isolate(cut_off, false);
     }
     let deadline = Instant::now() + PATIENCE;
-    // Of each region what it owns is the truth; the others have just that.
+    // Each region is right about its own resources; the others must have the same.
     let mut compared = 0;
     for owner in ALL {
         let owned = |all: BTreeMap<String, pb::Resource>| -> BTreeMap<String, pb::Resource> {

@@ -1,4 +1,4 @@
-//! Regions on one server: policies, where resources are at home, who may change them, and shards.
+//! Regions on one server: policies, owning regions, rights to change, and shards.
 
 use mortise_api::{ChangeServiceClient, ControllerServiceClient, OwnershipServiceClient, QueryServiceClient};
 use mortise_resource::{
@@ -37,7 +37,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, tonic::Status>, says: &str) {
 
 #[tokio::test]
 async fn a_policy_is_checked_when_it_is_written() {
-    // Without a region, too: it may be written before there is one.
+    // A policy may also be written before the server has a region.
     let server = Server::start().await;
     for (wrong, says) in [
         (policy(&[], "", &[]), "data.multi_region_policy.enabled_regions: 0 regions; name 1 to 64"),
@@ -65,7 +65,7 @@ async fn without_a_region_policies_mean_nothing() {
 #[tokio::test]
 async fn a_resource_is_at_home_where_its_field_or_the_policy_says() {
     let server = eu().await;
-    // Without a policy, nowhere.
+    // Without a policy, resources belong to no region.
     server.write(partition("world", None)).await.unwrap();
     let free = server.write(regional_thing("Thing", "free", "", 1)).await.unwrap();
     assert_eq!(syncing(&free), SyncingMeta::default());
@@ -86,20 +86,20 @@ async fn a_resource_is_at_home_where_its_field_or_the_policy_says() {
         server.write(regional_thing("Thing", "two", "sa", 1)).await,
         "region \"sa\" is not enabled in partition \"world\" (enabled: us, eu, ap)",
     );
-    // What names the region stays.
+    // The field that names the region is immutable.
     let moved = server.write(regional_thing("Scoped", "one", "us", 1)).await;
     let (code, message) = refusal(moved);
     assert_eq!(
         (code, message.as_str()),
         (Code::InvalidArgument, "data.text cannot be changed once the resource exists")
     );
-    // A client cannot say it.
+    // A client cannot set the owner.
     let mut lies = regional_thing("Thing", "one", "", 2);
     let syncs = SyncingMeta { owning_region: "us".into(), copied_from: "us".into(), ..SyncingMeta::default() };
     lies.meta = Some(Box::new(Meta { syncing: Some(syncs), ..Meta::default() }));
     let SyncingMeta { owning_region, copied_from, .. } = syncing(&server.write(lies).await.unwrap());
     assert_eq!((owning_region.as_str(), copied_from.as_str()), ("eu", ""));
-    // The policy came after it.
+    // The policy came after the resource.
     eventually("what was there belongs to eu", async || {
         syncing(&server.read(&id_of(&free)).await.unwrap()).owning_region == "eu"
     })
@@ -117,7 +117,7 @@ async fn the_partition_default_may_have_a_policy() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_another_region_is_changed_by_no_call() {
+async fn resources_of_another_region_cannot_be_changed() {
     let server = eu().await;
     let enabled = ["eu", "us"];
     server.write(partition("world", Some(policy(&enabled, "eu", &[])))).await.unwrap();
@@ -169,14 +169,14 @@ async fn what_belongs_to_another_region_is_changed_by_no_call() {
     }
     assert_eq!(server.read(&id).await.unwrap(), now, "nothing of it was done");
 
-    // And back.
+    // The policy changes back.
     server.write(partition("world", Some(policy(&enabled, "eu", &[])))).await.unwrap();
     eventually("it can be written again", async || server.write(old.clone()).await.is_ok()).await;
     server.delete(&id, "").await.unwrap();
 }
 
 #[tokio::test]
-async fn an_empty_update_refreshes_and_one_more_is_none() {
+async fn an_empty_update_refreshes_once() {
     let server = eu().await;
     server.write(partition("world", Some(policy(&["eu"], "eu", &[])))).await.unwrap();
     let one = server.write(regional_thing("Thing", "one", "", 1)).await.unwrap();
@@ -199,7 +199,7 @@ async fn controllers_are_refused_like_clients_and_stay_healthy() {
     let file = dir.path().join("config.toml");
     std::fs::write(&file, "[region]\nname = \"eu\"\n").unwrap();
     let setup = || Setup::new().data_dir(&dir.path().join("data")).arg("--config").arg(file.to_str().unwrap());
-    // A thing without its copy, which belongs to us by the time that there is a controller.
+    // A thing without its copy; it belongs to us before its controller starts.
     let types = hookless(&["reconcile_copy.v1.Thing", "reconcile_copy.v1.Copy"]);
     let server = setup().component("types", types).start().await;
     server.write(partition("world", Some(policy(&["eu", "us"], "eu", &[])))).await.unwrap();
@@ -215,7 +215,7 @@ async fn controllers_are_refused_like_clients_and_stay_healthy() {
         let request = data::ListControllersRequest { plugin: "reconcile-copy".into() };
         controllers.list(request).await.unwrap().into_inner().controllers.pop()
     };
-    eventually("the controller is told so", async || {
+    eventually("the controller gets the error", async || {
         let errors = report().await.unwrap_or_default().last_errors;
         errors.iter().any(|error| error.message.contains("belongs to region \"us\""))
     })
@@ -227,7 +227,7 @@ async fn controllers_are_refused_like_clients_and_stay_healthy() {
     let request = data::InspectRequest { name: "reconcile-copy".into() };
     let hooks = plugins.inspect(request).await.unwrap().into_inner().hooks;
     assert!(hooks.iter().all(|hook| hook.faults == 0 && hook.state == "Healthy"), "{hooks:?}");
-    // Other partitions go on.
+    // Other partitions continue.
     server.write(thing("reconcile_copy", "two", &Thing::default())).await.unwrap();
     let copy = id("reconcile_copy.v1.Copy", "two-copy");
     eventually("the controller works", async || server.read(&copy).await.is_ok()).await;
@@ -237,7 +237,7 @@ async fn controllers_are_refused_like_clients_and_stay_healthy() {
 async fn shards_are_set_where_rings_are_configured_and_found_by_queries() {
     let server = Setup::new().env("MORTISE_SERVICE_SHARD_RINGS", "16,32").start().await;
     let korn = server.write(artist("korn")).await.unwrap();
-    // FNV-1a of "default/default/korn", by another program.
+    // FNV-1a of "default/default/korn", from another program.
     let hash = "default/default/korn"
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));

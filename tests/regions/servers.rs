@@ -1,5 +1,5 @@
-//! What the tests of regions share: servers of several regions that copy from each other, over connections that can be
-//! cut, and kinds whose resources name their region.
+//! Shared by the tests of regions: servers of several regions that copy from each other over connections that can be
+//! cut, and types whose resources name their region.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ use tokio::{
 
 use crate::support::*;
 
-/// The kinds of the plugin `regional`, with the syncing of each; the text of a thing names its region.
+/// Kinds of the plugin `regional`, with the syncing of each; the text of a thing names its region.
 const KINDS: [(&str, RegionSyncing); 4] = [
     ("Thing", RegionSyncing::Default),
     ("Scoped", RegionSyncing::AlwaysInScope),
@@ -55,7 +55,7 @@ pub fn regional() -> Vec<u8> {
     mortise_test_guests::manifest_only(&manifest.encode_to_vec())
 }
 
-/// A resource of the plugin `regional` in the partition `world`, of a region; an empty one is left to the policy.
+/// A resource of the plugin `regional` in the partition `world`, of a region; an empty region leaves it to the policy.
 pub fn regional_thing(kind: &str, name: &str, region: &str, number: i64) -> pb::Resource {
     let thing = Thing { text: region.to_owned(), number, ..Thing::default() };
     let id = id_in(&format!("regional.v1.{kind}"), name, "world", "default");
@@ -83,12 +83,12 @@ pub fn partition(name: &str, policy: Option<MultiRegionPolicy>) -> pb::Resource 
     resource(id("tenancy.v2beta1.Partition", name), Some(data))
 }
 
-/// Where a resource is at home, and where copies may be.
+/// A resource's owning region and the regions of its copies.
 pub fn syncing(resource: &pb::Resource) -> SyncingMeta {
     resource.meta.as_ref().and_then(|meta| meta.syncing.clone()).unwrap_or_default()
 }
 
-/// What a copy has of its owner's resource: everything but the version, and where it came from.
+/// The part that a copy shares with its owner's resource: everything except the version and the origin.
 pub fn as_owned(resource: &pb::Resource) -> pb::Resource {
     let mut resource = resource.clone();
     resource.version.clear();
@@ -156,11 +156,11 @@ impl Drop for Link {
     }
 }
 
-/// One region's server, which can be killed and started again.
+/// A region's server, which can be killed and started again.
 pub struct Region {
     pub dir: TempDir,
     pub server: Option<Server>,
-    /// Of the guest `schema-N`; 0 for none.
+    /// Schema version of the guest `schema-N`; 0 without it.
     schema_version: u32,
     env: Vec<(String, String)>,
 }
@@ -168,11 +168,11 @@ pub struct Region {
 /// Regions that copy from each other.
 pub struct Servers {
     pub regions: BTreeMap<String, Region>,
-    /// By who asks and who is asked.
+    /// Links by asking and asked region.
     pub links: BTreeMap<(String, String), Link>,
 }
 
-/// The resource that says how far the copies of a peer are.
+/// The resource with the state of a peer's copies.
 pub fn peer_id(peer: &str) -> pb::Id {
     id_in("mortise.v1.RegionPeer", peer, "", "")
 }
@@ -211,7 +211,7 @@ impl Servers {
         &self.links[&(from.to_owned(), to.to_owned())]
     }
 
-    /// Cuts a region off from all others, or heals that.
+    /// Cuts a region off from all others, or restores the connection.
     pub fn isolate(&self, region: &str, isolated: bool) {
         for ((from, to), link) in &self.links {
             if from == region || to == region {
@@ -226,7 +226,7 @@ impl Servers {
         server.ended().await;
     }
 
-    /// Starts a region's server again, with the types in this schema version.
+    /// Starts a region's server again, with this schema version of the types.
     pub async fn restart_with(&mut self, region: &str, schema_version: u32) {
         self.regions.get_mut(region).unwrap().schema_version = schema_version;
         self.restart(region).await;
@@ -276,18 +276,18 @@ impl Servers {
         .await;
     }
 
-    /// What is held back of a peer's.
+    /// Deferred resources of a peer.
     pub async fn held_back(&self, region: &str, peer: &str) -> Vec<HeldBack> {
         self.peer(region, peer).await.types.into_iter().flat_map(|one| one.held_back).collect()
     }
 
-    /// How many snapshots of a kind came from a peer since the server's start.
+    /// Snapshots of a kind received from a peer since the server's start.
     pub async fn snapshots(&self, region: &str, peer: &str, kind: &str) -> u64 {
         let types = self.peer(region, peer).await.types;
         types.into_iter().find(|one| one.r#type == Some(gvk(kind))).unwrap().snapshots
     }
 
-    /// Waits until every region has what every other one had when this began.
+    /// Waits until every region has the state that all others had at the call.
     pub async fn current(&self) {
         for region in self.regions.keys() {
             eventually(&format!("{region} is current"), async || {
@@ -298,13 +298,13 @@ impl Servers {
         }
     }
 
-    /// Everything of a kind in the partition `world`, by name.
+    /// All resources of a kind in the partition `world`, by name.
     pub async fn all(&self, region: &str, kind: &str) -> BTreeMap<String, pb::Resource> {
         let found = self.at(region).list(gvk(kind), tenancy("world", "*"), "").await.unwrap();
         found.into_iter().map(|one| (id_of(&one).name, one)).collect()
     }
 
-    /// Waits until a region has a resource as another one has it.
+    /// Waits until a region's resource equals that of another one.
     pub async fn copied(&self, id: &pb::Id, from: &str, to: &str) -> pb::Resource {
         let what = format!("{} is at {to} as at {from}", id.name);
         let mut copy = None;
@@ -318,7 +318,7 @@ impl Servers {
     }
 }
 
-/// A moment in which what should not happen would have happened.
+/// Waits long enough for a forbidden change to happen.
 pub async fn moment() {
     tokio::time::sleep(Duration::from_millis(700)).await;
 }

@@ -1,4 +1,5 @@
-//! Copies between regions: what goes where, what comes back after a cut, what is held back, and what is never touched.
+//! Copies between regions: targets of copies, recovery after a cut, deferred resources, and resources that are never
+//! touched.
 
 use mortise_resource::{
     data::{HeldBackReason, PeerState},
@@ -18,10 +19,10 @@ fn changed(id: &pb::Id, region: &str, number: i64) -> pb::Resource {
 }
 
 #[tokio::test]
-async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
+async fn resources_of_a_region_are_copied_and_follow_it() {
     let world =
         Servers::start(&ALL, &policy(&ALL, "eu", &[("regional/Scoped", "", ""), ("regional/Kept", "", "")]), &[]).await;
-    // Of each region one of each kind, one by the policy, and a namespace with something in it.
+    // For each region one of each kind, one by the policy, and a namespace with a resource in it.
     let mut written = Vec::new();
     for region in ALL {
         for kind in ["Thing", "Scoped", "Kept", "Global"] {
@@ -68,7 +69,7 @@ async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
         assert_eq!((copy.status.len(), copy.meta.unwrap().labels["env"].as_str()), (1, "prod"));
         assert_eq!(world.copied(&id_of(&child), "ap", to).await.owner, Some(id.clone()));
     }
-    // Here is a child of the copy; it goes with the owner.
+    // A child of the copy in this region; it is deleted with the owner.
     let here = world.at("us").write(owned(regional_thing("Thing", "own-child", "us", 1), &id)).await.unwrap();
     ap.delete(&id, "").await.unwrap();
     for to in ALL {
@@ -76,7 +77,7 @@ async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
             eventually(&format!("{} is gone at {to}", gone.name), async || is_gone(world.at(to), gone).await).await;
         }
     }
-    // The same name again is another incarnation.
+    // A new resource of the same name is another incarnation.
     let again = ap.write(regional_thing("Thing", &id.name, "ap", 3)).await.unwrap();
     assert_ne!(id_of(&again).uid, id.uid);
     world.copied(&id_of(&again), "ap", "us").await;
@@ -90,13 +91,13 @@ async fn what_a_region_owns_is_copied_to_the_others_and_follows_it() {
 }
 
 #[tokio::test]
-async fn nobody_relays_what_a_third_region_owns() {
+async fn regions_do_not_relay_resources_of_a_third_region() {
     let world = Servers::start(&ALL, &policy(&ALL, "eu", &[]), &[]).await;
     world.current().await;
     world.link("ap", "eu").cut();
     let one = id_of(&world.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
     world.copied(&one, "eu", "us").await;
-    // What us owns itself, and wrote later, has passed the same way.
+    // A later resource that us owns has taken the same way.
     let later = id_of(&world.at("us").write(regional_thing("Thing", "later", "us", 1)).await.unwrap());
     world.copied(&later, "us", "ap").await;
     assert!(is_gone(world.at("ap"), &one).await, "us has passed on what eu owns");
@@ -104,7 +105,7 @@ async fn nobody_relays_what_a_third_region_owns() {
         let what = format!("{peer} is {state:?}: one peer is no other's concern");
         eventually(&what, async || world.peer("ap", peer).await.state() == state).await;
     }
-    // Nobody but eu is asked.
+    // Only eu can provide it.
     world.link("ap", "eu").heal();
     world.copied(&one, "eu", "ap").await;
     assert_eq!(syncing(&world.at("ap").read(&one).await.unwrap()).copied_from, "eu");
@@ -143,7 +144,7 @@ async fn after_a_cut_the_watch_goes_on_where_it_was_also_over_restarts() {
         assert_eq!(since, if restarts { 0 } else { 1 }, "there was no snapshot");
     }
     assert_eq!(world.at("us").read(&ids[0]).await.unwrap(), stays, "what did not change was not written");
-    // Nor is there one when the owner starts again.
+    // A restart of the owner causes no snapshot either.
     world.kill("eu").await;
     world.restart("eu").await;
     world.at("eu").write(changed(&ids[1], "eu", 4)).await.unwrap();
@@ -152,7 +153,7 @@ async fn after_a_cut_the_watch_goes_on_where_it_was_also_over_restarts() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_too_old_begins_anew_and_loses_and_doubles_nothing() {
+async fn a_watch_that_is_too_old_starts_again_without_loss_or_repetition() {
     let env = [("MORTISE_STORE_HISTORY_EVENTS", "50")];
     let world = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &env).await;
     let mut ids = Vec::new();
@@ -180,7 +181,7 @@ async fn a_watch_that_is_too_old_begins_anew_and_loses_and_doubles_nothing() {
         world.copied(id, "eu", "us").await;
     }
     for id in &ids[10..20] {
-        eventually("what was deleted is gone", async || is_gone(world.at("us"), id).await).await;
+        eventually("the deleted resource is gone", async || is_gone(world.at("us"), id).await).await;
     }
     world.current().await;
     assert!(world.snapshots("us", "eu", "regional.v1.Thing").await >= 2, "it began anew");
@@ -222,12 +223,12 @@ async fn a_resource_of_this_region_is_never_overwritten() {
     })
     .await;
     assert!(metrics.contains("mortise_region_copies_total{peer=\"eu\",outcome=\"deferred\"}"), "{metrics}");
-    // It stays while the other one changes, and even when that is deleted.
+    // It stays while the other resource changes, and even after that is deleted.
     world.at("eu").write(changed(&theirs, "eu", 3)).await.unwrap();
     let later = id_of(&world.at("eu").write(regional_thing("Thing", "later", "eu", 1)).await.unwrap());
     world.copied(&later, "eu", "us").await;
     assert_eq!(world.at("us").read(&id_of(&mine)).await.unwrap(), mine);
-    // Whoever makes room gets the copy, without a restart.
+    // Once the name is free, the copy comes without a restart.
     world.at("us").delete(&id_of(&mine), "").await.unwrap();
     world.copied(&theirs, "eu", "us").await;
     for (here, there) in [("us", "eu"), ("eu", "us")] {
@@ -237,12 +238,12 @@ async fn a_resource_of_this_region_is_never_overwritten() {
 }
 
 #[tokio::test]
-async fn what_leaves_a_regions_scope_goes_there_and_comes_back() {
+async fn copies_leave_and_return_with_their_scope() {
     let enabled = ["eu", "us"];
     let world = Servers::start(&enabled, &policy(&enabled, "eu", &[]), &[]).await;
     let one = id_of(&world.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
     world.copied(&one, "eu", "us").await;
-    // A resource of us that belongs to the copy does not go: its owner lives.
+    // A resource of us that the copy owns stays, since its owner lives.
     let child = world.at("us").write(owned(regional_thing("Global", "child", "us", 1), &one)).await.unwrap();
     for region in enabled {
         let rules = [("regional/Thing", "eu", "us")];
@@ -259,12 +260,12 @@ async fn what_leaves_a_regions_scope_goes_there_and_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_given_to_another_region_is_lost_on_neither_side() {
+async fn resources_given_to_another_region_are_not_lost() {
     let enabled = ["eu", "us"];
     let world = Servers::start(&enabled, &policy(&enabled, "eu", &[]), &[]).await;
     let one = id_of(&world.at("eu").write(regional_thing("Thing", "one", "", 1)).await.unwrap());
     world.copied(&one, "eu", "us").await;
-    // The regions hear of it one after the other, and in between neither owns it.
+    // The regions learn of it one after the other; in between, none of them owns it.
     for region in enabled {
         world.at(region).write(partition("world", Some(policy(&enabled, "us", &[])))).await.unwrap();
         moment().await;
@@ -280,7 +281,7 @@ async fn what_is_given_to_another_region_is_lost_on_neither_side() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_here_is_held_back_alone() {
+async fn resources_that_cannot_be_here_are_deferred_alone() {
     let mut world = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
     for region in ["eu", "us"] {
         world.kill(region).await;
@@ -292,14 +293,14 @@ async fn what_cannot_be_here_is_held_back_alone() {
     };
     let id = id_of(&world.at("eu").write(first("old")).await.unwrap());
     world.copied(&id, "eu", "us").await;
-    // Eu's type becomes newer.
+    // Eu's type gets a newer version.
     world.kill("eu").await;
     world.restart_with("eu", 2).await;
     let newer = world.at("eu").write(first("upgraded new")).await.unwrap();
     assert_eq!(newer.schema_version, 2);
     let korn = id_of(&world.at("eu").write(at(artist("korn"), "world", "default")).await.unwrap());
     world.copied(&korn, "eu", "us").await;
-    eventually("it is held back", async || {
+    eventually("it is deferred", async || {
         let held = world.held_back("us", "eu").await;
         held.len() == 1 && held[0].reason() == HeldBackReason::Schema
     })
@@ -309,11 +310,11 @@ async fn what_cannot_be_here_is_held_back_alone() {
     world.kill("us").await;
     world.restart_with("us", 2).await;
     eventually("it is here", async || text(&world).await == "upgraded new").await;
-    eventually("nothing is held back", async || world.held_back("us", "eu").await.is_empty()).await;
+    eventually("nothing is deferred", async || world.held_back("us", "eu").await.is_empty()).await;
 }
 
 #[tokio::test]
-async fn an_incarnation_that_was_replaced_and_deleted_while_nobody_listened_goes() {
+async fn an_incarnation_replaced_and_deleted_during_a_cut_goes() {
     let world = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
     let one = id_of(&world.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
     world.copied(&one, "eu", "us").await;
@@ -353,7 +354,7 @@ async fn a_peer_that_takes_connections_and_never_answers_hangs_nothing() {
         .start()
         .await;
     let mut client = mortise_api::RegionServiceClient::new(server.channel().await);
-    eventually("it is seen that it does not answer", async || {
+    eventually("the peer counts as failed", async || {
         let status = client.status(mortise_resource::data::RegionStatusRequest {}).await.unwrap().into_inner();
         status.peers[0].state() == PeerState::Failed && !status.peers[0].last_error.is_empty()
     })
@@ -407,10 +408,10 @@ async fn the_conditions_of_a_peer_are_a_resource_that_only_the_host_writes() {
         assert!(refused.1.contains("mortise.v1.RegionPeer is kept by the host alone"), "{}", refused.1);
     }
 
-    // A region that is no peer any more has no conditions.
+    // A former peer has no conditions.
     world.kill("us").await;
     let config = world.regions["us"].dir.path().join("config.toml");
     std::fs::write(config, "[region]\nname = \"us\"\n").unwrap();
     world.restart("us").await;
-    eventually("what was said of the peer goes", async || is_gone(world.at("us"), &peer_id("eu")).await).await;
+    eventually("the peer's report is gone", async || is_gone(world.at("us"), &peer_id("eu")).await).await;
 }

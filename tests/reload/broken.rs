@@ -1,5 +1,5 @@
-//! Replacements that are broken, each in one way: the version before serves throughout, calls go on, and the plugin's
-//! resource says what is wrong.
+//! Broken replacements, each with one fault: the former version serves throughout, calls continue, and the plugin's
+//! resource reports the fault.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use tonic::Code;
 
 const GOOD: &str = "good.v1.Thing";
 
-/// The good plugin, changed.
+/// The good plugin with a change.
 fn good(change: impl FnOnce(&mut manifest::Manifest)) -> Vec<u8> {
     let mut changed = manifest::Manifest::decode(good_manifest().encode_to_vec().as_slice()).unwrap();
     changed.types[0].schema_version = 2;
@@ -36,7 +36,7 @@ fn stored() -> pb::Resource {
     resource(id(GOOD, "fine"), Some(any("mortise.test.v1.Thing", &Thing { text: "x".into(), ..Default::default() })))
 }
 
-/// A server that serves the good plugin, with something stored, and a folder with another one.
+/// A server that serves the good plugin, with a stored resource.
 async fn serving() -> Server {
     let server = Setup::new()
         .component("good", good(|_| {}))
@@ -65,7 +65,7 @@ fn bad_manifest(name: &str) -> Vec<u8> {
     bad_manifests().into_iter().find(|(known, _)| *known == name).unwrap().1
 }
 
-/// What is put in the place of the good plugin, the reason that is shown, and words of the message.
+/// The fault, the replacement of the good plugin, the expected reason, and a part of the message.
 fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
     let whole = good(|_| {});
     vec![
@@ -99,7 +99,7 @@ fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
     ]
 }
 
-/// Writes and reads, over and over; no call may fail.
+/// Writes and reads repeatedly; no call may fail.
 async fn write_and_read(mut client: Client, calls: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
         let mut resource = stored();
@@ -147,11 +147,11 @@ async fn the_version_before_serves_and_the_resource_says_why() {
         );
         assert_eq!(seen.data, before, "{what}");
         server.write(stored()).await.unwrap_or_else(|e| panic!("{what}: {e}"));
-        // One that began after the replacement has ended by now.
+        // A call that began after the replacement has ended by now.
         eventually("calls go on", async || traffic.load(Ordering::Relaxed) > served + 2).await;
         assert!(!client.is_finished(), "{what}: a call failed");
         assert_eq!(server.plugin_names().await, ["catalog", "demo", "good", "prior"], "{what}");
-        // Back to what serves: no transition, and the fault is taken back.
+        // Back to the serving version: no transition, and the fault is cleared.
         fs::write(&path, good(|_| {})).unwrap();
         server.plugin_until("good", |p| p.reason == "Serving" && p.data == before).await;
     }
@@ -170,7 +170,7 @@ async fn a_directory_in_the_place_of_the_file_is_no_plugin() {
 }
 
 #[tokio::test]
-async fn two_files_of_one_plugin_are_one_too_many_until_the_first_goes() {
+async fn the_second_file_of_a_plugin_waits_until_the_first_goes() {
     let server = serving().await;
     fs::write(server.plugin_dir.join("copy.wasm"), good(|m| m.version = "0.2.0".into())).unwrap();
     let seen = server.plugin_until("copy", |p| p.reason == "NameTaken").await;
@@ -190,7 +190,7 @@ async fn a_file_that_never_was_a_plugin_has_a_page_while_it_is_there() {
     let seen = server.plugin_until("my-junk", |p| p.reason == "NotAComponent").await;
     assert_eq!((seen.data.source.as_str(), seen.data.version.as_str()), ("My Junk.wasm", ""));
     let version = seen.resource.version.clone();
-    // Another one, for which the folder is looked at again.
+    // Another file, for which the folder is scanned again.
     fs::write(server.plugin_dir.join("Later Junk.wasm"), "junk").unwrap();
     server.plugin_until("later-junk", |p| p.reason == "NotAComponent").await;
     assert_eq!(server.plugin("my-junk").await.unwrap().resource.version, version, "said once");
@@ -198,7 +198,7 @@ async fn a_file_that_never_was_a_plugin_has_a_page_while_it_is_there() {
     eventually("the page goes with the file", async || server.plugin("my-junk").await.is_none()).await;
 }
 
-/// A restart with a broken file serves what served before.
+/// A restart with a broken file serves the former version.
 #[tokio::test]
 async fn a_restart_does_not_make_a_broken_file_worse() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -218,7 +218,7 @@ async fn a_restart_does_not_make_a_broken_file_worse() {
     server.plugin_until("good", |p| p.reason == "Serving" && p.data.version == "0.2.0").await;
 }
 
-/// A removed plugin of two types, of which something is stored, and another that has taken one of them over.
+/// A removed plugin with two types and stored resources, and another plugin that has taken over one of the types.
 async fn heir(setup: Setup, heir: &str) -> Server {
     let server = setup.limit("plugin_rescan_ms", 200).start().await;
     let path = server.plugin_dir.join("a.wasm");
@@ -238,7 +238,7 @@ async fn heir(setup: Setup, heir: &str) -> Server {
     server
 }
 
-/// Its resource says why, a restart changes nothing, and nobody says that it serves.
+/// Its resource has the reason, a restart changes nothing, and no report claims that it serves.
 #[tokio::test]
 async fn a_removed_plugin_that_is_put_back_and_refused_stays_removed() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -262,13 +262,13 @@ async fn a_removed_plugin_that_is_put_back_and_refused_stays_removed() {
         assert!(server.stop().await.success());
         server = setup().start().await;
     }
-    // It is back as soon as nothing is in its way.
+    // It is back as soon as the conflict is gone.
     fs::remove_file(folder.path().join("b.wasm")).unwrap();
     server.plugin_until("aplug", |p| p.reason == "Serving").await;
     server.write(stored()).await.unwrap();
 }
 
-/// Neither a restart nor an order about the plugin that was there before touches it.
+/// Neither a restart nor a command for the former plugin touches it.
 #[tokio::test]
 async fn a_file_that_has_become_another_plugin_belongs_to_that_one() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -284,10 +284,10 @@ async fn a_file_that_has_become_another_plugin_belongs_to_that_one() {
     server.write(stored()).await.unwrap();
 }
 
-/// What a component brings to light in the host refuses that component, and ends nothing else; what a caller asked for
-/// is answered with the panic, not with silence.
+/// A component that makes the host panic is refused alone; a command of a caller is answered with the panic instead of
+/// silence.
 #[tokio::test]
-async fn a_load_or_a_command_that_panics_is_said_and_the_server_goes_on() {
+async fn a_load_or_a_command_that_panics_is_reported_and_the_server_continues() {
     const STAMP: &str = "version-stamp.wasm";
     for (stage, shown) in [("Compiling", "late"), ("Checking", "version-stamp")] {
         let server = Setup::new().env("FAILPOINT_PANIC_AT", format!("{stage} late.wasm")).start().await;
@@ -313,8 +313,8 @@ async fn a_load_or_a_command_that_panics_is_said_and_the_server_goes_on() {
     server.plugin_until("prior", |p| p.loaded == pb::condition::State::True).await;
 }
 
-/// A step that changes several things under one lock may be done by half: the process ends, and starts from what is
-/// stored.
+/// A step that changes several things under one lock may stop halfway: the process ends, and restarts from the stored
+/// state.
 #[tokio::test]
 async fn a_panic_in_the_middle_of_a_transition_ends_the_process() {
     let mut server = Setup::new().env("FAILPOINT_PANIC_AT", "Swapping late.wasm").start().await;
@@ -324,7 +324,7 @@ async fn a_panic_in_the_middle_of_a_transition_ends_the_process() {
     assert!(server.log().contains("the watch of the plugins' files panicked ("), "{}", server.log());
 }
 
-/// Controllers that were not started, or that are left paused, would be missing from a server that looks alive.
+/// Controllers that did not start, or stay paused, would be missing from a server that looks alive.
 #[tokio::test]
 async fn a_panic_beside_a_plugins_controllers_ends_the_process() {
     for place in ["starting controllers", "following quarantine"] {

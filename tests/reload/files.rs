@@ -21,7 +21,7 @@ fn stamped() -> mortise_resource::pb::Resource {
     thing("version_stamp", "thing", &Thing::default())
 }
 
-/// The version that serves, as its guest stamps it.
+/// The version that serves, stamped by its guest.
 async fn version(server: &Server) -> String {
     server.write(stamped()).await.unwrap().metadata["mutated-by"].clone()
 }
@@ -62,7 +62,7 @@ async fn a_file_renamed_over_is_loaded() {
     becomes(&server, "2.0.0").await;
 }
 
-/// As config managers deploy: the file is a link through a link to a directory, which is switched.
+/// Config managers deploy so: the file is a link through a link to a directory, which is switched.
 #[tokio::test]
 async fn a_switched_link_is_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ async fn a_file_that_appears_late_is_loaded_and_the_folder_may_too() {
     let server = Setup::new().plugin_dir(&folder).limit("plugin_rescan_ms", 100).start().await;
     fs::remove_dir(&folder).unwrap();
     assert!(server.is_unknown(TYPE).await);
-    // Some looks at a folder that is not there.
+    // Some scans of a missing folder.
     tokio::time::sleep(Duration::from_millis(300)).await;
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
@@ -142,7 +142,7 @@ async fn unchanged_content_is_no_reload() {
 }
 
 #[tokio::test]
-async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
+async fn a_removed_plugin_leaves_its_resources_readable_and_deletable() {
     let dir = tempfile::tempdir().unwrap();
     let data = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
@@ -161,7 +161,8 @@ async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     watch.deleted().await;
     crate::support::eventually("the type goes with the last of its resources", || server.is_unknown(TYPE)).await;
-    crate::support::eventually("so does the plugin", async || server.plugin("version-stamp").await.is_none()).await;
+    crate::support::eventually("the plugin's resource goes", async || server.plugin("version-stamp").await.is_none())
+        .await;
 }
 
 async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
@@ -195,7 +196,7 @@ async fn a_renamed_file_is_the_same_plugin() {
     watch.upsert().await;
 }
 
-/// What is stored is judged by the plugin as it is when an event is delivered; the stream itself knows of no reload.
+/// An event is judged by the plugin at the time of its delivery; the stream itself does not notice a reload.
 #[tokio::test]
 async fn an_open_watch_goes_on_across_reloads() {
     let server = first().await;
@@ -290,8 +291,10 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     for broken in ["[plugin.version-stamp\n", "[plugin.version-stamp]\nsetings = 1\n"] {
         write(broken);
-        crate::support::eventually("it is said", async || server.log().contains("changed configuration is rejected"))
-            .await;
+        crate::support::eventually("the error is logged", async || {
+            server.log().contains("changed configuration is rejected")
+        })
+        .await;
     }
     let seen = server.plugin_until("version-stamp", |p| p.reason == "BadSettings").await;
     assert!(seen.message.contains("setings"), "{}", seen.message);
@@ -299,10 +302,11 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
     server.plugin_until("version-stamp", |p| p.reason == "Serving").await;
-    crate::support::eventually("it is said", async || server.log().contains("takes effect with a restart")).await;
+    crate::support::eventually("the notice is logged", async || server.log().contains("takes effect with a restart"))
+        .await;
 }
 
-/// Deleting is all that is left, with finalizers too, though marking and taking them away are writes.
+/// Only deletion is possible, even with finalizers, though marking and removing them are writes.
 #[tokio::test]
 async fn an_orphan_with_finalizers_can_be_deleted() {
     let server =
@@ -319,7 +323,7 @@ async fn an_orphan_with_finalizers_can_be_deleted() {
     crate::support::eventually("the type goes", || server.is_unknown(TYPE)).await;
 }
 
-/// Paths of HTTP are in lower case, so kinds are told apart by more than that; within a plugin, too.
+/// HTTP paths are in lower case, so kinds must differ by more than case, even within a plugin.
 #[tokio::test]
 async fn kinds_that_differ_in_case_only_are_one_too_many() {
     let server = first().await;
@@ -331,7 +335,8 @@ async fn kinds_that_differ_in_case_only_are_one_too_many() {
     assert_eq!(server.plugin_names().await, ["catalog", "demo", "version-stamp"]);
 }
 
-/// A plugin under another name may go on with what a removed one left, if it fits; not with what a disabled one owns.
+/// A plugin of another name may take over the types of a removed one, if they are compatible; not those of a disabled
+/// one.
 #[tokio::test]
 async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_not() {
     let server = first().await;
@@ -349,15 +354,15 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
     server.install("good", &heir).await.unwrap();
     assert_eq!(server.read(&crate::support::id_of(&stored)).await.unwrap(), stored);
     assert_eq!(server.write(stamped()).await.unwrap().metadata.get("mutated-by"), None, "no hooks any more");
-    crate::support::eventually("the one that was removed is forgotten", async || {
+    crate::support::eventually("the removed plugin is forgotten", async || {
         server.plugin_names().await == ["catalog", "demo", "good"]
     })
     .await;
 }
 
-/// What belongs to a deletion is judged by what is stored, not by what the client repeats; nothing else is written.
+/// The stored resource decides what a deletion needs, not the client's copy; nothing else is written.
 #[tokio::test]
-async fn of_an_orphan_only_what_belongs_to_a_deletion_is_written() {
+async fn an_orphan_can_only_be_written_for_its_deletion() {
     let server =
         Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     let named = |name: &str| {
@@ -383,7 +388,7 @@ async fn of_an_orphan_only_what_belongs_to_a_deletion_is_written() {
         one.metadata.extend(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         one
     };
-    // Marked and without finalizers it could be changed, if somebody were there to validate it.
+    // Marked and without finalizers, it could be changed if a plugin were there to validate it.
     let mut changed = plain.clone();
     changed.metadata.insert("free".into(), "x".into());
     refused(changed).await;
@@ -401,7 +406,7 @@ async fn of_an_orphan_only_what_belongs_to_a_deletion_is_written() {
     assert!(crate::support::is_gone(&server, &id).await);
 }
 
-/// The manifest with which it was made, without what `mutate` added, is the same metadata.
+/// The manifest that created it, without `mutate`'s additions, counts as the same metadata.
 #[tokio::test]
 async fn a_marked_resource_is_released_with_the_manifest_that_made_it() {
     let server = first().await;
@@ -415,9 +420,9 @@ async fn a_marked_resource_is_released_with_the_manifest_that_made_it() {
     assert!(crate::support::is_gone(&server, &id).await);
 }
 
-/// Installing what serves already ties it to the file that is written, so that the one before may go.
+/// Installing the serving component ties the plugin to the new file, so that the former one may be removed.
 #[tokio::test]
-async fn an_install_of_what_serves_outlives_the_link_that_it_came_from() {
+async fn an_install_of_the_serving_component_outlives_its_link() {
     let shelf = tempfile::tempdir().unwrap();
     let target = shelf.path().join("target");
     fs::write(&target, guest("version-stamp-1")).unwrap();
@@ -432,15 +437,15 @@ async fn an_install_of_what_serves_outlives_the_link_that_it_came_from() {
     assert_eq!((seen.reason.as_str(), seen.data.source.as_str()), ("Serving", "version-stamp.wasm"));
     server.plugin_until("vs", |p| p.reason == "Unreadable").await;
     fs::remove_file(&link).unwrap();
-    crate::support::eventually("its page goes with it", async || server.plugin("vs").await.is_none()).await;
-    // An order is obeyed when the folder has been dealt with.
+    crate::support::eventually("its resource goes with it", async || server.plugin("vs").await.is_none()).await;
+    // A command runs after the folder has been processed.
     assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
     becomes(&server, "1.0.0").await;
 }
 
-/// The same when the file before has just gone, and nobody has noticed.
+/// The same if the former file has just been removed, unnoticed.
 #[tokio::test]
-async fn an_install_of_what_serves_outlives_the_file_that_was_renamed_before_it() {
+async fn an_install_of_the_serving_component_outlives_a_file_renamed_before() {
     let server = Setup::new()
         .component("a", guest("version-stamp-1"))
         .limit("plugin_rescan_ms", 200)
@@ -455,12 +460,12 @@ async fn an_install_of_what_serves_outlives_the_file_that_was_renamed_before_it(
     let seen = server.plugin_until("n", |p| p.reason == "NameTaken").await;
     assert!(seen.message.contains("the file version-stamp.wasm provides it"), "{}", seen.message);
     fs::remove_file(&renamed).unwrap();
-    crate::support::eventually("its page goes with it", async || server.plugin("n").await.is_none()).await;
+    crate::support::eventually("its resource goes with it", async || server.plugin("n").await.is_none()).await;
     assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
     becomes(&server, "1.0.0").await;
 }
 
-/// What is switched on by name is that plugin, whatever file holds the same.
+/// A plugin that is enabled by name stays that plugin, whichever file has the same content.
 #[tokio::test]
 async fn a_bundled_plugin_outlives_a_file_of_the_same_content() {
     let dev = Server::start().await;
@@ -482,7 +487,7 @@ async fn a_bundled_plugin_outlives_a_file_of_the_same_content() {
     let seen = server.plugin("zz").await.unwrap();
     assert!(seen.reason == "NameTaken" && seen.message.contains("it is bundled"), "{seen:?}");
     fs::remove_file(&file).unwrap();
-    crate::support::eventually("its page goes with it", async || server.plugin("zz").await.is_none()).await;
+    crate::support::eventually("its resource goes with it", async || server.plugin("zz").await.is_none()).await;
     assert_eq!(server.plugin("demo").await.unwrap().reason, "Serving");
     server.write(crate::support::artist("korn")).await.unwrap();
 }

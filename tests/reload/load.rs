@@ -1,5 +1,5 @@
-//! Reloads under load: no call fails, and none is served by two versions. Reloads, one after the other: what was replaced
-//! leaves no memory behind. `MORTISE_RELOADS=1000` does as many of either; `mortise-bench reload` does a thousand.
+//! Reloads under load: calls do not fail, and each is served by one version. Repeated reloads: replaced versions leave
+//! no memory behind. `MORTISE_RELOADS=1000` sets the number of both; `mortise-bench reload` does a thousand.
 
 use std::{
     fs,
@@ -14,28 +14,28 @@ use mortise_resource::pb;
 use mortise_test_guests::{Thing, component};
 use tokio::task::JoinSet;
 
-/// How many reloads, if the environment does not say.
+/// Default number of reloads.
 const RELOADS: usize = 100;
 const CLIENTS: usize = 32;
-/// By how much memory may vary under load after half of the reloads, MiB: what clients write is in it.
+/// Growth of memory allowed under load in the second half of the reloads, MiB, including the writes of clients.
 const SLACK_MIB: usize = 24;
-/// By how much it may grow without load from the first half of the reloads to the end, KiB, however many they are. A
-/// version takes 1.4 MiB.
+/// Growth of memory allowed without load from the first half of the reloads to the end, KiB, for any number of reloads.
+/// A version takes 1.4 MiB.
 const GROWTH_KIB: usize = 4 << 10;
-/// Reloads of which the median is taken.
+/// Number of reloads for a median.
 const MEDIAN_OF: usize = 21;
 
 fn reloads() -> usize {
     std::env::var("MORTISE_RELOADS").map_or(RELOADS, |text| text.parse().unwrap())
 }
 
-/// The versions in turn, and how they are called.
+/// The versions in turn, with their numbers.
 fn versions() -> [(Vec<u8>, &'static str); 2] {
     [("version-stamp-1", "1.0.0"), ("version-stamp-2", "2.0.0")]
         .map(|(name, version)| (fs::read(component(name)).unwrap(), version))
 }
 
-/// Puts a version into the place of the one that serves, and waits until it does.
+/// Replaces the serving version, and waits until the new one serves.
 async fn replace(server: &Server, (component, version): &(Vec<u8>, &str)) {
     let temporary = server.plugin_dir.join("next");
     fs::write(&temporary, component).unwrap();
@@ -83,7 +83,7 @@ async fn no_call_fails_and_none_sees_half_of_each_version() {
     assert!(calls > reloads as u64, "the clients did something");
 }
 
-/// Each version serves a call before it is replaced, so that there are instances and memories to leave behind.
+/// Each version serves a call before it is replaced, so that it has instances and memories to leave behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_versions_leave_no_memory_behind() {
     let (reloads, versions) = (reloads(), versions());

@@ -1,4 +1,4 @@
-//! Plugins that are replaced while the server runs.
+//! Replacement of plugins while the server runs.
 
 mod broken;
 mod files;

@@ -1,4 +1,4 @@
-//! Delete: validation, idempotence, conditions, permission, finalizers, and what concurrency does to it.
+//! Delete: validation, idempotence, conditions, permission, finalizers, and concurrent writes.
 
 use std::{
     sync::{
@@ -54,7 +54,7 @@ async fn requests_are_validated_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_counts_as_deleted() {
+async fn missing_resources_count_as_deleted() {
     let server = Server::start().await;
     let nobody = id(ARTIST, "nobody");
     server.delete(&nobody, "").await.unwrap();
@@ -86,7 +86,7 @@ async fn another_uid_deletes_nothing_and_is_no_error() {
     let other = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_of(&korn) };
     server.delete(&other, "").await.unwrap();
     server.delete(&other, &korn.version).await.unwrap();
-    // The uid is judged before the GroupVersion.
+    // The uid is checked before the GroupVersion.
     server.delete(&pb::Id { uid: other.uid, ..id("demo.v1.Artist", "korn") }, "").await.unwrap();
     assert_eq!(server.read(&id_of(&korn)).await.unwrap(), korn);
     assert!(tombstones(&server).await.is_empty());
@@ -109,7 +109,7 @@ async fn a_version_is_honoured_with_and_without_uid() {
     let server = Server::start().await;
     let old = server.write(artist("korn")).await.unwrap();
     let korn = server.write(artist("korn")).await.unwrap();
-    // Difference 5: without a uid too.
+    // Difference 5 from Consul: without a uid too.
     for id in [id_of(&korn), id(ARTIST, "korn")] {
         for version in [old.version.as_str(), "0", "no number"] {
             assert_eq!(refusal(server.delete(&id, version).await), (Code::Aborted, CAS.to_owned()));
@@ -170,7 +170,7 @@ async fn a_version_is_honoured_with_finalizers_too() {
     let server = Server::start().await;
     let old = server.write(noted(artist("korn"), &[FINALIZERS])).await.unwrap();
     let korn = server.write(noted(artist("korn"), &[FINALIZERS])).await.unwrap();
-    // Difference 6.
+    // Difference 6 from Consul.
     for id in [id_of(&korn), id(ARTIST, "korn")] {
         assert_eq!(refusal(server.delete(&id, &old.version).await), (Code::Aborted, CAS.to_owned()));
     }
@@ -191,7 +191,7 @@ async fn blank_finalizers_are_none() {
 }
 
 #[tokio::test]
-async fn what_was_marked_by_hand_goes_at_once_without_finalizers() {
+async fn resources_marked_by_hand_go_at_once_without_finalizers() {
     let server = Server::start().await;
     let korn = server.write(artist("korn")).await.unwrap();
     server.write(noted(artist("korn"), &[("deletionTimestamp", "any value")])).await.unwrap();
@@ -207,7 +207,7 @@ async fn the_last_finalizer_takes_it_along_and_another_delete_succeeds() {
     server.delete(&id_of(&korn), "").await.unwrap();
     server.write(noted(artist("korn"), &[("finalizers", "two")])).await.unwrap();
     assert!(!is_gone(&server, &id(ARTIST, "korn")).await, "one is left");
-    // Difference 12.
+    // Difference 12 from Consul.
     server.write(noted(artist("korn"), &[("finalizers", "")])).await.unwrap();
     assert!(is_gone(&server, &id(ARTIST, "korn")).await);
     assert!(server.read(&tombstone_id(&id_of(&korn))).await.is_ok(), "it leaves a tombstone as any");
@@ -233,7 +233,7 @@ async fn marking_runs_the_hooks_again() {
 }
 
 #[tokio::test]
-async fn permission_is_asked_for_what_is_stored_and_only_if_it_is() {
+async fn permission_is_checked_for_the_stored_resource_only() {
     let dir = tempfile::tempdir().unwrap();
     let types = ["deny.v1.ById", "deny.v1.ByContent"];
     let server = Setup::new().component("open", hookless(&types)).data_dir(dir.path()).start().await;
@@ -253,7 +253,8 @@ async fn permission_is_asked_for_what_is_stored_and_only_if_it_is() {
         }
         assert_eq!(&server.read(&id_of(stored)).await.unwrap(), stored);
     }
-    // The authorizer is asked, and allows everything while access control is off; secrecy is about reading.
+    // The authorizer is asked, and allows everything while access control is off; the rule about secrets affects only
+    // reads.
     for name in ["ask-x", "secret-x"] {
         server.write(deny_thing("ById", name, "")).await.unwrap();
         server.delete(&id("deny.v1.ById", name), "").await.unwrap();
@@ -262,7 +263,7 @@ async fn permission_is_asked_for_what_is_stored_and_only_if_it_is() {
     assert!(server.list(gvk("deny.v1.ById"), tenancy("", ""), "ask").await.unwrap().is_empty());
 }
 
-/// Writes a resource again and again, from several tasks, until told to stop.
+/// Writes a resource repeatedly from several tasks, until the flag is set.
 fn writers(server: &Server, resource: &pb::Resource) -> (Arc<AtomicBool>, tokio::task::JoinSet<()>) {
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = tokio::task::JoinSet::new();
@@ -290,7 +291,7 @@ async fn blanket_deletes_succeed_under_concurrent_writers() {
     }
     stop.store(true, Ordering::Relaxed);
     tasks.join_all().await;
-    // And where deleting means marking.
+    // The same where a deletion marks the resource.
     let held = noted(at(artist("held"), "default", "default"), &[("finalizers", "one")]);
     server.write(held.clone()).await.unwrap();
     let (stop, tasks) = writers(&server, &held);
@@ -318,7 +319,8 @@ async fn of_many_deletes_at_once_one_deletes_and_all_succeed() {
     assert_eq!(tombstones(&server).await.len(), 1);
 }
 
-/// A blanket deletion hides conflicts, also that somebody else was faster while the hooks of its marking ran.
+/// An unconditional deletion hides conflicts, including a faster deletion by another client while the hooks ran for its
+/// mark.
 #[tokio::test]
 async fn a_deletion_that_finds_the_resource_gone_has_succeeded() {
     let server = Setup::new().guest("log-flood").start().await;
@@ -331,13 +333,13 @@ async fn a_deletion_that_finds_the_resource_gone_has_succeeded() {
         let deletion = tokio::spawn(async move { client.delete(request).await });
         let mut released = stored;
         released.metadata.clear();
-        // Either may be first.
+        // Either call may be first.
         tokio::time::sleep(std::time::Duration::from_millis(round * 5)).await;
         if server.write(released).await.is_ok() {
             server.delete(&slow, "").await.unwrap();
         }
         deletion.await.unwrap().unwrap();
-        // Whoever was first, it is gone or marked.
+        // Whichever was first, the resource is gone or marked.
         if let Ok(mut left) = server.read(&slow).await {
             left.metadata.insert("finalizers".into(), String::new());
             server.write(left).await.unwrap();

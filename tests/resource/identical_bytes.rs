@@ -1,9 +1,9 @@
-//! Resources come back in the bytes in which they were stored, and data in those in which it was sent, whatever is in
-//! it: Read, List, ListByOwner and WatchList give the bytes of the answer to Write or WriteStatus, before and after a
-//! restart. Fields beside those of a resource are not stored; of its data all are.
+//! A resource is returned in the bytes in which it was stored, and data in the bytes in which it was sent, whatever the
+//! content: Read, List, ListByOwner and WatchList return the bytes of the answer to Write or WriteStatus, before and
+//! after a restart. Unknown fields of a resource are dropped; those of its data are kept.
 //!
-//! The calls carry bytes, since a client that decodes forgets what it does not know. `MORTISE_BYTES_RESOURCES` says how
-//! many resources, `MORTISE_BYTES_SEED` which.
+//! The calls use raw bytes, since a decoding client loses unknown fields. `MORTISE_BYTES_RESOURCES` sets the number of
+//! resources, `MORTISE_BYTES_SEED` selects them.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -27,7 +27,7 @@ use crate::support::{PATIENCE, Server, Setup, gvk, id, make_place, tenancy, with
 
 const RESOURCES: u64 = 300;
 
-/// Messages as they are on the wire.
+/// A codec of messages as raw bytes.
 #[derive(Debug, Clone, Copy)]
 struct Raw;
 
@@ -116,7 +116,7 @@ const DELETE: u32 = 2;
 const END_OF_SNAPSHOT: u32 = 3;
 
 impl Watch {
-    /// Which event, and its resource, which is empty at the end of the snapshot.
+    /// The kind of the next event, and its resource, which is empty at the end of the snapshot.
     async fn next(&mut self) -> (u32, Bytes) {
         let event = timeout(PATIENCE, self.0.message()).await.expect("an event comes in time").unwrap();
         let event = event.expect("a watch never ends without a status");
@@ -141,7 +141,7 @@ impl Watch {
     }
 }
 
-/// The values of a field that has lengths.
+/// The values of a length-delimited field.
 fn parts(message: &Bytes, number: u32) -> Vec<Bytes> {
     let (mut rest, mut found) = (message.clone(), Vec::new());
     while rest.has_remaining() {
@@ -165,7 +165,7 @@ fn key(resource: &Bytes) -> Key {
     [format!("{}.{}.{}", kind.group, kind.group_version, kind.kind), place.partition, place.namespace, id.name]
 }
 
-/// The fields of a message: numbers, and what they hold.
+/// Fields of a message: their numbers and shapes.
 struct Fields(&'static [(u32, Shape)]);
 
 enum Shape {
@@ -218,16 +218,16 @@ static EVERYTHING: Fields = Fields(&[
     (37, Text),
 ]);
 
-/// A type.
+/// A resource type.
 struct Kind {
     gvk: &'static str,
     message: &'static str,
     fields: &'static Fields,
-    /// How many units its places have.
+    /// Number of tenancy units of its scope.
     units: usize,
     /// Whether a hook may change the data.
     has_mutate: bool,
-    /// Whether a hook looks into the data, which has to be there then.
+    /// Whether a hook reads the data, which must then be present.
     needs_data: bool,
 }
 
@@ -235,7 +235,7 @@ const fn kind(gvk: &'static str, message: &'static str, fields: &'static Fields,
     Kind { gvk, message, fields, units, has_mutate: false, needs_data: false }
 }
 
-/// The demo's, with hooks and rules for keys; and some without anything.
+/// The demo's types, with hooks and rules for keys, and some types without hooks.
 static KINDS: &[Kind] = &[
     kind("demo.v1.Executive", "hashicorp.consul.internal.demo.v1.Executive", &EXECUTIVE, 0),
     Kind {
@@ -269,7 +269,7 @@ fn raw_types() -> Vec<u8> {
     mortise_test_guests::manifest_only(&manifest.encode_to_vec())
 }
 
-/// A number, now and then in more bytes than it takes.
+/// Writes a varint, sometimes with more bytes than necessary.
 fn put_varint(rng: &mut Rng, out: &mut Vec<u8>, value: u64) {
     encode_varint(value, out);
     if value < 1 << 14 && rng.u32(..20) == 0 {
@@ -294,7 +294,7 @@ fn blob(rng: &mut Rng, most: usize) -> Vec<u8> {
     (0..rng.usize(..=most)).map(|_| rng.u8(..)).collect()
 }
 
-/// Of every length of UTF-8, with what is easily mistaken.
+/// Text of every UTF-8 length, including characters that are easily confused.
 fn text(rng: &mut Rng, most: usize) -> String {
     let one = |rng: &mut Rng| match rng.u32(..8) {
         0 => rng.char('\0'..='\u{1f}'),
@@ -306,7 +306,7 @@ fn text(rng: &mut Rng, most: usize) -> String {
     (0..rng.usize(..=most)).map(|_| one(rng)).collect()
 }
 
-/// Any number, of any size.
+/// A number of any size.
 fn integer(rng: &mut Rng) -> u64 {
     rng.u64(..) >> rng.u32(..64)
 }
@@ -351,7 +351,7 @@ fn field(rng: &mut Rng, number: u32, shape: &Shape, depth: u32) -> Vec<u8> {
     out
 }
 
-/// A field of which no message knows: a value of any kind, or such fields in a message or a group.
+/// An unknown field: a value of any kind, or such fields in a message or a group.
 fn unknown(rng: &mut Rng, depth: u32) -> Vec<u8> {
     let number = match rng.u32(..3) {
         0 => rng.u32(2_000..2_010),
@@ -374,7 +374,7 @@ fn unknown(rng: &mut Rng, depth: u32) -> Vec<u8> {
     }
 }
 
-/// Fields in any order, several times or not at all, and unknown ones among them.
+/// Fields in any order, repeated or absent, mixed with unknown ones.
 fn message(rng: &mut Rng, fields: &Fields, depth: u32) -> Vec<u8> {
     let mut all = Vec::new();
     for (number, shape) in fields.0 {
@@ -396,7 +396,7 @@ fn data(rng: &mut Rng, kind: &Kind) -> Option<prost_types::Any> {
     if kind.has_mutate {
         value.extend(delimited(rng, 1, b"a name"));
     }
-    // Large ones: in a field that is known, or in one that is not.
+    // A large value: in a known field, or in an unknown one.
     if rng.u32(..12) == 0 {
         let size = rng.usize(20 << 10..96 << 10);
         let number = kind.fields.0.iter().find_map(|(number, shape)| matches!(shape, Text).then_some(*number));
@@ -410,7 +410,7 @@ fn data(rng: &mut Rng, kind: &Kind) -> Option<prost_types::Any> {
     Some(prost_types::Any { type_url: format!("{host}{}", kind.message), value })
 }
 
-/// Metadata, of which nothing has a meaning.
+/// Metadata without a meaning for the server.
 fn metadata(rng: &mut Rng) -> BTreeMap<String, String> {
     (0..rng.u32(..5)).map(|n| (format!("{n}{}", text(rng, 20)), text(rng, 60))).collect()
 }
@@ -433,7 +433,7 @@ fn status(rng: &mut Rng, generation: &str) -> pb::Status {
     pb::Status { observed_generation: generation.to_owned(), conditions, updated_at: None }
 }
 
-/// How many were compared.
+/// Numbers of compared resources.
 #[derive(Debug, Default)]
 struct Compared {
     data: usize,
@@ -448,13 +448,13 @@ struct Compared {
     in_snapshots: usize,
 }
 
-/// A server, what it is known to store, and what is still to be made.
+/// A server, its expected content, and the number of resources made so far.
 struct Run {
     seed: u64,
     rng: Rng,
-    /// The bytes of the last answer about each.
+    /// Bytes of the last answer about each resource.
     stored: BTreeMap<Key, Bytes>,
-    /// Ids of those that may own others, and are never deleted.
+    /// Ids of possible owners, which are never deleted.
     owners: Vec<pb::Id>,
     made: u64,
     compared: Compared,
@@ -472,7 +472,7 @@ impl Run {
         }
     }
 
-    /// Compares a whole answer with what is stored and `belongs` to it.
+    /// Compares a whole answer with the stored resources that `belongs` selects.
     #[track_caller]
     fn all_same(&self, what: &str, found: &BTreeMap<Key, Bytes>, belongs: impl Fn(&Key, &Bytes) -> bool) -> usize {
         let expected: Vec<_> = self.stored.iter().filter(|(key, bytes)| belongs(key, bytes)).collect();
@@ -488,7 +488,7 @@ impl Run {
         (key.clone(), pb::Resource::decode(bytes.clone()).unwrap())
     }
 
-    /// Changes something, and hears of it.
+    /// Makes a random change, and checks its events.
     async fn step(&mut self, client: &Client, watches: &mut [Watch]) {
         let choice = if self.stored.len() < 20 { 0 } else { self.rng.u32(..20) };
         let (key, number, bytes) = match choice {
@@ -533,7 +533,7 @@ impl Run {
         let kind = &KINDS[rng.usize(..KINDS.len())];
         let (partition, namespace) = (["default", "p"][rng.usize(..2)], ["default", "n"][rng.usize(..2)]);
         let place = tenancy(if kind.units > 0 { partition } else { "" }, if kind.units > 1 { namespace } else { "" });
-        // No two have the same one, since the versions of a kind share their names.
+        // Names are unique, since the versions of a kind share them.
         self.made += 1;
         let name = format!("{}-{}", ["a", "b", "c"][rng.usize(..3)], self.made);
         let owner =
@@ -544,7 +544,7 @@ impl Run {
     }
 
     async fn write(&mut self, client: &Client, resource: pb::Resource) -> (Key, u32, Bytes) {
-        // Beside the fields of a resource it does no harm.
+        // An unknown field of a resource is harmless.
         let mut encoded = resource.encode_to_vec();
         if self.rng.u32(..4) == 0 {
             encoded.extend(unknown(&mut self.rng, 2));
@@ -590,7 +590,7 @@ impl Run {
         (key, UPSERT, stored)
     }
 
-    /// Compares all that can be asked with what is stored.
+    /// Compares all answers with the stored resources.
     async fn compare(&mut self, client: &Client) {
         let mut compared = std::mem::take(&mut self.compared);
         for (key, bytes) in &self.stored {
@@ -673,7 +673,7 @@ async fn random_resources_unknown_fields_included_are_read_listed_and_watched_as
     let (server, client) = start(dir.path()).await;
     make_place(&server, "default", "n").await;
     make_place(&server, "p", "n").await;
-    // Half of the steps make a new one.
+    // Half of the steps create a resource.
     run.change(&client, resources * 3 / 2).await;
     run.compare(&client).await;
     assert!(server.stop().await.success());

@@ -104,7 +104,7 @@ async fn wildcards_and_defaults_by_scope() {
     assert_eq!(list(LABEL, "", "").await, ["default//x"]);
     assert_eq!(list(LABEL, "p", "").await, ["p//x"]);
     assert_eq!(list(LABEL, "*", "").await, ["default//x", "p//x", "q//x"]);
-    // Where the scope has no such unit, a wildcard is harmless.
+    // If the scope has no such unit, a wildcard is harmless.
     assert_eq!(list(LABEL, "p", "*").await, ["p//x"]);
     assert_eq!(list(LABEL, "*", "*").await, ["default//x", "p//x", "q//x"]);
     for (p, n) in [("", ""), ("*", ""), ("", "*"), ("*", "*")] {
@@ -201,7 +201,7 @@ async fn the_consistency_header_is_accepted() {
 }
 
 #[tokio::test]
-async fn what_the_caller_may_not_read_vanishes() {
+async fn unreadable_resources_are_left_out() {
     let server = Setup::new().guest("deny").start().await;
     for name in ["open", "secret-name", "need-open", "ask-open"] {
         server.write(deny_thing("ById", name, "open")).await.unwrap();
@@ -243,12 +243,12 @@ async fn a_rule_that_fails_fails_the_call() {
     let (code, message) = refusal(list("").await);
     assert_eq!(code, Code::Internal);
     assert!(message.starts_with("failed read acl: "), "{message}");
-    // What is not asked for is not judged.
+    // Only requested resources are authorized.
     let found = server.list(gvk("panicking.v1.Thing"), tenancy("", ""), "honest").await.unwrap();
     assert_eq!(names(&found), ["honest"]);
 }
 
-/// Between a name and the same name with a zero byte behind it there is nothing, wherever the wildcards are.
+/// Lists find nothing between a name and the same name with a zero byte at its end, wherever the wildcards are.
 #[tokio::test]
 async fn a_prefix_with_a_zero_byte_matches_nothing() {
     let server = Server::start().await;
@@ -271,15 +271,15 @@ async fn a_prefix_with_a_zero_byte_matches_nothing() {
     }
 }
 
-/// The rest of long lists and of long snapshots is read on threads that give way to all others; what is short is not.
+/// The rest of long lists and of long snapshots is read on threads of low priority; short ones are not.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_takes_long_to_list_is_read_at_low_priority() {
-    /// Niceness of each thread of this name, and hundredths of a second that all of them took.
+async fn long_lists_are_read_at_low_priority() {
+    /// Niceness of each thread of this name, and the processor time of all of them in hundredths of a second.
     fn threads(server: &Server, name: &str) -> (Vec<i64>, u64) {
         let (mut niceness, mut took) = (Vec::new(), 0);
         for task in std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap() {
-            // It may have ended since.
+            // The thread may have ended since.
             let Ok(stat) = std::fs::read_to_string(task.unwrap().path().join("stat")) else { continue };
             let (before, after) = stat.rsplit_once(')').unwrap();
             if before.ends_with(name) {

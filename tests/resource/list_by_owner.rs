@@ -1,4 +1,4 @@
-//! ListByOwner: validation, what belongs to an incarnation, permission.
+//! ListByOwner: validation, children of an incarnation, permission.
 
 use crate::support::{
     Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, label,
@@ -77,7 +77,7 @@ async fn children_of_every_type_and_place() {
         for child in &written {
             assert!(found.contains(child), "{}", id_of(child).name);
         }
-        // No grandchildren.
+        // Grandchildren are left out.
         let grandchild = owned(concept("grandchild"), &id_of(&written[0]));
         let grandchild = server.write(grandchild).await.unwrap();
         assert_eq!(server.list_by_owner(&owner).await.unwrap().len(), 5);
@@ -122,7 +122,7 @@ async fn exactly_this_incarnation() {
     ] {
         assert!(server.list_by_owner(&other).await.unwrap().is_empty(), "{other:?}");
     }
-    // The GroupVersion is no part of an identity.
+    // The GroupVersion does not belong to an identity.
     let v1 = pb::Id { r#type: Some(gvk("demo.v1.Artist")), ..korn };
     assert_eq!(names(&server.list_by_owner(&v1).await.unwrap()), ["one"]);
 }
@@ -142,7 +142,7 @@ async fn children_stay_listed_until_they_are_gone_themselves() {
     let korn = id_of(&server.write(artist("korn")).await.unwrap());
     server.write(noted(owned(album("held", None), &korn), &[("finalizers", "me")])).await.unwrap();
     server.delete(&korn, "").await.unwrap();
-    // A child that was written after the owner's end, too.
+    // A child that was written after the owner's end is listed, too.
     server.write(noted(owned(album("late", None), &korn), &[("finalizers", "me")])).await.unwrap();
     assert_eq!(names(&server.list_by_owner(&korn).await.unwrap()), ["held", "late"]);
     let again = id_of(&server.write(artist("korn")).await.unwrap());
@@ -181,7 +181,7 @@ async fn the_owners_list_rule_guards_and_the_childrens_read_rules_filter() {
     ] {
         server.write(owned(deny_thing(kind, name, text), &owner)).await.unwrap();
     }
-    // A child's list rule is not asked.
+    // A child's list rule is not called.
     server.write(owned(at(deny_thing("ById", "there", ""), "default", "nolist"), &owner)).await.unwrap();
     server.write(owned(concept("concept"), &owner)).await.unwrap();
     let mut found = places(&server.list_by_owner(&owner).await.unwrap());
@@ -206,15 +206,15 @@ async fn a_child_of_an_unknown_type_fails_the_call() {
     let korn = id_of(&server.write(artist("korn")).await.unwrap());
     server.write(owned(resource(id("good.v1.Thing", "x"), None), &korn)).await.unwrap();
     assert!(server.stop().await.success());
-    // Gone from the folder, and the copy that the host keeps for this case is lost, too.
+    // The plugin's file is gone, and so is the copy that the host keeps for this case.
     std::fs::remove_dir_all(dir.path().join("plugins")).unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     let expected = (Code::InvalidArgument, "resource type good.v1.Thing not registered".to_owned());
     assert_eq!(refusal(server.list_by_owner(&korn).await), expected);
 }
 
-/// The instance of one type's plugin goes back before the next type's is asked for: with one place, and with many lists
-/// that share few.
+/// A list returns the instance of one type's plugin before it asks for the next type's: tested with one instance, and
+/// with many lists that share few.
 #[tokio::test]
 async fn children_of_two_types_with_hooks_do_not_wait_for_each_other() {
     for (concurrency, lists) in [(1, 4), (4, 64)] {

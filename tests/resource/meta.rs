@@ -1,4 +1,4 @@
-//! A resource's `meta`: the client's part is kept and replaced, the server's part follows what is written.
+//! A resource's `meta`: the client's part is stored and replaced, the server's part follows the writes.
 
 use mortise_resource::{
     goten::{Meta, OwnerReference, ServicesInfo, lifecycle::State},
@@ -36,13 +36,13 @@ async fn the_servers_part_follows_what_is_written() {
     assert_eq!((made.create_time, made.delete_time), (made.update_time, None));
     assert_eq!(server.read(&id_of(&first)).await.unwrap(), first);
 
-    // The same again: another version, the same content.
+    // The same write again: another version, the same content.
     let again = server.write(pb::Resource { version: String::new(), ..first.clone() }).await.unwrap();
     assert_eq!((meta(&again).generation, meta(&again).create_time), (1, made.create_time));
     assert_ne!(meta(&again).resource_version, made.resource_version);
     assert!(millis(meta(&again).update_time) >= millis(made.update_time));
 
-    // Labels and metadata are no content; data is.
+    // Labels and metadata do not count as content; data does.
     let labelled = server.write(with(artist("korn"), labels(&[("env", "prod")]))).await.unwrap();
     assert_eq!(meta(&labelled).generation, 1);
     assert_eq!(meta(&server.write(noted(artist("korn"), &[("a", "b")])).await.unwrap()).generation, 1);
@@ -54,7 +54,7 @@ async fn the_servers_part_follows_what_is_written() {
     let noted = server.write_status(request).await.unwrap();
     assert_eq!((meta(&noted).generation, &meta(&noted).resource_version), (2, &noted.version));
 
-    // Whatever a client says of it.
+    // A client's values are ignored.
     let lie = Meta {
         uuid: "mine".into(),
         generation: 99,
@@ -86,7 +86,7 @@ async fn the_clients_part_is_kept_when_absent_and_replaced_when_there() {
     assert_eq!(client(meta(&stored)), client(whole.clone()));
     assert_eq!(meta(&stored).services.unwrap().allowed_services, ["a", "z"], "sorted, each once");
 
-    // Absent: as it is, without a version and with one.
+    // Without `meta` it stays as it is, without a version and with one.
     let kept = server.write(artist("korn")).await.unwrap();
     assert_eq!(client(meta(&kept)), client(whole.clone()));
     let kept = server.write(pb::Resource { version: kept.version.clone(), ..artist("korn") }).await.unwrap();
@@ -98,7 +98,7 @@ async fn the_clients_part_is_kept_when_absent_and_replaced_when_there() {
 }
 
 #[tokio::test]
-async fn a_mark_of_deletion_is_seen_in_it() {
+async fn meta_shows_a_mark_of_deletion() {
     let server = Server::start().await;
     let held =
         server.write(noted(with(artist("korn"), labels(&[("env", "prod")])), &[("finalizers", "a")])).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_mark_of_deletion_is_seen_in_it() {
 }
 
 #[tokio::test]
-async fn what_is_out_of_bounds_is_refused_by_name_and_changes_nothing() {
+async fn values_over_a_limit_are_refused_by_name() {
     let server = Server::start().await;
     let stored = server.write(album("debut", None)).await.unwrap();
     let tags = |tags: Vec<String>| Meta { tags, ..Meta::default() };
@@ -130,7 +130,7 @@ async fn what_is_out_of_bounds_is_refused_by_name_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn it_outlives_hooks_and_restarts() {
+async fn meta_survives_hooks_and_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     // `mutate` fills in a genre.

@@ -1,4 +1,4 @@
-//! MutateAndValidate: what Write would store, without storing it or looking at what is stored.
+//! MutateAndValidate: returns the resource that Write would store, without storing it or reading the stored one.
 
 use crate::support::{
     Server, Setup, album, any, artist, at, bad_names, concept, decoded, demo, deny_thing, gvk, id, id_in, id_stairs,
@@ -104,11 +104,11 @@ async fn nothing_is_stored_or_changed() {
 }
 
 #[tokio::test]
-async fn what_only_a_write_judges_is_passed_through() {
+async fn checks_of_writes_alone_are_skipped() {
     let server = Server::start().await;
     let stored = server.write(noted(album("debut", None), &[("finalizers", "a")])).await.unwrap();
     server.delete(&id("demo.v2.Album", "debut"), "").await.unwrap();
-    // Wrong uid and version, a status, an owner that is nowhere and was not there before, a mark removed, a no-op.
+    // Wrong uid and version, a status, a new owner that does not exist, a removed mark, a write without effect.
     let mut sent = stored;
     sent.id.as_mut().unwrap().uid = "another".into();
     sent.version = "wrong".into();
@@ -116,7 +116,7 @@ async fn what_only_a_write_judges_is_passed_through() {
     sent.owner = Some(id_in(ARTIST, "nobody", "nowhere", "neither"));
     let dry = server.mutate_and_validate(sent.clone()).await.unwrap();
     assert_eq!(dry.resource, Some(sent));
-    // A mark on what does not exist; another GroupVersion than what is stored.
+    // A mark on a missing resource; another GroupVersion than the stored one.
     let dry = server.mutate_and_validate(noted(concept("new"), &[("deletionTimestamp", "")])).await.unwrap();
     assert_eq!(dry.resource.unwrap().metadata, metadata(&[("deletionTimestamp", "")]));
     assert!(server.mutate_and_validate(resource(id("demo.v1.Album", "debut"), None)).await.is_ok());
@@ -136,7 +136,7 @@ async fn validation_says_which_field_and_warns_of_what_it_lets_pass() {
     let warnings = server.mutate_and_validate(early).await.unwrap().warnings;
     assert_eq!(warnings.iter().map(|w| w.path.as_str()).collect::<Vec<_>>(), ["data.year_of_release"]);
 
-    // What is stored is not looked at, so a year may seem to go back.
+    // The stored resource is not read, so a year may decrease.
     let year = |number| thing("prior", "album", &Thing { number, ..Default::default() });
     server.write(year(1996)).await.unwrap();
     let dry = server.mutate_and_validate(year(1994)).await.unwrap();

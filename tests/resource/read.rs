@@ -212,7 +212,7 @@ async fn a_rule_of_the_content_shows_whether_the_resource_exists() {
         let open = server.write(deny_thing(kind, name, "open")).await.unwrap();
         assert_eq!(server.read(&place).await.unwrap(), open, "the decision follows the content");
     }
-    // Where the id decides, the content is not looked at.
+    // If the id decides, the content is not read.
     server.write(deny_thing("ById", "plan", "secret")).await.unwrap();
     assert!(server.read(&id("deny.v1.ById", "plan")).await.is_ok());
 }

@@ -1,4 +1,4 @@
-//! WatchList: validation, the snapshot and its end, which events come, permission.
+//! WatchList: validation, the snapshot and its end, events, permission.
 
 use crate::support::{
     Server, Setup, Watch, any, artist, at, concept, demo, deny_thing, gvk, id, id_of, label, make_place, name_rule,
@@ -12,7 +12,7 @@ const CONCEPT: &str = "demo.v1.Concept";
 const LABEL: &str = "demo.v1.RecordLabel";
 const BOSS: &str = "demo.v1.Executive";
 
-/// Errors may come with the call or with the first receive.
+/// Errors come with the call or with the first message.
 async fn refused(server: &Server, t: &str, tenancy: Option<pb::Tenancy>, prefix: &str) -> (Code, String) {
     first_refusal(server.watch(gvk(t), tenancy, prefix).await).await
 }
@@ -38,7 +38,7 @@ async fn requests_are_validated_in_order() {
         (LABEL, "B_d", "n*", "UP", &partition),
         (LABEL, "*", "n*", "UP", &namespace),
         (LABEL, "", "n", "UP", "name_prefix invalid: must be lowercase alphanumeric, got: UP"),
-        // As of a resource; only List says "type".
+        // The texts are those of a resource; only List names "type".
         (LABEL, "", "n", "up", "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: n"),
         (BOSS, "p", "n", "", "cluster scoped resource demo.v1.Executive cannot have a partition: p"),
         (BOSS, "*", "n", "", "cluster scoped resource demo.v1.Executive cannot have a namespace: n"),
@@ -87,7 +87,7 @@ async fn the_snapshot_then_its_end_once_then_changes() {
     assert_eq!(id_of(&empty.upsert().await).name, "last");
 }
 
-/// Writes one resource in each place, and answers what a watch hears of it.
+/// Writes one resource in each place, and returns the places in the watch's events.
 async fn hears(watch: &mut Watch, server: &Server, mut all: Vec<pb::Resource>, round: &str) -> Vec<String> {
     watch.snapshot().await;
     let mark = all.pop().unwrap();
@@ -209,7 +209,7 @@ async fn every_commit_is_an_event() {
     assert_eq!(watch.deleted().await, noted_again, "with the last finalizer it goes, as it was stored last");
     assert!(server.delete(&id_of(&first), "9").await.is_ok());
     assert!(server.write(pb::Resource { version: "9".into(), ..artist("korn") }).await.is_err());
-    // What failed or did nothing is no event.
+    // Failed writes, and writes without effect, make no events.
     watch.shows_next(&server, artist("last")).await;
 }
 
@@ -239,7 +239,7 @@ async fn other_group_versions_are_left_out() {
 }
 
 #[tokio::test]
-async fn what_the_caller_may_not_read_is_dropped() {
+async fn unreadable_resources_are_dropped() {
     let server = Setup::new().guest("deny").start().await;
     let kinds = ["ById", "ByContent"];
     let write = async |name: &str, text: &str| {

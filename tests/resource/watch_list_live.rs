@@ -8,7 +8,7 @@ use tonic::Code;
 
 const CONCEPT: &str = "demo.v1.Concept";
 
-/// Several tasks write and delete few names as fast as they can; answers, by version, what was written.
+/// Writes and deletes few names from several tasks, as fast as they can.
 async fn race(server: &Server, workers: u64, rounds: u64) {
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..workers {
@@ -21,7 +21,7 @@ async fn race(server: &Server, workers: u64, rounds: u64) {
                     let _ = client.delete(pb::DeleteRequest { id, version: String::new() }).await;
                 } else {
                     let resource = noted(concept(&name), &[("by", &format!("{worker}-{round}"))]);
-                    // Of many blanket writes to one name, some may give up.
+                    // Of many unconditional writes to one name, some may fail.
                     let _ = client.write(pb::WriteRequest { resource: Some(resource) }).await;
                 }
             }
@@ -61,7 +61,8 @@ async fn every_watch_hears_the_commits_in_order_and_none_twice() {
     server.write(concept("mark")).await.unwrap();
     let all = until_mark(&mut early).await;
 
-    // What the early one heard is a history: versions never come twice, a delete is of what was there.
+    // The events of the early watch form a history: each version comes once, and a delete is of the resource that
+    // existed.
     let mut state: HashMap<String, pb::Resource> = HashMap::new();
     let mut states = vec![state.clone()];
     let mut versions = std::collections::HashSet::new();
@@ -82,7 +83,7 @@ async fn every_watch_hears_the_commits_in_order_and_none_twice() {
         }
         states.push(state.clone());
     }
-    // Every other one saw a state of this history, and then the rest of it.
+    // Every other watch saw a state of this history, and then the rest of it.
     for (mut watch, snapshot) in late {
         let rest = until_mark(&mut watch).await;
         let begun = all.len() - rest.len();
@@ -90,7 +91,7 @@ async fn every_watch_hears_the_commits_in_order_and_none_twice() {
         let snapshot: HashMap<_, _> = snapshot.into_iter().map(|r| (id_of(&r).name, r)).collect();
         assert_eq!(states[begun], snapshot);
     }
-    // And the end is what is stored.
+    // The end of the history is the stored state.
     let mut stored: HashMap<_, _> = HashMap::new();
     for resource in server.list(gvk(CONCEPT), tenancy("", ""), "x").await.unwrap() {
         stored.insert(id_of(&resource).name, resource);
@@ -114,7 +115,7 @@ async fn no_snapshot_is_older_than_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_heard_can_be_read() {
+async fn resources_in_events_can_be_read() {
     let server = Server::start().await;
     let mut watch = server.watch(gvk(CONCEPT), None, "").await.unwrap();
     watch.snapshot().await;
@@ -149,7 +150,7 @@ async fn what_was_heard_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_falls_behind_is_told_so() {
+async fn a_reader_that_falls_behind_gets_an_error() {
     const COUNT: usize = 1500;
     let server = Setup::new().limit("watch_buffer", 16).start().await;
     let mut slow = server.watch(gvk(CONCEPT), None, "").await.unwrap();
@@ -175,7 +176,7 @@ async fn a_reader_that_falls_behind_is_told_so() {
     assert_eq!(status.code(), Code::Aborted, "{status}");
     assert!(heard > 0 && heard < COUNT, "{heard}");
     assert!(status.message().contains("watch was closed"), "{status}");
-    // Others, and a new start, are not concerned.
+    // Other watches, and a new one, are not affected.
     let mut again = server.watch(gvk(CONCEPT), None, "").await.unwrap();
     assert_eq!(again.snapshot().await[0].version, versions[COUNT - 1]);
     server.write(concept("mark")).await.unwrap();
@@ -213,7 +214,7 @@ async fn one_watch_too_many_is_refused() {
     assert_eq!(status.code(), Code::ResourceExhausted);
     let expected = "2 watches are open already (limit service.max_watches)";
     assert_eq!(status.message(), expected);
-    // Faults of the request are said first; other calls go on; open watches too.
+    // Faults of the request are reported first; other calls and open watches continue.
     let status = server.watch(gvk("demo.v9.Artist"), None, "").await.err();
     if let Some(status) = status {
         assert_eq!(status.code(), Code::InvalidArgument);

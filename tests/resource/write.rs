@@ -1,6 +1,5 @@
-//! Write, its first half: what is judged before anything stored is looked at. Its data and
-//! what hooks make of it: `write_data.rs`. The second half: `write_stored.rs`; what is marked for deletion:
-//! `write_marked.rs`.
+//! Write, first half: checks before the stored resource is read. Data and the effect of hooks: `write_data.rs`. The
+//! second half: `write_stored.rs`; marked resources: `write_marked.rs`.
 
 use crate::support::{
     Server, Setup, album, any, artist, at, bad_names, concept, demo, deny_thing, good_names, gvk, id, id_in, id_stairs,
@@ -27,7 +26,7 @@ fn nameless(name: &str) -> pb::Resource {
     with_data(artist(name), any(V2_ARTIST, &demo::v2::Artist::default()))
 }
 
-/// Puts a namespace on its way out: what is in it is held by a finalizer.
+/// Deletes a namespace whose content is kept by a finalizer.
 async fn going_place(server: &Server) {
     make_place(server, "default", "going").await;
     let held = noted(at(album("held", None), "default", "going"), &[("finalizers", "hold")]);
@@ -45,7 +44,7 @@ async fn each_check_comes_before_the_next_one() {
     let nothing = server.client().write(pb::WriteRequest { resource: None }).await;
     assert_eq!(refusal(nothing), invalid("resource is required"));
 
-    // Everything is wrong with this; then one thing after the other is put right.
+    // The resource has every fault; then one fault after the other is removed.
     let mut all = pb::Resource {
         id: None,
         owner: Some(pb::Id::default()),
@@ -168,7 +167,7 @@ async fn units_beyond_the_scope_are_refused_in_the_words_of_read() {
         ),
     ];
     for (t, partition, namespace, text) in refused {
-        // The data's type would be wrong too: that is looked at later.
+        // The data's type is wrong, too, but is checked later.
         let wrong = resource(id_in(t, "one", partition, namespace), artist("x").data);
         assert_eq!(refusal(server.write(wrong).await), invalid(text));
     }
@@ -219,7 +218,7 @@ async fn a_place_that_is_on_its_way_out_takes_nothing_new() {
     going_place(&server).await;
     let gone = r#"tenancy marked for deletion: partition:"default" namespace:"going""#;
     assert_eq!(refusal(server.write(at(artist("korn"), "default", "going")).await), invalid(gone));
-    // Validation comes before it, and so does the status rule; the rule of the mark and the owner come after it.
+    // Validation and the status rule come before it; the rules of the mark and the owner come after it.
     let nameless = at(nameless("korn"), "default", "going");
     assert_eq!(refusal(server.write(nameless).await), invalid("artist.name required"));
     let mut all = noted(at(artist("korn"), "default", "going"), &[("deletionTimestamp", "")]);
@@ -228,7 +227,7 @@ async fn a_place_that_is_on_its_way_out_takes_nothing_new() {
     all.status.insert("k".into(), pb::Status::default());
     let status = "resource.status can only be set using the WriteStatus endpoint";
     assert_eq!(refusal(server.write(all).await), invalid(status));
-    // What holds the place can let go, and then the place goes.
+    // The finalizer can be removed, and then the namespace goes.
     let held = noted(at(album("held", None), "default", "going"), &[("finalizers", "")]);
     server.write(held).await.unwrap();
     crate::support::eventually("the namespace is gone", || async {
@@ -240,7 +239,7 @@ async fn a_place_that_is_on_its_way_out_takes_nothing_new() {
 #[tokio::test]
 async fn permission_is_asked_after_the_shape_and_before_the_place_and_what_is_stored() {
     let data = tempfile::tempdir().unwrap();
-    // Types of a plugin that is gone may be provided by another one.
+    // Another plugin may provide the types of a removed one.
     let hookless = crate::support::hookless(&["deny.v1.ById", "deny.v1.ByContent"]);
     let plant = Setup::new().data_dir(data.path()).component("plant", hookless).start().await;
     plant.write(deny_thing("ById", "frozen-lake", "")).await.unwrap();
@@ -272,7 +271,7 @@ async fn permission_is_asked_after_the_shape_and_before_the_place_and_what_is_st
     later.id.as_mut().unwrap().uid = "wrong".into();
     assert_eq!(refusal(server.write(later).await), denied, "uid");
 
-    // The incoming resource is judged, not the stored one.
+    // The incoming resource is authorized, not the stored one.
     let thawed = server.write(deny_thing("ById", "lake", "")).await.unwrap();
     assert_eq!(refusal(server.write(deny_thing("ById", "lake", "frozen")).await), denied);
     assert_eq!(server.read(&id("deny.v1.ById", "lake")).await.unwrap(), thawed);

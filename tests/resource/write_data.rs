@@ -1,4 +1,4 @@
-//! Write and the data in it: its type, its bytes, and what the hooks make of them.
+//! Write and the data in it: its type, its bytes, and changes by hooks.
 
 use crate::support::{
     Server, Setup, album, any, artist, concept, decoded, demo, id, invalid, noted, refusal, resource, thing,
@@ -79,7 +79,7 @@ async fn data_may_be_absent_where_no_hook_minds() {
 #[tokio::test]
 async fn data_that_does_not_decode_is_refused_with_its_path_hooks_or_not() {
     let server = Setup::new().guest("immutable-field").start().await;
-    // An artist named <ff>, in a list.
+    // A list with an artist named <ff>.
     let festival = [0x1a, 0, 0x1a, 3, 0x0a, 1, 0xff];
     let members = [0x1a, 7, 0x0a, 1, b'a', 0x12, 2, b'b', 0xff];
     for (t, message, value, path, what) in [
@@ -118,14 +118,14 @@ async fn data_that_does_not_decode_is_refused_with_its_path_hooks_or_not() {
 }
 
 #[tokio::test]
-async fn what_a_message_does_not_know_is_kept() {
+async fn unknown_fields_are_kept() {
     let server = Server::start().await;
     let future = [0xa2, 0x06, 3, b'n', b'e', b'w'];
     let mut debut = album("debut", None);
     debut.data.as_mut().unwrap().value.extend(future);
     let sent = debut.data.clone();
     assert_eq!(server.write(debut).await.unwrap().data, sent);
-    // Also where the mutate hook, which does not know it either, changes something else.
+    // The same if the mutate hook, which does not know the field either, changes another one.
     let mut korn =
         with_data(artist("korn"), any(V2_ARTIST, &demo::v2::Artist { name: "Korn".into(), ..Default::default() }));
     korn.data.as_mut().unwrap().value.extend(future);
@@ -167,7 +167,7 @@ async fn mutate_runs_once_for_each_write() {
         let written = server.write(one.clone()).await.unwrap();
         assert_eq!(decoded::<Thing>(&written).items, ["again"]);
     }
-    // Conflicts, which blanket writes hide by trying again, do not make it run again.
+    // Conflicts, which unconditional writes hide by retries, do not run the hook again.
     let writers = (0..16).map(|_| {
         let (mut client, one) = (server.client(), one.clone());
         tokio::spawn(async move { client.write(pb::WriteRequest { resource: Some(one) }).await })
@@ -176,7 +176,7 @@ async fn mutate_runs_once_for_each_write() {
         let written = writer.await.unwrap().unwrap().into_inner().resource.unwrap();
         assert_eq!(decoded::<Thing>(&written).items, ["again"]);
     }
-    // What it made can be sent back, and is said to have been changed again.
+    // The result can be written back; the answer reports another change.
     let stored = server.read(&id("mutate_twice.v1.Thing", "boom")).await.unwrap();
     let written = server.write_full(stored).await.unwrap();
     assert_eq!(decoded::<Thing>(written.resource.as_ref().unwrap()).items, ["again", "again"]);
@@ -198,9 +198,9 @@ async fn a_resource_has_a_largest_size() {
     assert_eq!(refusal(server.write(sized(1 << 20)).await).0, Code::InvalidArgument);
 }
 
-/// It is refused before anybody is asked: a plugin that has no room for it is not to blame.
+/// It is refused before any plugin is called, so that lack of memory does not count as a plugin's fault.
 #[tokio::test]
-async fn what_is_too_large_never_gets_to_a_plugin() {
+async fn data_over_the_limit_never_reaches_a_plugin() {
     let server = Server::start().await;
     let mut large = artist("large");
     let mut data = decoded::<demo::v2::Artist>(&large);
@@ -215,7 +215,7 @@ async fn what_is_too_large_never_gets_to_a_plugin() {
     server.write(artist("korn")).await.unwrap();
 }
 
-/// It stands in keys of the store.
+/// The owner is part of the store's keys.
 #[tokio::test]
 async fn an_owner_has_a_uid_and_a_type_that_can_be_one() {
     let server = Server::start().await;

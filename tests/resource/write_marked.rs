@@ -1,4 +1,4 @@
-//! Write, and resources that are marked for deletion: reserved metadata, and what may still change.
+//! Write and resources that are marked for deletion: reserved metadata, and allowed changes.
 
 use crate::support::{
     Server, album, any, artist, decoded, demo, gvk, id, id_of, invalid, is_gone, metadata, noted, refusal, tenancy,
@@ -11,7 +11,7 @@ const ALBUM_MESSAGE: &str = "hashicorp.consul.internal.demo.v2.Album";
 const STAMP: &str = "deletionTimestamp";
 const AT: &str = "2026-01-01T00:00:00Z";
 
-/// Stored, with metadata, and marked by hand; its latest state.
+/// Writes a resource with metadata, and marks it directly; returns its latest state.
 async fn marked(server: &Server, name: &str, stamp: &str, pairs: &[(&str, &str)]) -> pb::Resource {
     let mut stored = server.write(noted(album(name, None), pairs)).await.unwrap();
     stored.metadata.insert(STAMP.into(), stamp.into());
@@ -44,7 +44,7 @@ async fn blanket_writes_keep_the_reserved_keys_that_they_leave_out() {
     server.write(noted(album("debut", None), &[("finalizers", "a b"), ("free", "x")])).await.unwrap();
     let written = server.write(noted(album("debut", None), &[("other", "y")])).await.unwrap();
     assert_eq!(written.metadata, metadata(&[("finalizers", "a b"), ("other", "y")]));
-    // A key that is there wins, be it empty.
+    // An existing key counts, even if it is empty.
     let written = server.write(noted(album("debut", None), &[("finalizers", "c")])).await.unwrap();
     assert_eq!(written.metadata, metadata(&[("finalizers", "c")]));
     let written = server.write(noted(album("debut", None), &[("finalizers", "")])).await.unwrap();
@@ -64,7 +64,7 @@ async fn conditional_writes_keep_nothing() {
     assert_eq!(dropped.metadata, metadata(&[]));
     let held = marked(&server, "held", AT, &[("finalizers", "a")]).await;
     assert_eq!(refusal(server.write(unset(&held, STAMP)).await), invalid("cannot remove deletionTimestamp"));
-    // Leaving the finalizers out removes them all.
+    // A write without the finalizers removes all of them.
     server.write(unset(&held, "finalizers")).await.unwrap();
     assert!(is_gone(&server, &id(ALBUM, "held")).await);
 }
@@ -73,7 +73,7 @@ async fn conditional_writes_keep_nothing() {
 async fn the_mark_cannot_be_removed_or_modified() {
     let server = Server::start().await;
     let held = marked(&server, "held", AT, &[("finalizers", "a"), ("k", "v")]).await;
-    // Whatever else is wrong with the write.
+    // The fault comes first, whatever else is wrong with the write.
     let spoilt = other_data(&set(&held, "k", "w"));
     assert_eq!(refusal(server.write(unset(&spoilt, STAMP)).await), invalid("cannot remove deletionTimestamp"));
     for other in ["", "2026-01-01T00:00:01Z"] {
@@ -81,7 +81,7 @@ async fn the_mark_cannot_be_removed_or_modified() {
         assert_eq!(refusal(server.write(modified.clone()).await), invalid("cannot modify deletionTimestamp"));
         assert_eq!(refusal(server.write(blanket(&modified)).await), invalid("cannot modify deletionTimestamp"));
     }
-    // The version comes before.
+    // The version is checked before.
     let mut stale = unset(&spoilt, STAMP);
     stale.version = "wrong".into();
     assert_eq!(refusal(server.write(stale).await).0, Code::Aborted);
@@ -106,7 +106,7 @@ async fn marking_by_hand_changes_nothing_else() {
     assert_eq!(written.metadata[STAMP], AT);
     assert_ne!(written.generation, stored.generation);
 
-    // Finalizers are not needed for it; any value marks.
+    // A mark needs no finalizers; any value marks.
     let bare = marked(&server, "bare", "whenever", &[]).await;
     assert_eq!(server.read(&id(ALBUM, "bare")).await.unwrap(), bare, "it stays until it is deleted");
     server.delete(&id(ALBUM, "bare"), "").await.unwrap();
@@ -175,7 +175,7 @@ async fn removing_the_last_finalizer_of_a_marked_resource_deletes_it() {
         assert_eq!(answer.id, stored.id);
         assert!(is_gone(&server, &id(ALBUM, name)).await);
         assert_eq!(watch.deleted().await.id, stored.id);
-        // Who follows Consul's habit deletes once more.
+        // A client with Consul's habit deletes once more.
         server.delete(&id_of(&stored), "").await.unwrap();
         server.delete(&id(ALBUM, name), "").await.unwrap();
         let next = server.write(album(name, None)).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_race_for_the_last_finalizers_ends_with_the_resource_gone() {
     let server = Server::start().await;
     server.write(noted(album("held", None), &[("finalizers", "a b")])).await.unwrap();
     server.delete(&id(ALBUM, "held"), "").await.unwrap();
-    // Two controllers, each of which takes its own away, over and over, by compare-and-swap.
+    // Two controllers each remove their own finalizer, repeatedly, by compare-and-swap.
     let release = |own: &'static str| {
         let mut client = server.client();
         tokio::spawn(async move {

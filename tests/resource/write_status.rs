@@ -154,7 +154,7 @@ async fn names_follow_the_rule() {
         let said = refusal(server.write_status(request(&at, "k", conditions)).await);
         assert_eq!(said, invalid(format!("status.conditions[1].resource.name invalid: {}", name_rule(&name))));
     }
-    // A reference names every unit: what has no namespace cannot be referred to.
+    // A reference names every unit, so a resource without a namespace cannot be referred to.
     for (partition, namespace, unit) in [("", "", "partition"), ("", "n", "partition"), ("p", "", "namespace")] {
         let conditions = vec![condition("A", Some(reference("demo.v1.RecordLabel", "label", partition, namespace)))];
         let said = refusal(server.write_status(request(&at, "k", conditions)).await);
@@ -235,7 +235,7 @@ async fn one_key_changes_with_version_and_time_and_nothing_else() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     assert!(now.abs_diff(u64::try_from(times.seconds).unwrap()) < 60, "the server's clock");
     let mut rest = pb::Resource { version: stored.version.clone(), status: stored.status.clone(), ..one.clone() };
-    // These say of the version what the version says.
+    // Fields of `meta` that follow the version.
     let (known, noted) = (stored.meta.as_ref().unwrap(), rest.meta.as_mut().unwrap());
     assert_eq!(std::mem::replace(&mut noted.resource_version, known.resource_version.clone()), one.version);
     let before = std::mem::replace(&mut noted.update_time, known.update_time).map(|time| time.seconds);
@@ -247,7 +247,7 @@ async fn one_key_changes_with_version_and_time_and_nothing_else() {
     let two = server.write_status(request(&id_of(&stored), "two", conditions.clone())).await.unwrap();
     assert_eq!(two.status["one"], one.status["one"], "the other key");
     assert_eq!(two.status["two"].conditions, conditions, "whatever the reference means");
-    // An entry is replaced whole, conditions left out are gone.
+    // An entry is replaced whole; omitted conditions are gone.
     let bare = server.write_status(request(&id_of(&stored), "one", vec![])).await.unwrap();
     assert_eq!(bare.status["one"].conditions, []);
     assert_eq!(bare.status["two"], two.status["two"]);
@@ -268,7 +268,7 @@ async fn the_same_status_again_is_a_new_version_and_an_event() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_another_incarnation_is_not_found() {
+async fn missing_resources_and_other_incarnations_are_not_found() {
     let server = Server::start().await;
     let stored = id_of(&server.write(concept("x")).await.unwrap());
     for other in
@@ -296,7 +296,7 @@ async fn a_version_makes_it_conditional_and_conflicts_are_hidden_without_one() {
     assert_eq!(refusal(server.write_status(versioned(&stored.version)).await), aborted());
     assert_eq!(server.read(&id_of(&stored)).await.unwrap(), next);
 
-    // Few enough that five attempts are enough for each on a busy machine.
+    // Few enough writers that five attempts suffice for each on a busy machine.
     let writers = (0..8).map(|n| {
         let (mut client, request) = (server.client(), request(&id_of(&stored), &format!("key-{n}"), vec![]));
         tokio::spawn(async move { client.write_status(request).await })
@@ -330,7 +330,7 @@ async fn permission_is_asked_of_the_stored_resource_after_it_was_found_and_befor
         refusal(server.write_status(request(&nowhere, "k", vec![])).await),
         invalid("partition not found: nowhere")
     );
-    // Reading is another permission.
+    // Reading is a separate permission.
     let secret = id_of(&server.write(deny_thing("ById", "secret-plan", "")).await.unwrap());
     assert!(server.write_status(request(&secret, "k", vec![])).await.is_ok());
 }
@@ -345,7 +345,7 @@ async fn hooks_that_judge_content_are_not_asked() {
 }
 
 #[tokio::test]
-async fn it_works_on_what_is_marked_and_in_a_place_that_goes() {
+async fn statuses_can_be_written_during_deletions() {
     let server = Server::start().await;
     let held = server.write(noted(artist("korn"), &[("finalizers", "a")])).await.unwrap();
     server.delete(&id_of(&held), "").await.unwrap();

@@ -1,4 +1,5 @@
-//! Write, its second half: what is stored against what is written. Versions, uids, GroupVersions, owners, status.
+//! Write, second half: the stored resource compared with the written one. Versions, uids, GroupVersions, owners,
+//! status.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +44,7 @@ fn artist_v1(name: &str) -> pb::Resource {
     resource(id("demo.v1.Artist", name), Some(any("hashicorp.consul.internal.demo.v1.Artist", &data)))
 }
 
-/// Many writes at once.
+/// Writes many resources at once.
 async fn race(server: &Server, resources: Vec<pb::Resource>) -> Vec<Result<pb::Resource, Status>> {
     let writers = resources.into_iter().map(|resource| {
         let mut client = server.client();
@@ -117,7 +118,7 @@ async fn another_uid_is_refused_before_the_version_is_looked_at() {
         aborted(),
         "right uid, wrong version"
     );
-    // What a creation is refused for comes first: status, mark, owner.
+    // The faults of a creation come first: status, mark, owner.
     let mut all = noted(with_status(other), &[("deletionTimestamp", "")]);
     all.owner = Some(id(CONCEPT, "nobody"));
     assert_eq!(refusal(server.write(all.clone()).await), invalid(STATUS));
@@ -211,7 +212,7 @@ async fn an_owner_without_uid_is_looked_up_exactly_where_the_client_says() {
     let version = r#"resource was requested with GroupVersion="v1", but stored with GroupVersion="v2""#;
     assert_eq!(text, format!("failed to resolve owner: {version}"));
 
-    // An owner elsewhere, and of another scope, is an owner.
+    // An owner may be elsewhere, and of another scope.
     let far = at(album("far", Some(&named)), "default", "other");
     assert_eq!(server.write(far).await.unwrap().owner, Some(korn));
     let boss = server.write(resource(id("demo.v1.Executive", "boss"), None)).await.unwrap().id;
@@ -255,7 +256,7 @@ async fn an_owner_cannot_be_changed_added_or_left_out() {
     }
     server.write(album("free", None)).await.unwrap();
     assert_eq!(refusal(server.write(album("free", Some(&korn))).await), invalid(OWNER));
-    // The version is judged before the owner, the owner before the status.
+    // The version is checked before the owner, the owner before the status.
     assert_eq!(refusal(server.write(with_version(album("debut", None), "wrong")).await), aborted());
     assert_eq!(refusal(server.write(with_status(album("debut", None))).await), invalid(OWNER));
     assert_eq!(server.read(&id("demo.v2.Album", "free")).await.unwrap().owner, None);
@@ -288,7 +289,7 @@ async fn status_is_kept_and_may_be_sent_back_but_not_changed() {
     for changed in [later, undated, more.clone()] {
         assert_eq!(refusal(server.write(changed).await), invalid(STATUS));
     }
-    // The version is judged before it; the rules of deletion after it.
+    // The version is checked before it; the rules of deletion after it.
     assert_eq!(refusal(server.write(with_version(more.clone(), "wrong")).await), aborted());
     more.metadata = metadata(&[("deletionTimestamp", ""), ("more", "")]);
     assert_eq!(refusal(server.write(more).await), invalid(STATUS));
@@ -296,7 +297,7 @@ async fn status_is_kept_and_may_be_sent_back_but_not_changed() {
 }
 
 #[tokio::test]
-async fn validation_sees_what_is_stored_whoever_wins_the_race() {
+async fn validation_sees_the_stored_resource_after_a_race() {
     let server = Setup::new().guest("prior").start().await;
     let year = |number| thing("prior", "album", &Thing { number, ..Default::default() });
     let warning = |response: pb::WriteResponse| response.warnings[0].summary.clone();
@@ -306,7 +307,7 @@ async fn validation_sees_what_is_stored_whoever_wins_the_race() {
     // Validation comes before the version.
     let stale = with_version(year(1995), "wrong");
     assert_eq!(refusal(server.write(stale).await), invalid("the year goes back from 1996 to 1995"));
-    // Those who lose are judged anew, so the year never goes back.
+    // A write that loses the race is validated again, so the year never decreases.
     let mut watch = server.watch(gvk("prior.v1.Thing"), None, "").await.unwrap();
     let mut years =
         watch.snapshot().await.iter().map(|r| crate::support::decoded::<Thing>(r).number).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The audit log: what is recorded of whom, what never is, and what happens when nothing can be recorded.
+//! The audit log: recorded callers and calls, secrets that it never holds, and calls while it cannot be written.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
@@ -9,12 +9,12 @@ use tonic::{Code, Request};
 
 use crate::support::{tokens::*, *};
 
-/// The records so far, over all files, in the order of time. A line that is being written is none yet.
+/// Records so far, over all files, in the order of time. A line that is being written is left out.
 fn records(dir: &Path) -> Vec<Value> {
     let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
     // `audit.jsonl` comes after `audit-…`.
     files.sort();
-    // One that is put aside meanwhile has another name by now.
+    // A file that was rotated meanwhile has another name by now.
     let texts = files.iter().map(|file| fs::read_to_string(file).unwrap_or_default());
     let whole = texts.map(|text| text.rsplit_once('\n').map_or_else(String::new, |(whole, _)| whole.to_owned() + "\n"));
     let text: String = whole.collect();
@@ -96,7 +96,7 @@ async fn changes_and_refusals_are_recorded_with_who_what_and_generations_and_nev
     let record = record_of(&audit, "status").await;
     assert_eq!((field(&record, "method"), field(&record, "new_generation")), ("WriteStatus", &*again.generation));
 
-    // What fails is recorded, too, without a decision; so is what a caller may not do, reads included.
+    // Failed calls are recorded too, without a decision; so are refused ones, including reads.
     let stale = pb::Resource { version: written.version.clone(), ..again.clone() };
     client.write(numbered(pb::WriteRequest { resource: Some(stale) }, "stale")).await.unwrap_err();
     let record = record_of(&audit, "stale").await;
@@ -122,7 +122,7 @@ async fn changes_and_refusals_are_recorded_with_who_what_and_generations_and_nev
     let record = record_of(&audit, "controllers").await;
     assert_eq!(field(&record, "method"), "mortise.v1.ControllerService/List");
 
-    // Over HTTP: the same records, and the number in the answer of what failed.
+    // Over HTTP: the same records, and the number in the answer to a failed request.
     let url = format!("http://{}/api/demo/v2/artist/korn", guarded.server.http);
     let curl = std::process::Command::new("curl")
         .args([
@@ -149,7 +149,7 @@ async fn changes_and_refusals_are_recorded_with_who_what_and_generations_and_nev
     assert_eq!(field(&record, "old_generation"), again.generation);
     assert_eq!(record.get("new_generation"), None, "nothing is left: {record}");
 
-    // A read that was allowed is no change.
+    // An allowed read does not count as a change.
     let all = records(&audit);
     assert!(!all.iter().any(|record| field(record, "method") == "Read" && field(record, "decision") == "allow"));
     let text: String =
@@ -193,7 +193,7 @@ async fn all_means_reads_lists_watches_and_other_services_and_dev_records_nothin
     status.status(numbered(data::ServerStatusRequest::default(), "other")).await.unwrap();
     let record = record_of(&audit, "other").await;
     assert_eq!((field(&record, "method"), field(&record, "code")), ("mortise.v1.ServerService/Status", "OK"));
-    // A number that is none is not taken, and each request gets another.
+    // An invalid number is replaced; each request gets another one.
     for _ in 0..2 {
         client.list(numbered(pb::ListRequest::default(), "no number, since it has spaces")).await.unwrap_err();
     }
@@ -227,7 +227,7 @@ async fn without_room_for_its_record_nothing_is_changed_and_readiness_is_gone() 
     let server = setup.limit("audit_wait_ms", 3_000).env("MORTISE_AUDIT_FILE_BYTES", 64 << 10).start().await;
     let (audit, aside) = (server.data_dir.join("audit"), server.data_dir.join("aside"));
     assert_eq!(server.get("/readyz").await.0, 200);
-    // Until the file has to be put aside, which fails in a directory that is not there.
+    // Until the file must be rotated, which fails without the directory.
     fs::rename(&audit, &aside).unwrap();
     let mut written = 0;
     let refused = loop {

@@ -1,4 +1,4 @@
-//! Pages in browsers, which reach whatever their machine reaches: none gets to the API, on either port.
+//! Web pages in browsers, which reach every port that their machine reaches: they cannot use the API on either port.
 
 use serde_json::json;
 use tokio::{
@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::support::{PATIENCE, Server, Setup, artist, http::ARTISTS, id};
 
-/// The first line of the answer to a request as it is, and all of it.
+/// Sends a raw request; returns the first line of the answer, and all of it.
 async fn raw(server: &Server, request: String) -> (String, String) {
     let mut stream = TcpStream::connect(server.http).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -25,7 +25,7 @@ fn request(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A name that a site makes resolve to loopback is the same origin for the browser, and in `Host`.
+/// A name that a site resolves to loopback is the same origin for the browser, and stands in `Host`.
 #[tokio::test]
 async fn a_host_that_is_not_ours_is_refused() {
     let server = Setup::new().env("MORTISE_HTTP_ALLOWED_HOSTS", "api.example.org, other").start().await;
@@ -85,7 +85,7 @@ async fn a_page_of_another_origin_is_refused() {
     assert!(head.starts_with("HTTP/1.1 200 "), "somebody follows a link: {answer}");
 }
 
-/// Browsers speak HTTP/2 within TLS only; what they say without is HTTP/1, to which the gRPC port has no answer.
+/// Browsers use HTTP/2 only within TLS; without TLS they use HTTP/1, which the gRPC port does not answer.
 #[tokio::test]
 async fn a_browser_gets_no_word_in_at_the_grpc_port() {
     let server = Server::start().await;

@@ -1,5 +1,5 @@
-//! Fields that a plugin's schema marks with `debug_redact`: they are answered to who may read them, and are in no log,
-//! error, event or diff.
+//! Fields that a plugin's schema marks with `debug_redact`: a caller with the right to read gets them, and they appear
+//! in no log, error, event or diff.
 
 use mortise_resource::{data, pb};
 use mortise_test_guests::{Inner, Safe};
@@ -23,7 +23,7 @@ async fn serving() -> Server {
 }
 
 #[tokio::test]
-async fn who_may_read_it_is_shown_it() {
+async fn readers_with_the_right_get_the_value() {
     let server = serving().await;
     server.write(safe("one", "", SECRET)).await.unwrap();
     let stored = server.read(&id("redacted.v1.Safe", "one")).await.unwrap();
@@ -31,7 +31,7 @@ async fn who_may_read_it_is_shown_it() {
     let t = Transcript::new("redaction", &server);
     let shown = t.command(&["get", "redacted.v1.Safe", "one", "-o", "yaml"]).output().await.unwrap();
     assert!(String::from_utf8(shown.stdout).unwrap().contains(SECRET));
-    // The option is among the descriptors that clients are given.
+    // Clients get the option with the descriptors.
     let mut types = mortise_api::TypeServiceClient::new(server.channel().await);
     let of = data::GetTypeRequest { r#type: Some(crate::support::gvk("redacted.v1.Safe")) };
     let files = types.get_type(of).await.unwrap().into_inner().descriptors.unwrap();
@@ -41,7 +41,7 @@ async fn who_may_read_it_is_shown_it() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_plugin_says_has_it() {
+async fn no_text_of_a_plugin_contains_the_value() {
     let server = serving().await;
     for (label, code) in
         [("mutate", Code::Internal), ("validate", Code::InvalidArgument), ("deny", Code::PermissionDenied)]
@@ -64,14 +64,14 @@ async fn nothing_that_a_plugin_says_has_it() {
     eventually(logged, async || server.log().contains(logged)).await;
     assert!(server.log().contains("combination=\"(redacted)\"") || server.log().contains("combination=(redacted)"));
     assert!(!server.log().contains(SECRET), "{}", server.log());
-    // Of each write its own: what another one held may be said.
+    // Each write hides its own value; the value of another write may appear.
     server.write(safe("other", "", "something else")).await.unwrap();
     let status = server.write(safe("one", "validate", "another")).await.unwrap_err();
     assert!(status.message().contains("<(redacted)>"), "{status}");
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_text_that_is_wrong_does_not_quote_it() {
+async fn errors_about_a_wrong_text_do_not_quote_it() {
     let server = serving().await;
     let t = Transcript::new("redaction", &server);
     let wrong = "type: redacted.v1.Safe\nname: x\ndata:\n  label: [1]\n  digits: [1, 77-not-a-digit]\n  combination:\n    \
@@ -93,7 +93,7 @@ async fn what_is_told_of_a_text_that_is_wrong_does_not_quote_it() {
 }
 
 #[tokio::test]
-async fn a_diff_says_that_it_changed_and_not_from_what_to_what() {
+async fn a_diff_shows_a_change_without_the_values() {
     let server = serving().await;
     let t = Transcript::new("redaction", &server);
     let inner = Inner { text: "shown".into() };

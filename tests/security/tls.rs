@@ -1,4 +1,4 @@
-//! TLS on both ports: who is let in, what others hear, and how the files are read again.
+//! TLS on both ports: accepted clients, errors of the others, and reloads of the files.
 
 use std::{
     io,
@@ -36,13 +36,13 @@ use mortise_resource::pb;
 /// The name in the server's certificate.
 const HOST: &str = "home.test";
 
-/// What rustls speaks.
+/// Protocol versions of rustls.
 static BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// What a client in the clear is told.
+/// The answer to a client without TLS.
 const WHY: &str = "this port speaks TLS, and the connection is in the clear: use https://";
 
-/// An authority.
+/// An authority for certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub pem: String,
@@ -92,7 +92,7 @@ impl Authority {
     }
 }
 
-/// The files of a server, and who issued them.
+/// The files of a server, and their authority.
 struct Files {
     ca: Authority,
     server: Pair,
@@ -122,7 +122,7 @@ impl Files {
         self.put("server.key", &pair.key);
     }
 
-    /// A server with them, and no client certificates.
+    /// A server with these files that asks for no client certificates.
     fn setup(&self) -> Setup {
         let path = |name: &str| self.path(name).display().to_string();
         Setup::new()
@@ -132,19 +132,19 @@ impl Files {
             .tls(self.trust())
     }
 
-    /// One that asks for client certificates.
+    /// A server that asks for client certificates.
     fn mutual(&self, wanted: &str) -> Setup {
         let path = self.path("ca.pem").display().to_string();
         self.setup().env("MORTISE_TLS_CLIENT_CA_FILE", path).env("MORTISE_TLS_CLIENT_CERTS", wanted)
     }
 
-    /// How tonic's clients trust it.
+    /// Settings for tonic's clients to trust it.
     fn trust(&self) -> ClientTlsConfig {
         ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.ca.pem)).domain_name(HOST)
     }
 }
 
-/// How a client of rustls speaks TLS.
+/// TLS settings of a client with rustls.
 struct Rustls<'a> {
     trust: &'a str,
     own: Option<&'a Pair>,
@@ -158,8 +158,8 @@ impl<'a> Rustls<'a> {
         Self { trust: &files.ca.pem, own: None, versions: BOTH, protocol: None, name: HOST }
     }
 
-    /// Connects, and waits for what the server says first where it has reason to refuse: with TLS 1.3 a client is done
-    /// before its certificate was looked at.
+    /// Connects, and waits for a refusal by the server where one may come: in TLS 1.3 a client has finished before its
+    /// certificate is checked.
     async fn connect(&self, addr: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.trust.as_bytes()).unwrap()).unwrap();
@@ -199,7 +199,7 @@ async fn client(server: &Server, tls: ClientTlsConfig) -> Result<Client, tonic::
     Ok(Client::new(endpoint.connect().await?))
 }
 
-/// Whether a client is served over gRPC: a handshake alone says nothing of the client's certificate.
+/// Whether a client is served over gRPC: a finished handshake does not show that the client's certificate was accepted.
 async fn is_served(server: &Server, tls: ClientTlsConfig) -> bool {
     let Ok(mut client) = client(server, tls).await else { return false };
     client.write(pb::WriteRequest { resource: Some(artist("korn")) }).await.is_ok()
@@ -215,7 +215,7 @@ async fn both_ports_speak_tls_and_the_command_line_does() {
     let (code, body) = http.get(server.http, "/api/demo/v2/artist/korn", "127.0.0.1").await.unwrap();
     assert_eq!(code, 200, "{body}");
     assert!(body.contains("korn"), "{body}");
-    // The names of the certificate are hosts of this server, and others are not.
+    // The names in the certificate are hosts of this server; others are not.
     for (host, expected) in [(HOST, 200), ("HOME.test:8500", 200), ("evil.test", 403)] {
         assert_eq!(http.get(server.http, "/v1/types", host).await.unwrap().0, expected, "{host}");
     }
@@ -231,7 +231,7 @@ async fn both_ports_speak_tls_and_the_command_line_does() {
     let expiry = metrics.lines().find(|line| line.starts_with("mortise_tls_certificate_expiry_seconds")).unwrap();
     assert!(expiry.contains("{setting=\"tls.cert_file\"}"), "{expiry}");
     let seconds: f64 = expiry.rsplit_once(' ').unwrap().1.parse().unwrap();
-    // rcgen's own default ends with the year 4095.
+    // rcgen's own default expires in the year 4095.
     assert!((2e9..7e10).contains(&seconds), "{expiry}");
 }
 
@@ -263,7 +263,7 @@ async fn versions_and_protocols_are_agreed_on_or_refused() {
     }
 }
 
-/// What a client sends that speaks nothing newer than `version`, with suites of its time.
+/// The opening message of a client that supports nothing newer than `version`, with suites of that time.
 fn client_hello(version: u16) -> Vec<u8> {
     let mut hello = version.to_be_bytes().to_vec();
     hello.extend([7; 32]);
@@ -304,7 +304,7 @@ async fn client_certificates_are_optional_or_required_and_never_of_another_autho
     let files = Files::new();
     let robot = files.ca.client("robot");
     let forged = Authority::new("authority of the test").client("robot");
-    // A server's certificate is no client's.
+    // A server's certificate is not valid for a client.
     let misused = files.ca.server();
     let expired = files.ca.issue(|params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -338,7 +338,7 @@ async fn client_certificates_are_optional_or_required_and_never_of_another_autho
     }
 }
 
-/// A client of TLS 1.3 is done before its certificate was looked at, and writes before it reads.
+/// A client of TLS 1.3 has finished before its certificate is checked, and writes before it reads.
 #[tokio::test]
 async fn a_client_that_is_refused_can_write_until_it_has_read_why() {
     let files = Files::new();
@@ -350,20 +350,20 @@ async fn a_client_that_is_refused_can_write_until_it_has_read_why() {
         let client = Rustls { own: Some(&forged), versions: &[&TLS13], ..Rustls::trusting(&files) };
         let mut stream = client.connect(addr).await.unwrap();
         for part in ["GET /healthz HTTP/1.1\r\n", "host: localhost\r\n", "\r\n"] {
-            // Time for the server to refuse; it may not matter.
+            // Gives the server time to refuse; the result must be the same without it.
             sleep(Duration::from_millis(50)).await;
             stream.write_all(part.as_bytes()).await.unwrap();
             stream.flush().await.unwrap();
         }
         let why = until_closed(&mut stream).await.1.unwrap_err().to_string();
         assert!(why.contains("received fatal alert"), "{why}");
-        // It does not stay open for long.
+        // The connection does not stay open for long.
         let (mut below, _) = stream.into_inner();
         let _ = until_closed(&mut below).await;
     }
 }
 
-/// What the server shows new clients of a port.
+/// The certificate that the server shows to new clients of a port.
 async fn shown(files: &Files, addr: SocketAddr) -> CertificateDer<'static> {
     let stream = Rustls::trusting(files).connect(addr).await.unwrap();
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
@@ -384,7 +384,7 @@ async fn new_files_are_taken_and_no_connection_is_dropped() {
     server.write(artist("korn")).await.unwrap();
     assert_eq!(watch.upsert().await.id.unwrap().name, "korn");
 
-    // As certbot and Kubernetes do it: a link is switched.
+    // certbot and Kubernetes do it so: a link is switched.
     let linked = files.ca.server();
     for version in ["1", "2"] {
         std::fs::create_dir(files.path(version)).unwrap();
@@ -419,7 +419,7 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
             let lines = log.lines().filter(|line| line.contains("ERROR") && line.contains("are refused"));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
-        eventually("it is said", async || said().len() >= times).await;
+        eventually("the error is logged", async || said().len() >= times).await;
         assert_eq!(said().len(), times, "once for each: {said:?}", said = said());
         assert!(said().last().unwrap().contains(says), "{says}: {}", said().last().unwrap());
         assert!(is_served(&server, files.trust().identity(identity.clone())).await, "{says}");
@@ -430,16 +430,17 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
     };
     files.put("server.pem", "nonsense");
     refused(1, "tls.cert_file: ").await;
-    // The key of before.
+    // The certificate does not fit the former key.
     files.put("server.pem", &files.ca.server().cert);
     refused(2, "does not belong to the first certificate in").await;
     std::fs::remove_file(files.path("server.pem")).unwrap();
     refused(3, "cannot read").await;
     files.put("server.pem", &files.server.cert);
-    eventually("what is whole is taken", async || server.log().contains("the changed files are in service")).await;
+    eventually("the valid files are in service", async || server.log().contains("the changed files are in service"))
+        .await;
     files.put("ca.pem", "");
     refused(4, "tls.client_ca_file: ").await;
-    // Another authority for clients: who was let in before is not any more.
+    // Another authority for clients: clients of the former one are refused.
     let other = Authority::new("another");
     files.put("ca.pem", &other.pem);
     let new = other.client("robot");
@@ -450,7 +451,7 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
 }
 
 #[tokio::test]
-async fn a_client_in_the_clear_hears_why() {
+async fn a_client_without_tls_gets_the_reason() {
     let files = Files::new();
     let server = files.setup().start().await;
     for addr in [server.grpc, server.http] {
@@ -470,13 +471,13 @@ async fn a_client_in_the_clear_hears_why() {
             assert!(request.len() > 100_000 || answer.contains(" 400 Bad Request\r\n"), "{answer:?}");
             assert!(request.len() > 100_000 || answer.contains(WHY), "{answer:?}");
         }
-        // A call of any client of gRPC.
+        // A call of a standard gRPC client.
         let channel = Channel::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         let request = pb::WriteRequest { resource: Some(artist("korn")) };
         let status = Client::new(channel).write(request).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable, "{status:?}");
         assert!(status.message().contains(WHY), "{status:?}");
-        // Something else altogether.
+        // Bytes of no known protocol.
         let mut stream = TcpStream::connect(addr).await.unwrap();
         stream.write_all(b"\x00\x01\x02\r\n\r\n").await.unwrap();
         assert!(!until_closed(&mut stream).await.0.contains("200"));
@@ -488,7 +489,7 @@ async fn a_client_in_the_clear_hears_why() {
 }
 
 #[tokio::test]
-async fn the_command_line_says_what_it_takes() {
+async fn the_command_line_names_the_missing_flag() {
     let files = Files::new();
     let robot = files.ca.client("robot");
     let server = files.mutual("required").tls(files.trust().identity(Identity::from_pem(&robot.cert, &robot.key)));
@@ -531,9 +532,9 @@ async fn the_command_line_says_what_it_takes() {
     }
 }
 
-/// With TLS, a page in a browser reaches the gRPC port, with the user's client certificate.
+/// A web page can reach the gRPC port over TLS, with the user's client certificate.
 #[tokio::test]
-async fn what_a_page_may_send_to_the_grpc_port_is_no_grpc() {
+async fn requests_of_web_pages_to_the_grpc_port_are_refused() {
     let files = Files::new();
     let server = files.setup().start().await;
     let client = Rustls { protocol: Some(b"h2"), ..Rustls::trusting(&files) };
@@ -571,13 +572,13 @@ async fn clients_that_are_slow_at_the_handshake_delay_nobody_and_end() {
     for number in 0..200 {
         let addr = if number % 2 == 0 { server.grpc } else { server.http };
         let mut stream = TcpStream::connect(addr).await.unwrap();
-        // Nothing, the beginning of TLS, the beginning of HTTP/1, the beginning of HTTP/2.
+        // Nothing, and the beginnings of TLS, of HTTP/1 and of HTTP/2.
         let hello = client_hello(0x0303);
         let says = [&b""[..], &hello[..20], b"GET / HT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"][number / 2 % 4];
         stream.write_all(says).await.unwrap();
         silent.push(stream);
     }
-    // One byte now and then is no handshake, either.
+    // A byte now and then does not extend the time of a handshake.
     let slow = TcpStream::connect(server.grpc).await.unwrap();
     let (mut reading, mut writing) = slow.into_split();
     let drip = tokio::spawn(async move {
@@ -614,7 +615,7 @@ async fn connections_are_bounded_before_their_handshakes() {
     assert_eq!(until_closed(&mut refused).await.0, "", "closed without a word");
     let _held = [TcpStream::connect(server.http).await.unwrap(), TcpStream::connect(server.http).await.unwrap()];
     let client = Rustls::trusting(&files);
-    // Whether the server is alive is still answered.
+    // Health checks are still answered.
     assert_eq!(client.get(server.http, "/healthz", "localhost").await.unwrap().0, 200);
     assert_eq!(client.get(server.http, "/v1/types", "localhost").await.unwrap().0, 503);
     server.write(artist("korn")).await.unwrap();
@@ -631,7 +632,7 @@ async fn handshakes_under_way_do_not_delay_the_end() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_the_start_is_said_with_setting_file_and_remedy() {
+async fn faults_at_the_start_name_setting_file_and_remedy() {
     let files = Files::new();
     let other = files.ca.server();
     files.put("other.key", &other.key);
@@ -694,7 +695,7 @@ async fn an_expired_certificate_is_a_warning() {
     let mut stderr = server.stderr.take().unwrap();
     while !log.contains("expired at 2020-01-01T00:00:00Z; put a new one into the file, since clients refuse this one") {
         let mut part = [0; 4096];
-        let read = timeout(PATIENCE, stderr.read(&mut part)).await.expect("it is said").unwrap();
+        let read = timeout(PATIENCE, stderr.read(&mut part)).await.expect("the error is logged").unwrap();
         assert!(read > 0, "{log}");
         log.push_str(&String::from_utf8_lossy(&part[..read]));
     }

@@ -1,4 +1,4 @@
-//! Tokens and policies: who is answered what by every method, what leaks, and what changes while it is used.
+//! Tokens and policies: the answer of every method to every caller, leaks, and changes during use.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ fn within(mut rule: data::TypeRule, namespace: &str) -> data::TypeRule {
     rule
 }
 
-/// In a letter: allowed, permission denied, unauthenticated, not found, or anything else.
+/// Result as a letter: allowed, permission denied, unauthenticated, not found, or anything else.
 fn letter<T>(result: Result<T, Status>) -> char {
     match result.map_err(|status| status.code()) {
         Ok(_) => '+',
@@ -38,7 +38,7 @@ fn letter<T>(result: Result<T, Status>) -> char {
     }
 }
 
-/// The first message of a stream, or why there is none.
+/// The first message of a stream, or its error.
 async fn first<T>(stream: Result<tonic::Response<Streaming<T>>, Status>) -> Result<(), Status> {
     let mut stream = stream?.into_inner();
     match timeout(Duration::from_millis(500), stream.message()).await {
@@ -47,8 +47,9 @@ async fn first<T>(stream: Result<tonic::Response<Streaming<T>>, Status>) -> Resu
     }
 }
 
-/// Every method of the resource API about one resource that is there, and a name that is not: Read, Read of nothing,
-/// Write, WriteStatus, MutateAndValidate, List (and how many it shows), WatchList, ListByOwner, Delete of nothing, Delete.
+/// Calls every method of the resource API for an existing resource and a missing name: Read, Read of the missing one,
+/// Write, WriteStatus, MutateAndValidate, List (and the number of results), WatchList, ListByOwner, Delete of the
+/// missing one, Delete.
 async fn every_method(guarded: &Guarded, secret: &str, there: &pb::Resource, token: &str) -> String {
     let mut client = guarded.resources(secret).await;
     let there_id = id_of(there);
@@ -90,7 +91,7 @@ async fn every_method(guarded: &Guarded, secret: &str, there: &pb::Resource, tok
     note(first(client.watch_list(request).await).await);
     note(client.list_by_owner(pb::ListByOwnerRequest { owner: Some(there_id.clone()) }).await.map(drop));
     note(client.delete(pb::DeleteRequest { id: Some(absent), version: String::new() }).await.map(drop));
-    // With a version that nothing has: who may delete it is told so, and it stays.
+    // With a version that does not exist: a caller with the right to delete gets a conflict, and the resource stays.
     let request = pb::DeleteRequest { id: Some(there_id), version: "none".into() };
     let deleted = client.delete(request).await.map(drop);
     note(match deleted {
@@ -109,7 +110,8 @@ async fn every_method(guarded: &Guarded, secret: &str, there: &pb::Resource, tok
     out
 }
 
-/// Four kinds of types: no rule of its own; declared permissions; a hook that needs the content; permissions that need it.
+/// Four kinds of types: without rules of its own; with declared permissions; with a hook that needs the content; with
+/// permissions that need it.
 #[tokio::test]
 async fn every_method_of_the_resource_api_by_token_and_hook() {
     let guarded = Guarded::start(Setup::new().guest("deny")).await;
@@ -136,9 +138,9 @@ async fn every_method_of_the_resource_api_by_token_and_hook() {
     let thing = guarded.write(deny_thing("ByContent", "ask-me", "text")).await;
     let in_blue = guarded.write(at(crate::support::artist("limp"), "default", "blue")).await;
 
-    // Read, Read of nothing, Write, WriteStatus, MutateAndValidate, List, WatchList, ListByOwner, Delete of nothing,
-    // Delete; then how many List shows. Deleting what is not there succeeds whoever asks, as Consul has it, and reading
-    // what is not there says so where the type's rule needs the content.
+    // Read, Read of the missing one, Write, WriteStatus, MutateAndValidate, List, WatchList, ListByOwner, Delete of the
+    // missing one, Delete; then the number of results of List. As in Consul, deleting a missing resource succeeds for
+    // every caller, and reading one returns NotFound if the type's rule needs the content.
     let everyone = [("", ""), ("unknown", "unknown"), ("expired", &*expired), ("reader", &*readers)];
     let everyone = everyone.into_iter().chain([("lister", &*lister), ("blue", &*blue), ("operator", &*operator)]);
     let everyone: Vec<_> = everyone.chain([("bootstrap", &*guarded.management)]).collect();
@@ -252,7 +254,7 @@ async fn every_other_method_has_its_permission() {
     ] {
         let channel = guarded.channel(secret).await;
         let mut seen = String::new();
-        // Anything but a refusal of the caller will do.
+        // Any result except a refusal of the caller is fine.
         let mut note = |result: Result<(), Status>| {
             seen.push(match letter(result) {
                 refused @ ('P' | 'U') => refused,
@@ -325,14 +327,14 @@ async fn http_asks_for_the_same() {
     assert_eq!((ask("/healthz", None).await, ask("/readyz", None).await), (200, 200));
 }
 
-/// A token that is revoked amid open watches, a backup and a follower of logs.
+/// A token is revoked during open watches, a backup and a stream of logs.
 #[tokio::test]
-async fn what_is_revoked_ends_within_a_second() {
+async fn streams_of_a_revoked_token_end_within_a_second() {
     let guarded = Guarded::start(Setup::new()).await;
     guarded.policy("readers", "operator = \"write\"\nkey_prefix \"resource/\" { policy = \"list\" }", vec![]).await;
     let reader = guarded.token("reader", &["readers"], |_| {}).await;
     let other = guarded.token("other", &["readers"], |_| {}).await;
-    // Enough that the backup is not sent in one go.
+    // Enough data that the backup is not sent at once.
     for number in 0..200 {
         let mut large = artist(&format!("a-{number}"));
         large.metadata = metadata(&[("pad", &"x".repeat(20_000))]);
@@ -361,7 +363,7 @@ async fn what_is_revoked_ends_within_a_second() {
     let mut others = watches.remove(0);
 
     guarded.delete(id("mortise.v1.Token", "reader")).await;
-    // From when it was acknowledged: how long a disk takes to make it durable is no matter of this.
+    // The time starts at the acknowledgement, since the disk's time to make the deletion durable does not count.
     let begun = Instant::now();
     let mut codes = Vec::new();
     for watch in &mut watches {
@@ -395,13 +397,13 @@ async fn what_is_revoked_ends_within_a_second() {
             .0,
         Code::Unauthenticated
     );
-    // Who was not revoked goes on.
+    // Callers that were not revoked continue.
     guarded.write(artist("b-new")).await;
     let event = timeout(PATIENCE, others.message()).await.unwrap().unwrap().unwrap();
     assert!(matches!(event.event, Some(Event::Upsert(_))));
 }
 
-/// An open watch whose caller may do something else begins anew, or ends.
+/// An open watch whose caller's rights change starts again, or ends.
 #[tokio::test]
 async fn a_watch_follows_what_its_caller_may_see() {
     let guarded = Guarded::start(Setup::new()).await;
@@ -425,7 +427,7 @@ async fn a_watch_follows_what_its_caller_may_see() {
     let mut watch = Watch(client.watch_list(request.clone()).await.unwrap().into_inner());
     assert_eq!(names(&watch.snapshot().await), ["korn"]);
 
-    // A status of the policy changes nothing, and neither does another policy.
+    // A status of the policy has no effect, and neither has another policy.
     guarded.policy("other", "operator = \"write\"", vec![]).await;
     guarded.policy("p", "", only_korn(false)).await;
     guarded.write(artist("korn")).await;
@@ -514,9 +516,9 @@ async fn rules_by_area_are_consuls() {
     }
 }
 
-/// What cannot be used is refused with the field, and changes nothing.
+/// Unusable policies and tokens are refused with the field, and change nothing.
 #[tokio::test]
-async fn policies_and_tokens_that_are_none_are_refused() {
+async fn invalid_policies_and_tokens_are_refused() {
     let guarded = Guarded::start(Setup::new()).await;
     let mut client = guarded.resources(&guarded.management).await;
     let mut write = async |kind: &str, name: &str, data: prost_types::Any| {
@@ -575,7 +577,7 @@ async fn policies_and_tokens_that_are_none_are_refused() {
     write("mortise.v1.Token", "t", any("mortise.v1.Token", &good)).await.unwrap();
 }
 
-/// Two tokens with one secret: it is nobody's, until it is one's again. And a token's own place.
+/// Two tokens with one secret are both unusable until one is deleted. A token also has a default place.
 #[tokio::test]
 async fn secrets_are_one_tokens_and_tokens_have_a_place() {
     let guarded = Guarded::start(Setup::new()).await;
@@ -608,7 +610,7 @@ async fn secrets_are_one_tokens_and_tokens_have_a_place() {
     assert!(client.list(request(tenancy("default", "default"))).await.unwrap().into_inner().resources.is_empty());
 }
 
-/// The secret is nowhere in what the server keeps, says or logs; its hash opens nothing.
+/// The secret is in nothing that the server stores, returns or logs; its hash is useless.
 #[tokio::test]
 async fn secrets_are_in_nothing_that_the_server_keeps() {
     let dir = tempfile::tempdir().unwrap();
@@ -646,8 +648,8 @@ async fn secrets_are_in_nothing_that_the_server_keeps() {
     println!("{files} files with {bytes} bytes looked through");
 }
 
-/// On the unix socket the kernel says who calls: root and the server's own user need no token, and a token counts if one is
-/// given.
+/// The kernel identifies callers on the unix socket: root and the server's own user need no token, but a given token
+/// counts.
 #[tokio::test]
 async fn local_operators_need_no_token() {
     let guarded = Guarded::start(Setup::new()).await;
@@ -668,7 +670,7 @@ async fn local_operators_need_no_token() {
     assert!(code == Some(1) && said.contains("ACL not found"), "{said}");
     let (code, _, said) = mortise(&["status", "--grpc-addr", &guarded.server.grpc.to_string()], &[]).await;
     assert!(code == Some(1) && said.contains("anonymous token lacks permission 'operator:read'"), "{said}");
-    // A command that names no server finds the socket.
+    // A command without a server address finds the socket.
     let data = guarded.server.data_dir.display().to_string();
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_mortise"));
     let output = command.args(["auth", "whoami"]).env("MORTISE_DATA_DIR", data).output().await.unwrap();
@@ -678,7 +680,7 @@ async fn local_operators_need_no_token() {
     assert!(path.exists());
 }
 
-/// A verified certificate is a caller by its name, unless a token says otherwise.
+/// The name in a verified certificate identifies the caller, unless a token is given.
 #[tokio::test]
 async fn a_certificates_name_is_a_caller() {
     let dir = tempfile::tempdir().unwrap();
@@ -720,7 +722,7 @@ async fn a_certificates_name_is_a_caller() {
     assert!(who("laptop", &["--token", "nobody"]).await.contains("ACL not found"));
 }
 
-/// A socket that a killed server left is replaced, one goes with its server, and what is no socket stays.
+/// The socket of a killed server is replaced, a server removes its own, and other files stay.
 #[tokio::test]
 async fn the_socket_has_a_place_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
@@ -742,7 +744,7 @@ async fn the_socket_has_a_place_of_its_own() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }
 
-/// Other machines reach a server that knows its callers and cannot be overheard, or one that was told to do without.
+/// A server listens to other machines only with tokens and TLS, or if it is explicitly allowed without.
 #[tokio::test]
 async fn serve_does_not_listen_to_others_in_the_clear() {
     let dir = tempfile::tempdir().unwrap();
@@ -774,7 +776,7 @@ async fn serve_does_not_listen_to_others_in_the_clear() {
     assert!(told.start().await.log().contains("everyone who reaches the ports may do everything"));
 }
 
-/// A start that was cut off between the file and the token is made good; a store that has tokens gets none.
+/// A start that was interrupted between the file and the token is completed; a store with tokens gets no further one.
 #[tokio::test]
 async fn the_first_token_is_made_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -797,7 +799,7 @@ async fn the_first_token_is_made_once() {
     assert!(!data.join("bootstrap-token").exists());
     assert_eq!(who(&server, "left-behind").await.unwrap(), "bootstrap");
     server.stop().await;
-    // Switched off, everyone may do everything, and the token stays.
+    // With access control off, every caller may do everything, and the token stays.
     let server = Setup::new().serve().data_dir(&data).start().await;
     assert!(server.read(&id("mortise.v1.Token", "bootstrap")).await.is_ok());
 }
@@ -815,7 +817,7 @@ async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
         name_prefix: String::new(),
         after: None,
     };
-    // Over several connections: what counts is the caller.
+    // Several connections, since the limit counts by caller.
     let mut open = Vec::new();
     for _ in 0..3 {
         open.push(guarded.resources(&one).await.watch_list(request()).await.unwrap().into_inner());
@@ -824,7 +826,7 @@ async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
     assert_eq!(code, Code::ResourceExhausted);
     assert_eq!(text, "the caller has 3 watches open already (limit service.caller_watches)");
     open.push(guarded.resources(&other).await.watch_list(request()).await.unwrap().into_inner());
-    // Two log followers more are five calls; what comes then is refused, whatever it is.
+    // Two log followers more make five calls; any further call is refused.
     let mut followers = Vec::new();
     for _ in 0..2 {
         let mut plugins = PluginServiceClient::new(guarded.channel(&one).await);
@@ -849,7 +851,7 @@ async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
 
 #[tokio::test]
 async fn an_upload_ends_when_its_token_is_revoked_and_installs_nothing() {
-    // First of all: it may have to be built, and a connection that is made meanwhile ends, since its client is silent.
+    // Built before the connections: a build may take long, and an idle connection would be closed meanwhile.
     let bytes = std::fs::read(mortise_test_guests::component("panic")).unwrap();
     let guarded = Guarded::start(Setup::new()).await;
     let secret = guarded.token("uploader", &["global-management"], |_| {}).await;

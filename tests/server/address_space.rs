@@ -1,11 +1,11 @@
-//! Starts, and answers the same, wherever address space is scarce. Needs `prlimit` (util-linux); says SKIPPED without
-//! it.
+//! The server starts, and answers the same, with little address space. Needs `prlimit` (util-linux); prints SKIPPED
+//! without it.
 
 use crate::support::{Setup, artist, decoded, refusal, thing};
 use mortise_test_guests::Thing;
 use tonic::Code;
 
-/// Whether the tool is there. A test that cannot run says so where the run's summary looks for it.
+/// Whether the tool is installed. A test that cannot run prints that for the summary of the run.
 fn has_prlimit() -> bool {
     let there = std::process::Command::new("prlimit").arg("--version").output().is_ok_and(|out| out.status.success());
     if !there {
@@ -14,7 +14,7 @@ fn has_prlimit() -> bool {
     there
 }
 
-/// What a server under that limit answers to things that have to do with memory.
+/// Answers of a server with that limit to calls that depend on memory.
 async fn answers(limit: u64) -> Vec<String> {
     let server = Setup::new()
         .guest("memory-bomb")
@@ -45,7 +45,7 @@ async fn scarce_address_space_changes_no_answer() {
         return;
     }
     let plenty = answers(u64::MAX).await;
-    // A kernel with 39 bits; a small container; a very small one.
+    // A kernel with 39 address bits; a small container; a very small one.
     for limit in [512 << 30, 4 << 30, 2 << 30, 512 << 20] {
         assert_eq!(answers(limit).await, plenty, "with {} MiB", limit >> 20);
     }

@@ -1,4 +1,4 @@
-//! From start to end: signals, kills, restarts, what is kept and who may open it; and a plugin crate of a stranger.
+//! The server from start to end: signals, kills, restarts, kept data and its lock; and a plugin crate of another author.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest,
 };
 
-/// What writers were told is stored: name to the counter in its metadata, and the version.
+/// Acknowledged writes: name to the counter in its metadata, and the version.
 type Acknowledged = Arc<Mutex<BTreeMap<String, (u64, u64)>>>;
 
-/// Writes one artist again and again, counting in its metadata, until the server is gone; answers how that was said.
+/// Writes one artist repeatedly, counting in its metadata, until the server stops; returns the code of the last call.
 async fn write_until_gone(mut client: Client, name: String, from: u64, acknowledged: Acknowledged) -> Code {
     for count in from.. {
         let mut resource = artist(&name);
@@ -56,7 +56,7 @@ fn writers(server: &Server, number: usize, acknowledged: &Acknowledged) -> JoinS
     writers
 }
 
-/// Everything that was acknowledged is there, or what came after it.
+/// Asserts that every acknowledged write, or a later one, is stored.
 async fn all_there(server: &Server, acknowledged: &Acknowledged) {
     let acknowledged = acknowledged.lock().unwrap().clone();
     for (name, (acknowledged_count, acknowledged_version)) in acknowledged {
@@ -78,7 +78,7 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
         watch.snapshot().await;
         let acknowledged = Acknowledged::default();
         let writers = writers(&server, 8, &acknowledged);
-        // While they write.
+        // The writers continue meanwhile.
         sleep(Duration::from_millis(400)).await;
         server.signal(name);
         let exit = server.ended().await;
@@ -96,7 +96,8 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
     }
 }
 
-/// A server without one of its tasks would look alive: the process ends with an error instead, to be started again.
+/// A server without one of its tasks would look alive: the process ends with an error instead, so that a supervisor
+/// restarts it.
 #[tokio::test]
 async fn a_task_that_panics_ends_the_process() {
     let tasks = [
@@ -125,11 +126,15 @@ async fn a_task_that_panics_ends_the_process() {
             .await;
         let exit = server.ended().await;
         assert_eq!(exit.code(), Some(1), "{task}: {}", server.log());
-        assert!(server.log().contains(&said) && server.log().contains("it was told to"), "{task}: {}", server.log());
+        assert!(
+            server.log().contains(&said) && server.log().contains("a test asked for this panic"),
+            "{task}: {}",
+            server.log()
+        );
     }
 }
 
-/// An open watch ends with the status that Consul's clients know: Internal, and why.
+/// An open watch ends with the status that Consul's clients know: Internal, and the reason.
 #[tokio::test]
 async fn a_stopping_server_tells_its_watches() {
     let server = Server::start().await;
@@ -140,7 +145,7 @@ async fn a_stopping_server_tells_its_watches() {
     assert_eq!((ended.code(), ended.message()), (Code::Internal, "failed next: the store is closed"));
 }
 
-/// A client that never reads holds nothing up.
+/// A client that never reads does not delay the stop.
 #[tokio::test]
 async fn idle_watches_and_connections_do_not_delay_the_end() {
     let server = Setup::new().long_grace().start().await;
@@ -149,7 +154,7 @@ async fn idle_watches_and_connections_do_not_delay_the_end() {
     assert!(server.stop().await.success());
 }
 
-/// Watches of health hear that the server stops; they and reflection end by themselves.
+/// Watches of health get a message when the server stops; they and reflection end by themselves.
 #[tokio::test]
 async fn health_watches_and_reflection_do_not_delay_the_end() {
     let mut server = Setup::new().long_grace().start().await;
@@ -200,7 +205,7 @@ async fn no_acknowledged_write_is_lost_to_sigkill() {
         let mut server = Setup::new().data_dir(dir.path()).start().await;
         all_there(&server, &acknowledged).await;
         let writers = writers(&server, 16, &acknowledged);
-        // At another moment of their writing in each round.
+        // At a different moment of the writes in each round.
         sleep(Duration::from_millis(150 + 37 * round)).await;
         server.signal("KILL");
         server.ended().await;
@@ -266,10 +271,10 @@ async fn http_answers_and_health_is_serving() {
     assert_eq!(refusal(health.check(unknown).await).0, Code::NotFound);
 }
 
-/// The crate that the documentation starts from, built as its author would, and loaded.
+/// The documentation's example crate, built as its author would, and loaded.
 #[tokio::test]
 async fn the_example_plugin_builds_and_serves() {
-    /// `jukebox.v1.Song`, as a client that has never seen the crate would declare it.
+    /// A `jukebox.v1.Song`, as declared by a client that does not know the crate.
     #[derive(Clone, PartialEq, prost::Message)]
     struct Song {
         #[prost(string, tag = "1")]

@@ -1,7 +1,7 @@
-//! Clients that take nothing, or never finish what they say: what the server holds for them is bounded, and comes back.
-//! It stops without them.
+//! Clients that read nothing, or never finish a request: the server's memory for them is bounded, and is freed. The
+//! server stops without them.
 //!
-//! They speak HTTP/2 by hand, since a gRPC client takes what comes whether anybody looks at it or not.
+//! They use HTTP/2 directly, since a gRPC client reads ahead of its caller.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl Connection {
         Self::with_window(server, 65_535).await
     }
 
-    /// With room for so many bytes of all answers together.
+    /// Opens a connection with a window of this many bytes for all answers together.
     async fn with_window(server: &Server, bytes: u32) -> Self {
         let stream = TcpStream::connect(server.grpc).await.unwrap();
         let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -54,7 +54,7 @@ impl Connection {
         Self { sender, addr: server.grpc }
     }
 
-    /// Begins a call; its request is `start`, and does not end if it has to be `open`.
+    /// Begins a call; its request is `start`, and stays unfinished if `open` is true.
     async fn call(&self, path: &str, start: Vec<Bytes>, open: bool) -> Response<Incoming> {
         let frames = start.into_iter().map(|bytes| Ok(Frame::data(bytes)));
         let frames = tokio_stream::iter(frames);
@@ -75,7 +75,7 @@ impl Connection {
     }
 }
 
-/// A body that may be looked at from one thread at a time.
+/// A body that is used by one thread at a time.
 struct SyncBody(std::sync::Mutex<http_body_util::combinators::UnsyncBoxBody<Bytes, std::convert::Infallible>>);
 
 impl hyper::body::Body for SyncBody {
@@ -101,7 +101,7 @@ fn framed(message: &impl Message) -> Bytes {
     [prefix(message.encoded_len()), message.encode_to_vec().into()].concat().into()
 }
 
-/// The status at the end of an answer, and what was said with it.
+/// The status at the end of an answer, and its message.
 async fn status(mut answer: Response<Incoming>) -> (String, String) {
     let text = |headers: &hyper::HeaderMap, name| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     let said = |headers: &hyper::HeaderMap| {
@@ -121,19 +121,19 @@ async fn status(mut answer: Response<Incoming>) -> (String, String) {
     timeout(PATIENCE, ending).await.expect("the answer ends in time")
 }
 
-/// Memory that a server has beyond `before`, bytes.
+/// Bytes of a server's memory beyond `before`.
 fn growth(server: &Server, before: usize) -> usize {
     server.resident_bytes().saturating_sub(before)
 }
 
-/// An artist of about so many bytes.
+/// An artist of about this many bytes.
 fn heavy(name: &str, bytes: usize) -> pb::Resource {
     let mut artist = artist(name);
     artist.metadata.insert("weight".into(), "x".repeat(bytes));
     artist
 }
 
-/// A store that keeps little in memory by itself, so that what clients cost is seen.
+/// A server whose store keeps little in memory, so that the memory for clients shows.
 fn lean() -> Setup {
     Setup::new()
         .env("MORTISE_STORE_CACHE_BYTES", MIB)
@@ -161,7 +161,7 @@ async fn a_watch_that_is_not_read_holds_little_and_ends() {
     let before = server.resident_bytes();
     let connection = Connection::open(&server).await;
     let unread = connection.ask("WatchList", &watch_artists()).await;
-    // One that is open, read and idle for longer is no business of the bound.
+    // The bound does not affect a watch that is read and idle for longer.
     let mut idle = server.watch(gvk("demo.v2.Album"), Some(tenancy("*", "*")), "").await.unwrap();
     idle.snapshot().await;
     let mut most = 0;
@@ -177,11 +177,11 @@ async fn a_watch_that_is_not_read_holds_little_and_ends() {
     let (code, said) = status(unread).await;
     assert_eq!(code, (Code::Aborted as i32).to_string(), "{said}");
     assert!(said.contains("http.stall_timeout_ms"), "{said}");
-    // The other one goes on.
+    // The other watch continues.
     idle.shows_next(&server, album("debut", None)).await;
 }
 
-/// Lists and watches that nobody reads, over gRPC and HTTP: a server that stops does not wait for them.
+/// Lists and watches without a reader, over gRPC and HTTP, do not delay the stop.
 #[tokio::test]
 async fn answers_that_are_not_read_do_not_delay_the_end() {
     let mut server = lean()
@@ -207,14 +207,14 @@ async fn answers_that_are_not_read_do_not_delay_the_end() {
         assert_eq!(&head, b"HTTP/1.1 200 OK", "{query:?}");
         pages.push(page);
     }
-    // As far as they get before somebody would have to read.
+    // Time to get as far as possible without a reader.
     sleep(Duration::from_millis(500)).await;
     server.signal("TERM");
     assert!(server.ended().await.success(), "{}", server.log());
     drop((watch, pages));
 }
 
-/// Snapshots and lists wait their turn, and another client gets hers meanwhile.
+/// Snapshots and lists wait for their turn, and another client gets one meanwhile.
 #[tokio::test]
 async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     let server = lean()
@@ -237,7 +237,7 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     for _ in 0..12 {
         watches.push(connection.ask("WatchList", &watch_artists()).await);
     }
-    // As much as comes together before the first is given up.
+    // Waits for the peak of memory, before the first answer is ended.
     sleep(Duration::from_millis(1_500)).await;
     let most = growth(&server, before);
     assert!(most < 150 * MIB, "{} MiB for answers that nobody takes", most / MIB);
@@ -247,7 +247,7 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     assert_eq!(listed.resources.len(), 40);
     let events = client.max_decoding_message_size(usize::MAX).watch_list(watch_artists()).await.unwrap().into_inner();
     assert_eq!(Watch(events).snapshot().await.len(), 40);
-    // All come to an end, in groups, and what they held comes back.
+    // All end, in groups, and their memory is freed.
     let ended = "mortise_grpc_answers_stalled_total 36";
     assert!(!server.get("/metrics").await.1.contains(ended), "she was served before");
     timeout(PATIENCE * 2, async {
@@ -257,7 +257,7 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     })
     .await
     .unwrap_or_else(|_| panic!("not all end"));
-    // Together: each has a part of what the connection has room for.
+    // Read concurrently, since they share the connection's window.
     let mut endings: Vec<_> = watches.into_iter().map(|watch| tokio::spawn(status(watch))).collect();
     for list in unread {
         endings.push(tokio::spawn(status(list.await.unwrap())));
@@ -271,7 +271,8 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     assert_eq!(server.list(gvk(ARTIST), tenancy("", ""), "").await.unwrap().len(), 40);
 }
 
-/// As lists: they wait their turn, another client gets hers meanwhile, and what they held comes back.
+/// Lists by owner behave as lists: they wait for their turn, another client gets one meanwhile, and their memory is
+/// freed.
 #[tokio::test]
 async fn lists_by_owner_that_are_not_read_are_bounded() {
     let server =
@@ -289,7 +290,7 @@ async fn lists_by_owner_that_are_not_read_are_bounded() {
         let request = request.clone();
         unread.push(tokio::spawn(async move { connection.ask("ListByOwner", &request).await }));
     }
-    // As much as comes together before the first is given up.
+    // Waits for the peak of memory, before the first answer is ended.
     sleep(Duration::from_millis(1_500)).await;
     let most = growth(&server, before);
     println!("{} MiB for 30 lists of 8 MB that nobody takes", most / MIB);
@@ -305,7 +306,8 @@ async fn lists_by_owner_that_are_not_read_are_bounded() {
     eventually("it comes back", async || growth(&server, before) < 60 * MIB).await;
 }
 
-/// What waits in all is bounded, by what was not taken for longest; what is over takes no more the next time.
+/// The total of waiting bytes is bounded: the answers unread for longest are ended, and take no more memory in the next
+/// round.
 #[tokio::test]
 async fn answers_that_are_not_taken_are_bounded_in_all() {
     const HELD: usize = 8 * MIB;
@@ -315,7 +317,7 @@ async fn answers_that_are_not_taken_are_bounded_in_all() {
         .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
         .start()
         .await;
-    // A resource goes to HTTP/2 as one piece, of which all but a frame waits.
+    // HTTP/2 gets a resource as one piece; all of it but one frame waits.
     for n in 0..3 {
         server.write(heavy(&format!("a{n}"), 900_000)).await.unwrap();
     }
@@ -331,14 +333,14 @@ async fn answers_that_are_not_taken_are_bounded_in_all() {
                 _ => connection.ask(method, &read).await,
             });
         }
-        // Ten of them fit: the newest.
+        // Only the ten newest fit.
         let dropped = (round + 1) * 50;
         let line = format!("mortise_grpc_answers_dropped_total {dropped}\n");
         eventually(&line, async || server.get("/metrics").await.1.contains(&line)).await;
         let most = growth(&server, before);
         println!("{method}: {} MiB", most / MIB);
         peaks.push(most);
-        // Ten lists of three resources, and what HTTP/2 holds of each of the others.
+        // Ten lists of three resources, and HTTP/2's part of each of the others.
         assert!(most < 100 * MIB, "{method}: {} MiB for answers that nobody takes", most / MIB);
         let kept = unread.split_off(50);
         for answer in unread {
@@ -350,13 +352,13 @@ async fn answers_that_are_not_taken_are_bounded_in_all() {
             assert_eq!(status(answer).await.0, "0", "{method}: the newest are whole");
         }
     }
-    // The allocator keeps some of it.
+    // The allocator keeps a part of it.
     let (first, last) = (peaks[..2].iter().max().unwrap(), peaks[4..].iter().max().unwrap());
     assert!(last < &(first + 24 * MIB), "{} MiB, and in the third round {}", first / MIB, last / MIB);
     assert_eq!(server.list(gvk(ARTIST), tenancy("", ""), "").await.unwrap().len(), 3);
 }
 
-/// What a controller's plugin lists is counted while it is read: of 130 MB a page or two.
+/// A list for a controller's plugin is counted while it is read: of 130 MB, a page or two.
 #[tokio::test]
 async fn a_plugin_that_lists_more_than_it_may_take_costs_a_page() {
     let dir = tempfile::tempdir().unwrap();
@@ -427,7 +429,7 @@ async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
     server.write(heavy("korn", 900_000)).await.expect("there is room again");
 }
 
-/// However many they are: no message is too short to count. What streams have said does not stay counted.
+/// Even the shortest messages count, however many they are. Messages that a stream has completed no longer count.
 #[tokio::test]
 async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_calls_go_on() {
     const LENGTH: usize = 60 << 10;
@@ -443,7 +445,7 @@ async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_call
     };
     let (code, said) = status(questions.call(reflection, vec![framed(&question(8 << 10))], true).await).await;
     assert_eq!(code, (Code::OutOfRange as i32).to_string(), "{said}");
-    // Each answer repeats this twice. Most of them are more than there is room for.
+    // Each answer repeats this twice. Together the questions exceed the limit.
     let host = 3 << 10;
     let asked = room / host * 4 / 3;
     let mut answers = questions.call(reflection, vec![framed(&question(host)); asked], true).await;
@@ -467,7 +469,7 @@ async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_call
             status(connection.call("/hashicorp.consul.resource.ResourceService/Write", start, true).await).await
         });
     }
-    // As many as do not fit.
+    // As many as exceed the limit.
     for _ in 0..CALLS - room / LENGTH {
         let (code, said) = timeout(PATIENCE, calls.join_next()).await.expect("refused in time").unwrap().unwrap();
         assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{said}");
@@ -478,7 +480,8 @@ async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_call
     eventually("there is room again", async || server.write(heavy("korn", 900_000)).await.is_ok()).await;
 }
 
-/// The values of a body are bounded, not only its bytes: each takes more than a hundred bytes while it is read.
+/// The number of values in a body is bounded, not only its bytes: each takes more than a hundred bytes while it is
+/// read.
 #[tokio::test]
 async fn a_body_of_many_values_is_refused_before_it_fills_the_memory() {
     let server = lean().start().await;
@@ -500,7 +503,7 @@ async fn a_body_of_many_values_is_refused_before_it_fills_the_memory() {
     assert!(most < 300 * MIB, "{} MiB", most / MIB);
 }
 
-/// Streams are told and ended at once; only calls that can end are waited for.
+/// Streams are ended at once with a message; the stop waits only for calls that can end.
 #[tokio::test]
 async fn clients_that_take_nothing_do_not_hold_up_the_end() {
     let server = lean().long_grace().start().await;

@@ -1,4 +1,4 @@
-//! The first minute: start, write with defaults from a plugin, read, stop.
+//! The first steps: start, write with defaults from a plugin, read, stop.
 
 use crate::support::{Server, artist, demo, id};
 use prost::Message as _;

@@ -1,10 +1,10 @@
-//! What systemd hears: a socket that stands for it.
+//! Messages to systemd, over a socket in its place.
 
 use std::{os::unix::net::UnixDatagram, time::Duration};
 
 use crate::support::{PATIENCE, Setup};
 
-/// Messages until one holds `what`.
+/// Messages up to one that contains `what`.
 fn messages_until(socket: &UnixDatagram, what: &str) -> Vec<String> {
     let mut heard = Vec::new();
     let mut buffer = [0; 4096];
@@ -50,7 +50,7 @@ async fn without_a_watchdog_there_are_no_pings_and_a_dead_socket_is_no_matter() 
     assert!(server.log().contains("cannot notify systemd"), "{}", server.log());
 }
 
-/// The unit says what the server does, and systemd, where it is, finds nothing wrong with it.
+/// The unit matches the server, and systemd, if it is installed, accepts it.
 #[test]
 fn the_unit_is_sound() {
     let text = include_str!("../../packaging/mortise.service");

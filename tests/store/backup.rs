@@ -1,5 +1,5 @@
-//! Backup and restore over the wire: one moment of a busy server comes back, with its plugins; nothing else is
-//! believed.
+//! Backup and restore over the wire: a restore returns one moment of a busy server, with its plugins; damaged and
+//! foreign files are refused.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::support::{
     PATIENCE, Server, Setup, album, artist, eventually, gvk, id, mortise, plugins::Plugins as _, tenancy, thing,
 };
 
-/// Takes a backup with the command, and says what it said.
+/// Takes a backup with the command; returns exit code, output and errors.
 async fn backup(server: &Server, file: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     let addr = server.grpc.to_string();
     let mut all = vec!["backup", file.to_str().unwrap(), "--grpc-addr", &addr];
@@ -29,7 +29,7 @@ async fn backup(server: &Server, file: &Path, args: &[&str]) -> (Option<i32>, St
     mortise(&all, &[]).await
 }
 
-/// A place to restore into.
+/// A directory to restore into.
 struct Place(TempDir);
 
 impl Place {
@@ -53,7 +53,7 @@ impl Place {
         mortise(&all, &[]).await
     }
 
-    /// Exit code, and what it said of errors.
+    /// Restores from a pipe; returns exit code and errors.
     async fn restore_from_pipe(&self, bytes: &[u8], args: &[&str]) -> (Option<i32>, String) {
         let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_mortise"))
             .args(["restore", "-", "--data-dir"])
@@ -77,7 +77,7 @@ impl Place {
         Setup::new().data_dir(&self.data()).plugin_dir(&self.plugins()).start().await
     }
 
-    /// Everything in it.
+    /// Content of all files in the directory.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut dirs = vec![self.0.path().to_owned()];
@@ -98,7 +98,7 @@ async fn list(server: &Server, t: &str) -> Vec<pb::Resource> {
     server.list(gvk(t), everywhere, "").await.unwrap()
 }
 
-/// 64 writers, a plugin from the folder that was replaced once, a backup in the middle, another server made of it.
+/// 64 writers, a plugin that was replaced once, a backup meanwhile, and another server restored from it.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_moment_of_a_busy_server_comes_back() {
     let server = Setup::new().start().await;
@@ -112,8 +112,7 @@ async fn one_moment_of_a_busy_server_comes_back() {
     server.write(album("owned", owner.id.as_ref())).await.unwrap();
     let stamped = server.write(thing("version_stamp", "thing", &Thing::default())).await.unwrap();
 
-    // Each writer works on resources of its own, which it creates, replaces and deletes, and notes what was
-    // acknowledged.
+    // Each writer creates, replaces and deletes its own resources, and notes the acknowledged writes.
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let server = Arc::new(server);
     let writers: Vec<_> = (0..64)
@@ -144,7 +143,7 @@ async fn one_moment_of_a_busy_server_comes_back() {
     let file = dir.path().join("backup.tar.gz");
     let (code, out, err) = backup(&server, &file, &[]).await;
     assert_eq!(code, Some(0), "{err}");
-    // They went on meanwhile, and go on now.
+    // The writers continued meanwhile, and continue now.
     let after = written.load(Ordering::SeqCst);
     reached(after + 300).await;
     stop.store(true, Ordering::SeqCst);
@@ -161,7 +160,7 @@ async fn one_moment_of_a_busy_server_comes_back() {
     assert!(out.contains(&format!("the state of commit {commit}, ")) && out.contains("version-stamp.wasm"), "{out}");
     let restored = place.serve().await;
 
-    // What nobody touched is as it was, byte for byte.
+    // Resources that no writer changes are the same, byte for byte.
     let fixed = |all: Vec<pb::Resource>| -> Vec<_> {
         all.into_iter().filter(|r| r.id.as_ref().unwrap().name.starts_with("fixed")).collect()
     };
@@ -171,8 +170,8 @@ async fn one_moment_of_a_busy_server_comes_back() {
     assert_eq!(restored.list_by_owner(owner.id.as_ref().unwrap()).await.unwrap().len(), 1);
     assert_eq!(restored.read(stamped.id.as_ref().unwrap()).await.unwrap(), stamped);
 
-    // Of what the writers wrote: nothing after the commit; for each resource, the last write up to it, unless it was
-    // deleted since, in which case that deletion is not after the next thing its writer wrote up to the commit.
+    // The restored writes: none after the commit; for each resource, the last write up to it, unless it was deleted
+    // since, in which case that deletion is not after the next write of its writer up to the commit.
     let mine: BTreeMap<_, _> = now
         .iter()
         .filter(|r| r.id.as_ref().unwrap().name.starts_with("w-"))
@@ -190,7 +189,7 @@ async fn one_moment_of_a_busy_server_comes_back() {
         assert_eq!(*resource, newest[name].1, "{name}");
     }
 
-    // The plugin serves in its newer version, can go back, and versions go on.
+    // The plugin serves in its newer version and can roll back, and versions continue.
     let written = restored.write(thing("version_stamp", "other", &Thing::default())).await.unwrap();
     assert_eq!(written.metadata["mutated-by"], "2.0.0");
     assert!(written.version.parse::<u64>().unwrap() > commit);
@@ -201,7 +200,7 @@ async fn one_moment_of_a_busy_server_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
+async fn incomplete_backups_are_refused_and_change_nothing() {
     let server = Setup::new().start().await;
     for n in 0..50 {
         server.write(artist(&format!("a-{n}"))).await.unwrap();
@@ -237,14 +236,14 @@ async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
             assert!(place.files().is_empty(), "{what}");
         }
     }
-    // From a pipe it is the same.
+    // A pipe gives the same result.
     let (code, err) = place.restore_from_pipe(&whole[..len - 1], &[]).await;
     assert!(code == Some(1) && err.contains("standard input") && err.contains("its seal is missing"), "{err}");
     assert!(place.files().is_empty());
     let (code, _, err) = place.restore(Path::new("/nonexistent/file"), &[]).await;
     assert!(code == Some(2) && err.contains("cannot read /nonexistent/file"), "{err}");
 
-    // The good one, looked at, then restored; then nothing is in order any more without --force.
+    // The intact backup: a dry run, then a restore; then every restore needs --force.
     let (code, out, _) = place.restore(&file, &["--dry-run"]).await;
     assert!(code == Some(0) && out.contains("demo.Artist: 50") && out.contains("nothing was restored"), "{out}");
     assert!(place.files().is_empty());
@@ -255,7 +254,7 @@ async fn what_is_not_a_whole_backup_is_refused_and_nothing_is_touched() {
     assert_eq!(place.files(), before);
     assert_eq!(place.restore(&file, &["--force"]).await.0, Some(0));
     assert_eq!(place.restore_from_pipe(&whole, &["--force"]).await, (Some(0), String::new()));
-    // A server has it.
+    // A server on the restored data.
     let restored = place.serve().await;
     assert_eq!(list(&restored, "demo.v2.Artist").await, list(&server, "demo.v2.Artist").await);
     let (code, _, err) = place.restore(&file, &["--force"]).await;
@@ -275,13 +274,13 @@ async fn the_command_does_not_overwrite_and_leaves_nothing_half_done() {
     assert!(fs::read(&file).unwrap().starts_with(&[0x1f, 0x8b]));
     let (code, _, err) = backup(&server, &dir.path().join("no/such/dir/b"), &[]).await;
     assert!(code == Some(2) && err.contains("no/such/dir"), "{err}");
-    // Nobody listens there.
+    // An address without a server.
     let other = dir.path().join("other");
     let (code, _, err) = mortise(&["backup", other.to_str().unwrap(), "--grpc-addr", "127.0.0.1:1"], &[]).await;
     assert!(code == Some(3), "{err}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left");
 
-    // Standard tools read it.
+    // Standard tools can read it.
     let tar = |args: &[&str]| std::process::Command::new("tar").args(args).current_dir(dir.path()).output().unwrap();
     let listed = tar(&["tzf", "backup.tar.gz"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -292,7 +291,7 @@ async fn the_command_does_not_overwrite_and_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn the_configuration_is_in_it_and_is_put_aside() {
+async fn the_configuration_is_restored_into_a_folder_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     fs::write(&config, "[plugins]\nbundled = [\"demo\"]\n").unwrap();
@@ -308,9 +307,9 @@ async fn the_configuration_is_in_it_and_is_put_aside() {
     assert!(!out.contains("its configuration"), "{out}");
 }
 
-/// A restore that was interrupted after it was decided is completed by the server that starts next.
+/// A restore that was interrupted after its decision is completed by the next server.
 #[tokio::test]
-async fn a_server_completes_what_was_decided() {
+async fn a_server_completes_a_decided_restore() {
     let server = Setup::new().start().await;
     server.write(artist("korn")).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -318,7 +317,7 @@ async fn a_server_completes_what_was_decided() {
     assert_eq!(backup(&server, &file, &[]).await.0, Some(0));
     let place = Place::new();
     assert_eq!(place.restore(&file, &[]).await.0, Some(0));
-    // As it is after the decision, and before the first move.
+    // The state after the decision, and before the first move.
     let (data, ready) = (place.data(), place.data().join("restore.ready"));
     fs::create_dir_all(ready.join("store")).unwrap();
     fs::rename(data.join("store/store"), ready.join("store/store")).unwrap();
@@ -344,7 +343,7 @@ async fn a_closed_store_is_checked() {
     assert!(server.stop().await.success());
     let (code, out, err) = check().await;
     assert!(code == Some(0) && out.contains("no problems found"), "{out}{err}");
-    // A byte of the data, wherever it stands: one of the places is what counts now.
+    // Every copy of the data is changed by a byte, since one of them is the current one.
     let db = data.join("store/store/db");
     let mut bytes = fs::read(&db).unwrap();
     let places: Vec<_> = (0..bytes.len() - 4).filter(|&at| &bytes[at..at + 4] == b"korn").collect();
@@ -358,9 +357,9 @@ async fn a_closed_store_is_checked() {
     assert_eq!(fs::read(&db).unwrap(), bytes, "it is as it was");
 }
 
-/// A backup that nobody reads on costs no writer anything.
+/// An unread backup does not slow writers down.
 #[tokio::test]
-async fn a_reader_that_stops_reading_stops_nobody() {
+async fn a_reader_that_stops_reading_delays_no_writer() {
     let server = Server::start().await;
     for n in 0..300 {
         server.write(artist(&format!("a-{n}"))).await.unwrap();

@@ -1,4 +1,4 @@
-//! A server on a disk that is full: a small tmpfs, where it may be mounted. Says SKIPPED elsewhere.
+//! A server on a full disk: a small tmpfs, if mounting is allowed. Prints SKIPPED otherwise.
 
 use std::{fs, io::Write as _, path::Path, process::Command};
 
@@ -44,7 +44,7 @@ fn setup(data: &Path) -> Setup {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_and_got_over() {
+async fn a_full_disk_is_reported_and_survived() {
     let Some(disk) = Disk::new() else { return };
     let data = disk.0.path().join("data");
     let server = setup(&data).start().await;
@@ -65,7 +65,7 @@ async fn a_full_disk_is_said_and_got_over() {
     let addr = server.grpc.to_string();
     let (code, out, _) = mortise(&["status", "--grpc-addr", &addr], &[]).await;
     assert_eq!(code, Some(0), "{out}");
-    assert!(out.contains("warning: the store refuses writes that need room"), "{out}");
+    assert!(out.contains("warning: the store refuses writes that need disk space"), "{out}");
 
     server.delete(&id_of(&korn), "").await.unwrap();
     disk.make_room();
@@ -79,7 +79,7 @@ async fn a_full_disk_is_said_and_got_over() {
     })
     .await;
 
-    // It starts where nothing can be written, and reads.
+    // It starts on a full disk, and reads.
     assert!(server.stop().await.success());
     disk.fill();
     let server = setup(&data).start().await;

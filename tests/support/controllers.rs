@@ -1,4 +1,4 @@
-//! Looking at a controller of a plugin, and waiting for what it does.
+//! Reports of a plugin's controllers, and waiting for their effects.
 
 use mortise_api::ControllerServiceClient;
 use mortise_resource::{
@@ -8,26 +8,26 @@ use mortise_resource::{
 
 use crate::support::{Server, until};
 
-/// What is seen of a plugin's controllers, or of all.
+/// Reports of a plugin's controllers, or of all.
 async fn reports(server: &Server, plugin: &str) -> Vec<data::ControllerReport> {
     let mut client = ControllerServiceClient::new(server.channel().await);
     let request = data::ListControllersRequest { plugin: plugin.into() };
     client.list(request).await.unwrap().into_inner().controllers
 }
 
-/// What is seen of a controller, by its whole name.
+/// The report of a controller, by its full name.
 pub async fn report(server: &Server, name: &str) -> data::ControllerReport {
     let all = reports(server, "").await;
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
     all.into_iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name} among {names:?}"))
 }
 
-/// The whole names of a plugin's controllers that run.
+/// Full names of a plugin's running controllers.
 pub async fn controllers(server: &Server, plugin: &str) -> Vec<String> {
     reports(server, plugin).await.into_iter().map(|one| one.name).collect()
 }
 
-/// Waits until a controller is there and seen like that.
+/// Waits until a controller's report fulfils a condition.
 pub async fn report_until(
     server: &Server,
     name: &str,
@@ -40,7 +40,7 @@ pub async fn report_until(
     .await
 }
 
-/// Waits until a resource is there and like that.
+/// Waits until a resource exists and fulfils a condition.
 pub async fn read_until(server: &Server, id: &pb::Id, holds: impl Fn(&pb::Resource) -> bool) -> pb::Resource {
     until(&id.name, async || {
         let seen = server.read(id).await;
@@ -49,7 +49,7 @@ pub async fn read_until(server: &Server, id: &pb::Id, holds: impl Fn(&pb::Resour
     .await
 }
 
-/// Waits until a resource has a condition like that under a status key.
+/// Waits until a resource has a matching condition under a status key.
 pub async fn condition_until(
     server: &Server,
     id: &pb::Id,

@@ -1,4 +1,4 @@
-//! A small HTTP client, and what tests of the HTTP port say often.
+//! A small HTTP client, and common steps of tests of the HTTP port.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -9,13 +9,13 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::support::{PATIENCE, Server};
 
-/// Where the demo artists are.
+/// Path of the demo artists.
 pub const ARTISTS: &str = "/api/demo/v2/artist";
 
-/// What a problem is called.
+/// Content type of a problem.
 pub const PROBLEM: &str = "application/problem+json";
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -24,12 +24,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The code.
+    /// The status code.
     pub fn code(&self) -> u16 {
         self.status.as_u16()
     }
 
-    /// A header's text; empty when it is not there.
+    /// A header's text; empty if absent.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -40,7 +40,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// The body as JSON of an answer that must be a success.
+    /// The body as JSON; the answer must be a success.
     #[track_caller]
     pub fn ok(&self) -> Value {
         assert_eq!(self.code(), 200, "{self:?}");
@@ -53,7 +53,7 @@ impl Answer {
         (self.code(), &self.body)
     }
 
-    /// The problem object of an answer that must be one, with what every problem has.
+    /// The problem object of the answer, which must have this code and name, with the fields that every problem has.
     #[track_caller]
     pub fn problem(&self, code: u16, name: &str) -> Value {
         assert_eq!(self.code(), code, "{self:?}");
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-/// A request that is being put together.
+/// A request under construction.
 pub struct Asking<'a> {
     server: &'a Server,
     request: hyper::http::request::Builder,
@@ -94,24 +94,24 @@ impl Server {
 }
 
 impl Asking<'_> {
-    /// With a header.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.request = self.request.header(name, value);
         self
     }
 
-    /// With a body.
+    /// Sets the body.
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// With a body of JSON.
+    /// Sets a body of JSON.
     pub fn json(self, body: &Value) -> Self {
         self.header("content-type", "application/json").body(body.to_string())
     }
 
-    /// The head of the answer, and its body on its way.
+    /// Sends the request; returns the head of the answer, and the rest as a stream.
     pub async fn open(self) -> (hyper::http::response::Parts, Incoming) {
         let stream = TcpStream::connect(self.server.http).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -120,7 +120,7 @@ impl Asking<'_> {
         timeout(PATIENCE, sender.send_request(request)).await.expect("an answer in time").unwrap().into_parts()
     }
 
-    /// The answer.
+    /// Sends the request; returns the answer.
     pub async fn await_answer(self) -> Answer {
         let (head, body) = self.open().await;
         let body = timeout(PATIENCE, body.collect()).await.expect("a body in time").unwrap().to_bytes();
@@ -128,7 +128,7 @@ impl Asking<'_> {
     }
 }
 
-/// One server-sent event.
+/// A server-sent event.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Sent {
     pub event: String,
@@ -143,7 +143,7 @@ impl Sent {
         serde_json::from_str(&self.data).unwrap()
     }
 
-    /// What happened to which name.
+    /// The event's kind and the resource's name.
     pub fn about(&self) -> (&str, String) {
         (&self.event, self.json()["id"]["name"].as_str().unwrap_or_default().to_owned())
     }
@@ -166,12 +166,12 @@ impl Events {
         Self { body, text: String::new(), comments: 0 }
     }
 
-    /// The next event; none at the end of the stream.
+    /// The next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<Sent> {
         timeout(PATIENCE, self.block()).await.expect("an event in time")
     }
 
-    /// Whether nothing but comments comes for a while.
+    /// Whether only comments come for a while.
     pub async fn is_quiet(&mut self) -> bool {
         timeout(std::time::Duration::from_millis(300), self.block()).await.is_err()
     }
@@ -203,7 +203,7 @@ impl Events {
         }
     }
 
-    /// What happens to which name, up to the end of the snapshot.
+    /// Kinds and names of the events up to the end of the snapshot.
     pub async fn snapshot(&mut self) -> Vec<String> {
         let mut names = Vec::new();
         loop {

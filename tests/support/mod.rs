@@ -1,4 +1,4 @@
-//! What the black-box tests share. What most of them use is used from here by name; the other files are named where they are used.
+//! Helpers of the black-box tests. Common ones are reexported here; the others are named by their file.
 
 pub mod controllers;
 pub mod http;
@@ -16,8 +16,8 @@ pub use resources::*;
 pub use server::*;
 pub use waiting::*;
 
-/// Says that a test could not run, on the real stderr: what a test that passes prints is swallowed, and CI's summary
-/// has these lines.
+/// Reports that a test could not run, on the real stderr: output of passing tests is hidden, and CI's summary shows
+/// these lines.
 pub fn skipped(why: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {why}");

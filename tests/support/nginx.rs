@@ -1,5 +1,5 @@
-//! A server with the plugin `routes`, a real nginx that serves what it writes, and servers behind that. nginx runs on
-//! loopback with a directory of its own and the configuration of the plugin's README.
+//! A server with the plugin `routes`, a real nginx that serves its files, and upstream servers. nginx runs on loopback
+//! with a directory of its own and the configuration in the plugin's README.
 
 use std::{
     net::SocketAddr,
@@ -20,14 +20,14 @@ use crate::support::{Server, Setup, any, eventually, id, id_of, resource, skippe
 
 const README: &str = include_str!("../../plugins/routes/README.md");
 
-/// Where the README has things.
+/// The directory in the README's configuration.
 const DIRECTORY: &str = "/var/lib/mortise/nginx";
 const LISTEN: &str = "127.0.0.1:8080";
 
-/// Workers of nginx: to know when all are there.
+/// Number of nginx workers, to detect that all run.
 const WORKERS: usize = 2;
 
-/// The block of the README in a language.
+/// The README's block in a language.
 fn snippet(language: &str) -> &'static str {
     let (_, behind) = README.split_once(&format!("```{language}\n")).unwrap();
     behind.split_once("\n```").unwrap().0
@@ -42,7 +42,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// With the README's configuration.
+    /// Starts a server with the README's configuration.
     pub async fn start() -> Self {
         Self::configured(|toml| toml).await
     }
@@ -51,7 +51,8 @@ impl Edge {
         let dir = tempfile::tempdir().unwrap();
         let files = dir.path().join("files");
         std::fs::create_dir(&files).unwrap();
-        // nginx cannot be told to pick a port and say which. As long as this socket has it, nobody else is given it.
+        // nginx cannot pick a port and report it. While this socket holds the port, the system gives it to no other
+        // process.
         let port = TcpSocket::new_v4().unwrap();
         port.set_reuseaddr(true).unwrap();
         port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -75,7 +76,7 @@ impl Edge {
         self.dir.path().join("files")
     }
 
-    /// What is in the directory, and nothing else is.
+    /// Names of all entries in the directory.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.files()).unwrap();
         let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>();
@@ -83,11 +84,11 @@ impl Edge {
         names
     }
 
-    /// Writes a Route, and waits for what is said of it.
+    /// Writes a Route, and waits for its condition.
     pub async fn apply(&self, name: &str, route: &Route) -> (pb::Id, pb::Condition) {
         let stored = self.server.write(named(name, route)).await.unwrap();
         let id = id_of(&stored);
-        // The finalizer's write makes a generation of its own.
+        // The finalizer's write changes the generation.
         let applied = |stored: &pb::Resource| {
             let status = stored.status.get("edge.v1/routes")?;
             let same = status.observed_generation == stored.generation && stored.metadata.len() == 1;
@@ -98,7 +99,7 @@ impl Edge {
             found = applied(&self.server.read(&id).await.unwrap());
             found.is_some()
         };
-        eventually("the status tells of the Route", tells).await;
+        eventually("the Route has a condition", tells).await;
         (id, found.unwrap())
     }
 
@@ -112,7 +113,7 @@ impl Edge {
         try_get(self.listen, host, path).await.unwrap()
     }
 
-    /// Waits until nginx answers so.
+    /// Waits until nginx gives this answer.
     pub async fn answers(&self, host: &str, path: &str, code: u16, body: &str) {
         until(&format!("{host}{path} answers {code} {body:?}"), async || {
             let last = try_get(self.listen, host, path).await;
@@ -147,13 +148,13 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// None if there is no nginx, which is said.
+    /// `None` without nginx, with a note on stderr.
     pub async fn start(edge: &Edge) -> Option<Self> {
         let there = |name: &&str| {
             let tried = Command::new(name).arg("-v").stderr(Stdio::null()).status();
             tried.is_ok_and(|status| status.success())
         };
-        // Debian's is not on everybody's PATH.
+        // Debian's nginx is not on every user's PATH.
         let Some(program) = ["nginx", "/usr/sbin/nginx"].into_iter().find(there) else {
             skipped("no nginx (package nginx-light)");
             return None;
@@ -167,7 +168,7 @@ impl Nginx {
             .replace("/run/", &format!("{here}/"))
             .replace("worker_processes auto", &format!("worker_processes {WORKERS}"))
             .replace("/var/log/nginx/", &format!("{here}/"));
-        // Where Debian's would keep what is large.
+        // Directories for large data, which Debian puts elsewhere.
         for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
             config = config.replace("http {\n", &format!("http {{\n    {kind}_temp_path {here}/{kind};\n"));
         }
@@ -184,7 +185,7 @@ impl Nginx {
         Some(nginx)
     }
 
-    /// Has nginx judge all files, then load them. Until the former workers are gone, they may answer, too.
+    /// Makes nginx check all files, then load them. The former workers may still answer until they have ended.
     pub async fn reload(&self) {
         let tested = command(self.program, &self.prefix).arg("-t").stderr(Stdio::piped()).output().unwrap();
         assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
@@ -197,7 +198,7 @@ impl Nginx {
         eventually("nginx has reloaded", others).await;
     }
 
-    /// Their process ids.
+    /// Process ids of the workers.
     fn workers(&self) -> Vec<String> {
         let pid = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -222,7 +223,7 @@ fn command(program: &str, prefix: &Path) -> Command {
 }
 
 impl Drop for Nginx {
-    /// By a signal that the master hands on to its workers: killed, it would leave them behind.
+    /// Uses a signal that the master passes on to its workers; a kill would leave them running.
     fn drop(&mut self) {
         let _ = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
         for _ in 0..500 {

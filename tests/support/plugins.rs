@@ -1,4 +1,4 @@
-//! Plugins as tests see them: as resources, and through the service that looks after them.
+//! Plugins as resources, and the service that manages them.
 
 use mortise_api::PluginServiceClient;
 use mortise_resource::{
@@ -10,7 +10,7 @@ use tonic::{Code, Status, transport::Channel};
 
 use crate::support::{Server, Watch, gvk, id, tenancy, until};
 
-/// A plugin's resource, taken apart.
+/// Fields of a plugin's resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     pub data: data::Plugin,
@@ -73,7 +73,7 @@ impl Plugins for Server {
         .await
     }
 
-    /// A watch of every plugin, its snapshot behind it.
+    /// A watch of every plugin, after its snapshot.
     async fn watch_plugins(&self) -> Watch {
         let mut watch = self.watch(gvk("mortise.v1.Plugin"), None, "").await.unwrap();
         watch.snapshot().await;
@@ -99,7 +99,7 @@ impl Plugins for Server {
 }
 
 impl Watch {
-    /// The reasons of a plugin's condition `Loaded`, each once in a row, up to one of them.
+    /// The reasons of a plugin's condition `Loaded`, without direct repetitions, up to the given one.
     pub async fn story(&mut self, name: &str, until: &str) -> Vec<String> {
         let mut story: Vec<String> = Vec::new();
         loop {
@@ -119,7 +119,7 @@ impl Watch {
     }
 }
 
-/// In hexadecimal.
+/// The digest in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     mortise_plugin_manager::files::digest(bytes)
 }

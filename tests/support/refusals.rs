@@ -1,8 +1,8 @@
-//! What a server answers to what it does not do.
+//! Expected errors of refused requests.
 
 use tonic::{Code, Status};
 
-/// Code and message of an expected refusal.
+/// Code and message of the expected error.
 #[track_caller]
 pub fn refusal<T: std::fmt::Debug>(result: Result<T, Status>) -> (Code, String) {
     let status = result.expect_err("a refusal");
@@ -17,19 +17,19 @@ pub fn name_rule(value: &str) -> String {
     )
 }
 
-/// What is answered to a request that is wrong.
+/// The code and message of an invalid request.
 pub fn invalid(text: impl Into<String>) -> (Code, String) {
     (Code::InvalidArgument, text.into())
 }
 
-/// What a caller must be told when a plugin fails: which plugin, in which hook, and what ended it.
+/// Parts of the error when a plugin fails: the plugin, the hook, and the cause.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault<'a> {
     pub plugin: &'a str,
     pub hook: &'a str,
     pub code: Code,
     pub kind: &'a str,
-    /// A part of the message: the limit, or what is wrong with the answer.
+    /// A part of the message: the limit, or the fault of the answer.
     pub says: &'a str,
 }
 

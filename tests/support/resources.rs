@@ -1,4 +1,4 @@
-//! Short ways to say which resources are written and read.
+//! Short forms of the resources that tests write and read.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ pub fn gvk(text: &str) -> pb::Type {
     pb::Type { group: part(), group_version: part(), kind: part() }
 }
 
-/// A tenancy; empty units are left to the server.
+/// A tenancy; the server fills in empty units.
 pub fn tenancy(partition: &str, namespace: &str) -> pb::Tenancy {
     pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
 }
 
-/// An id whose tenancy is left to the server.
+/// An id; the server fills in its tenancy.
 pub fn id(t: &str, name: &str) -> pb::Id {
     pb::Id { uid: String::new(), name: name.into(), r#type: Some(gvk(t)), tenancy: None }
 }
@@ -29,7 +29,7 @@ pub fn id_in(t: &str, name: &str, partition: &str, namespace: &str) -> pb::Id {
     pb::Id { tenancy: Some(tenancy(partition, namespace)), ..id(t, name) }
 }
 
-/// Data of a message.
+/// A message as data of a resource.
 pub fn any(message_name: &str, message: &impl Message) -> prost_types::Any {
     prost_types::Any { type_url: format!("type.googleapis.com/{message_name}"), value: message.encode_to_vec() }
 }
@@ -53,7 +53,7 @@ pub fn album(name: &str, owner: Option<&pb::Id>) -> pb::Resource {
     album
 }
 
-/// A `demo.v2.Concept`-like resource without data: `demo.v1.Concept`.
+/// A resource without data: `demo.v1.Concept`.
 pub fn concept(name: &str) -> pb::Resource {
     resource(id("demo.v1.Concept", name), None)
 }
@@ -90,7 +90,7 @@ pub fn decoded<M: Message + Default>(resource: &pb::Resource) -> M {
     M::decode(resource.data.as_ref().unwrap().value.as_slice()).unwrap()
 }
 
-/// Names that break the rule, each in one way.
+/// Names that break the rule, each with one fault.
 pub fn bad_names() -> Vec<String> {
     let mut all =
         ["-", "-a", "a-", "A", "kOrn", "a_b", "a.b", "a/b", "*", "é", " a", "a b", "a\n"].map(str::to_owned).to_vec();
@@ -105,8 +105,8 @@ pub fn good_names() -> Vec<String> {
     all
 }
 
-/// Ids of an unknown type with ever fewer faults, each with what is said of it: whoever checks in another order than
-/// type, name, partition, namespace says something else.
+/// Ids of an unknown type with fewer and fewer faults, each with its error: a check in another order than type, name,
+/// partition, namespace gives other errors.
 pub fn id_stairs(prefix: &str) -> Vec<(pb::Id, String)> {
     let none =
         pb::Id { uid: "never looked at".into(), name: "Bad".into(), r#type: None, tenancy: Some(tenancy("P", "N")) };
@@ -127,8 +127,8 @@ pub fn deny_thing(kind: &str, name: &str, text: &str) -> pb::Resource {
     resource(id(&format!("deny.v1.{kind}"), name), Some(any("mortise.test.v1.Thing", &thing)))
 }
 
-/// A plugin that serves types (namespace scope, data `mortise.test.v1.Thing`) without any hook: to store what another
-/// plugin's hooks would refuse, before that one is loaded on the same data directory.
+/// A plugin that serves types (namespace scope, data `mortise.test.v1.Thing`) without hooks: it stores resources that
+/// another plugin's hooks would refuse, before that one is loaded on the same data directory.
 pub fn hookless(types: &[&str]) -> Vec<u8> {
     let mut manifest = mortise_test_guests::good_manifest();
     let template = manifest.types.remove(0);
@@ -141,31 +141,31 @@ pub fn hookless(types: &[&str]) -> Vec<u8> {
     mortise_test_guests::manifest_only(&manifest.encode_to_vec())
 }
 
-/// The resource, in a place.
+/// The resource with this tenancy.
 pub fn at(mut resource: pb::Resource, partition: &str, namespace: &str) -> pb::Resource {
     resource.id.as_mut().unwrap().tenancy = Some(tenancy(partition, namespace));
     resource
 }
 
-/// The resource, owned.
+/// The resource with this owner.
 pub fn owned(mut resource: pb::Resource, owner: &pb::Id) -> pb::Resource {
     resource.owner = Some(owner.clone());
     resource
 }
 
-/// The resource, with metadata.
+/// The resource with this metadata.
 pub fn noted(mut resource: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
     resource.metadata = metadata(pairs);
     resource
 }
 
-/// With labels.
+/// The resource with these labels.
 pub fn labelled(resource: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
     let meta = mortise_resource::goten::Meta { labels: metadata(pairs), ..Default::default() };
     pb::Resource { meta: Some(Box::new(meta)), ..resource }
 }
 
-/// The id of what a server answered.
+/// The id of a resource from the server.
 pub fn id_of(resource: &pb::Resource) -> pb::Id {
     resource.id.clone().unwrap()
 }
@@ -184,7 +184,7 @@ pub fn places(resources: &[pb::Resource]) -> Vec<String> {
     resources.iter().map(|r| place(id_of(r))).collect()
 }
 
-/// Where the tombstone of a deleted resource is, if its name is short.
+/// Id of a deleted resource's tombstone, if its name is short.
 pub fn tombstone_id(deleted: &pb::Id) -> pb::Id {
     let name = format!("tombstone-{}-{}", deleted.name, deleted.uid.to_lowercase());
     pb::Id { tenancy: deleted.tenancy.clone(), ..id("internal.v1.Tombstone", &name) }

@@ -1,5 +1,5 @@
-//! A server of its own for each test: the real binary, on loopback, on ports that the system picks, with its own data
-//! directory. Compiled plugins are shared between tests.
+//! A server for each test: the real binary, on loopback, on ports that the system picks, with its own data directory.
+//! Tests share compiled plugins.
 
 use std::{
     net::SocketAddr,
@@ -26,10 +26,10 @@ use super::{gvk, tenancy};
 
 pub type Client = ResourceServiceClient<Channel>;
 
-/// How long anything that must happen may take: generous, since machines are shared.
+/// Time limit for expected events: generous, since machines are shared.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a server is started.
+/// Settings of a server's start.
 #[derive(Default)]
 pub struct Setup {
     args: Vec<String>,
@@ -73,58 +73,60 @@ impl Setup {
         self
     }
 
-    /// Lets hooks fail as often as they like before they are quarantined.
+    /// Lets hooks fail any number of times before they are quarantined.
     pub fn tolerant(self) -> Self {
         self.env("MORTISE_QUARANTINE_FAULTS", 10_000)
     }
 
-    /// Lets calls under way last longer than a test waits for the end: a server that ends in time has not waited for them.
+    /// Lets calls in flight last longer than a test waits for the end, so that a server that ends in time has not
+    /// waited for them.
     pub fn long_grace(self) -> Self {
         self.env("MORTISE_SHUTDOWN_GRACE_MS", 20 * PATIENCE.as_millis())
     }
 
-    /// A further argument.
+    /// Adds an argument.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Keeps the data somewhere that outlives the server.
+    /// Uses a data directory that outlives the server.
     pub fn data_dir(mut self, dir: &Path) -> Self {
         self.data_dir = Some(dir.to_owned());
         self
     }
 
-    /// Takes a plugin folder as it is.
+    /// Uses an existing plugin folder.
     pub fn plugin_dir(mut self, dir: &Path) -> Self {
         self.plugin_dir = Some(dir.to_owned());
         self
     }
 
-    /// `mortise serve`, which switches no bundled plugin on by itself. It trusts its folder, unlike one as it is shipped.
+    /// Uses `mortise serve`, which enables no bundled plugin by itself. Unlike the shipped settings, it trusts its
+    /// folder.
     pub fn serve(self) -> Self {
         self.env("MORTISE_PLUGINS_LOAD_UNSIGNED", true).serve_as_shipped()
     }
 
-    /// `mortise serve` that loads from its folder what it has reason to trust.
+    /// Uses `mortise serve` with shipped settings, which loads only trusted files from its folder.
     pub fn serve_as_shipped(mut self) -> Self {
         self.serve = true;
         self
     }
 
-    /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` is no limit.
+    /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` means without a limit.
     pub fn address_space(mut self, bytes: u64) -> Self {
         self.address_space = Some(bytes).filter(|bytes| *bytes < u64::MAX);
         self
     }
 
-    /// Has the client speak TLS.
+    /// Makes the client use TLS.
     pub fn tls(mut self, tls: ClientTlsConfig) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Asks for tokens, which servers in tests do not do by themselves; `mortise serve` does.
+    /// Requires tokens, which servers in tests do not by default; `mortise serve` does.
     pub fn acl(self) -> Self {
         self.env("MORTISE_ACL_ENABLED", true)
     }
@@ -158,7 +160,7 @@ impl Setup {
             .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
             .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
             .env("MORTISE_ACL_ENABLED", "false")
-            // Servers of several tests share the processors: what a test does not say of deadlines is not to depend on them.
+            // Tests share the processors, so a test that sets no deadlines must not depend on them.
             .env("MORTISE_SANDBOX_DEADLINE_MS", "20000")
             .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", "20000")
             .env("MORTISE_TEST_LIMITS", limits.join("\n"))
@@ -205,24 +207,24 @@ impl Setup {
     }
 }
 
-/// A running server; killed when it is dropped.
+/// A running server; dropping it kills it.
 pub struct Server {
     pub child: Child,
     pub client: Client,
     pub grpc: SocketAddr,
     pub http: SocketAddr,
-    /// Where DNS is, if it is on.
+    /// Address of DNS, if it is on.
     pub dns: Option<SocketAddr>,
     pub data_dir: PathBuf,
     pub plugin_dir: PathBuf,
     log: Arc<Mutex<String>>,
-    /// Ends with the log.
+    /// Task that reads the log, and ends with it.
     logging: tokio::task::JoinHandle<()>,
     _dir: TempDir,
 }
 
 impl Server {
-    /// `mortise dev` with the demo types and nothing else.
+    /// Starts `mortise dev` with only the demo types.
     pub async fn start() -> Self {
         Setup::new().start().await
     }
@@ -231,7 +233,7 @@ impl Server {
         self.client.clone()
     }
 
-    /// Everything on stderr so far.
+    /// Text on stderr so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -298,7 +300,7 @@ impl Watch {
         Ok(event.expect("a watch never ends without a status").event.expect("an event is never empty"))
     }
 
-    /// Everything up to the end of the snapshot.
+    /// Resources up to the end of the snapshot.
     pub async fn snapshot(&mut self) -> Vec<pb::Resource> {
         let mut all = Vec::new();
         loop {
@@ -324,13 +326,13 @@ impl Watch {
         }
     }
 
-    /// Writes a resource that the watch shows, and expects it as the next event: what was written before made no other.
+    /// Writes a resource that the watch shows, and expects it as the next event: earlier writes made no other event.
     pub async fn shows_next(&mut self, server: &Server, mark: pb::Resource) {
         let mark = server.write(mark).await.unwrap();
         assert_eq!(self.upsert().await, mark, "something came before");
     }
 
-    /// Whether nothing comes for a while. `shows_next` is certain.
+    /// Whether no event comes for a while. `shows_next` is exact.
     pub async fn is_quiet(&mut self) -> bool {
         timeout(Duration::from_millis(300), self.0.message()).await.is_err()
     }
@@ -344,12 +346,12 @@ pub fn with_metadata<T>(message: T, key: &'static str, value: &str) -> Request<T
 }
 
 impl Server {
-    /// A connection of its own, for clients of other services.
+    /// A separate connection, for clients of other services.
     pub async fn channel(&self) -> Channel {
         Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
     }
 
-    /// The process.
+    /// Id of the server's process.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("the server runs")
     }
@@ -363,12 +365,12 @@ impl Server {
     /// Waits for the end.
     pub async fn ended(&mut self) -> std::process::ExitStatus {
         let status = timeout(PATIENCE, self.child.wait()).await.expect("the server ends in time").unwrap();
-        // What it said last may still be on its way.
+        // The last lines may still arrive.
         timeout(PATIENCE, &mut self.logging).await.expect("the log ends with the server").unwrap();
         status
     }
 
-    /// Memory that the server has in use, bytes.
+    /// Memory in use by the server, bytes.
     pub fn resident_bytes(&self) -> usize {
         let pid = self.pid();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -387,7 +389,7 @@ impl Server {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// The line of the log about a file of the plugin folder that was not loaded.
+    /// The log line about a file of the plugin folder that was not loaded.
     #[track_caller]
     pub fn refused_file(&self, name: &str) -> String {
         let log = self.log();
@@ -395,7 +397,7 @@ impl Server {
         line.unwrap_or_else(|| panic!("nothing about {name} in the log:\n{log}")).to_owned()
     }
 
-    /// Whether requests for a type are refused because nobody registered it.
+    /// Whether requests for a type are refused because it is not registered.
     pub async fn is_unknown(&self, t: &str) -> bool {
         let answer = self.list(gvk(t), tenancy("default", "default"), "").await;
         answer.is_err_and(|status| {
@@ -404,7 +406,7 @@ impl Server {
     }
 }
 
-/// Exit code, stdout and stderr of the binary, for starts that end by themselves. Ports are free ones.
+/// Exit code, stdout and stderr of the binary, for starts that end by themselves. The ports are free ones.
 pub async fn mortise(args: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
     command

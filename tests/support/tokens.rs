@@ -1,4 +1,4 @@
-//! A server that asks for tokens.
+//! A server that requires tokens.
 
 use mortise_resource::{data, pb};
 use sha2::{Digest as _, Sha256};
@@ -26,10 +26,10 @@ impl Interceptor for As {
 
 pub type Holder = InterceptedService<Channel, As>;
 
-/// A server that asks for tokens, and its first token.
+/// A server that requires tokens, and its first token.
 pub struct Guarded {
     pub server: Server,
-    /// Its secret.
+    /// Secret of the first token.
     pub management: String,
 }
 
@@ -53,7 +53,7 @@ impl Guarded {
         mortise_api::ResourceServiceClient::new(self.channel(secret).await)
     }
 
-    /// Writes with everything allowed.
+    /// Writes with all rights.
     pub async fn write(&self, resource: pb::Resource) -> pb::Resource {
         let mut client = self.resources(&self.management).await;
         client.write(pb::WriteRequest { resource: Some(resource) }).await.unwrap().into_inner().resource.unwrap()

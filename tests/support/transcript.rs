@@ -1,7 +1,7 @@
-//! Golden files: what commands print, compared with what they printed when somebody last looked.
+//! Golden files: output of commands, compared with the reviewed output.
 //!
 //! A transcript is a sequence of commands with their output and exit codes, under `tests/golden/cli`. With
-//! `MORTISE_UPDATE_GOLDEN=1` the files are written anew; look at the difference before you commit it.
+//! `MORTISE_UPDATE_GOLDEN=1` the files are rewritten; review the difference before you commit it.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
 use crate::support::{PATIENCE, Server};
 
-/// What a command did.
+/// Exit code and output of a command.
 pub struct Ran {
     pub code: Option<i32>,
     pub out: String,
@@ -26,17 +26,17 @@ pub struct Transcript {
     server: String,
     dir: TempDir,
     text: String,
-    /// Texts that are different each time, and what stands in their place.
+    /// Texts that differ in each run, and their replacements.
     called: Vec<(String, &'static str)>,
 }
 
 impl Transcript {
-    /// For commands that talk to this server.
+    /// Starts a transcript of commands for this server.
     pub fn new(name: &'static str, server: &Server) -> Self {
         Self::at(name, &server.grpc.to_string())
     }
 
-    /// For commands that talk to an address.
+    /// Starts a transcript of commands for an address.
     pub fn at(name: &'static str, server: &str) -> Self {
         Self {
             name,
@@ -51,7 +51,7 @@ impl Transcript {
         self.dir.path()
     }
 
-    /// Calls a text something else from here on.
+    /// Replaces a text by a name from here on.
     pub fn call(&mut self, text: &str, name: &'static str) {
         self.called.push((text.to_owned(), name));
     }
@@ -63,7 +63,7 @@ impl Transcript {
         std::fs::write(path, text).unwrap();
     }
 
-    /// A command that is ready to be started: in the directory, with nothing of the caller's own settings.
+    /// A prepared command: in the directory, without the caller's settings.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
         for (name, _) in std::env::vars_os() {
@@ -87,18 +87,18 @@ impl Transcript {
         command
     }
 
-    /// Runs a command and writes down what it printed.
+    /// Runs a command and records its output.
     pub async fn run(&mut self, args: &[&str]) -> Ran {
         self.run_with(args, "", &[]).await
     }
 
-    /// Runs a command that fails so.
+    /// Runs a command that must fail with this code.
     pub async fn fails(&mut self, code: i32, args: &[&str]) {
         let ran = self.run(args).await;
         assert_eq!(ran.code, Some(code), "{args:?}: {}{}", ran.out, ran.err);
     }
 
-    /// Runs a command that succeeds.
+    /// Runs a command that must succeed.
     pub async fn works(&mut self, args: &[&str]) -> String {
         let ran = self.run(args).await;
         assert_eq!(ran.code, Some(0), "{args:?}: {}{}", ran.out, ran.err);
@@ -114,7 +114,7 @@ impl Transcript {
         }
         let mut child = command.spawn().unwrap();
         if let Some(mut stdin) = child.stdin.take() {
-            // Whoever does not read it closes it.
+            // A command that does not read its input closes it.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends by itself").unwrap();
@@ -128,12 +128,12 @@ impl Transcript {
         ran
     }
 
-    /// Writes down what the next command is about.
+    /// Records a comment about the next command.
     pub fn say(&mut self, text: &str) {
         self.text.extend(text.lines().map(|line| format!("# {line}\n")));
     }
 
-    /// Writes down what a command said on standard error whose other output is different each time.
+    /// Records only the standard error of a command whose other output differs in each run.
     pub fn note(&mut self, command: &str, said: &[u8]) {
         let lines = String::from_utf8_lossy(said).lines().map(|line| format!("! {line}\n")).collect::<String>();
         self.text.push_str(&format!("$ mortise {command}\n{lines}\n"));
@@ -145,7 +145,7 @@ impl Transcript {
         compare(self.name, &mask(&self.named()));
     }
 
-    /// The same where numbers, and with them the widths of columns, are different each time.
+    /// The same for output whose numbers, and so column widths, differ in each run.
     #[track_caller]
     pub fn finish_without_numbers(self) {
         compare(self.name, &without_numbers(&mask(&self.named())));
@@ -158,13 +158,13 @@ impl Transcript {
     }
 }
 
-/// As somebody would type it.
+/// Arguments as typed in a shell.
 fn quoted(args: &[&str]) -> String {
     let plain = |arg: &str| !arg.is_empty() && arg.chars().all(|c| c.is_alphanumeric() || "-_./:=,@*".contains(c));
     args.iter().map(|arg| if plain(arg) { (*arg).to_owned() } else { format!("'{arg}'") }).collect::<Vec<_>>().join(" ")
 }
 
-/// Compares a text with a golden file, or writes it when that is asked for.
+/// Compares a text with a golden file, or writes the file if updates are requested.
 #[track_caller]
 pub fn compare(name: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/cli").join(format!("{name}.txt"));
@@ -180,8 +180,8 @@ pub fn compare(name: &str, text: &str) {
     assert_eq!(golden.lines().count(), text.lines().count(), "{}: {text}", path.display());
 }
 
-/// Each number is `<n>`, with its unit if it has one; each digest is `<digest>`; columns stand two blanks apart. What
-/// commands are told and errors say stays.
+/// Each number becomes `<n>`, with its unit if it has one; each digest becomes `<digest>`; columns are separated by two
+/// blanks. Command lines and errors stay.
 fn without_numbers(text: &str) -> String {
     let unit = |word: &str| {
         let word = word.trim_end_matches([',', ';', ')']);
@@ -199,7 +199,7 @@ fn without_numbers(text: &str) -> String {
             let is_digest = bare.len() >= 12 && bare.chars().all(|c| c.is_ascii_hexdigit());
             let is_number = bare.starts_with(|c: char| c.is_ascii_digit());
             if part.is_empty() {
-                // The first of several: the others go.
+                // Keeps the first of several blanks.
                 if !out.ends_with("  ") && at > 0 {
                     out.push(' ');
                 }
@@ -224,7 +224,7 @@ fn without_numbers(text: &str) -> String {
     out
 }
 
-/// Takes out what is different each time: ids, versions, times, ages.
+/// Replaces values that differ in each run: ids, versions, times, ages.
 pub fn mask(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -235,7 +235,7 @@ pub fn mask(text: &str) -> String {
                 line.replace_range(at..at + digits, "<n>");
             }
         }
-        // What a command is told, and an error says, is the same each time, but for waits that the server computes.
+        // Command lines and errors are the same in each run, except for waits that the server computes.
         let ages = !line.starts_with(['$', '!', '#']) || line.contains("try again in");
         let mut masked = String::new();
         let mut word = String::new();

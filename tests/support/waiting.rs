@@ -1,4 +1,4 @@
-//! Waiting for what must happen, by polls and barriers.
+//! Waiting for expected events, by polls and barriers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::{PATIENCE, Server, album, artist, gvk, id_of, tenancy};
 
-/// Polls until a look succeeds. A look that fails returns what it saw instead; the last of these is shown after `PATIENCE`.
+/// Polls until `look` succeeds. A failing look returns the state that it saw; the last one is shown after `PATIENCE`.
 pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
     let mut last = None;
     let looks = async {
@@ -29,12 +29,12 @@ pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut(
     }
 }
 
-/// Tries until it holds, or fails after a while.
+/// Polls until the condition holds, or panics after `PATIENCE`.
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     until(what, async || if holds().await { Ok(()) } else { Err("it does not hold") }).await;
 }
 
-/// Everything that comes until the server closes the connection, and how it was closed.
+/// Reads until the server closes the connection; returns the text, and the result of the last read.
 pub async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> (String, std::io::Result<usize>) {
     let mut answer = Vec::new();
     let end = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server closes in time");
@@ -46,7 +46,7 @@ pub async fn tombstones(server: &Server) -> Vec<pb::Resource> {
     server.list(gvk("internal.v1.Tombstone"), tenancy("*", "*"), "").await.unwrap()
 }
 
-/// Whether there is nothing of that id.
+/// Whether no resource has that id.
 pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
     match server.read(id).await {
         Ok(_) => false,
@@ -55,8 +55,8 @@ pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
     }
 }
 
-/// Deletes an artist and waits until the reaper has taken its album: it has looked at all that was deleted before. Answers
-/// the artist's id.
+/// Deletes an artist and waits until the reaper has removed its album, so all earlier deletions have been processed.
+/// Returns the artist's id.
 pub async fn reaped(server: &Server) -> pb::Id {
     let owner = id_of(&server.write(artist("reaped-last")).await.unwrap());
     let child = id_of(&server.write(album("reaped-last", Some(&owner))).await.unwrap());
@@ -65,7 +65,7 @@ pub async fn reaped(server: &Server) -> pb::Id {
     owner
 }
 
-/// Waits until there is nothing of that id.
+/// Waits until no resource has that id.
 pub async fn until_gone(server: &Server, id: &pb::Id) {
     eventually(&format!("{} is gone", id.name), || is_gone(server, id)).await;
 }

@@ -1,4 +1,5 @@
-//! Partitions and namespaces: which exist, what needs them, what creating one does. Deleting: `deletion.rs`.
+//! Partitions and namespaces: existing ones, resources that need them, and effects of a creation. Deletion:
+//! `deletion.rs`.
 
 use crate::support::{
     Server, Setup, at, concept, deny_thing, gvk, id, id_in, id_of, invalid, label, make_place, names, noted, places,
@@ -47,7 +48,7 @@ async fn default_cannot_be_deleted() {
         ("namespace", namespace("p", "default")),
     ] {
         let refused = invalid(format!("{unit} \"default\" exists always and cannot be deleted"));
-        // Before anybody wrote it, there is nothing to delete; then there is, and it stays.
+        // Before its first write a deletion has no effect; afterwards it is refused.
         server.delete(&unit_resource.id.clone().unwrap(), "").await.unwrap();
         assert!(server.write(noted(unit_resource.clone(), &[("deletionTimestamp", "x")])).await.is_err());
         let stored = server.write(unit_resource.clone()).await.unwrap();
@@ -69,7 +70,7 @@ async fn default_cannot_be_deleted() {
 }
 
 #[tokio::test]
-async fn writes_into_what_does_not_exist_are_refused() {
+async fn writes_into_missing_units_are_refused() {
     let server = Server::start().await;
     server.write(partition("p")).await.unwrap();
     for (p, n, expected) in [
@@ -86,7 +87,7 @@ async fn writes_into_what_does_not_exist_are_refused() {
         assert_eq!(refusal(server.mutate_and_validate(there.clone()).await), expected);
         let id = pb::Id { uid: UID.into(), ..id_of(&there) };
         assert_eq!(refusal(server.write_status(status_of(id)).await), expected);
-        // A read sees it as NotFound; the rest does not look.
+        // A read returns NotFound; the other calls do not check.
         assert_eq!(refusal(server.read(&id_of(&there)).await), (Code::NotFound, expected.1));
         server.delete(&id_of(&there), "").await.unwrap();
         assert!(server.list(gvk(CONCEPT), tenancy(p, n), "").await.unwrap().is_empty());
@@ -116,7 +117,7 @@ async fn creating_a_unit_makes_it_usable() {
     let server = Server::start().await;
     let p = server.write(partition("p")).await.unwrap();
     assert!(!id_of(&p).uid.is_empty());
-    // `default` is in it from the start.
+    // A partition contains `default` from the start.
     for n in ["", "default"] {
         let written = server.write(at(concept("x"), "p", n)).await.unwrap();
         assert_eq!(id_of(&written).tenancy, Some(tenancy("p", "default")));
@@ -127,7 +128,7 @@ async fn creating_a_unit_makes_it_usable() {
     assert_eq!(server.read(&id_of(&written)).await.unwrap(), written);
     server.mutate_and_validate(at(concept("y"), "p", "n")).await.unwrap();
     server.write_status(status_of(id_of(&written))).await.unwrap();
-    // A namespace is one of its partition alone.
+    // A namespace belongs to its partition alone.
     assert_eq!(refusal(server.write(at(concept("x"), "default", "n")).await), invalid("namespace not found: n"));
     server.write(partition("q")).await.unwrap();
     assert_eq!(refusal(server.write(at(concept("x"), "q", "n")).await), invalid("namespace not found: n"));
@@ -176,7 +177,7 @@ async fn cluster_types_and_tombstones_need_no_place() {
 }
 
 #[tokio::test]
-async fn changing_a_unit_disturbs_nobody_who_writes_into_it() {
+async fn changing_a_unit_disturbs_no_writes_into_it() {
     let server = Server::start().await;
     make_place(&server, "p", "n").await;
     let mut tasks = tokio::task::JoinSet::new();

@@ -1,4 +1,5 @@
-//! Deleting partitions and namespaces: everything in them goes, nothing else does, and nothing gets in meanwhile.
+//! Deletion of partitions and namespaces: everything in them is deleted, nothing else is, and new resources are refused
+//! meanwhile.
 
 use crate::support::{
     Server, Setup, at, concept, eventually, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, noted, owned,
@@ -37,7 +38,7 @@ async fn is_marked(server: &Server, id: &pb::Id) -> bool {
     server.read(id).await.unwrap().metadata.contains_key("deletionTimestamp")
 }
 
-/// Fills places, each with a few concepts.
+/// Fills places with a few concepts each.
 async fn furnish(server: &Server, where_to: &[(&str, &str)]) {
     for (p, n) in where_to {
         for name in ["a", "b", "c"] {
@@ -47,7 +48,7 @@ async fn furnish(server: &Server, where_to: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn a_namespace_takes_what_lives_in_it_and_nothing_else() {
+async fn a_namespace_takes_its_content_and_nothing_else() {
     let server = Server::start().await;
     let kept = [("default", "default"), ("default", "n-1"), ("default", "n1"), ("p", "n"), ("p", "default")];
     for (p, n) in [("default", "n"), ("default", "n-1"), ("default", "n1"), ("p", "n")] {
@@ -72,7 +73,7 @@ async fn a_namespace_takes_what_lives_in_it_and_nothing_else() {
     assert_eq!(refusal(server.write(gone).await), invalid("namespace not found: n"));
     let read = server.read(&id_in(CONCEPT, "a", "default", "n")).await;
     assert_eq!(refusal(read), (Code::NotFound, "namespace not found: n".to_owned()));
-    // It can be made again, empty.
+    // It can be created again, empty.
     make_place(&server, "default", "n").await;
     server.write(at(concept("new"), "default", "n")).await.unwrap();
     assert_eq!(concepts(&server, "default", "n").await, ["default/n/new"]);
@@ -88,7 +89,7 @@ async fn a_partition_takes_its_namespaces_along() {
     for p in ["p", "p-1"] {
         server.write(label("x", p)).await.unwrap();
     }
-    // `default` there may have been written down; then it goes too.
+    // A stored `default` namespace is deleted too.
     server.write(resource(namespace("p", "default"), None)).await.unwrap();
 
     delete_all_of(&server, &partition("p")).await;
@@ -139,14 +140,14 @@ async fn a_version_counts_and_repeating_does_no_harm() {
     goes(&server, &namespace("", "n")).await;
 }
 
-/// A namespace on its way out, held by `held` in it.
+/// A namespace that is being deleted, and waits for `held` in it.
 async fn held_namespace(server: &Server, p: &str, n: &str) -> pb::Resource {
     make_place(server, p, n).await;
     let held = noted(at(concept("held"), p, n), &[("finalizers", "one two")]);
     let held = id_of(&server.write(held).await.unwrap());
     furnish(server, &[(p, n)]).await;
     server.delete(&namespace(p, n), "").await.unwrap();
-    eventually("what is held is marked", || is_marked(server, &held)).await;
+    eventually("the held resource is marked", || is_marked(server, &held)).await;
     eventually("the rest goes", || async { concepts(server, p, n).await.len() == 1 }).await;
     server.read(&held).await.unwrap()
 }
@@ -158,13 +159,13 @@ async fn a_child_with_a_finalizer_holds_it() {
     let unit = namespace("p", "n");
     assert!(is_marked(&server, &unit).await);
 
-    // Nothing gets in.
+    // New resources are refused.
     let new = at(concept("new"), "p", "n");
     let expected = invalid(r#"tenancy marked for deletion: partition:"p" namespace:"n""#);
     assert_eq!(refusal(server.write(new.clone()).await), expected);
     assert_eq!(refusal(server.write(owned(new.clone(), &id_of(&held))).await), expected);
     assert_eq!(refusal(server.mutate_and_validate(new).await), invalid("tenancy marked for deletion: p/n"));
-    // What is held can be read, listed, given a status, and rid of finalizers; not changed.
+    // A held resource can be read, listed, given a status, and freed from finalizers, but not changed.
     assert_eq!(concepts(&server, "p", "n").await, ["p/n/held"]);
     let status = pb::Status { observed_generation: held.generation.clone(), ..Default::default() };
     let request =
@@ -177,9 +178,9 @@ async fn a_child_with_a_finalizer_holds_it() {
     assert_eq!(refusal(written), invalid("expected at least one finalizer to be removed"));
     server.write(change(&[("finalizers", "two")])).await.unwrap();
     assert!(is_marked(&server, &unit).await && is_marked(&server, &id_of(&held)).await);
-    // Neighbours are not concerned.
+    // Other places are not affected.
     server.write(at(concept("x"), "p", "default")).await.unwrap();
-    // The unit itself cannot be rescued.
+    // The unit itself cannot be restored.
     let written = server.write(resource(unit.clone(), None)).await;
     assert_eq!(refusal(written), invalid("cannot no-op write resource marked for deletion"));
     let mut rescued = server.read(&unit).await.unwrap();
@@ -229,7 +230,7 @@ async fn updates_are_refused_from_the_moment_it_is_marked() {
         tasks.spawn(async move { client.write(pb::WriteRequest { resource: Some(resource) }).await });
     }
     let place = r#"partition:"default" namespace:"n""#;
-    // Which of both it is depends on whether the resource itself is marked already.
+    // The error depends on whether the resource itself is marked already.
     let expected = [
         invalid(format!("cannot write resource when tenancy marked for deletion: {place}")),
         invalid("cannot modify metadata"),
@@ -256,7 +257,7 @@ async fn its_own_finalizers_hold_it_too() {
 }
 
 #[tokio::test]
-async fn nobody_can_take_the_guard_away() {
+async fn the_hosts_finalizer_cannot_be_removed() {
     let server = Server::start().await;
     server.write(noted(resource(namespace("", "n"), None), &[("finalizers", "")])).await.unwrap();
     let mut unit = server.read(&namespace("", "n")).await.unwrap();
@@ -266,7 +267,7 @@ async fn nobody_can_take_the_guard_away() {
     let held = noted(at(concept("held"), "", "n"), &[("finalizers", "me")]);
     let held = id_of(&server.write(held).await.unwrap());
     server.delete(&id_of(&unit), "").await.unwrap();
-    eventually("only what is held is left", || async { concepts(&server, "", "n").await.len() == 1 }).await;
+    eventually("only the held resource is left", || async { concepts(&server, "", "n").await.len() == 1 }).await;
     let marked = server.read(&namespace("", "n")).await.unwrap();
     for finalizers in ["", " "] {
         let mut bare = marked.clone();
@@ -288,13 +289,13 @@ async fn marking_by_hand_is_deleting() {
 }
 
 #[tokio::test]
-async fn what_its_contents_own_elsewhere_follows() {
+async fn resources_elsewhere_that_its_content_owns_follow() {
     let server = Server::start().await;
     make_place(&server, "default", "n").await;
     make_place(&server, "p", "owned").await;
     let owner = id_of(&server.write(at(concept("owner"), "", "n")).await.unwrap());
     let child = id_of(&server.write(owned(concept("child"), &owner)).await.unwrap());
-    // A unit can be owned as well.
+    // A unit can be owned, too.
     let unit = owned(resource(namespace("p", "owned"), None), &child);
     assert_eq!(refusal(server.write(unit).await), invalid("owner cannot be changed"));
     server.write(owned(resource(namespace("p", "follows"), None), &child)).await.unwrap();
@@ -369,7 +370,7 @@ async fn it_goes_on_after_a_crash() {
 
     let server = Setup::new().data_dir(dir.path()).start().await;
     goes(&server, &namespace("", "n")).await;
-    eventually("only what is held is left", || async { concepts(&server, "*", "*").await == ["p/n/held"] }).await;
+    eventually("only the held resource is left", || async { concepts(&server, "*", "*").await == ["p/n/held"] }).await;
     assert!(is_marked(&server, &partition("p")).await);
     let written = server.write(at(concept("x"), "p", "n")).await;
     assert_eq!(refusal(written), invalid(r#"tenancy marked for deletion: partition:"p" namespace:"n""#));

@@ -1,4 +1,4 @@
-//! Quotas: how much a tenancy may hold, whichever way it comes, and that what is full can be emptied.
+//! Quotas: the limits of a tenancy, for every kind of write; a full one can be emptied.
 
 use mortise_resource::pb;
 use tonic::Code;
@@ -20,7 +20,7 @@ async fn a_type_in_a_tenancy_holds_so_many_and_no_other_is_hurt() {
         "{text}"
     );
     assert!(is_gone(&server, &id("demo.v2.Artist", "d")).await);
-    // Another type, another place, a change of what is there, and its status.
+    // Another type, another place, a change of an existing resource, and its status.
     server.write(album("d", Some(&id_of(&written[0])))).await.unwrap();
     server.write(at(artist("d"), "default", "blue")).await.unwrap();
     let changed = server.write(noted(artist("a"), &[("note", "longer than before")])).await.unwrap();
@@ -31,7 +31,7 @@ async fn a_type_in_a_tenancy_holds_so_many_and_no_other_is_hurt() {
         status: Some(pb::Status { observed_generation: changed.generation, ..pb::Status::default() }),
     };
     server.write_status(request).await.unwrap();
-    // A place that comes free is one for another; a dry run takes none.
+    // A deletion makes room for another resource; a dry run takes none.
     server.mutate_and_validate(artist("d")).await.unwrap();
     server.delete(&id_of(&written[2]), "").await.unwrap();
     server.write(artist("d")).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_tenancy_that_is_full_of_bytes_can_be_emptied_and_survives_a_restart()
 
     let server = start().await;
     assert_eq!(refusal(server.write(big("one-more")).await).0, Code::ResourceExhausted, "it is counted anew");
-    // Growing is refused, shrinking is not; and a deletion, whose mark makes it longer.
+    // Growth is refused, but shrinking is allowed; so is a deletion, though its mark adds bytes.
     let longer = noted(artist(&names[0]), &[("finalizers", "tests"), ("filler", &"x".repeat(9_000))]);
     assert_eq!(refusal(server.write(longer).await).0, Code::ResourceExhausted);
     for name in &names {

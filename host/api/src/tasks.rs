@@ -52,7 +52,7 @@ async fn failpoint(task: &str) {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        panic!("it was told to");
+        panic!("a test asked for this panic");
     }
     #[cfg(not(debug_assertions))]
     let _ = task;
@@ -76,10 +76,10 @@ mod tests {
         let mut ending = Task::spawn("ending", async {});
         let (name, panic) = first_ended([&mut lasting, &mut ending].into_iter()).await;
         assert_eq!((name, panic.is_none()), ("ending", true));
-        let mut panicking = Task::spawn("panicking", async { panic!("it was told to") });
+        let mut panicking = Task::spawn("panicking", async { panic!("a test asked for this panic") });
         let (name, panic) = first_ended([&mut lasting, &mut panicking].into_iter()).await;
         assert_eq!(name, "panicking");
-        assert!(panic.unwrap().to_string().contains("it was told to"));
+        assert!(panic.unwrap().to_string().contains("a test asked for this panic"));
         lasting.end().await;
     }
 }

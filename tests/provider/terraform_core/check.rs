@@ -1,4 +1,4 @@
-//! The rules that core holds a provider to.
+//! The rules of core for providers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use mortise_provider::{
 };
 use serde_json::{Value as Json, json};
 
-/// What core checks when it loads a schema, and what it would fall over.
+/// Checks the rules that core applies to a schema, and conditions that would make it fail.
 pub(super) fn check_schema(name: &str, schema: &Schema) {
     check_block(name, schema.block.as_ref().expect("a schema without a block ends core"));
 }
@@ -67,7 +67,7 @@ fn attribute_type(one: &Attribute) -> Type {
     }
 }
 
-/// Core's merge of what was and what is configured.
+/// Core's merge of prior and configuration.
 pub fn proposed(block: &Block, prior: &Value, config: &Value) -> Value {
     let Value::Map(parts) = config else { return config.clone() };
     let part = |(name, config): (&String, &Value)| {
@@ -86,7 +86,7 @@ pub fn proposed(block: &Block, prior: &Value, config: &Value) -> Value {
     Value::Map(parts.iter().map(part).collect())
 }
 
-/// Whether a plan is one of this configuration.
+/// Asserts that a plan fits the configuration.
 pub fn check_planned(block: &Block, prior: &Value, config: &Value, planned: &Value) {
     for one in &block.attributes {
         let name = &one.name;
@@ -142,12 +142,12 @@ fn check_nested(path: &str, of: &Object, prior: &Value, config: &Value, planned:
     }
 }
 
-/// Whether what was known stays as it was, from one plan to the next.
+/// Asserts that known values stay the same from one plan to the next.
 pub fn check_same(before: &Value, now: &Value) {
     check_known("", before, now);
 }
 
-/// Whether what was made is what was planned.
+/// Asserts that the result matches the plan.
 pub fn check_applied(planned: &Value, made: &Value) {
     check_known("", planned, made);
 }
@@ -171,7 +171,7 @@ fn check_known(path: &str, planned: &Value, made: &Value) {
     }
 }
 
-/// As a state file has it.
+/// A value as JSON of a state file.
 pub(super) fn to_json(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,

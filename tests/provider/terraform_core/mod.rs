@@ -1,5 +1,5 @@
-//! A core of Terraform, as far as a provider can tell: it speaks the protocol over a socket, and holds every answer to the
-//! rules that core holds it to.
+//! A core of Terraform from a provider's point of view: it speaks the protocol over a socket, and checks every answer
+//! against core's rules.
 
 mod check;
 mod tls;
@@ -18,7 +18,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 pub use check::{check_applied, check_planned, check_same, proposed};
 pub use tls::{CORE_CERTIFICATE, OTHER_CERTIFICATE, connect_tls};
 
-/// Core, connected.
+/// A connected core.
 pub struct Core {
     pub client: ProviderClient<Channel>,
     pub schemas: BTreeMap<String, Schema>,
@@ -34,7 +34,7 @@ pub struct Instance {
     pub private: Vec<u8>,
 }
 
-/// A plan that was held to core's rules.
+/// A plan that passed core's rules.
 #[derive(Debug, Clone)]
 pub struct Planned {
     pub state: Value,
@@ -51,7 +51,7 @@ impl Planned {
 
 pub type Faults = Vec<Diagnostic>;
 
-/// The errors among diagnostics, or what came without any.
+/// The errors among diagnostics, or the value with its warnings if there are none.
 fn or_faults<T>(value: T, diagnostics: Vec<Diagnostic>) -> Result<(T, Vec<Diagnostic>), Faults> {
     assert!(
         diagnostics.iter().all(|one| one.severity() != Severity::Invalid && !one.summary.is_empty()),
@@ -63,7 +63,7 @@ fn or_faults<T>(value: T, diagnostics: Vec<Diagnostic>) -> Result<(T, Vec<Diagno
     }
 }
 
-/// A state as its file has it.
+/// A state as JSON of its file.
 pub fn state_json(state: &Value) -> Vec<u8> {
     check::to_json(state).to_string().into_bytes()
 }
@@ -98,7 +98,7 @@ pub async fn channel(socket: &Path) -> Channel {
 }
 
 impl Core {
-    /// Asks for the schemas, and holds them to core's rules.
+    /// Requests the schemas, and checks them against core's rules.
     pub async fn of(channel: Channel) -> Result<Self, Faults> {
         let mut client =
             ProviderClient::new(channel).max_decoding_message_size(1 << 30).max_encoding_message_size(1 << 30);
@@ -131,7 +131,7 @@ impl Core {
         msgpack::decode(&value.msgpack, &self.type_of(kind)).unwrap()
     }
 
-    /// A configuration of these attributes; the others are null. `data` is completed likewise.
+    /// A configuration with these attributes; the others are null. `data` is filled up in the same way.
     pub fn config(&self, kind: &str, name: &str, data: &[(&str, Value)]) -> Value {
         let Type::Object(of) = self.type_of(kind) else { panic!("no object") };
         let nulls =
@@ -193,7 +193,7 @@ impl Core {
         Ok(Planned { state, private: answer.planned_private, replace, warnings })
     }
 
-    /// Applies a plan. What there is after a fault comes with it.
+    /// Applies a plan. After a fault the error includes the resulting state.
     pub async fn apply(
         &mut self,
         kind: &str,
@@ -224,7 +224,8 @@ impl Core {
         }
     }
 
-    /// Creates or updates: a plan, a second one as core makes it, and its application; then everything is settled.
+    /// Creates or updates: a plan, a second plan as core makes it, and the application; then a plan must change
+    /// nothing.
     pub async fn make(&mut self, kind: &str, prior: Option<&Instance>, config: &Value) -> Result<Instance, Faults> {
         let first = self.plan(kind, prior, config).await?;
         let second = self.plan(kind, prior, config).await?;
@@ -236,7 +237,7 @@ impl Core {
         Ok(made)
     }
 
-    /// Brings a state up to date, as each command begins: an upgrade, and a read. None for one that is gone.
+    /// Updates a state as each command does first: an upgrade, and a read. `None` for a deleted resource.
     pub async fn refresh(&mut self, of: &Instance) -> Result<Option<Instance>, Faults> {
         let raw = RawState { json: state_json(&of.state), ..RawState::default() };
         let version = self.schemas[&of.kind].version;
@@ -277,7 +278,7 @@ impl Core {
         self.refresh(&imported).await.map(|found| found.expect("it is there"))
     }
 
-    /// Plans the end of a resource: warnings, and what is kept beside it.
+    /// Plans a deletion; returns the warnings, and the private bytes.
     pub async fn plan_destroy(&mut self, of: &Instance) -> Result<(Vec<Diagnostic>, Vec<u8>), Faults> {
         let request = pb::plan_resource_change::Request {
             type_name: of.kind.clone(),
@@ -293,7 +294,7 @@ impl Core {
         Ok((warnings, answer.planned_private))
     }
 
-    /// Plans the end of a resource, and applies that. With faults comes what is left.
+    /// Plans a deletion, and applies it. Faults come with the remaining state.
     pub async fn destroy(&mut self, of: &Instance) -> Result<(), (Faults, Value)> {
         let planned = self.plan_destroy(of).await;
         let (_, planned_private) = planned.map_err(|faults| (faults, of.state.clone()))?;

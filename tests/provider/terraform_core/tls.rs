@@ -1,6 +1,7 @@
-//! Core's side of TLS: a certificate of P-521 that is its own authority, and the provider's taken as it was told.
+//! Core's side of TLS: a self-signed certificate of P-521, and the provider's certificate as its handshake line gives
+//! it.
 //!
-//! The certificates stand in files, since ring makes none of P-521 and signs with none; nothing is kept secret by them.
+//! The certificates are stored in files, since ring neither creates nor signs with P-521; they protect nothing.
 
 use std::{path::Path, sync::Arc};
 
@@ -28,18 +29,18 @@ pub struct Certificate {
     key: &'static str,
 }
 
-/// What core has.
+/// Core's certificate.
 pub const CORE_CERTIFICATE: Certificate =
     Certificate { certificate: include_str!("certificates/core.pem"), key: include_str!("certificates/core-key.pem") };
 
-/// What somebody else has, made in the same way.
+/// A certificate of another party, made in the same way.
 pub const OTHER_CERTIFICATE: Certificate = Certificate {
     certificate: include_str!("certificates/other.pem"),
     key: include_str!("certificates/other-key.pem"),
 };
 
-/// Connects as core does; `own` is what this side shows, if anything. The provider may still close it, since it looks at
-/// the certificate after the handshake is over for this side.
+/// Connects as core does; `own` is this side's certificate, if any. The provider may still close the connection, since
+/// it checks the certificate after this side's handshake is over.
 pub async fn connect_tls(
     socket: &Path,
     server: &[u8],
@@ -77,7 +78,7 @@ impl Own {
 
 impl ResolvesClientCert for Own {
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        // As Go does: without a scheme in common no certificate is shown.
+        // As in Go: without a common scheme no certificate is sent.
         schemes.contains(&SignatureScheme::ECDSA_NISTP521_SHA512).then(|| self.0.clone())
     }
 

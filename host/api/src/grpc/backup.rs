@@ -128,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn a_backup_that_panics_does_not_look_complete() {
         let (answers, mut out) = mpsc::channel(1);
-        say_end(async { panic!("it was told to") }, &answers).await;
+        say_end(async { panic!("a test asked for this panic") }, &answers).await;
         drop(answers);
         assert_eq!(out.recv().await.unwrap().unwrap_err().code(), tonic::Code::Internal);
         assert!(out.recv().await.is_none());

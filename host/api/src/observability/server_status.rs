@@ -195,16 +195,15 @@ fn store(about: &ServerInfo, stats: Stats) -> Store {
 
 /// Faults of the store for an operator, a sentence each.
 fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<Item = String> {
-    let poisoned = poisoned
-        .iter()
-        .map(|why| format!("the store refuses writes ({why}); restart mortise once the disk works again"));
+    let poisoned =
+        poisoned.iter().map(|why| format!("the store refuses writes ({why}); repair the disk, then restart mortise"));
     let damaged = damaged.iter().map(|why| {
         format!(
-            "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists it, and a \
+            "the store is damaged: some acknowledged data is missing ({why}); mortise check lists it, and a \
              backup restores it"
         )
     });
-    let full = full.iter().map(|why| format!("the store refuses writes that need room: {why}"));
+    let full = full.iter().map(|why| format!("the store refuses writes that need disk space: {why}"));
     poisoned.chain(damaged).chain(full)
 }
 
@@ -267,7 +266,7 @@ mod tests {
         for (health, refuses, damaged, warning) in [
             (Health { poisoned: why(), ..Health::default() }, "a reason", "", "the store refuses writes (a reason); "),
             (Health { damaged: why(), ..Health::default() }, "", "a reason", "the store is damaged: "),
-            (Health { full: why(), ..Health::default() }, "", "", "the store refuses writes that need room: a reason"),
+            (Health { full: why(), ..Health::default() }, "", "", "the store refuses writes that need disk space: "),
         ] {
             let (said_refuses, said_damaged, warnings) = seen(health);
             assert_eq!((&*said_refuses, &*said_damaged), (refuses, damaged), "{warning}");

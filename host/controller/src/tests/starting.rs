@@ -272,7 +272,7 @@ struct PanickingLeases(AtomicUsize);
 impl Leases for PanickingLeases {
     fn lease(&self, controller: &str) -> watch::Receiver<bool> {
         let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        assert!(left.is_err(), "it was told to");
+        assert!(left.is_err(), "a test asked for this panic");
         AlwaysLeased.lease(controller)
     }
 }
@@ -286,7 +286,7 @@ async fn a_supervisor_that_panics_begins_anew() {
     harness.settle().await;
     let status = all.status("c").unwrap();
     let State::BackingOff { error, .. } = &status.state else { panic!("{:?}", status.state) };
-    assert_eq!(error, "the supervisor failed: panic [recovered]: it was told to");
+    assert_eq!(error, "the supervisor failed: panic [recovered]: a test asked for this panic");
     harness.pass(5_000).await;
     let status = all.status("c").unwrap();
     assert_eq!((status.state, status.restarts, harness.probe.names().len()), (State::Running, 2, 3));

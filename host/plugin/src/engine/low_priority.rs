@@ -120,7 +120,7 @@ mod tests {
         let threads = LowPriorityThreads::default();
         let there = threads.run(async { thread::current().name().map(str::to_owned) }).await;
         assert_eq!(there.flatten().as_deref(), Some("mortise-lowprio"));
-        assert!(threads.run(async { panic!("it was told to") }).await.is_none());
+        assert!(threads.run(async { panic!("a test asked for this panic") }).await.is_none());
 
         let (ended, mut heard) = tokio::sync::mpsc::channel::<()>(1);
         let endless = threads.run(async move {

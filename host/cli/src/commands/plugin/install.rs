@@ -55,7 +55,9 @@ impl Install {
         let thing = format!("plugin {name}");
         let answer = session.call(&thing, session.plugins().install(ReceiverStream::new(outgoing))).await;
         let answer = answer.map_err(|error| match &error.remedy {
-            None if error.message.contains("calls itself") => error.remedy("give its own name: --name NAME"),
+            None if error.message.contains(", but the install is for ") => {
+                error.remedy("give its own name: --name NAME")
+            }
             _ => error,
         });
         // The upload ends when the server has answered; a read error here explains a failure better.
