@@ -15,9 +15,9 @@ use tokio::{
 };
 
 use crate::{
+    lists::type_watch::TypeWatch,
     registry::ResourceType,
     service::{Barrier, ResourceService},
-    type_watch::TypeWatch,
 };
 
 /// How long a write waits until it is in effect.

@@ -8,65 +8,40 @@
 //! One call uses one snapshot of the registry from beginning to end.
 
 mod access;
-mod admit;
-mod audit;
-mod builtin;
-mod caller;
-mod caller_counts;
-mod can;
+mod call;
 mod change;
-mod checked_list;
-mod delete;
-mod deletion_rules;
-mod fair;
-mod functions;
-mod hooks;
-mod ids;
-mod list;
-mod list_by_owner;
-mod mutate_and_validate;
-mod open_watch;
-mod origin;
-mod ownership;
+mod core;
+mod deletion;
+pub mod kv;
+mod lists;
 mod private_bytes;
 mod query;
-mod rates;
-mod read;
-mod reaper;
 mod references;
 mod region;
 pub mod registry;
-mod removal;
-mod request_id;
-mod retry;
-mod ruled_caller;
-mod server_meta;
+mod rpc;
+mod rules;
 mod service;
-mod shards;
-mod store_fault;
-mod tenancy;
-mod tenancy_cleanup;
-mod type_watch;
-mod upgrade;
-pub mod values;
-mod watch_list;
-mod write;
-mod write_status;
 
-pub use audit::Call;
-pub use caller::{Caller, Source};
-pub use caller_counts::{CallerCounts, CountedOne};
-pub use checked_list::EncodedList;
-pub use delete::Deleted;
-
+pub use call::{
+    audit::Call,
+    caller::{Caller, Source},
+    caller_counts::{CallerCounts, CountedOne},
+    origin::{Origin, Remote, Surface},
+};
+pub use core::{
+    options::{Options, Placement},
+    rates::Rates,
+};
+pub use deletion::carry_out::RemovalError;
+pub use lists::{checked_list::EncodedList, type_watch::TypeWatch};
 pub use mortise_store::{Consistency, WatchEvent};
-pub use origin::{Origin, Remote, Surface};
 pub use query::watch::{ResourceChanges, ResourcesChanges};
-pub use rates::Rates;
-pub use references::carry_out::RemovalError;
-pub use region::{Copied, CopyChange, CopyProgress, MAX_HELD_BACK, Placement, may_be_in, uid_number};
-pub use service::{Options, ResourceService};
-pub use type_watch::TypeWatch;
-pub use upgrade::{UpgradeReport, schema_version};
-pub use watch_list::Events;
-pub use write::Written;
+pub use region::{
+    incoming::{may_be_in, uid_number},
+    progress::{CopyProgress, MAX_HELD_BACK},
+    replicas::{Copied, CopyChange},
+};
+pub use rpc::{delete::Deleted, watch_list::Events, write::Written};
+pub use rules::upgrade::{UpgradeReport, schema_version};
+pub use service::ResourceService;

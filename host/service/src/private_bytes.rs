@@ -14,7 +14,7 @@ use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Store
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use crate::{ids, references::carry_out::RemovalError, service::ResourceService, store_fault::store_fault};
+use crate::{call::store_fault::store_fault, core::ids, deletion::carry_out::RemovalError, service::ResourceService};
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.PrivateBytes";
 

@@ -20,7 +20,7 @@ use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
 };
 
-use mortise_service::values::{Quota, Values};
+use mortise_service::kv::{Quota, Values};
 
 use super::{
     definition::{definition, pairs, whole_name},

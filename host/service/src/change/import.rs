@@ -20,8 +20,12 @@ use super::{
     outside::Outside,
 };
 use crate::{
-    audit::Method, caller::Caller, hooks::RequestHooks, ids, read::tenancy_of, registry::ResourceType, server_meta,
-    service::ResourceService, store_fault::store_fault, upgrade,
+    call::{audit::Method, caller::Caller, store_fault::store_fault},
+    core::ids,
+    registry::ResourceType,
+    rpc::read::tenancy_of,
+    rules::{hooks::RequestHooks, server_meta, upgrade},
+    service::ResourceService,
 };
 
 /// Longest name that something has outside, bytes.

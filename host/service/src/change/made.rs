@@ -6,8 +6,12 @@ use mortise_store::{Batch, Consistency, Expectation, Mutation, StoreError};
 use prost::Message as _;
 
 use crate::{
-    admit, caller::Caller, hooks::refusal, private_bytes, references::check::WrittenReferences, registry::ResourceType,
-    service::ResourceService, store_fault::store_fault,
+    call::{caller::Caller, store_fault::store_fault},
+    private_bytes,
+    references::check::WrittenReferences,
+    registry::ResourceType,
+    rules::{admit, hooks::refusal},
+    service::ResourceService,
 };
 
 /// Data and metadata of a resource that is to be, and what the plugin keeps for it.

@@ -13,22 +13,21 @@ use mortise_store::{Consistency, Expectation, ExpectedId, ExpectedReferrers, Mut
 
 use super::made::Made;
 use crate::{
-    audit::Method,
-    builtin,
-    caller::Caller,
-    hooks::{ReadDecision, RequestHooks},
-    ids,
-    read::tenancy_of,
-    references::{
-        ResourceKey,
+    call::{audit::Method, caller::Caller, request_id, store_fault::store_fault},
+    core::ids,
+    deletion::{
         plan::{Fate, Purpose},
+        removal,
     },
+    references::key::ResourceKey,
     registry::{Owner, Registry, ResourceType},
-    removal, request_id, server_meta,
+    rpc::{read::tenancy_of, write::cas_failure},
+    rules::{
+        builtin_types,
+        hooks::{ReadDecision, RequestHooks},
+        server_meta, upgrade,
+    },
     service::ResourceService,
-    store_fault::store_fault,
-    upgrade,
-    write::cas_failure,
 };
 
 impl ResourceService {
@@ -162,7 +161,7 @@ impl ResourceService {
         }
         hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
         hooks.release();
-        builtin::refuse_default(kind, &old)?;
+        builtin_types::refuse_default(kind, &old)?;
         self.check_region(&old)?;
         if !version.is_empty() && version != old.version {
             return Err(cas_failure());

@@ -12,17 +12,18 @@ use mortise_resource::{
 use mortise_store::StoreError;
 
 use crate::{
-    admit,
-    audit::Method,
-    caller::Caller,
-    deletion_rules,
-    hooks::{ReadDecision, RequestHooks},
-    read::tenancy_of,
+    call::{audit::Method, caller::Caller, store_fault::store_fault},
     registry::{Registry, ResourceType},
-    server_meta,
+    rpc::{
+        read::tenancy_of,
+        write::{cas_failure, with_reserved_metadata},
+    },
+    rules::{
+        admit, deletion_rules,
+        hooks::{ReadDecision, RequestHooks},
+        server_meta,
+    },
     service::ResourceService,
-    store_fault::store_fault,
-    write::{cas_failure, with_reserved_metadata},
 };
 
 impl ResourceService {

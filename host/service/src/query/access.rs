@@ -29,11 +29,11 @@ const FEW: usize = 1_000;
 const PAGE: usize = 64;
 
 /// The resources that may match, in pages.
-pub(super) struct Candidates {
-    pub(super) access: Access,
-    pub(super) keys: Vec<String>,
+pub(crate) struct Candidates {
+    pub(crate) access: Access,
+    pub(crate) keys: Vec<String>,
     /// Whether they come in the order of lists.
-    pub(super) in_order: bool,
+    pub(crate) in_order: bool,
     /// Read already, in choosing.
     first: Option<Vec<EncodedResource>>,
     source: Source,
@@ -59,7 +59,7 @@ struct FieldSource {
 /// Chooses how to find what a search asks for.
 ///
 /// `is_patient` has it wait for an index that is being made for as long as that takes.
-pub(super) async fn choose(
+pub(crate) async fn choose(
     service: &ResourceService,
     search: &Search,
     is_patient: bool,
@@ -234,7 +234,7 @@ impl Candidates {
     }
 
     /// The next page; `None` after the last.
-    pub(super) async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, StoreError> {
+    pub(crate) async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, StoreError> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Ok(Some(first));
         }

@@ -9,7 +9,7 @@ use mortise_query::{Direction, PageToken, SortKey};
 use mortise_resource::EncodedResource;
 
 /// What was offered so far.
-pub(super) struct Collector {
+pub(crate) struct Collector {
     size: usize,
     /// Bytes of the resources that are kept; the first one may be larger.
     bytes_limit: usize,
@@ -25,20 +25,20 @@ pub(super) struct Collector {
 }
 
 /// A page, in order.
-pub(super) struct Page {
-    pub(super) resources: Vec<EncodedResource>,
+pub(crate) struct Page {
+    pub(crate) resources: Vec<EncodedResource>,
     /// The order of its first and its last resource; `None` when there is none.
-    pub(super) ends: Option<(SortKey, SortKey)>,
+    pub(crate) ends: Option<(SortKey, SortKey)>,
     /// What follows in the page's own direction: the first of it.
-    pub(super) follower: Option<(SortKey, EncodedResource)>,
+    pub(crate) follower: Option<(SortKey, EncodedResource)>,
     /// Resources before it.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Resources on all pages.
-    pub(super) total: u64,
+    pub(crate) total: u64,
 }
 
 impl Collector {
-    pub(super) fn new(size: usize, bytes_limit: usize, token: Option<PageToken>) -> Self {
+    pub(crate) fn new(size: usize, bytes_limit: usize, token: Option<PageToken>) -> Self {
         Self { size, bytes_limit, token, kept: BTreeMap::new(), bytes: 0, follower: None, beyond: 0, offered: 0 }
     }
 
@@ -47,7 +47,7 @@ impl Collector {
     }
 
     /// Takes a resource that matches, if it belongs to the page as far as is known.
-    pub(super) fn offer(&mut self, key: SortKey, resource: EncodedResource) {
+    pub(crate) fn offer(&mut self, key: SortKey, resource: EncodedResource) {
         self.offered += 1;
         if self.token.as_ref().is_some_and(|token| !token.admits(&key)) {
             self.beyond += 1;
@@ -74,16 +74,16 @@ impl Collector {
     }
 
     /// Whether nothing that comes later in ascending order can belong to the page.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.follower.is_some() && matches!(self.direction(), Direction::Right)
     }
 
     /// Everything that was offered.
-    pub(super) fn offered(&self) -> u64 {
+    pub(crate) fn offered(&self) -> u64 {
         self.offered
     }
 
-    pub(super) fn finish(self) -> Page {
+    pub(crate) fn finish(self) -> Page {
         let within = self.offered - self.beyond;
         let offset = match self.direction() {
             Direction::Right => self.beyond,

@@ -4,11 +4,9 @@
 //! of a type, read as a list reads them, by the same checks and hooks. What a caller may not read neither shows nor
 //! counts.
 
-mod access;
-mod batch_get;
-mod collect;
-mod compile;
+pub(crate) mod access;
+pub(crate) mod collect;
+pub(crate) mod compile;
 pub(crate) mod field_index;
-mod search;
-mod update;
+pub(crate) mod search;
 pub(crate) mod watch;

@@ -25,10 +25,14 @@ use super::{
     collect::{Collector, Page},
     compile::{Search, project},
 };
-use crate::{audit::Method, caller::Caller, hooks::RequestHooks, service::ResourceService, store_fault::store_fault};
+use crate::{
+    call::{audit::Method, caller::Caller, store_fault::store_fault},
+    rules::hooks::RequestHooks,
+    service::ResourceService,
+};
 
 /// Bytes of the resources of one page.
-pub(super) const PAGE_BYTES: usize = 3 << 20;
+pub(crate) const PAGE_BYTES: usize = 3 << 20;
 /// The same of a search of a hook, which finds no room if others hold all of it.
 const HOOK_PAGE_BYTES: usize = 512 << 10;
 /// Resources that a search of a hook looks at, or entries of an index.
@@ -179,7 +183,7 @@ impl Reading {
 }
 
 /// The resource with the server's part of its meta, which those that were stored before there was one lack.
-pub(super) fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
+pub(crate) fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
     if resource.has_meta() {
         return Ok(resource);
     }
@@ -237,7 +241,7 @@ fn too_many_for_a_hook() -> Error {
     )
 }
 
-pub(super) fn too_long(limit: Duration) -> Error {
+pub(crate) fn too_long(limit: Duration) -> Error {
     Error::new(
         Code::DeadlineExceeded,
         format!(
@@ -247,7 +251,7 @@ pub(super) fn too_long(limit: Duration) -> Error {
     )
 }
 
-pub(super) fn too_many(limit: usize) -> Error {
+pub(crate) fn too_many(limit: usize) -> Error {
     Error::new(
         Code::ResourceExhausted,
         format!(

@@ -17,17 +17,16 @@ use mortise_store::{Expectation, ExpectedReferrers, Mutation};
 use prost::Message as _;
 
 use super::{
-    ResourceKey,
-    carry_out::RemovalError,
+    key::ResourceKey,
     records::{Reading, data_records, owner_of, records},
 };
 use crate::{
-    caller::Caller,
-    ids,
-    read::tenancy_of,
+    call::{caller::Caller, store_fault::store_fault},
+    core::ids,
+    deletion::carry_out::RemovalError,
     registry::{Registry, ResourceType},
+    rpc::read::tenancy_of,
     service::ResourceService,
-    store_fault::store_fault,
 };
 
 /// What a write has to do with references.

@@ -12,29 +12,8 @@
 //! once for each behaviour. The first one after a start, or after a plugin with other types came, reads the types that
 //! refer to it once ([`record_pass`]).
 
-pub(crate) mod carry_out;
 pub(crate) mod check;
-mod key;
-pub(crate) mod plan;
+pub(crate) mod finalizer;
+pub(crate) mod key;
 pub(crate) mod record_pass;
 pub(crate) mod records;
-pub(crate) mod release;
-
-pub(crate) use key::ResourceKey;
-use mortise_resource::{Error, meta};
-
-pub(crate) use mortise_resource::meta::HELD_BY_REFERENCES as FINALIZER;
-
-/// Whether the finalizer is among those of a resource.
-pub(crate) fn has_finalizer(metadata: &meta::Metadata) -> bool {
-    let names_it = metadata.get(meta::FINALIZERS).is_some_and(|text| text.contains(FINALIZER));
-    names_it && meta::finalizers(metadata).contains(FINALIZER)
-}
-
-/// Refuses the host's finalizer in what a client or a hook writes: nobody else takes it away again.
-pub(crate) fn check_finalizers(metadata: &meta::Metadata) -> Result<(), Error> {
-    match has_finalizer(metadata) {
-        true => Err(Error::invalid(format!("the finalizer {FINALIZER} is the host's; leave it out"))),
-        false => Ok(()),
-    }
-}

@@ -17,11 +17,10 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::records::{Reading, records};
 use crate::{
-    caller::Caller,
-    hooks::RequestHooks,
+    call::{caller::Caller, store_fault::store_fault},
     registry::{Registry, ResourceType},
+    rules::hooks::RequestHooks,
     service::ResourceService,
-    store_fault::store_fault,
 };
 
 /// Records that are stored in one commit.
@@ -106,7 +105,7 @@ impl ResourceService {
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key, tenancy, name_prefix: String::new() };
         let mut stored = self.backend.scan(&query).await.map_err(failed)?;
-        let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(crate::Consistency::Eventual));
+        let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(mortise_store::Consistency::Eventual));
         let (mut rewritten, mut bytes, mut count, mut unread) = (Vec::new(), 0, 0, 0_usize);
         loop {
             hooks.release();

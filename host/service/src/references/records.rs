@@ -11,14 +11,13 @@ use mortise_resource::{
     tenancy::DEFAULT,
 };
 
-use super::ResourceKey;
+use super::key::ResourceKey;
 use crate::{
-    hooks::type_of,
-    ids,
-    read::tenancy_of,
+    core::ids,
     registry::{Registry, ResourceType},
+    rpc::read::tenancy_of,
+    rules::{hooks::type_of, upgrade},
     service::ResourceService,
-    upgrade,
 };
 
 /// What a reference in data is to.

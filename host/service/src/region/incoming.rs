@@ -9,11 +9,10 @@ use mortise_resource::{
     pb, types,
 };
 
-use super::enforce;
 use crate::{
-    admit,
-    read::tenancy_of,
     registry::{Owner, Registry, ResourceType, builtin::RESERVED_GROUPS},
+    rpc::read::tenancy_of,
+    rules::{admit, region, region_policy},
     service::ResourceService,
 };
 
@@ -43,7 +42,7 @@ impl ResourceService {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, String> {
+pub(crate) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, String> {
     let mut id = id.clone();
     types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id)).map_err(|e| e.message)?;
     let pb::Type { group, kind, .. } = id.r#type.clone().unwrap_or_default();
@@ -62,14 +61,14 @@ pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Re
 
 /// What this region's policy has against a resource that a peer sent as its own. `known` is the region that it is known to
 /// belong to, which counts where neither a field nor a policy says so.
-pub(super) fn forbidden(
+pub(crate) fn forbidden(
     kind: &ResourceType,
     incoming: &pb::Resource,
     policy: Option<&MultiRegionPolicy>,
     known: &str,
     (peer, here): (&str, &str),
 ) -> Option<String> {
-    let Some(SyncingMeta { owning_region: owner, regions, .. }) = enforce::computed(kind, incoming, policy, known)
+    let Some(SyncingMeta { owning_region: owner, regions, .. }) = region::computed(kind, incoming, policy, known)
     else {
         return Some("no policy governs it here; give its partition the policy that it has there".into());
     };
@@ -90,14 +89,14 @@ pub(super) fn forbidden(
 /// Whether regions, as `meta.syncing` has them, include one.
 #[must_use]
 pub fn may_be_in(regions: &[String], region: &str) -> bool {
-    regions.iter().any(|one| one == region || one == super::policy::EVERYWHERE)
+    regions.iter().any(|one| one == region || one == region_policy::EVERYWHERE)
 }
 
 /// The type of a resource whose id was checked, if it can be stored here.
 ///
 /// # Errors
 /// What keeps it from that.
-pub(super) fn check<'a>(
+pub(crate) fn check<'a>(
     registry: &'a Registry,
     id: &pb::Id,
     incoming: &pb::Resource,

@@ -10,18 +10,10 @@
 //! One read of the partition `default` for each write into it, where the server has a region; of other partitions it is
 //! read in any case. Partitions without a policy are not decoded.
 
-pub(crate) mod copies;
-mod enforce;
-mod incoming;
-mod peers;
-pub(crate) mod policy;
-mod progress;
-mod record;
-mod refresh;
-mod restarts;
-
-pub use copies::{Copied, CopyChange};
-pub use enforce::Placement;
-pub use incoming::{may_be_in, uid_number};
-pub use progress::{CopyProgress, MAX_HELD_BACK};
-pub(crate) use restarts::{CopiedType, CopyRestarts};
+pub(crate) mod incoming;
+pub(crate) mod peers;
+pub(crate) mod progress;
+pub(crate) mod record;
+pub(crate) mod refresh;
+pub(crate) mod replicas;
+pub(crate) mod restarts;

@@ -17,7 +17,7 @@ use mortise_resource::{
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey};
 use prost::Message as _;
 
-use crate::{ids, service::ResourceService, store_fault::store_fault};
+use crate::{call::store_fault::store_fault, core::ids, service::ResourceService};
 
 /// Key of the status entry.
 const STATUS_KEY: &str = "mortise";

@@ -24,7 +24,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::restarts::CopiedType;
-use crate::{ids, service::ResourceService, store_fault::store_fault};
+use crate::{call::store_fault::store_fault, core::ids, service::ResourceService};
 
 /// Resources that a progress names as held back.
 pub const MAX_HELD_BACK: usize = 1_000;
@@ -46,22 +46,22 @@ type Name = (String, String, String);
 /// How far the copies of a type from a peer are.
 #[derive(Debug, Clone)]
 pub struct CopyProgress {
-    pub(super) key: CopiedType,
-    pub(super) of: pb::Type,
+    pub(crate) key: CopiedType,
+    pub(crate) of: pb::Type,
     /// How often the copies had begun anew when it was read.
-    pub(super) restarts: u64,
+    pub(crate) restarts: u64,
     /// Where the watch goes on; empty: with a snapshot.
     pub resume_token: String,
-    pub(super) held_back: HeldBackList,
+    pub(crate) held_back: HeldBackList,
     /// Whether what is held back is not what is stored.
-    pub(super) is_dirty: bool,
+    pub(crate) is_dirty: bool,
     /// When it was stored last; `None`: the stored token is not one of this watch.
     stored: Option<Instant>,
 }
 
 /// Resources that are held back, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct HeldBackList {
+pub(crate) struct HeldBackList {
     named: BTreeMap<Name, HeldBack>,
     bytes: usize,
     more: bool,
@@ -111,12 +111,12 @@ impl CopyProgress {
     }
 
     /// Whether it is to be stored, though no copy has changed.
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.is_dirty || self.stored.is_none_or(|stored| stored.elapsed() > STORED)
     }
 
     /// Notes that it is stored as it is. The first token of a watch is due all the same.
-    pub(super) fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         self.is_dirty = false;
         self.stored = (!self.resume_token.is_empty()).then(Instant::now);
     }
@@ -144,7 +144,7 @@ impl CopyProgress {
 
 impl HeldBackList {
     /// Notes that a resource is not applied, and why, if its name fits into this many bytes with the others.
-    pub(super) fn add(&mut self, id: pb::Id, reason: HeldBackReason, mut detail: String, room: usize) {
+    pub(crate) fn add(&mut self, id: pb::Id, reason: HeldBackReason, mut detail: String, room: usize) {
         detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
         let id = pb::Id { uid: String::new(), ..id };
         self.insert(HeldBack { id: Some(id), reason: reason.into(), detail }, room);
@@ -163,7 +163,7 @@ impl HeldBackList {
     }
 
     /// Takes a resource off. Returns whether it was named.
-    pub(super) fn remove(&mut self, id: &pb::Id) -> bool {
+    pub(crate) fn remove(&mut self, id: &pb::Id) -> bool {
         if self.named.is_empty() {
             return false;
         }
@@ -187,7 +187,7 @@ impl ResourceService {
     }
 
     /// What stores a progress, over what is stored now.
-    pub(super) async fn progress_mutation(&self, progress: &CopyProgress) -> Result<Mutation, StoreError> {
+    pub(crate) async fn progress_mutation(&self, progress: &CopyProgress) -> Result<Mutation, StoreError> {
         let mut resource = match self.stored_progress(&progress.key).await? {
             Some(stored) => stored,
             None => pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id(&progress.key) }), ..Default::default() },
@@ -198,7 +198,7 @@ impl ResourceService {
     }
 
     /// Forgets a progress.
-    pub(super) async fn drop_progress(&self, key: &CopiedType) -> Result<(), StoreError> {
+    pub(crate) async fn drop_progress(&self, key: &CopiedType) -> Result<(), StoreError> {
         let Some(stored) = self.stored_progress(key).await? else { return Ok(()) };
         let delete = Mutation::Delete { id: stored.id.unwrap_or_default(), version: stored.version };
         self.backend.commit(mortise_store::Batch::of(delete)).await.map(drop)
@@ -213,7 +213,7 @@ impl ResourceService {
     }
 
     /// Bytes of what a progress may name as held back.
-    pub(super) fn held_back_room(&self) -> usize {
+    pub(crate) fn held_back_room(&self) -> usize {
         room_in(self.options.max_resource_bytes)
     }
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use mortise_resource::{Code, Error, authorizer::Authorizer, pb};
 
 use crate::{
-    audit::Call,
-    origin::{Origin, Remote, Surface},
+    call::{
+        audit::Call,
+        origin::{Origin, Remote, Surface},
+    },
     service::ResourceService,
 };
 
@@ -31,14 +33,14 @@ impl Authorizer for PeerCaller {
 }
 
 /// A change that was made: the id, and the generations before and after.
-pub(super) struct Change {
-    pub(super) id: pb::Id,
-    pub(super) before: String,
-    pub(super) after: String,
+pub(crate) struct Change {
+    pub(crate) id: pb::Id,
+    pub(crate) before: String,
+    pub(crate) after: String,
 }
 
 /// The records of one commit.
-pub(super) struct Records {
+pub(crate) struct Records {
     caller: Arc<dyn Authorizer>,
     origin: Arc<Origin>,
     first: Call,
@@ -49,7 +51,7 @@ impl ResourceService {
     ///
     /// # Errors
     /// `Unavailable`: the log takes no records.
-    pub(super) async fn begin_copies(&self, peer: &str) -> Result<Records, Error> {
+    pub(crate) async fn begin_copies(&self, peer: &str) -> Result<Records, Error> {
         let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(format!("region {peer}")));
         let origin = Arc::new(Origin::new(Surface::Region, Remote::Unknown, None));
         let first = self.begin_call(&caller, Some(&origin), "Copy".into(), true).await?;
@@ -59,7 +61,7 @@ impl ResourceService {
 
 impl Records {
     /// Records what was done.
-    pub(super) async fn end(self, service: &ResourceService, changes: &[Change]) {
+    pub(crate) async fn end(self, service: &ResourceService, changes: &[Change]) {
         let mut call = Some(self.first);
         for Change { id, before, after } in changes {
             let taken = match call.take() {
@@ -84,7 +86,7 @@ impl Records {
     }
 
     /// Records that nothing was done, for this.
-    pub(super) async fn fail(self, code: Code) {
+    pub(crate) async fn fail(self, code: Code) {
         if let Err(e) = self.first.end_with(Some(code), code.name()).await {
             tracing::warn!("copies are not in the audit log: {e}");
         }

@@ -21,13 +21,11 @@ use mortise_resource::{
 };
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, WatchEvent};
 
-use super::{enforce, policy};
 use crate::{
-    read::tenancy_of,
     registry::{Registry, ResourceType},
-    server_meta,
+    rpc::read::tenancy_of,
+    rules::{region, region_policy, server_meta, tenancy::PlaceError},
     service::ResourceService,
-    tenancy::PlaceError,
 };
 
 /// Resources that are written at once.
@@ -89,7 +87,7 @@ impl ResourceService {
             }
             match event {
                 Some(WatchEvent::Upsert(partition)) => {
-                    let (name, policy) = (partition.name().to_owned(), policy::of_partition(&partition));
+                    let (name, policy) = (partition.name().to_owned(), region_policy::of_partition(&partition));
                     if known.get(&name) != Some(&policy) {
                         due.insert(name.clone());
                         known.insert(name, policy);
@@ -185,11 +183,11 @@ impl ResourceService {
         policy: Option<&MultiRegionPolicy>,
     ) -> Option<Option<SyncingMeta>> {
         let here = self.region()?;
-        let next = enforce::syncing(kind, stored, policy, here, false);
+        let next = region::syncing(kind, stored, policy, here, false);
         let is_mine = next.as_ref().is_some_and(|next| next.owning_region == here);
-        if enforce::is_copy(stored) && !is_mine {
+        if region::is_copy(stored) && !is_mine {
             return None;
         }
-        (next.as_ref() != enforce::syncing_of(stored.meta.as_deref())).then_some(next)
+        (next.as_ref() != region::syncing_of(stored.meta.as_deref())).then_some(next)
     }
 }

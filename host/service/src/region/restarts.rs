@@ -12,11 +12,16 @@ use mortise_store::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
-use super::{
-    enforce::{copied_from, syncing_of},
-    progress::CopyProgress,
+use super::progress::CopyProgress;
+use crate::{
+    rpc::read::tenancy_of,
+    rules::{
+        builtin_types::FINALIZER,
+        region::{copied_from, syncing_of},
+        tenancy::PlaceError,
+    },
+    service::ResourceService,
 };
-use crate::{builtin::FINALIZER, read::tenancy_of, service::ResourceService, tenancy::PlaceError};
 
 /// A kind whose resources are copied from a peer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,18 +39,18 @@ pub(crate) struct CopyRestarts {
 }
 
 impl CopiedType {
-    pub(super) fn new(peer: &str, of: &pb::Type) -> Self {
+    pub(crate) fn new(peer: &str, of: &pb::Type) -> Self {
         Self { peer: peer.to_owned(), group: of.group.clone(), kind: of.kind.clone() }
     }
 }
 
 impl CopyRestarts {
     /// Nothing begins anew while this is held.
-    pub(super) async fn read(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) async fn read(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().await
     }
 
-    pub(super) fn number(&self, key: &CopiedType) -> u64 {
+    pub(crate) fn number(&self, key: &CopiedType) -> u64 {
         self.numbers.borrow().get(key).copied().unwrap_or_default()
     }
 }
@@ -55,7 +60,7 @@ impl ResourceService {
     ///
     /// # Errors
     /// `Aborted`: the copies have begun anew.
-    pub(super) async fn use_progress(&self, progress: &CopyProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
+    pub(crate) async fn use_progress(&self, progress: &CopyProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
         let guard = self.copy_restarts.read().await;
         match self.copy_restarts.number(&progress.key) == progress.restarts {
             true => Ok(guard),

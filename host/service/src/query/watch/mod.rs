@@ -12,7 +12,7 @@
 //! forget everything (a hard reset) and gets a new snapshot. Nothing is left out unnoticed.
 //!
 //! # Limits
-//! Those of every watch ([`open_watch`](crate::open_watch)). Snapshots and replays wait for one of the places among
+//! Those of every watch ([`open_watch`](crate::lists::open_watch)). Snapshots and replays wait for one of the places among
 //! `service.max_snapshots`, pages for room among `service.list_bytes`, which they hold until the client has taken them. The
 //! pages of all watches hold [`VIEWS`](crate::service::VIEWS) of keys and ids together.
 //!
@@ -34,9 +34,12 @@ use mortise_resource::{
     goten::WatchType,
 };
 
-pub use self::single::ResourceChanges;
-use self::{session::Session, stateful::Stateful, stateless::Stateless};
-use crate::{audit::Method, caller::Caller, service::ResourceService};
+pub use crate::query::watch::single::ResourceChanges;
+use crate::{
+    call::{audit::Method, caller::Caller},
+    query::watch::{session::Session, stateful::Stateful, stateless::Stateless},
+    service::ResourceService,
+};
 
 /// An open watch of many resources. Dropping it closes it.
 pub struct ResourcesChanges(Kind);

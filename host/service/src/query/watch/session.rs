@@ -7,14 +7,13 @@ use mortise_query::{Binding, Candidate, SortKey, Subject};
 use mortise_resource::{EncodedResource, Error, data::SearchRequest, pb, tenancy};
 use mortise_store::{Cursor, Query, ScanPart, Term};
 
+use super::terms::term;
 use crate::{
-    caller::Caller,
-    fair::Share,
-    hooks::RequestHooks,
-    open_watch::{OpenWatch, WatchPermission, Within},
-    query::{compile::Search, search::complete, watch::terms::term},
+    call::{caller::Caller, fair::Share, store_fault::ended},
+    lists::open_watch::{OpenWatch, WatchPermission, Within},
+    query::{compile::Search, search::complete},
+    rules::hooks::RequestHooks,
     service::ResourceService,
-    store_fault::ended,
 };
 
 /// Pages of a content that are read on the threads that serve requests: of 64 resources, and of 1,024.

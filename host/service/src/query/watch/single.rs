@@ -11,16 +11,14 @@ use mortise_store::{
 };
 
 use crate::{
-    audit::Method,
-    caller::Caller,
-    hooks::{RequestHooks, type_of},
-    open_watch::{OpenWatch, WatchPermission, Within},
+    call::{audit::Method, caller::Caller, store_fault::ended},
+    lists::open_watch::{OpenWatch, WatchPermission, Within},
     query::{
         compile::{project, shown},
         search::complete,
     },
+    rules::hooks::{RequestHooks, type_of},
     service::ResourceService,
-    store_fault::ended,
 };
 
 /// An open watch of one resource. Dropping it closes it.

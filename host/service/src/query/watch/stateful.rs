@@ -24,13 +24,12 @@ use super::{
     session::{Session, Visible},
 };
 use crate::{
-    fair::Share,
+    call::{fair::Share, store_fault::ended},
     query::{
         collect::{Collector, Page},
         search::{PAGE_BYTES, too_many},
     },
     service::VIEWS,
-    store_fault::ended,
 };
 
 /// Changes that are looked at together at most, so that others have their turns.

@@ -20,7 +20,10 @@ use prost_types::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
 use super::{message, session::Session};
-use crate::{fair::Share, query::compile::refused, store_fault::ended};
+use crate::{
+    call::{fair::Share, store_fault::ended},
+    query::compile::refused,
+};
 
 /// Changes of a message when the request says 0, and most of them.
 const DEFAULT_CHUNK: usize = 100;

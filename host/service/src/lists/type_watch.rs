@@ -1,0 +1,66 @@
+//! Watches for controllers of this process: every resource of a type in every tenancy, upgraded to the type's schema
+//! version. They ask no authorize hook, and the limit on watches does not count them: there are as many as controllers
+//! declare.
+
+use mortise_resource::{EncodedResource, Error, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
+
+use crate::{call::caller::Caller, rules::hooks::RequestHooks, service::ResourceService};
+
+/// An open watch. Dropping it closes it.
+pub struct TypeWatch {
+    service: ResourceService,
+    wanted: Gvk,
+    watch: Box<dyn Watch>,
+    /// Whether the snapshot is complete.
+    live: bool,
+}
+
+impl ResourceService {
+    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
+    /// under another GroupVersion arrives as deleted.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
+    pub async fn watch_type(&self, of: &pb::Type) -> Result<TypeWatch, Error> {
+        let kind = self.types().resolve(of)?.clone();
+        let any = || WILDCARD.to_owned();
+        let tenancy = pb::Tenancy { partition: any(), namespace: any() };
+        let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
+        let watch = self.backend.watch_list(&query, None).await;
+        let watch = watch.map_err(|e| Error::internal(format!("watching {}: {e}", kind.gvk)))?;
+        Ok(TypeWatch { service: self.clone(), wanted: kind.gvk.clone(), watch, live: false })
+    }
+}
+
+impl TypeWatch {
+    /// Waits for the next event. After an error the watch is dead.
+    ///
+    /// # Errors
+    /// `Aborted`: the reader is too far behind, or the store closes. `InvalidArgument`: the type is no longer
+    /// registered. `Internal`: data of an older schema version cannot be upgraded.
+    pub async fn next(&mut self) -> Result<WatchEvent, Error> {
+        loop {
+            let event = self.watch.next().await.map_err(|e| crate::call::store_fault::ended(&e))?;
+            let resource = match event {
+                WatchEvent::EndOfSnapshot => {
+                    self.live = true;
+                    return Ok(event);
+                }
+                WatchEvent::Upsert(resource) => resource,
+                WatchEvent::Delete(resource) => return Ok(WatchEvent::Delete(resource)),
+            };
+            let registry = self.service.types();
+            let kind = registry.resolve_type(&self.wanted)?;
+            if resource.is_of(&kind.gvk) {
+                let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
+                return hooks.upgraded(resource).await.map(WatchEvent::Upsert);
+            }
+            if self.live {
+                // Its data is of another version's message.
+                let gone = pb::Resource { data: None, ..resource.decode()? };
+                return Ok(WatchEvent::Delete(EncodedResource::of(&gone)?));
+            }
+        }
+    }
+}
