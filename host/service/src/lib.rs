@@ -29,6 +29,7 @@ pub use call::{
     caller_counts::{CallerCounts, CountedOne},
     origin::{Origin, Remote, Surface},
 };
+pub use change::upgrade_stored::UpgradeReport;
 pub use core::{
     options::{Options, Placement},
     rates::Rates,
@@ -43,5 +44,5 @@ pub use region::{
     replicas::{Copied, CopyChange},
 };
 pub use rpc::{delete::Deleted, watch_list::Events, write::Written};
-pub use rules::upgrade::{UpgradeReport, schema_version};
+pub use rules::upgrade::schema_version;
 pub use service::ResourceService;

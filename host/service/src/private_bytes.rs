@@ -47,7 +47,7 @@ impl ResourceService {
             }
             let expect = vec![Expectation { id: ExpectedId::from(of), generation: None, is_unmarked: false }];
             let batch = Batch { expect, ..Batch::of(Mutation::Put(Box::new(resource))).limited() };
-            match self.backend.commit(batch).await {
+            match self.core.backend.commit(batch).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => {}
                 Err(StoreError::Unexpected { .. }) => {
@@ -77,7 +77,7 @@ impl ResourceService {
     }
 
     async fn stored_private_bytes(&self, plugin: &str, of: &pb::Id) -> Result<Option<pb::Resource>, StoreError> {
-        match self.backend.read(Consistency::Consistent, &id(plugin, of)).await {
+        match self.core.backend.read(Consistency::Consistent, &id(plugin, of)).await {
             Ok(resource) => Ok(Some(resource)),
             Err(StoreError::NotFound) => Ok(None),
             Err(e) => Err(e),

@@ -1,17 +1,10 @@
 //! The state that all RPCs share: the store, the registry, the limits, and the signal to stop.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
-    call::{
-        caller::{Caller, Source},
-        caller_counts::CallerCounts,
-        fair::FairPool,
-    },
-    core::{
-        options::Options,
-        rates::{Category, RateLimits},
-    },
+    call::{audit::Call, caller::caller_number, caller_counts::CallerCounts, fair::FairPool, origin::Origin},
+    core::{Core, options::Options},
     query::field_index::FieldIndexes,
     references::record_pass::RecordPasses,
     region::restarts::CopyRestarts,
@@ -27,7 +20,6 @@ use mortise_resource::{Error, authorizer::Authorizer};
 use mortise_store::Backend;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
 /// Bytes of the pages that watches keep, together.
 pub(crate) const VIEWS: usize = 128 << 20;
@@ -35,9 +27,7 @@ pub(crate) const VIEWS: usize = 128 << 20;
 /// The resource service. Cheap to clone.
 #[derive(Clone)]
 pub struct ResourceService {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) registry: Arc<ArcSwap<Registry>>,
-    pub(crate) options: Arc<Options>,
+    pub(crate) core: Core,
     pub(crate) watches: Arc<Semaphore>,
     pub(crate) caller_watches: Arc<CallerCounts>,
     pub(crate) snapshots: FairPool,
@@ -56,11 +46,9 @@ pub struct ResourceService {
     pub(crate) views: Arc<Semaphore>,
     /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
     pub(crate) low_priority: Arc<LowPriorityThreads>,
-    pub(crate) rates: Arc<RateLimits>,
     pub(crate) barriers: Barriers,
     /// Which copies of other regions have begun anew.
     pub(crate) copy_restarts: Arc<CopyRestarts>,
-    stop: CancellationToken,
 }
 
 /// Asks to be told when every token and policy that was stored before is known.
@@ -75,8 +63,6 @@ impl ResourceService {
     pub fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
         let (barriers, arrive) = mpsc::channel(1);
         Self {
-            backend,
-            registry,
             watches: Arc::new(Semaphore::new(options.max_watches)),
             caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
@@ -88,63 +74,73 @@ impl ResourceService {
             decoded: Arc::default(),
             views: Arc::new(Semaphore::new(VIEWS >> 10)),
             low_priority: Arc::default(),
-            rates: Arc::new(RateLimits::new(options.rates)),
-            options: Arc::new(options),
             barriers: (barriers, Arc::new(Mutex::new(Some(arrive)))),
             copy_restarts: Arc::default(),
-            stop: CancellationToken::new(),
+            core: Core::new(backend, registry, options),
         }
     }
 
     /// The registered types at this moment.
     #[must_use]
     pub fn types(&self) -> Arc<Registry> {
-        self.registry.load_full()
+        self.core.types()
     }
 
     /// What is known of tokens and policies; `None` where everyone may do everything.
     #[must_use]
     pub fn access(&self) -> Option<&Arc<Access>> {
-        self.options.access.as_ref()
+        self.core.access()
     }
 
     /// Bytes of a resource, at most.
     #[must_use]
     pub fn max_resource_bytes(&self) -> usize {
-        self.options.max_resource_bytes
+        self.core.options.max_resource_bytes
     }
 
     /// The record of who did what.
     #[must_use]
     pub fn audit(&self) -> Option<&AuditLog> {
-        self.options.audit.as_ref()
-    }
-
-    /// Counts a request of a caller.
-    ///
-    /// # Errors
-    /// `ResourceExhausted`: too many a second, with the time to wait.
-    pub(crate) fn check_rate(&self, caller: &Caller, category: Category) -> Result<(), Error> {
-        self.rates.check(category, self.caller_number(&*caller.authorizer))
+        self.core.audit()
     }
 
     /// A number for a caller, where callers are told apart.
     #[must_use]
     pub fn caller_number(&self, caller: &dyn Authorizer) -> Option<u64> {
-        self.access().map(|_| Source::of(caller.caller()).number())
+        caller_number(&self.core, caller)
     }
 
     /// The number of open watches of clients, and its limit.
     #[must_use]
     pub fn open_watches(&self) -> (usize, usize) {
-        let max = self.options.max_watches;
+        let max = self.core.options.max_watches;
         (max.saturating_sub(self.watches.available_permits()), max)
     }
 
     /// The store of the service.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
-        &self.backend
+        &self.core.backend
+    }
+
+    /// The region of this server.
+    #[must_use]
+    pub fn region(&self) -> Option<&str> {
+        self.core.region()
+    }
+
+    /// Begins a call of another service, which has no rates here.
+    ///
+    /// # Errors
+    /// `Unavailable`: the audit log takes no records.
+    pub async fn begin_call(
+        &self,
+        caller: &Arc<dyn Authorizer>,
+        origin: Option<&Arc<Origin>>,
+        method: Cow<'static, str>,
+        changes: bool,
+    ) -> Result<Call, Error> {
+        Call::begin_unrated(&self.core, caller, origin, method, changes).await
     }
 
     /// The background tasks that are no controllers, to be started: the clean-up of tenancy units, and what follows the
@@ -156,11 +152,11 @@ impl ResourceService {
 
     /// Ends open watches and background tasks. Calls in flight finish.
     pub fn stop(&self) {
-        self.stop.cancel();
+        self.core.stop();
     }
 
     /// Resolves once the service stops.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
-        self.stop.clone().cancelled_owned()
+        self.core.stopped()
     }
 }

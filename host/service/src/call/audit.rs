@@ -12,8 +12,11 @@ use std::{borrow::Cow, sync::Arc};
 use mortise_audit::{AuditLog, Decision, Events, Place, Record};
 use mortise_resource::{Code, EncodedResource, Error, authorizer::Authorizer, pb, types};
 
-use super::{caller::Caller, origin::Origin};
-use crate::{core::rates::Category, service::ResourceService};
+use super::{
+    caller::{Caller, caller_number},
+    origin::Origin,
+};
+use crate::core::{Core, rates::Category};
 
 /// The methods of the resource service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,37 +102,37 @@ struct Entry {
     generations: [String; 2],
 }
 
-impl ResourceService {
+impl Call {
     /// Counts a call against the rates, and takes its place in the audit log if it may change something.
     ///
     /// # Errors
     /// `ResourceExhausted`: too many a second. `Unavailable`: the log takes no records.
-    pub(crate) async fn begin(&self, caller: &Caller, method: Method) -> Result<Call, Error> {
-        self.check_rate(caller, method.category())?;
+    pub(crate) async fn begin(core: &Core, caller: &Caller, method: Method) -> Result<Self, Error> {
+        core.rates.check(method.category(), caller_number(core, &*caller.authorizer))?;
         let changes = method.category() == Category::Write;
-        self.begin_call(&caller.authorizer, caller.origin.as_ref(), method.name().into(), changes).await
+        Self::begin_unrated(core, &caller.authorizer, caller.origin.as_ref(), method.name().into(), changes).await
     }
 
     /// Begins a call of another service, which has no rates here.
     ///
     /// # Errors
     /// `Unavailable`: the audit log takes no records.
-    pub async fn begin_call(
-        &self,
+    pub(crate) async fn begin_unrated(
+        core: &Core,
         caller: &Arc<dyn Authorizer>,
         origin: Option<&Arc<Origin>>,
         method: Cow<'static, str>,
         changes: bool,
-    ) -> Result<Call, Error> {
-        let (Some(log), Some(origin)) = (self.audit(), origin) else { return Ok(Call::default()) };
+    ) -> Result<Self, Error> {
+        let (Some(log), Some(origin)) = (core.audit(), origin) else { return Ok(Self::default()) };
         if log.events() == Events::None {
-            return Ok(Call::default());
+            return Ok(Self::default());
         }
         let place = match changes {
             true => Some(log.reserve().await.map_err(refused)?),
             false => None,
         };
-        Ok(Call(Some(Box::new(Entry {
+        Ok(Self(Some(Box::new(Entry {
             log: log.clone(),
             place,
             origin: origin.clone(),
@@ -140,9 +143,7 @@ impl ResourceService {
             generations: Default::default(),
         }))))
     }
-}
 
-impl Call {
     /// Says what the call is about.
     pub(crate) fn about(&mut self, id: Option<&pb::Id>) {
         if let (Some(entry), Some(id)) = (&mut self.0, id) {

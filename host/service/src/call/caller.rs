@@ -14,6 +14,7 @@ use mortise_resource::{
 use mortise_store::Consistency;
 
 use super::origin::Origin;
+use crate::core::Core;
 
 /// The caller of one RPC.
 #[derive(Clone)]
@@ -127,4 +128,9 @@ impl Caller {
     pub fn at(self, source: Source) -> Self {
         Self { source, ..self }
     }
+}
+
+/// A number for a caller, where callers are told apart.
+pub(crate) fn caller_number(core: &Core, caller: &dyn Authorizer) -> Option<u64> {
+    core.access().map(|_| Source::of(caller.caller()).number())
 }

@@ -6,8 +6,8 @@ use mortise_resource::{Error, pb, types};
 
 use super::caller::Caller;
 use crate::{
+    core::ids::type_of,
     registry::{Registry, ResourceType},
-    rules::hooks::type_of,
 };
 
 /// Checks an id, and completes it by the caller's tenancy. Returns it with its type.

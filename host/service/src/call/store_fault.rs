@@ -16,6 +16,11 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     Error::new(code, format!("{context}: {error}"))
 }
 
+/// The error of a version that is not the stored one, in Consul's words.
+pub(crate) fn cas_failure() -> Error {
+    Error::new(Code::Aborted, StoreError::CasFailure { mutation: 0 }.to_string())
+}
+
 /// The error that ends a watch: `Aborted` where its reader starts again.
 pub(crate) fn ended(error: &StoreError) -> Error {
     match error {

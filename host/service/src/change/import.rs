@@ -20,11 +20,14 @@ use super::{
     outside::Outside,
 };
 use crate::{
-    call::{audit::Method, caller::Caller, store_fault::store_fault},
-    core::ids,
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+        store_fault::store_fault,
+    },
+    core::ids::{self, tenancy_of},
     registry::ResourceType,
-    rpc::read::tenancy_of,
-    rules::{hooks::RequestHooks, server_meta, upgrade},
+    rules::{admit, hooks::RequestHooks, region, server_meta, upgrade},
     service::ResourceService,
 };
 
@@ -38,7 +41,7 @@ impl ResourceService {
     /// `InvalidArgument`: the type imports nothing, the external id, a refusal by the plugin or the hooks.
     /// `AlreadyExists`: the resource. `PermissionDenied`. The plugin's faults.
     pub async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
-        let mut call = self.begin(caller, Method::Import).await?;
+        let mut call = Call::begin(&self.core, caller, Method::Import).await?;
         let (of, tenancy) = (request.r#type.clone(), request.tenancy.clone());
         call.about(Some(&pb::Id { r#type: of, tenancy, name: request.name.clone(), uid: String::new() }));
         let answer = self.imported(caller, request).await;
@@ -98,8 +101,8 @@ impl ResourceService {
             ..pb::Resource::default()
         };
         upgrade::set_schema_version(&kind, &mut resource);
-        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
-        self.check_size(&resource, None)?;
+        let (warnings, place) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        admit::check_size(&self.core, &resource, None)?;
         place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         self.check_absent(&resource).await?;
         if request.dry_run {
@@ -110,11 +113,11 @@ impl ResourceService {
         }
         resource.generation = ids::ulid();
         server_meta::set(&kind, &mut resource, None, None);
-        self.set_computed(&kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, &kind, &mut resource, place.policy.as_deref(), true)?;
         let id = resource.id.clone().unwrap_or_default();
         let references = self.written_references(&registry, caller, &kind, &resource, None).await?;
         let batch = made.batch(&kind, resource, place.expect, references);
-        let stored = self.backend.commit(batch).await.map_err(|e| match e {
+        let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
             StoreError::Unexpected { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),

@@ -71,7 +71,7 @@ impl ResourceService {
     /// Refuses what is stored already.
     pub(super) async fn check_absent(&self, resource: &pb::Resource) -> Result<(), Error> {
         let id = resource.id.clone().unwrap_or_default();
-        match self.backend.read(Consistency::Consistent, &id).await {
+        match self.core.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(()),
             Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => Err(already_exists(&id)),
             Err(e) => Err(store_fault("failed read", &e)),

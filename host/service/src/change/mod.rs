@@ -5,3 +5,4 @@ mod made;
 mod move_resource;
 mod outside;
 mod plan;
+pub(crate) mod upgrade_stored;

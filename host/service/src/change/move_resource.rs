@@ -13,19 +13,20 @@ use mortise_store::{Consistency, Expectation, ExpectedId, ExpectedReferrers, Mut
 
 use super::made::Made;
 use crate::{
-    call::{audit::Method, caller::Caller, request_id, store_fault::store_fault},
-    core::ids,
-    deletion::{
-        plan::{Fate, Purpose},
-        removal,
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+        request_id,
+        store_fault::{cas_failure, store_fault},
     },
+    core::ids::{self, tenancy_of},
+    deletion::plan::{Fate, Purpose},
     references::key::ResourceKey,
     registry::{Owner, Registry, ResourceType},
-    rpc::{read::tenancy_of, write::cas_failure},
     rules::{
-        builtin_types,
+        admit, builtin_types,
         hooks::{ReadDecision, RequestHooks},
-        server_meta, upgrade,
+        region, server_meta, tombstone, upgrade,
     },
     service::ResourceService,
 };
@@ -38,7 +39,7 @@ impl ResourceService {
     /// resource, or another uid. `AlreadyExists`: the new one. `FailedPrecondition`: the resource is marked for
     /// deletion. `Aborted`: the version is not the stored one, or it changed meanwhile. `PermissionDenied`.
     pub async fn move_resource(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
-        let mut call = self.begin(caller, Method::Move).await?;
+        let mut call = Call::begin(&self.core, caller, Method::Move).await?;
         call.about(request.id.as_ref());
         let answer = self.moved(caller, request).await;
         if let Ok((MoveResponse { resource: Some(new), .. }, before)) = &answer
@@ -71,8 +72,9 @@ impl ResourceService {
             ..pb::Resource::default()
         };
         upgrade::set_schema_version(&new_kind, &mut resource);
-        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &new_kind, &mut resource, None).await?;
-        self.check_size(&resource, None)?;
+        let (warnings, place) =
+            admit::admit(&self.core, &mut hooks, Verb::Write, &new_kind, &mut resource, None).await?;
+        admit::check_size(&self.core, &resource, None)?;
         place.check_unmarked(tenancy_of(&old_id))?;
         self.check_absent(&resource).await?;
         let before = old.generation.clone();
@@ -85,7 +87,7 @@ impl ResourceService {
         resource.generation = ids::ulid();
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
-        self.set_computed(&new_kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, &new_kind, &mut resource, place.policy.as_deref(), true)?;
         // The old one is still there, in this incarnation; its deletion compares the version.
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
@@ -100,7 +102,7 @@ impl ResourceService {
         let mut batch = made.batch(&new_kind, resource, expect, references);
         batch.referrers = self.check_unreferenced(&registry, caller, &old).await?;
         batch.mutations.extend(removal(old));
-        let stored = self.backend.commit(batch).await.map_err(|e| match e {
+        let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. }
             | StoreError::Unexpected { .. }
             | StoreError::ReferrersChanged
@@ -147,7 +149,7 @@ impl ResourceService {
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let reading = hooks.authorize_read(id).await?;
         hooks.release();
-        let old = match self.backend.read(Consistency::Consistent, id).await {
+        let old = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(old) => old,
             Err(e @ StoreError::NotFound) => return Err(Error::not_found(e.to_string())),
             Err(e @ StoreError::GroupVersionMismatch { .. }) => return Err(Error::invalid(e.to_string())),
@@ -162,7 +164,7 @@ impl ResourceService {
         hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
         hooks.release();
         builtin_types::refuse_default(kind, &old)?;
-        self.check_region(&old)?;
+        region::check_owner(&self.core, &old)?;
         if !version.is_empty() && version != old.version {
             return Err(cas_failure());
         }
@@ -196,10 +198,10 @@ fn check_types(old: &ResourceType, new: &ResourceType) -> Result<(), Error> {
 /// The deletion of what was moved: with a tombstone, or a mark where finalizers hold it.
 fn removal(old: pb::Resource) -> Vec<Mutation> {
     if !meta::has_finalizers(&old.metadata) {
-        return removal::mutations(&old);
+        return tombstone::removal(&old);
     }
     let mut marked = old;
-    removal::mark(&mut marked);
+    tombstone::mark(&mut marked);
     marked.generation = ids::ulid();
     server_meta::set_touched(&mut marked);
     vec![Mutation::Put(Box::new(marked))]

@@ -12,16 +12,18 @@ use mortise_resource::{
 use mortise_store::StoreError;
 
 use crate::{
-    call::{audit::Method, caller::Caller, store_fault::store_fault},
-    registry::{Registry, ResourceType},
-    rpc::{
-        read::tenancy_of,
-        write::{cas_failure, with_reserved_metadata},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+        store_fault::{cas_failure, store_fault},
     },
+    core::ids::tenancy_of,
+    registry::{Registry, ResourceType},
     rules::{
-        admit, deletion_rules,
+        admit,
+        deletion_rules::{self, with_reserved_metadata},
         hooks::{ReadDecision, RequestHooks},
-        server_meta,
+        server_meta, upgrade,
     },
     service::ResourceService,
 };
@@ -33,7 +35,7 @@ impl ResourceService {
     /// # Errors
     /// Those of the first half of Write, and of Read; those of Write for a uid, a version or a mark.
     pub async fn plan(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
-        let mut call = self.begin(caller, Method::Plan).await?;
+        let mut call = Call::begin(&self.core, caller, Method::Plan).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.planned(caller, request).await;
         call.end(answer).await
@@ -50,8 +52,9 @@ impl ResourceService {
         };
         let mut resource = incoming.clone();
         resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
-        let (mut warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
-        self.check_size(&resource, stored.as_ref())?;
+        let (mut warnings, place) =
+            admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        admit::check_size(&self.core, &resource, stored.as_ref())?;
         if let Some(stored) = &stored {
             resource.metadata = with_reserved_metadata(&incoming, stored, &resource.metadata);
             if let (Some(id), Some(known)) = (&mut resource.id, &stored.id) {
@@ -111,13 +114,13 @@ impl ResourceService {
         let id = pb::Id { uid: String::new(), ..sent.clone() };
         let reading = hooks.authorize_read(&id).await?;
         hooks.release();
-        let stored = match self.backend.read(caller.consistency, &id).await {
+        let stored = match self.core.backend.read(caller.consistency, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound) => return Ok(None),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
             Err(e) => return Err(store_fault("failed read", &e)),
         };
-        let stored = self.current(registry, hooks, stored).await?;
+        let stored = upgrade::current(registry, hooks, stored).await?;
         if reading == ReadDecision::NeedsResource {
             hooks.authorize_read_of(&EncodedResource::of(&stored)?).await?;
         }

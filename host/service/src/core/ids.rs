@@ -1,6 +1,7 @@
-//! New ids and timestamps.
+//! New ids and timestamps, and parts of ids.
 
 use jiff::{Timestamp, Zoned};
+use mortise_resource::pb;
 use ulid::Ulid;
 
 /// A new ULID, for uids and generations.
@@ -24,6 +25,17 @@ pub(crate) fn milliseconds() -> prost_types::Timestamp {
     let now = Timestamp::now();
     let nanos = now.subsec_nanosecond();
     prost_types::Timestamp { seconds: now.as_second(), nanos: nanos - nanos % 1_000_000 }
+}
+
+/// The type of an id; ids from the store and checked ones have one.
+pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
+    id.r#type.clone().unwrap_or_default()
+}
+
+/// The tenancy of a checked id.
+pub(crate) fn tenancy_of(id: &pb::Id) -> &pb::Tenancy {
+    static NOWHERE: pb::Tenancy = pb::Tenancy { partition: String::new(), namespace: String::new() };
+    id.tenancy.as_ref().unwrap_or(&NOWHERE)
 }
 
 #[cfg(test)]

@@ -3,24 +3,17 @@
 use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb, types};
 use mortise_store::{Batch, Mutation, StoreError};
 
-use super::{
-    plan::{DeletionPlan, Doomed, Fate, PlanError},
-    removal,
-};
+use super::plan::{DeletionPlan, Doomed, Fate, PlanError};
 use crate::{
     call::caller::Caller,
-    core::ids,
+    core::ids::{self, tenancy_of, type_of},
     references::{
         finalizer::FINALIZER,
         key::ResourceKey,
         records::{Reading, records, target_of},
     },
     registry::Registry,
-    rpc::read::tenancy_of,
-    rules::{
-        hooks::{RequestHooks, type_of},
-        server_meta,
-    },
+    rules::{hooks::RequestHooks, read::is_readable, server_meta, tombstone},
     service::ResourceService,
 };
 
@@ -93,14 +86,14 @@ impl ResourceService {
                     self.remove_expecting(&stored, referrers).await?;
                     return Ok(Fate::Remove);
                 }
-                Fate::Remove => mutations.extend(removal::mutations(&stored)),
+                Fate::Remove => mutations.extend(tombstone::removal(&stored)),
                 Fate::Mark => {
                     self.renew_records(&mut stored);
                     mutations.extend(marked(stored));
                 }
             }
         }
-        self.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::of_all(mutations) }).await?;
+        self.core.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::of_all(mutations) }).await?;
         Ok(fate)
     }
 
@@ -165,22 +158,11 @@ impl ResourceService {
     }
 
     async fn named(&self, registry: &Registry, caller: &Caller, resource: &EncodedResource) -> String {
-        if self.is_readable(registry, caller, resource).await {
+        if is_readable(registry, caller, resource).await {
             let id = resource.decode_id().ok().flatten().unwrap_or_default();
             return types::describe(&id);
         }
         "a resource that you may not read".to_owned()
-    }
-
-    /// Whether a caller may read a resource; not, where it cannot be told.
-    pub(crate) async fn is_readable(&self, registry: &Registry, caller: &Caller, resource: &EncodedResource) -> bool {
-        let Ok(Some(id)) = resource.decode_id() else { return false };
-        let Ok(kind) = registry.resolve(&type_of(&id)) else { return false };
-        let mut hooks = RequestHooks::new(kind.clone(), caller);
-        match hooks.upgraded(resource.clone()).await {
-            Ok(current) => hooks.may_read(&current).await.unwrap_or(false),
-            Err(_) => false,
-        }
     }
 }
 
@@ -191,11 +173,11 @@ pub(crate) fn marked(mut stored: pb::Resource) -> Vec<Mutation> {
         return Vec::new();
     }
     if !meta::is_marked(&stored.metadata) {
-        removal::mark(&mut stored);
+        tombstone::mark(&mut stored);
     }
     meta::add_finalizer(&mut stored.metadata, FINALIZER);
     stored.generation = ids::ulid();
     server_meta::set_touched(&mut stored);
-    let work = removal::pending(&stored.id.clone().unwrap_or_default());
+    let work = tombstone::pending(&stored.id.clone().unwrap_or_default());
     vec![Mutation::Put(Box::new(stored)), work]
 }

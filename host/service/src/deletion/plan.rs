@@ -20,10 +20,10 @@ use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb};
 use mortise_store::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::removal;
 use crate::{
     references::{finalizer::FINALIZER, key::ResourceKey},
     registry::Registry,
+    rules::{deletion_rules, region},
     service::ResourceService,
 };
 
@@ -205,11 +205,11 @@ impl ResourceService {
         let id = target.expected();
         let mut in_one_commit = ReferrerSet::default();
         for on_delete in IN_ONE_COMMIT {
-            let mut referrers = self.backend.scan_referrers(&id, on_delete).await?;
+            let mut referrers = self.core.backend.scan_referrers(&id, on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 for referrer in page {
                     in_one_commit.add(on_delete, referrer.id());
-                    if !target.is(&referrer) && !self.is_foreign(&referrer) {
+                    if !target.is(&referrer) && !region::is_foreign(&self.core, &referrer) {
                         planning.refer(referrer, &target, on_delete)?;
                     }
                 }
@@ -229,12 +229,12 @@ impl ResourceService {
     ) -> Result<Option<ReferrerSet>, PlanError> {
         let mut seen = ReferrerSet::default();
         for on_delete in LATER {
-            let mut referrers = self.backend.scan_referrers(&target.expected(), on_delete).await?;
+            let mut referrers = self.core.backend.scan_referrers(&target.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 for referrer in page {
                     seen.add(on_delete, referrer.id());
                     if target.is(&referrer)
-                        || self.is_foreign(&referrer)
+                        || region::is_foreign(&self.core, &referrer)
                         || planning.joins_later(&referrer, target, on_delete)?
                     {
                         continue;
@@ -279,7 +279,7 @@ impl<'p> Planning<'p> {
         if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != FINALIZER) {
             self.held.insert(index);
         }
-        if removal::is_protected(&whole) {
+        if deletion_rules::is_protected(&whole) {
             self.plan.protected.push(stored.clone());
         }
         self.at.insert(key, index);

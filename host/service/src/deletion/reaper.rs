@@ -24,7 +24,12 @@ use mortise_store::{Consistency, StoreError};
 use prost::Message as _;
 
 use super::{carry_out::RemovalError, plan::Purpose};
-use crate::{core::ids, references::finalizer, rules::builtin_types, service::ResourceService};
+use crate::{
+    core::ids,
+    references::finalizer,
+    rules::{builtin_types, region},
+    service::ResourceService,
+};
 
 /// The status entry that records the first pass.
 const STATUS_KEY: &str = "consul.io/reaper-controller";
@@ -59,11 +64,11 @@ impl ResourceService {
         let Some(first) = first_pass(tombstone) else { return Duration::ZERO };
         let now = ids::timestamp();
         let elapsed = now.seconds.saturating_sub(first.seconds).max(0);
-        self.options.second_pass.saturating_sub(Duration::from_secs(elapsed.unsigned_abs()))
+        self.core.options.second_pass.saturating_sub(Duration::from_secs(elapsed.unsigned_abs()))
     }
 
     async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
-        let tombstone = match self.backend.read(Consistency::Consistent, id).await {
+        let tombstone = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(tombstone) => tombstone,
             Err(StoreError::NotFound) => return Ok(Outcome::Done),
             Err(e) => return Err(e.into()),
@@ -74,7 +79,7 @@ impl ResourceService {
             return Ok(Outcome::Done);
         };
         // A tombstone counts only when its owner is gone; while the owner lives, its children are safe.
-        match self.backend.read(Consistency::Consistent, &owner).await {
+        match self.core.backend.read(Consistency::Consistent, &owner).await {
             Err(StoreError::NotFound) => {}
             Ok(owner) => return self.process_living(id, owner).await,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => {
@@ -86,7 +91,7 @@ impl ResourceService {
         if first_pass(&tombstone).is_none() {
             self.delete_children(&owner).await?;
             self.record_first_pass(tombstone).await?;
-            return Ok(Outcome::After(self.options.second_pass));
+            return Ok(Outcome::After(self.core.options.second_pass));
         }
         if !wait.is_zero() {
             return Ok(Outcome::After(wait));
@@ -109,11 +114,11 @@ impl ResourceService {
     /// Deletes what the owner owned, and drops it from the owner references of others.
     async fn delete_children(&self, owner: &pb::Id) -> Result<(), RemovalError> {
         let released = self.release_dependents(owner).await;
-        let mut pages = self.backend.scan_owned(owner).await?;
+        let mut pages = self.core.backend.scan_owned(owner).await?;
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
             // Copies go when their own region deletes them. Units `default` exist whoever owns them.
-            let mine = page.iter().filter(|child| !self.is_foreign(child));
+            let mine = page.iter().filter(|child| !region::is_foreign(&self.core, child));
             let children = mine.filter_map(|child| child.decode_id().transpose());
             let mut children = children.collect::<Result<Vec<_>, _>>()?;
             children.retain(|child| !builtin_types::is_default(child));
@@ -135,7 +140,7 @@ impl ResourceService {
             updated_at: Some(ids::timestamp()),
         };
         tombstone.status.insert(STATUS_KEY.to_owned(), status);
-        match self.backend.write_cas(tombstone).await {
+        match self.core.backend.write_cas(tombstone).await {
             Ok(_) => Ok(()),
             // Changed or deleted concurrently: the next reconcile sees it.
             Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(()),

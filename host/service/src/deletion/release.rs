@@ -30,16 +30,15 @@ use super::{
     plan::{Fate, Purpose},
 };
 use crate::{
-    call::caller::Caller,
-    core::ids,
+    call::{caller::Caller, store_fault::cas_failure},
+    core::ids::{self, tenancy_of, type_of},
     references::{
         finalizer::FINALIZER,
         key::ResourceKey,
         records::{Reading, owner_of, records},
     },
     registry::Registry,
-    rpc::read::tenancy_of,
-    rules::{hooks::type_of, server_meta},
+    rules::{region, server_meta},
     service::ResourceService,
 };
 
@@ -102,7 +101,7 @@ impl ResourceService {
     }
 
     async fn process_check(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
-        let check = match self.backend.read(Consistency::Consistent, id).await {
+        let check = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(check) => check,
             Err(StoreError::NotFound) => return Ok(Outcome::Done),
             Err(e) => return Err(e.into()),
@@ -119,7 +118,7 @@ impl ResourceService {
             Some(wait) => Ok(Outcome::After(wait)),
             None => {
                 // It owns nothing, so it needs no tombstone.
-                match self.backend.delete_cas(check.id.as_ref().unwrap_or(id), &check.version).await {
+                match self.core.backend.delete_cas(check.id.as_ref().unwrap_or(id), &check.version).await {
                     Ok(()) | Err(StoreError::CasFailure { .. }) => Ok(Outcome::Done),
                     Err(error) => Err(error.into()),
                 }
@@ -141,8 +140,9 @@ impl ResourceService {
             let known = stored.references.iter().find(|one| one.field.is_empty() && ResourceKey::from(*one) == key);
             let mut since = known.and_then(|record| record.since).unwrap_or_default();
             since.seconds =
-                since.seconds.saturating_add(i64::try_from(self.options.owner_grace.as_secs()).unwrap_or(0));
-            since.nanos = since.nanos.saturating_add(self.options.owner_grace.subsec_nanos().try_into().unwrap_or(0));
+                since.seconds.saturating_add(i64::try_from(self.core.options.owner_grace.as_secs()).unwrap_or(0));
+            since.nanos =
+                since.nanos.saturating_add(self.core.options.owner_grace.subsec_nanos().try_into().unwrap_or(0));
             since.normalize();
             match until(since) {
                 Duration::ZERO => gone.push(key),
@@ -187,7 +187,7 @@ impl ResourceService {
         let registry = self.types();
         let mut attempts = 0;
         loop {
-            let stored = self.at(dependent).await?.filter(|stored| !self.is_foreign(stored));
+            let stored = self.at(dependent).await?.filter(|stored| !region::is_foreign(&self.core, stored));
             let Some(stored) = stored else { return Ok(()) };
             let stored = stored.decode()?;
             let id = stored.id.clone().unwrap_or_default();
@@ -215,7 +215,7 @@ impl ResourceService {
             server_meta::set(kind, &mut next, Some(&client), Some(&stored));
             let records = records(&registry, kind, &next, Some(&stored), Reading::Lenient);
             next.references = records.map_err(RemovalError::Refused)?;
-            match self.backend.write_cas(next).await {
+            match self.core.backend.write_cas(next).await {
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < ATTEMPTS => {}
                 other => return other.map(drop).map_err(RemovalError::from),
             }
@@ -229,7 +229,7 @@ impl ResourceService {
             return Ok(());
         }
         let mut outcome = Ok(());
-        let mut dependents = self.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await?;
+        let mut dependents = self.core.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await?;
         while let Some(page) = dependents.next().await? {
             let (owner, gone) = (&key, std::slice::from_ref(&key));
             let released = stream::iter(page)
@@ -282,7 +282,7 @@ impl ResourceService {
     /// Whether something refers to a resource that is worked off later.
     async fn is_referred_to_later(&self, key: &ResourceKey) -> Result<bool, RemovalError> {
         for on_delete in LATER {
-            let mut referrers = self.backend.scan_referrers(&key.expected(), on_delete).await?;
+            let mut referrers = self.core.backend.scan_referrers(&key.expected(), on_delete).await?;
             if referrers.next().await?.is_some() {
                 return Ok(true);
             }
@@ -296,10 +296,11 @@ impl ResourceService {
         let key = ResourceKey::from(&id);
         let mut outcome = Ok(());
         for on_delete in LATER {
-            let mut referrers = self.backend.scan_referrers(&key.expected(), on_delete).await?;
+            let mut referrers = self.core.backend.scan_referrers(&key.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 let (key, registry) = (&key, &registry);
-                let others = page.into_iter().filter(|referrer| !key.is(referrer) && !self.is_foreign(referrer));
+                let others =
+                    page.into_iter().filter(|referrer| !key.is(referrer) && !region::is_foreign(&self.core, referrer));
                 let worked = stream::iter(others)
                     .map(|referrer| async move { self.work_off_one(registry, key, referrer, on_delete).await })
                     .buffer_unordered(PARALLEL)
@@ -344,7 +345,7 @@ impl ResourceService {
             } else {
                 let goes = |to: &ResourceKey, how| how == OnDelete::AsyncUnset && to == target;
                 let next = self.cleared(registry, stored, &key.to_string(), &goes).await?;
-                self.backend.write_cas(next).await.map(drop).map_err(RemovalError::from)
+                self.core.backend.write_cas(next).await.map(drop).map_err(RemovalError::from)
             };
             attempts += 1;
             match done {
@@ -365,8 +366,8 @@ impl ResourceService {
             meta.lifecycle.get_or_insert_default().block_deletion = block_deletion;
         }
         self.renew_records(&mut stored);
-        self.backend.write_cas(stored).await.map_err(|e| match e {
-            StoreError::CasFailure { .. } | StoreError::WrongUid => crate::rpc::write::cas_failure(),
+        self.core.backend.write_cas(stored).await.map_err(|e| match e {
+            StoreError::CasFailure { .. } | StoreError::WrongUid => cas_failure(),
             e => crate::call::store_fault::store_fault("failed to set meta.lifecycle", &e),
         })
     }

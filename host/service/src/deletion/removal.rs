@@ -1,9 +1,7 @@
 //! Removal of resources: each with a tombstone in the same commit, from which the deletion of its children follows.
 
-use std::collections::BTreeMap;
-
 use futures::{StreamExt as _, stream};
-use mortise_resource::{EncodedResource, meta, name, pb, types};
+use mortise_resource::{EncodedResource, meta, pb, types};
 use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError};
 use prost::Message as _;
 
@@ -11,10 +9,13 @@ use super::{
     carry_out::RemovalError,
     plan::{Fate, Purpose},
 };
-use crate::{call::caller::Caller, core::ids, registry::Registry, rules::server_meta, service::ResourceService};
-
-/// Metadata key of a tombstone that holds the time of the deletion.
-const GENERATED_AT: &str = "generated_at";
+use crate::{
+    call::caller::Caller,
+    core::ids,
+    registry::Registry,
+    rules::{deletion_rules, server_meta, tombstone},
+    service::ResourceService,
+};
 
 /// The host's own deletions under way at once: enough to fill a group commit.
 const PARALLEL: usize = 32;
@@ -37,22 +38,22 @@ impl ResourceService {
         let id = stored.id.clone().unwrap_or_default();
         let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
-            return self.backend.commit(Batch::of(delete)).await.map(drop);
+            return self.core.backend.commit(Batch::of(delete)).await.map(drop);
         }
         let with = |tombstone| Batch {
             referrers: referrers.clone(),
             ..Batch::of_all(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
         };
-        match self.backend.commit(with(tombstone(&id, &id.uid))).await {
+        match self.core.backend.commit(with(tombstone::tombstone(&id, &id.uid))).await {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
             other => return other.map(drop),
         }
         // There is a tombstone of that name. Either a concurrent call has just deleted the resource, or a client wrote
         // the tombstone. In the second case the children have to follow whatever it says, and whatever the reaper makes
         // of it; so this tombstone gets a name that cannot have been foreseen.
-        match self.backend.read(Consistency::Consistent, &id).await {
+        match self.core.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(()),
-            _ => self.backend.commit(with(tombstone(&id, &ids::ulid()))).await.map(drop),
+            _ => self.core.backend.commit(with(tombstone::tombstone(&id, &ids::ulid()))).await.map(drop),
         }
     }
 
@@ -70,7 +71,7 @@ impl ResourceService {
         let registry = self.types();
         let mut attempts = 0;
         loop {
-            let stored = match self.backend.read(Consistency::Consistent, id).await {
+            let stored = match self.core.backend.read(Consistency::Consistent, id).await {
                 Ok(stored) => stored,
                 Err(StoreError::NotFound) => return Ok(true),
                 Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
@@ -103,17 +104,17 @@ impl ResourceService {
             return Ok(self.remove(&stored).await.map(|()| true)?);
         }
         let mut marked = stored;
-        mark(&mut marked);
+        tombstone::mark(&mut marked);
         marked.generation = ids::ulid();
         server_meta::set_touched(&mut marked);
         self.renew_records(&mut marked);
-        Ok(self.backend.write_cas(marked).await.map(|_| false)?)
+        Ok(self.core.backend.write_cas(marked).await.map(|_| false)?)
     }
 
     /// Whether the deletion of a resource has to look at what refers to it, or whether it may go.
     pub(crate) fn is_planned(&self, registry: &Registry, stored: &pb::Resource) -> bool {
         let of = stored.id.as_ref().and_then(|id| id.r#type.as_ref());
-        of.is_some_and(|of| registry.is_referenced(&of.group, &of.kind)) || is_protected(stored)
+        of.is_some_and(|of| registry.is_referenced(&of.group, &of.kind)) || deletion_rules::is_protected(stored)
     }
 
     /// Calls [`ResourceService::delete_unchecked`] for every id, also after one failed.
@@ -128,75 +129,5 @@ impl ResourceService {
         let deletions =
             stream::iter(ids).map(|id| async move { self.delete_for(&id, purpose).await }).buffer_unordered(PARALLEL);
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
-    }
-}
-
-/// What removes a resource in exactly this version, for a batch that does more: with a tombstone whose name cannot have
-/// been foreseen.
-pub(crate) fn mutations(stored: &pb::Resource) -> Vec<Mutation> {
-    let id = stored.id.clone().unwrap_or_default();
-    let tombstone = tombstone(&id, &ids::ulid());
-    vec![Mutation::Delete { id, version: stored.version.clone() }, Mutation::Put(Box::new(tombstone))]
-}
-
-/// Work for the garbage collector: a resource that is marked, and held by what refers to it. Its name cannot have been
-/// foreseen.
-pub(crate) fn pending(id: &pb::Id) -> Mutation {
-    Mutation::Put(Box::new(tombstone(id, &ids::ulid())))
-}
-
-/// Whether `meta.lifecycle` keeps a resource from being deleted.
-pub(crate) fn is_protected(stored: &pb::Resource) -> bool {
-    stored.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion)
-}
-
-/// Marks a resource for deletion, now.
-pub(crate) fn mark(resource: &mut pb::Resource) {
-    resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), ids::rfc3339());
-}
-
-fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
-    let content = pb::Tombstone { owner: Some(owner.clone()) };
-    pb::Resource {
-        id: Some(pb::Id {
-            uid: ids::ulid(),
-            name: tombstone_name(&owner.name, suffix),
-            r#type: Some(types::tombstone().to_pb()),
-            tenancy: Some(owner.tenancy.clone().unwrap_or_default()),
-        }),
-        generation: ids::ulid(),
-        metadata: BTreeMap::from([(GENERATED_AT.to_owned(), ids::rfc3339())]),
-        data: Some(prost_types::Any {
-            type_url: "type.googleapis.com/hashicorp.consul.resource.Tombstone".into(),
-            value: content.encode_to_vec(),
-        }),
-        ..pb::Resource::default()
-    }
-}
-
-/// `tombstone-<name>-<uid>`, in lower case. The name is cut where the whole would not be a legal name; the uid keeps it
-/// unique.
-fn tombstone_name(owner: &str, uid: &str) -> String {
-    const PREFIX: &str = "tombstone-";
-    let room = name::MAX_LEN.saturating_sub(PREFIX.len() + 1 + uid.len());
-    let cut: String = owner.chars().take(room).collect();
-    format!("{PREFIX}{cut}-{}", uid.to_lowercase())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name_for(owner: &str) -> String {
-        tombstone_name(owner, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
-    }
-
-    #[test]
-    fn tombstones_have_legal_names() {
-        assert_eq!(name_for("korn"), "tombstone-korn-01arz3ndektsv4rrffq69g5fav");
-        let longest = name_for(&"x".repeat(63));
-        assert_eq!(longest.len(), 63);
-        assert!(name::is_valid(&longest));
-        assert!(name::is_valid(&name_for(&format!("{}-{}", "a".repeat(25), "b".repeat(30)))));
     }
 }

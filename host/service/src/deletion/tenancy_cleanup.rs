@@ -29,8 +29,8 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{carry_out::RemovalError, plan::Purpose};
 use crate::{
+    core::ids::tenancy_of,
     region::restarts::CopiedType,
-    rpc::read::tenancy_of,
     rules::builtin_types::{self, FINALIZER},
     service::ResourceService,
 };
@@ -61,7 +61,7 @@ impl ResourceService {
             let any = || WILDCARD.to_owned();
             let tenancy = pb::Tenancy { partition: any(), namespace: any() };
             let query = Query { type_key: TypeKey::from(&gvk.to_pb()), tenancy, name_prefix: String::new() };
-            self.backend.watch_list(&query, None).await
+            self.core.backend.watch_list(&query, None).await
         };
         let mut partitions = watch(types::partition()).await?;
         let mut namespaces = watch(types::namespace()).await?;
@@ -113,7 +113,7 @@ impl ResourceService {
             name: partition.clone(),
             uid: String::new(),
         };
-        match self.backend.read_encoded(Consistency::Consistent, &around).await {
+        match self.core.backend.read_encoded(Consistency::Consistent, &around).await {
             Ok(around) => Ok(around.deletion_mark().is_some()),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(stored.deletion_mark().is_some()),
             Err(StoreError::NotFound) => Ok(true),
@@ -124,7 +124,7 @@ impl ResourceService {
     /// Makes one pass over a unit. Returns whether the unit is gone. `restarted` are the types whose copies have begun anew
     /// for it.
     async fn try_empty_unit(&self, id: &pb::Id, restarted: &Mutex<BTreeSet<CopiedType>>) -> Result<bool, RemovalError> {
-        let unit = match self.backend.read(Consistency::Consistent, id).await {
+        let unit = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(unit) => unit,
             Err(StoreError::NotFound) => return Ok(true),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
@@ -140,12 +140,12 @@ impl ResourceService {
             pb::Tenancy { partition: tenancy_of(id).partition.clone(), namespace: id.name.clone() }
         };
         let (mut empty, mut failed) = (true, Ok(()));
-        for type_key in self.backend.types().await? {
+        for type_key in self.core.backend.types().await? {
             if type_key == TypeKey::from(&types::tombstone().to_pb()) {
                 continue;
             }
             let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
-            let mut cursor = self.backend.scan(&query).await?;
+            let mut cursor = self.core.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 empty = false;
                 self.release_copies(&unit, &page, restarted).await?;

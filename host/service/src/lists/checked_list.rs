@@ -140,8 +140,8 @@ impl CheckedList {
 
     async fn open(&mut self, service: &ResourceService) -> Result<Box<dyn Cursor>, Error> {
         let pages = match &self.selection {
-            Selection::Type(_, query) => service.backend.scan(query).await,
-            Selection::Owner(owner) => service.backend.scan_owned(owner).await,
+            Selection::Type(_, query) => service.core.backend.scan(query).await,
+            Selection::Owner(owner) => service.core.backend.scan_owned(owner).await,
         };
         pages.map_err(|e| self.failed(&e))
     }
@@ -274,16 +274,11 @@ impl ResourceService {
                 ),
                 NoShare::QueueFull => format!(
                     "{} lists and watches are waiting for others to be read (limit service.max_waiting); try again later",
-                    self.options.max_waiting
+                    self.core.options.max_waiting
                 ),
             },
         )
     }
-}
-
-/// Whether a stored resource is of this very GroupVersion.
-pub(crate) fn is_of(resource: &pb::Resource, kind: &ResourceType) -> bool {
-    resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t))
 }
 
 fn type_of_stored(resource: &EncodedResource) -> Gvk {

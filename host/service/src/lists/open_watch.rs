@@ -7,7 +7,12 @@ use mortise_resource::{Code, Error, pb, types::Gvk};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
-    call::{caller::Caller, caller_counts::CountedOne, store_fault::ended},
+    call::{
+        audit::Call,
+        caller::{Caller, caller_number},
+        caller_counts::CountedOne,
+        store_fault::ended,
+    },
     rules::hooks::RequestHooks,
     service::ResourceService,
 };
@@ -77,11 +82,11 @@ impl OpenWatch {
         within: Within,
         permission: WatchPermission,
     ) -> Result<Self, Error> {
-        let number = service.caller_number(&*caller.authorizer);
+        let number = caller_number(&service.core, &*caller.authorizer);
         let counted = number.map(|number| service.caller_watches.open(number)).transpose()?;
         let permit = service.watches.clone().try_acquire_owned().map_err(|_| {
             metrics::counter!("mortise_watches_refused_total").increment(1);
-            let max = service.options.max_watches;
+            let max = service.core.options.max_watches;
             Error::new(Code::ResourceExhausted, format!("{max} watches are open already (limit service.max_watches)"))
         })?;
         Ok(Self {
@@ -144,7 +149,8 @@ impl OpenWatch {
         // Its record, like that of its beginning; a watch that may go on elsewhere leaves none.
         let caller = &self.caller;
         let name = format!("{}, ended", self.method).into();
-        let mut call = self.service.begin_call(&caller.authorizer, caller.origin.as_ref(), name, false).await?;
+        let mut call =
+            Call::begin_unrated(&self.service.core, &caller.authorizer, caller.origin.as_ref(), name, false).await?;
         match &self.within {
             Within::Many(wanted, tenancy) => call.about_many(Some(&wanted.to_pb()), Some(tenancy), ""),
             Within::One(_, id) => call.about(Some(id)),

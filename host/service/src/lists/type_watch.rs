@@ -27,7 +27,7 @@ impl ResourceService {
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
         let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
-        let watch = self.backend.watch_list(&query, None).await;
+        let watch = self.core.backend.watch_list(&query, None).await;
         let watch = watch.map_err(|e| Error::internal(format!("watching {}: {e}", kind.gvk)))?;
         Ok(TypeWatch { service: self.clone(), wanted: kind.gvk.clone(), watch, live: false })
     }

@@ -64,7 +64,7 @@ pub(crate) async fn choose(
     search: &Search,
     is_patient: bool,
 ) -> Result<Candidates, StoreError> {
-    let (backend, query, of) = (&*service.backend, &search.query, search.kind.gvk.to_pb());
+    let (backend, query, of) = (&*service.core.backend, &search.query, search.kind.gvk.to_pb());
     let (facts, after) = (search.facts(), search.after());
     let in_one_place =
         [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD);

@@ -26,7 +26,11 @@ use super::{
     compile::{Search, project},
 };
 use crate::{
-    call::{audit::Method, caller::Caller, store_fault::store_fault},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+        store_fault::store_fault,
+    },
     rules::hooks::RequestHooks,
     service::ResourceService,
 };
@@ -51,7 +55,7 @@ impl ResourceService {
             // A part of a request that was counted, and is recorded.
             return self.searched(caller, request).await;
         }
-        let mut call = self.begin(caller, Method::Search).await?;
+        let mut call = Call::begin(&self.core, caller, Method::Search).await?;
         call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.parent);
         let answer = self.searched(caller, request).await;
         call.end(answer).await
@@ -75,7 +79,7 @@ impl ResourceService {
             hooks: RequestHooks::new(search.kind.clone(), caller),
             collector: Collector::new(search.page_size, page_bytes, search.token.clone()),
             ends_early: ordered && !search.counts,
-            most: if within_hook { HOOK_RESOURCES } else { self.options.search_resources },
+            most: if within_hook { HOOK_RESOURCES } else { self.core.options.search_resources },
             within_hook,
             scanned: 0,
             decoded: 0,
@@ -128,7 +132,7 @@ impl Reading {
     async fn pages(&mut self, most: usize) -> Result<bool, Error> {
         for _ in 0..most {
             self.hooks.release();
-            let page = self.candidates.next(&*self.service.backend).await;
+            let page = self.candidates.next(&*self.service.core.backend).await;
             let Some(page) = page.map_err(|e| store_fault("failed search", &e))? else { return Ok(true) };
             self.scanned = self.scanned.saturating_add_unsigned(page.len() as u64);
             if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > self.most) {
@@ -149,7 +153,7 @@ impl Reading {
     }
 
     fn check_time(&self) -> Result<(), Error> {
-        let most = self.service.options.search_time;
+        let most = self.service.core.options.search_time;
         if self.begun.elapsed() > most { Err(too_long(most)) } else { Ok(()) }
     }
 

@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     call::{caller::Caller, store_fault::store_fault},
-    core::ids,
+    core::ids::{self, tenancy_of},
     deletion::carry_out::RemovalError,
     registry::{Registry, ResourceType},
-    rpc::read::tenancy_of,
+    rules::read::is_readable,
     service::ResourceService,
 };
 
@@ -120,7 +120,7 @@ impl ResourceService {
     ) -> Result<(), Error> {
         let found = self.at(target).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
         let why = match found {
-            Some(found) if self.is_readable(registry, caller, &found).await => match found.deletion_mark() {
+            Some(found) if is_readable(registry, caller, &found).await => match found.deletion_mark() {
                 None => return Ok(()),
                 Some(_) => "which is being deleted; refer to another, or wait until it is gone and created again",
             },
@@ -156,7 +156,7 @@ impl ResourceService {
                 })?;
         }
         if is_doubtful {
-            work.push(check_of(&id, self.options.owner_grace));
+            work.push(check_of(&id, self.core.options.owner_grace));
         }
         // What it refers to no more may have asked for that.
         let kept: HashSet<_> = records.iter().filter(|one| !one.field.is_empty()).map(ResourceKey::from).collect();

@@ -76,7 +76,7 @@ impl fmt::Display for ResourceKey {
 impl ResourceService {
     /// What is stored at a place, of any GroupVersion.
     pub(crate) async fn at(&self, key: &ResourceKey) -> Result<Option<EncodedResource>, StoreError> {
-        match self.backend.read_encoded(Consistency::Consistent, &key.id()).await {
+        match self.core.backend.read_encoded(Consistency::Consistent, &key.id()).await {
             Ok(stored) => Ok(Some(stored)),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
             Err(StoreError::NotFound) => Ok(None),

@@ -104,7 +104,7 @@ impl ResourceService {
         let mut tenancy = kind.scope.everywhere();
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key, tenancy, name_prefix: String::new() };
-        let mut stored = self.backend.scan(&query).await.map_err(failed)?;
+        let mut stored = self.core.backend.scan(&query).await.map_err(failed)?;
         let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(mortise_store::Consistency::Eventual));
         let (mut rewritten, mut bytes, mut count, mut unread) = (Vec::new(), 0, 0, 0_usize);
         loop {
@@ -131,13 +131,13 @@ impl ResourceService {
                 if rewritten.len() >= BATCH || bytes >= BATCH_BYTES {
                     hooks.release();
                     bytes = 0;
-                    self.backend.commit(Batch::of_all(std::mem::take(&mut rewritten))).await.map_err(failed)?;
+                    self.core.backend.commit(Batch::of_all(std::mem::take(&mut rewritten))).await.map_err(failed)?;
                 }
             }
             tokio::task::yield_now().await;
         }
         if !rewritten.is_empty() {
-            self.backend.commit(Batch::of_all(rewritten)).await.map_err(failed)?;
+            self.core.backend.commit(Batch::of_all(rewritten)).await.map_err(failed)?;
         }
         if unread > 0 {
             tracing::warn!(r#type = %kind.gvk, unread, "resources that their plugin cannot upgrade refer to what they say in their own schema version");

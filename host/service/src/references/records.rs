@@ -13,10 +13,9 @@ use mortise_resource::{
 
 use super::key::ResourceKey;
 use crate::{
-    core::ids,
+    core::ids::{self, tenancy_of, type_of},
     registry::{Registry, ResourceType},
-    rpc::read::tenancy_of,
-    rules::{hooks::type_of, upgrade},
+    rules::upgrade,
     service::ResourceService,
 };
 

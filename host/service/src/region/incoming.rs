@@ -10,8 +10,8 @@ use mortise_resource::{
 };
 
 use crate::{
+    core::ids::tenancy_of,
     registry::{Owner, Registry, ResourceType, builtin::RESERVED_GROUPS},
-    rpc::read::tenancy_of,
     rules::{admit, region, region_policy},
     service::ResourceService,
 };

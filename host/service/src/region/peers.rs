@@ -31,7 +31,7 @@ impl ResourceService {
     pub async fn record_region_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
         let next = self.next_region_peer(name, address, conditions).await;
         let committed = match next {
-            Ok(Some(next)) => self.backend.commit(Batch::of(Mutation::Put(Box::new(next)))).await.map(drop),
+            Ok(Some(next)) => self.core.backend.commit(Batch::of(Mutation::Put(Box::new(next)))).await.map(drop),
             Ok(None) => Ok(()),
             Err(e) => Err(e),
         };
@@ -50,11 +50,11 @@ impl ResourceService {
             name_prefix: String::new(),
         };
         let fault = |e: StoreError| store_fault("failed to remove a peer", &e);
-        for stored in self.backend.list(Consistency::Consistent, &query).await.map_err(fault)? {
+        for stored in self.core.backend.list(Consistency::Consistent, &query).await.map_err(fault)? {
             let id = stored.id.unwrap_or_default();
             if !names.contains(&id.name.as_str()) {
                 let delete = Mutation::Delete { id, version: stored.version };
-                self.backend.commit(Batch::of(delete)).await.map_err(fault)?;
+                self.core.backend.commit(Batch::of(delete)).await.map_err(fault)?;
             }
         }
         Ok(())
@@ -74,7 +74,7 @@ impl ResourceService {
             tenancy: Some(pb::Tenancy::default()),
         };
         let value = RegionPeer { address: address.to_owned() }.encode_to_vec();
-        let mut resource = match self.backend.read(Consistency::Consistent, &id).await {
+        let mut resource = match self.core.backend.read(Consistency::Consistent, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound) => {
                 pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id }), ..pb::Resource::default() }

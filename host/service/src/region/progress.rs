@@ -201,11 +201,11 @@ impl ResourceService {
     pub(crate) async fn drop_progress(&self, key: &CopiedType) -> Result<(), StoreError> {
         let Some(stored) = self.stored_progress(key).await? else { return Ok(()) };
         let delete = Mutation::Delete { id: stored.id.unwrap_or_default(), version: stored.version };
-        self.backend.commit(mortise_store::Batch::of(delete)).await.map(drop)
+        self.core.backend.commit(mortise_store::Batch::of(delete)).await.map(drop)
     }
 
     async fn stored_progress(&self, key: &CopiedType) -> Result<Option<pb::Resource>, StoreError> {
-        match self.backend.read(Consistency::Consistent, &id(key)).await {
+        match self.core.backend.read(Consistency::Consistent, &id(key)).await {
             Ok(stored) => Ok(Some(stored)),
             Err(StoreError::NotFound) => Ok(None),
             Err(e) => Err(e),
@@ -214,7 +214,7 @@ impl ResourceService {
 
     /// Bytes of what a progress may name as held back.
     pub(crate) fn held_back_room(&self) -> usize {
-        room_in(self.options.max_resource_bytes)
+        room_in(self.core.options.max_resource_bytes)
     }
 }
 

@@ -54,7 +54,7 @@ impl ResourceService {
     pub(crate) async fn begin_copies(&self, peer: &str) -> Result<Records, Error> {
         let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(format!("region {peer}")));
         let origin = Arc::new(Origin::new(Surface::Region, Remote::Unknown, None));
-        let first = self.begin_call(&caller, Some(&origin), "Copy".into(), true).await?;
+        let first = Call::begin_unrated(&self.core, &caller, Some(&origin), "Copy".into(), true).await?;
         Ok(Records { caller, origin, first })
     }
 }
@@ -66,7 +66,7 @@ impl Records {
         for Change { id, before, after } in changes {
             let taken = match call.take() {
                 Some(call) => Ok(call),
-                None => service.begin_call(&self.caller, Some(&self.origin), "Copy".into(), true).await,
+                None => Call::begin_unrated(&service.core, &self.caller, Some(&self.origin), "Copy".into(), true).await,
             };
             let recorded = match taken {
                 Ok(mut call) => {

@@ -22,9 +22,12 @@ use mortise_resource::{
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, WatchEvent};
 
 use crate::{
+    core::ids::tenancy_of,
     registry::{Registry, ResourceType},
-    rpc::read::tenancy_of,
-    rules::{region, region_policy, server_meta, tenancy::PlaceError},
+    rules::{
+        region, region_policy, server_meta,
+        tenancy::{Place, PlaceError},
+    },
     service::ResourceService,
 };
 
@@ -40,7 +43,7 @@ const TYPES: Duration = Duration::from_secs(2);
 impl ResourceService {
     /// Follows the policies until the service stops. Without a region there is nothing to do.
     pub(crate) async fn run_region_refresh(self) {
-        if self.region().is_none() {
+        if self.core.region().is_none() {
             return;
         }
         let stopped = self.stopped();
@@ -69,7 +72,7 @@ impl ResourceService {
             tenancy: pb::Tenancy::default(),
             name_prefix: String::new(),
         };
-        let mut partitions = self.backend.watch_list(&query, None).await?;
+        let mut partitions = self.core.backend.watch_list(&query, None).await?;
         let mut types = self.types();
         loop {
             let event = match due.is_empty() {
@@ -113,10 +116,10 @@ impl ResourceService {
     /// Makes a pass over a partition.
     async fn refresh_partition(&self, name: &str) -> Result<(), StoreError> {
         let (begun, mut written) = (Instant::now(), 0_usize);
-        for type_key in self.backend.types().await? {
+        for type_key in self.core.backend.types().await? {
             let tenancy = pb::Tenancy { partition: name.to_owned(), namespace: WILDCARD.to_owned() };
             let query = Query { type_key, tenancy, name_prefix: String::new() };
-            let mut cursor = self.backend.scan(&query).await?;
+            let mut cursor = self.core.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 let page_begun = Instant::now();
                 let registry = self.types();
@@ -147,7 +150,7 @@ impl ResourceService {
         let id = stored.id.clone().unwrap_or_default();
         let Some(kind) = id.r#type.as_ref().and_then(|of| registry.resolve(of).ok()) else { return Ok(false) };
         for _ in 0..ATTEMPTS {
-            let place = match self.place(tenancy_of(&id)).await {
+            let place = match Place::find(&self.core, tenancy_of(&id)).await {
                 Ok(place) => place,
                 // It goes with its place.
                 Err(PlaceError::Missing(_)) => return Ok(false),
@@ -158,17 +161,21 @@ impl ResourceService {
             stored.meta.get_or_insert_default().syncing = next;
             self.renew_records(&mut stored);
             let batch = Batch { expect: place.expect, ..Batch::of(Mutation::Put(Box::new(stored))) };
-            match self.backend.commit(batch).await {
+            match self.core.backend.commit(batch).await {
                 Ok(_) => return Ok(true),
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::Unexpected { .. }) => {}
                 Err(e) => return Err(e),
             }
-            stored =
-                match self.backend.read(Consistency::Consistent, &pb::Id { uid: String::new(), ..id.clone() }).await {
-                    Ok(stored) => stored,
-                    Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => return Ok(false),
-                    Err(e) => return Err(e),
-                };
+            stored = match self
+                .core
+                .backend
+                .read(Consistency::Consistent, &pb::Id { uid: String::new(), ..id.clone() })
+                .await
+            {
+                Ok(stored) => stored,
+                Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => return Ok(false),
+                Err(e) => return Err(e),
+            };
         }
         Ok(false)
     }
@@ -182,7 +189,7 @@ impl ResourceService {
         stored: &pb::Resource,
         policy: Option<&MultiRegionPolicy>,
     ) -> Option<Option<SyncingMeta>> {
-        let here = self.region()?;
+        let here = self.core.region()?;
         let next = region::syncing(kind, stored, policy, here, false);
         let is_mine = next.as_ref().is_some_and(|next| next.owning_region == here);
         if region::is_copy(stored) && !is_mine {

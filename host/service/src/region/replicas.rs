@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use mortise_resource::{Code, EncodedResource, Error, data::HeldBackReason, goten::SyncingMeta, pb, types};
+use mortise_resource::{Code, Error, data::HeldBackReason, goten::SyncingMeta, pb, types};
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Query, StoreError, TypeKey};
 
 use super::{
@@ -26,13 +26,13 @@ use super::{
 };
 use crate::{
     call::store_fault::store_fault,
-    deletion::removal,
+    core::ids::tenancy_of,
     registry::Registry,
-    rpc::read::tenancy_of,
     rules::{
         region::{copied_from, owning_region, syncing_of},
         shards,
         tenancy::{Place, PlaceError},
+        tombstone,
     },
     service::ResourceService,
 };
@@ -99,7 +99,7 @@ impl Decision {
     fn removal(stored: &pb::Resource, deleted: bool) -> Self {
         let id = stored.id.clone().unwrap_or_default();
         let mutations = match deleted {
-            true => removal::mutations(stored),
+            true => tombstone::removal(stored),
             false => vec![Mutation::Delete { id: id.clone(), version: stored.version.clone() }],
         };
         let change = Change { id, before: stored.generation.clone(), after: String::new() };
@@ -224,7 +224,7 @@ impl ResourceService {
                 Batch { expect: expect.into_values().collect(), unlimited, ..Batch::of_all(mutations).limited() };
             let committed = match batch.mutations.is_empty() {
                 true => Ok(()),
-                false => self.backend.commit(batch).await.map(drop),
+                false => self.core.backend.commit(batch).await.map(drop),
             };
             attempts += 1;
             match committed {
@@ -250,7 +250,7 @@ impl ResourceService {
         how: &How,
     ) -> Result<Decision, StoreError> {
         let name = pb::Id { uid: String::new(), ..id.clone() };
-        let stored = match self.backend.read(Consistency::Consistent, &name).await {
+        let stored = match self.core.backend.read(Consistency::Consistent, &name).await {
             Ok(stored) => Some(stored),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode()?),
             Err(StoreError::NotFound) => None,
@@ -289,7 +289,7 @@ impl ResourceService {
         let mut mutations = Vec::new();
         match &stored {
             Some(stored) if is_same => copy.version.clone_from(&stored.version),
-            Some(stored) => mutations = removal::mutations(stored),
+            Some(stored) => mutations = tombstone::removal(stored),
             None => {}
         }
         let change = Change {
@@ -303,7 +303,7 @@ impl ResourceService {
             owner_version: incoming.version.clone(),
             ..meta.syncing.take().unwrap_or_default()
         });
-        shards::set(&self.options.placement.rings, &mut copy);
+        shards::set(&self.core.options.placement.rings, &mut copy);
         mutations.push(Mutation::Put(Box::new(copy)));
         Ok(Decision { mutations, expect: place.expect, change: Some(change), held_back: None })
     }
@@ -324,7 +324,7 @@ impl ResourceService {
             Ok(kind) => kind,
             Err(held_back) => return Ok(Err(held_back)),
         };
-        let place = match self.place(tenancy_of(id)).await {
+        let place = match Place::find(&self.core, tenancy_of(id)).await {
             Ok(place) if place.marked => {
                 return Ok(Err((HeldBackReason::Place, "its place is marked for deletion here".into())));
             }
@@ -333,7 +333,7 @@ impl ResourceService {
             Err(PlaceError::Failed(e)) => return Err(e),
         };
         let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
-        let here = self.region().unwrap_or_default();
+        let here = self.core.region().unwrap_or_default();
         Ok(match forbidden(kind, incoming, place.policy.as_deref(), known, (peer, here)) {
             Some(what) => Err((HeldBackReason::Policy, what)),
             None => Ok(place),
@@ -354,7 +354,7 @@ impl ResourceService {
         let tenancy = pb::Tenancy { partition: everywhere(), namespace: everywhere() };
         let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
         let failed = |e: StoreError| store_fault("failed to read copies", &e);
-        let mut cursor = self.backend.scan(&query).await.map_err(failed)?;
+        let mut cursor = self.core.backend.scan(&query).await.map_err(failed)?;
         let mut others = Vec::new();
         while let Some(page) = cursor.next().await.map_err(failed)? {
             for found in page {
@@ -368,13 +368,6 @@ impl ResourceService {
             }
         }
         Ok(others)
-    }
-
-    /// Whether a stored resource belongs to another region, so that its owner's deletion is that region's to follow.
-    pub(crate) fn is_foreign(&self, stored: &EncodedResource) -> bool {
-        let Some(here) = self.region() else { return false };
-        let meta = stored.decode_meta().ok().flatten();
-        syncing_of(meta.as_ref()).is_some_and(|s| !s.owning_region.is_empty() && s.owning_region != here)
     }
 }
 

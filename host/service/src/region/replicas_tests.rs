@@ -12,9 +12,12 @@ use mortise_store::{Backend, Options as StoreOptions, Quotas, SledBackend};
 use prost::Message as _;
 
 use super::*;
-use crate::core::{
-    ids,
-    options::{Options, Placement},
+use crate::{
+    core::{
+        ids,
+        options::{Options, Placement},
+    },
+    rules::tombstone,
 };
 
 /// A server of region `us`, which follows the namespaces of `eu`.
@@ -53,20 +56,20 @@ impl Here {
         let mut partition = self.stored(&id).await.unwrap_or_else(|| resource(id));
         partition.data = Some(prost_types::Any { type_url: String::new(), value: data.encode_to_vec() });
         partition.generation = ids::ulid();
-        self.service.backend.write_cas(partition).await.unwrap();
+        self.service.core.backend.write_cas(partition).await.unwrap();
     }
 
     async fn mark_partition(&self) {
         let id = pb::Id { tenancy: Some(pb::Tenancy::default()), ..id(types::partition().to_pb(), "world") };
         let mut partition = self.stored(&id).await.unwrap();
-        removal::mark(&mut partition);
+        tombstone::mark(&mut partition);
         partition.generation = ids::ulid();
-        self.service.backend.write_cas(partition).await.unwrap();
+        self.service.core.backend.write_cas(partition).await.unwrap();
     }
 
     async fn stored(&self, id: &pb::Id) -> Option<pb::Resource> {
         let id = pb::Id { uid: String::new(), ..id.clone() };
-        self.service.backend.read(Consistency::Consistent, &id).await.ok()
+        self.service.core.backend.read(Consistency::Consistent, &id).await.ok()
     }
 
     async fn apply(&mut self, changes: &[CopyChange]) -> Copied {

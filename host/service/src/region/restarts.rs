@@ -14,11 +14,11 @@ use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
 use super::progress::CopyProgress;
 use crate::{
-    rpc::read::tenancy_of,
+    core::ids::tenancy_of,
     rules::{
         builtin_types::FINALIZER,
-        region::{copied_from, syncing_of},
-        tenancy::PlaceError,
+        region::{self, copied_from, syncing_of},
+        tenancy::{Place, PlaceError},
     },
     service::ResourceService,
 };
@@ -109,7 +109,7 @@ impl ResourceService {
         page: &[EncodedResource],
         restarted: &Mutex<BTreeSet<CopiedType>>,
     ) -> Result<(), StoreError> {
-        if self.region().is_none() {
+        if self.core.region().is_none() {
             return Ok(());
         }
         let mut types = BTreeSet::new();
@@ -131,7 +131,7 @@ impl ResourceService {
         }
         self.restart_copies(&types).await?;
         restarted.lock().append(&mut types);
-        for copy in page.iter().filter(|copy| self.is_foreign(copy)) {
+        for copy in page.iter().filter(|copy| region::is_foreign(&self.core, copy)) {
             self.drop_finalizers(copy).await?;
         }
         Ok(())
@@ -140,7 +140,7 @@ impl ResourceService {
     /// Whether the partition of a namespace is marked here: then the namespace goes for that, whatever its owner does.
     async fn is_around_marked(&self, unit: &pb::Resource) -> Result<bool, StoreError> {
         let id = unit.id.clone().unwrap_or_default();
-        match self.place(tenancy_of(&id)).await {
+        match Place::find(&self.core, tenancy_of(&id)).await {
             Ok(place) => Ok(place.marked),
             Err(PlaceError::Missing(_)) => Ok(true),
             Err(PlaceError::Failed(e)) => Err(e),
@@ -159,7 +159,7 @@ impl ResourceService {
         if keeps_unit {
             meta::add_finalizer(&mut stored.metadata, FINALIZER);
         }
-        match self.backend.write_cas(stored).await {
+        match self.core.backend.write_cas(stored).await {
             Ok(_) | Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::NotFound) => Ok(()),
             Err(e) => Err(e),
         }

@@ -8,9 +8,13 @@ use mortise_resource::{
 };
 
 use crate::{
-    call::{audit::Method, caller::Caller},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+    },
+    core::ids::type_of,
     query::compile::{project, shown},
-    rules::hooks::type_of,
+    rules::read::read_checked,
     service::ResourceService,
 };
 
@@ -26,7 +30,7 @@ impl ResourceService {
     /// Those of Read but `NotFound`, for any of them; `InvalidArgument`: too many ids, a path of the mask;
     /// `ResourceExhausted`: they are too large together.
     pub async fn batch_get(&self, caller: &Caller, request: BatchGetRequest) -> Result<BatchGetResponse, Error> {
-        let mut call = self.begin(caller, Method::BatchGet).await?;
+        let mut call = Call::begin(&self.core, caller, Method::BatchGet).await?;
         call.about(request.ids.first());
         let answer = self.batch_got(caller, request).await;
         call.end(answer).await
@@ -47,7 +51,7 @@ impl ResourceService {
                 continue;
             }
             seen.push(id.clone());
-            match self.read_checked(caller, pb::ReadRequest { id: Some(id.clone()) }).await {
+            match read_checked(&self.core, caller, pb::ReadRequest { id: Some(id.clone()) }).await {
                 Ok(resource) => {
                     bytes += resource.bytes().len();
                     if bytes > ANSWER_BYTES {

@@ -4,8 +4,13 @@ use mortise_resource::{EncodedResource, Error, authorizer::Verb, pb};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
-    call::{audit::Method, caller::Caller, request_id},
-    rules::hooks::{ReadDecision, RequestHooks, type_of},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+        request_id,
+    },
+    core::ids::type_of,
+    rules::hooks::{ReadDecision, RequestHooks},
     service::ResourceService,
 };
 
@@ -17,7 +22,7 @@ impl ResourceService {
     /// `ResourceExhausted`: too many questions a second, counted as reads. `PermissionDenied`: it may not.
     /// `InvalidArgument`: the id, the type, the scope. Those of the hooks.
     pub async fn check_allowed(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
-        let mut call = self.begin(caller, Method::CanI).await?;
+        let mut call = Call::begin(&self.core, caller, Method::CanI).await?;
         call.about(id.as_ref());
         let answer = self.decide(caller, verb, id).await;
         call.end(answer).await
@@ -42,7 +47,7 @@ impl ResourceService {
             kind.check_deletable()?;
         }
         hooks.release();
-        let stored = match self.backend.read_encoded(Consistency::Eventual, &id).await {
+        let stored = match self.core.backend.read_encoded(Consistency::Eventual, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {
                 EncodedResource::of(&pb::Resource { id: Some(id), ..pb::Resource::default() })?

@@ -3,23 +3,22 @@
 //! A resource without finalizers is removed at once, and its tombstone makes its children follow ([`crate::deletion::reaper`]).
 //! One with finalizers is marked, and removed with the last of them. What refers to it has a say ([`crate::references::finalizer`]).
 
-use super::write::{WriteMode, cas_failure};
+use super::write::WriteMode;
 use crate::{
     call::{
-        audit::Method,
+        audit::{Call, Method},
         caller::Caller,
         request_id,
         retry::{Failure, Retry},
-        store_fault::store_fault,
+        store_fault::{cas_failure, store_fault},
     },
     deletion::{
         carry_out::RemovalError,
         plan::{Fate, Purpose},
-        removal,
     },
     references::key::ResourceKey,
     registry::Registry,
-    rules::{builtin_types, hooks::RequestHooks},
+    rules::{builtin_types, hooks::RequestHooks, region, tombstone},
     service::ResourceService,
 };
 use mortise_resource::{Code, EncodedResource, Error, authorizer::Verb, meta, pb};
@@ -55,7 +54,7 @@ impl ResourceService {
     /// # Errors
     /// As [`ResourceService::delete`].
     pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
-        let mut call = self.begin(caller, Method::Delete).await?;
+        let mut call = Call::begin(&self.core, caller, Method::Delete).await?;
         call.about(request.id.as_ref());
         let deleted = self.deleted(caller, request).await;
         if let Ok(Some(Deleted { id, generations: [before, after], .. })) = &deleted {
@@ -74,7 +73,7 @@ impl ResourceService {
         let consistency = if exact { Consistency::Eventual } else { Consistency::Consistent };
         let mut retry = Retry::new(version.is_empty());
         loop {
-            let mut stored = match self.backend.read(consistency, &id).await {
+            let mut stored = match self.core.backend.read(consistency, &id).await {
                 Ok(stored) => stored,
                 Err(StoreError::NotFound) => return Ok(None),
                 Err(e) => return Err(store_fault("failed read", &e)),
@@ -84,7 +83,7 @@ impl ResourceService {
             hooks.authorize_write(Verb::Delete, &stored, "failed write acl").await?;
             hooks.release();
             builtin_types::refuse_default(&kind, &stored)?;
-            self.check_region(&stored)?;
+            region::check_owner(&self.core, &stored)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
@@ -159,7 +158,7 @@ impl ResourceService {
             return Ok(deleted(id, Some(version), before.clone()));
         }
         let mut marked = stored;
-        removal::mark(&mut marked);
+        tombstone::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
         let error = match self.write_as(caller, registry, request, WriteMode::of(Verb::Delete)).await {
             Ok(written) => {
@@ -170,7 +169,7 @@ impl ResourceService {
             Err(error) => error,
         };
         // To Write, a resource that is gone by now is one to be created, which fails in its own way.
-        match self.backend.read(Consistency::Consistent, &id).await {
+        match self.core.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(deleted(id, None, String::new())),
             Ok(now) if now.version != version => Err(Failure::Conflict(cas_failure())),
             _ => Err(Failure::Final(error)),

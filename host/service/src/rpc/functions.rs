@@ -1,13 +1,16 @@
 //! Functions of plugins, for callers.
 
-use mortise_plugin_host::Call;
+use mortise_plugin_host::Call as PluginCall;
 use mortise_resource::{
     Error,
     data::{CallFunctionRequest, CallFunctionResponse, FunctionFault, FunctionInfo, call_function_response::Outcome},
 };
 
 use crate::{
-    call::{audit::Method, caller::Caller},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+    },
     service::ResourceService,
 };
 
@@ -41,7 +44,7 @@ impl ResourceService {
         caller: &Caller,
         request: CallFunctionRequest,
     ) -> Result<CallFunctionResponse, Error> {
-        let call = self.begin(caller, Method::CallFunction).await?;
+        let call = Call::begin(&self.core, caller, Method::CallFunction).await?;
         let answer = self.computed(caller, request).await;
         call.end(answer).await
     }
@@ -51,7 +54,7 @@ impl ResourceService {
         let registry = self.types();
         let found = registry.plugin(&plugin);
         let found = found.ok_or_else(|| Error::not_found(format!("no plugin {plugin:?} serves functions")))?;
-        let mut call = Call::new(found.clone(), caller.authorizer.clone()).by(caller.number());
+        let mut call = PluginCall::new(found.clone(), caller.authorizer.clone()).by(caller.number());
         let outcome = match call.function(&name, &arguments).await? {
             Ok(result) => Outcome::Result(result),
             Err(fault) => Outcome::Fault(FunctionFault {

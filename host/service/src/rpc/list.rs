@@ -6,7 +6,10 @@ use mortise_resource::{Error, pb, tenancy};
 use mortise_store::{Query, TypeKey};
 
 use crate::{
-    call::{audit::Method, caller::Caller},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+    },
     lists::checked_list::{CheckedList, EncodedList, Selection},
     registry::{Registry, ResourceType},
     rules::hooks::RequestHooks,
@@ -51,7 +54,7 @@ impl ResourceService {
 
     /// The checks, up to where the store is asked.
     async fn check_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
-        let mut call = self.begin(caller, Method::List).await?;
+        let mut call = Call::begin(&self.core, caller, Method::List).await?;
         call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.name_prefix);
         let list = self.checked_list(caller, request).await;
         call.end(list).await

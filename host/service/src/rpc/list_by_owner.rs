@@ -3,9 +3,13 @@
 use mortise_resource::{Error, pb, types};
 
 use crate::{
-    call::{audit::Method, caller::Caller},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+    },
+    core::ids::type_of,
     lists::checked_list::{CheckedList, EncodedList, Selection},
-    rules::hooks::{RequestHooks, type_of},
+    rules::hooks::RequestHooks,
     service::ResourceService,
 };
 
@@ -61,7 +65,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ListByOwnerRequest,
     ) -> Result<CheckedList, Error> {
-        let mut call = self.begin(caller, Method::ListByOwner).await?;
+        let mut call = Call::begin(&self.core, caller, Method::ListByOwner).await?;
         call.about(request.owner.as_ref());
         let list = self.checked_list_by_owner(caller, request).await;
         call.end(list).await

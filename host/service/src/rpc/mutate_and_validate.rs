@@ -2,9 +2,12 @@
 
 use mortise_resource::{Error, authorizer::Verb, pb};
 
-use super::read::tenancy_of;
 use crate::{
-    call::{audit::Method, caller::Caller},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+    },
+    core::ids::tenancy_of,
     rules::{admit, hooks::RequestHooks},
     service::ResourceService,
 };
@@ -20,7 +23,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::MutateAndValidateRequest,
     ) -> Result<pb::MutateAndValidateResponse, Error> {
-        let mut call = self.begin(caller, Method::MutateAndValidate).await?;
+        let mut call = Call::begin(&self.core, caller, Method::MutateAndValidate).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.mutated(caller, request).await;
         call.end(answer).await
@@ -35,8 +38,8 @@ impl ResourceService {
         let (mut resource, kind) = admit::shape(caller, &registry, request.resource)?;
         kind.check_plugin_present()?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
-        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
-        self.check_size(&resource, None)?;
+        let (warnings, place) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        admit::check_size(&self.core, &resource, None)?;
         place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         Ok(pb::MutateAndValidateResponse { resource: Some(resource), warnings })
     }

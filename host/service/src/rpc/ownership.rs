@@ -20,13 +20,22 @@ use mortise_resource::{
 };
 use mortise_store::{Consistency, Cursor, StoreError};
 
-use super::write::cas_failure;
 use crate::{
-    call::{audit::Method, caller::Caller, fair::Share, request_id, store_fault::store_fault},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+        fair::Share,
+        request_id,
+        store_fault::{cas_failure, store_fault},
+    },
     deletion::plan::{DeletionPlan, Fate, Purpose},
     references::key::ResourceKey,
     registry::Registry,
-    rules::hooks::RequestHooks,
+    rules::{
+        hooks::RequestHooks,
+        read::{is_readable, read_checked},
+        region,
+    },
     service::ResourceService,
 };
 
@@ -59,7 +68,7 @@ impl ResourceService {
     /// # Errors
     /// Those of Read. `ResourceExhausted`: too many wait for room.
     pub async fn get_tree(&self, caller: &Caller, request: GetTreeRequest) -> Result<GetTreeResponse, Error> {
-        let mut call = self.begin(caller, Method::GetTree).await?;
+        let mut call = Call::begin(&self.core, caller, Method::GetTree).await?;
         call.about(request.id.as_ref());
         let answer = self.tree(caller, request).await;
         call.end(answer).await
@@ -71,7 +80,7 @@ impl ResourceService {
         }
         let depth = if request.depth == 0 { DEPTH } else { request.depth };
         let _share = self.share_of_lists(caller, TREE_BYTES).await?;
-        let root = self.read_checked(caller, pb::ReadRequest { id: request.id }).await?;
+        let root = read_checked(&self.core, caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.types();
         let mut walk =
             Walk { service: self, registry: &registry, caller, found: GetTreeResponse::default(), looked_at: 0 };
@@ -90,7 +99,7 @@ impl ResourceService {
     /// # Errors
     /// Those of GetTree. `FailedPrecondition`: it reaches too many resources.
     pub async fn plan_delete(&self, caller: &Caller, request: PlanDeleteRequest) -> Result<PlanDeleteResponse, Error> {
-        let mut call = self.begin(caller, Method::PlanDelete).await?;
+        let mut call = Call::begin(&self.core, caller, Method::PlanDelete).await?;
         call.about(request.id.as_ref());
         let answer = self.deletion_planned(caller, request).await;
         call.end(answer).await
@@ -99,7 +108,7 @@ impl ResourceService {
     async fn deletion_planned(&self, caller: &Caller, request: PlanDeleteRequest) -> Result<PlanDeleteResponse, Error> {
         // Before the place of a large plan, which nobody has who waits for this.
         let _share = self.share_of_lists(caller, PLAN_BYTES).await?;
-        let root = self.read_checked(caller, pb::ReadRequest { id: request.id }).await?;
+        let root = read_checked(&self.core, caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.types();
         let plan = self.plan_deletion(&registry, root, Purpose::Show).await?;
         let mut shown =
@@ -119,7 +128,7 @@ impl ResourceService {
         caller: &Caller,
         request: SetBlockDeletionRequest,
     ) -> Result<SetBlockDeletionResponse, Error> {
-        let mut call = self.begin(caller, Method::SetBlockDeletion).await?;
+        let mut call = Call::begin(&self.core, caller, Method::SetBlockDeletion).await?;
         call.about(request.id.as_ref());
         let answer = self.block_deletion_changed(caller, request).await;
         call.end(answer).await
@@ -133,7 +142,7 @@ impl ResourceService {
         let registry = self.types();
         let (id, kind) = request_id::complete(&registry, caller, request.id)?;
         kind.check_deletable()?;
-        let stored = match self.backend.read(Consistency::Consistent, &id).await {
+        let stored = match self.core.backend.read(Consistency::Consistent, &id).await {
             Ok(stored) => stored,
             Err(e @ StoreError::NotFound) => return Err(Error::not_found(e.to_string())),
             Err(e @ StoreError::GroupVersionMismatch { .. }) => return Err(Error::invalid(e.to_string())),
@@ -144,7 +153,7 @@ impl ResourceService {
         hooks.upgrade(&mut seen).await?;
         hooks.authorize_write(Verb::Write, &seen, "failed write acl").await?;
         hooks.release();
-        self.check_region(&stored)?;
+        region::check_owner(&self.core, &stored)?;
         if !request.version.is_empty() && request.version != stored.version {
             return Err(cas_failure());
         }
@@ -188,7 +197,7 @@ impl Walk<'_> {
                 }
                 let target = self.service.at(&key).await.map_err(|e| failed(&e))?;
                 if let Some(target) = &target
-                    && !self.service.is_readable(self.registry, self.caller, target).await
+                    && !is_readable(self.registry, self.caller, target).await
                 {
                     self.found.hidden = self.found.hidden.saturating_add(1);
                     continue;
@@ -219,7 +228,7 @@ impl Walk<'_> {
             for kind in self.registry.referring_to(&key.group, &key.kind) {
                 self.service.records_of(kind).await?;
             }
-            let backend = &self.service.backend;
+            let backend = &self.service.core.backend;
             let mut scans = vec![(backend.scan_owned(&target).await.map_err(|e| failed(&e))?, None)];
             for on_delete in EVERY {
                 let scan = backend.scan_referrers(&key.expected(), on_delete).await;
@@ -231,7 +240,7 @@ impl Walk<'_> {
                         if self.is_at_the_bound() {
                             return Ok(());
                         }
-                        if !self.service.is_readable(self.registry, self.caller, &dependent).await {
+                        if !is_readable(self.registry, self.caller, &dependent).await {
                             self.found.hidden = self.found.hidden.saturating_add(1);
                             continue;
                         }
@@ -314,9 +323,9 @@ impl Shown<'_> {
         for one in &doomed {
             let key = ResourceKey::from(one.stored.id());
             let id = one.stored.decode_id()?.unwrap_or_default();
-            let owned = self.service.backend.scan_owned(&id).await.map_err(|e| failed(&e))?;
+            let owned = self.service.core.backend.scan_owned(&id).await.map_err(|e| failed(&e))?;
             self.steps(Action::DeleteLater, owned, &key).await?;
-            let dependents = self.service.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await;
+            let dependents = self.service.core.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await;
             self.steps(Action::ReleaseLater, dependents.map_err(|e| failed(&e))?, &key).await?;
         }
         Ok(())
@@ -343,15 +352,13 @@ impl Shown<'_> {
         because: Option<ResourceKey>,
         field: String,
     ) -> Result<(), Error> {
-        if !self.service.is_readable(self.registry, self.caller, resource).await {
+        if !is_readable(self.registry, self.caller, resource).await {
             self.answer.hidden = self.answer.hidden.saturating_add(1);
             return Ok(());
         }
         let because = match because {
             Some(key) => match self.service.at(&key).await.map_err(|e| failed(&e))? {
-                Some(found) if self.service.is_readable(self.registry, self.caller, &found).await => {
-                    found.decode_id()?
-                }
+                Some(found) if is_readable(self.registry, self.caller, &found).await => found.decode_id()?,
                 _ => None,
             },
             None => None,

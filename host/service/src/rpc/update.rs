@@ -18,16 +18,18 @@ use mortise_resource::{
     pb, resource_meta, types,
 };
 
-use super::write::{WriteMode, Written, cas_failure};
+use super::write::{WriteMode, Written};
 use crate::{
     call::{
         audit::{Call, Method},
         caller::Caller,
         retry::{Failure, Retry},
+        store_fault::cas_failure,
     },
+    core::ids::type_of,
     query::compile::{project, refused, undecodable},
     registry::{Registry, ResourceType},
-    rules::hooks::type_of,
+    rules::read::read_checked,
     service::ResourceService,
 };
 
@@ -49,7 +51,7 @@ impl ResourceService {
     /// Those of Read and Write; `InvalidArgument`: a path, or a condition of what may be missing; `NotFound`;
     /// `Aborted`: the condition does not hold, or the version is not the stored one.
     pub async fn update(&self, caller: &Caller, request: UpdateRequest) -> Result<UpdateResponse, Error> {
-        let mut call = self.begin(caller, Method::Update).await?;
+        let mut call = Call::begin(&self.core, caller, Method::Update).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.updated(caller, request, &mut call).await;
         call.end(answer).await
@@ -83,7 +85,7 @@ impl ResourceService {
     async fn stored_for_update(&self, caller: &Caller, update: &Update) -> Result<Option<pb::Resource>, Error> {
         let read = pb::ReadRequest { id: update.incoming.id.clone() };
         let caller = Caller { consistency: mortise_store::Consistency::Consistent, ..caller.clone() };
-        match self.read_checked(&caller, read).await {
+        match read_checked(&self.core, &caller, read).await {
             Ok(stored) => {
                 let mut stored = stored.decode()?;
                 resource_meta::complete(&mut stored);

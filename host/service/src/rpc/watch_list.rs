@@ -18,7 +18,7 @@ use mortise_store::{Place, Query, StoreError, TypeKey, Watch, WatchEvent};
 use super::list::check;
 use crate::{
     call::{
-        audit::Method,
+        audit::{Call, Method},
         caller::{Caller, Turn},
         fair::Share,
         store_fault::ended,
@@ -60,7 +60,7 @@ impl WatchState {
     async fn next(&mut self, service: &ResourceService, turn: Turn) -> Result<WatchEvent, Error> {
         if let Self::Queued(query, after) = self {
             let place = service.snapshots.acquire(turn, 1).await.map_err(|e| service.no_room(e))?;
-            let watch = service.backend.watch_list(query, after.as_ref()).await.map_err(|e| ended(&e))?;
+            let watch = service.core.backend.watch_list(query, after.as_ref()).await.map_err(|e| ended(&e))?;
             *self = Self::Snapshot { watch, seen: 0, _place: place };
         }
         match self {
@@ -107,7 +107,7 @@ impl ResourceService {
     /// `InvalidArgument`: the type, a unit, the prefix, the scope. `PermissionDenied`: listing. `ResourceExhausted`:
     /// too many watches.
     pub async fn watch_list(&self, caller: &Caller, request: pb::WatchListRequest) -> Result<Events, Error> {
-        let mut call = self.begin(caller, Method::WatchList).await?;
+        let mut call = Call::begin(&self.core, caller, Method::WatchList).await?;
         call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.name_prefix);
         let events = self.opened(caller, request).await;
         call.end(events).await

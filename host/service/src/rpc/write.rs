@@ -5,25 +5,26 @@
 //! `authorize` run once; `validate`, which sees the stored resource, runs again when that has changed. The commit
 //! expects the place and the owner that were looked up: should one of them change in between, they are looked up again.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use super::read::tenancy_of;
 use crate::{
     call::{
-        audit::Method,
+        audit::{Call, Method},
         caller::Caller,
         retry::{Failure, Retry},
-        store_fault::store_fault,
+        store_fault::{cas_failure, store_fault},
     },
-    core::ids,
+    core::ids::{self, tenancy_of},
     deletion::{carry_out::RemovalError, plan::Purpose},
     references::{check::WrittenReferences, finalizer},
     registry::{Owner, Registry, ResourceType},
     rules::{
-        admit, builtin_types, deletion_rules,
+        admit, builtin_types,
+        deletion_rules::{self, with_reserved_metadata},
         hooks::RequestHooks,
-        server_meta,
+        region, server_meta,
         tenancy::{Place, proto_text},
+        upgrade,
     },
     service::ResourceService,
 };
@@ -102,7 +103,7 @@ impl ResourceService {
     /// # Errors
     /// As there.
     pub async fn write_encoded(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
-        let mut call = self.begin(caller, Method::Write).await?;
+        let mut call = Call::begin(&self.core, caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.write_as(caller, &self.types(), request, WriteMode::of(Verb::Write)).await;
         if let Ok(Written { resource, before, .. }) = &answer {
@@ -151,14 +152,14 @@ impl ResourceService {
     ) -> Result<Written, AttemptError> {
         let Sent { registry, kind, resource: incoming, .. } = sent;
         let id = incoming.id.clone().unwrap_or_default();
-        let stored = match self.backend.read(Consistency::Eventual, &id).await {
+        let stored = match self.core.backend.read(Consistency::Eventual, &id).await {
             Ok(stored) => Some(stored),
             Err(StoreError::NotFound) => None,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode().map_err(Error::from)?),
             Err(e) => return Err(unexpected(&e).into()),
         };
         let stored = match stored {
-            Some(stored) => Some(self.current(registry, hooks, stored).await?),
+            Some(stored) => Some(upgrade::current(registry, hooks, stored).await?),
             None => None,
         };
         if mode.creates && stored.is_some() {
@@ -178,7 +179,8 @@ impl ResourceService {
             None => {
                 let mut resource = incoming.clone();
                 resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
-                let (warnings, place) = self.admit(hooks, mode.verb, kind, &mut resource, stored.as_ref()).await?;
+                let (warnings, place) =
+                    admit::admit(&self.core, hooks, mode.verb, kind, &mut resource, stored.as_ref()).await?;
                 *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
                 (resource, place)
             }
@@ -190,7 +192,7 @@ impl ResourceService {
                 }
                 // Of the upgrade, if of nothing else: what comes now waits for the disk.
                 hooks.release();
-                (known.resource.clone(), self.place_of(kind, &known.resource).await?)
+                (known.resource.clone(), admit::place_of(&self.core, kind, &known.resource).await?)
             }
         };
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
@@ -200,7 +202,7 @@ impl ResourceService {
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
-                match is_unchanged && !self.computes_other(kind, &stored, place.policy.as_deref()) {
+                match is_unchanged && !region::computes_other(&self.core, kind, &stored, place.policy.as_deref()) {
                     true => EncodedResource::of(&stored).map_err(Error::from)?,
                     false => self.replace(sent, resource, stored, place).await?,
                 }
@@ -242,14 +244,14 @@ impl ResourceService {
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
-        self.set_computed(kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, kind, &mut resource, place.policy.as_deref(), true)?;
         let references = self.written_references(registry, caller, kind, &resource, None).await?;
         self.put(incoming, resource, expect, references).await
     }
 
     /// The stored id of an owner that was given without a uid, in exactly the tenancy that the client wrote.
     async fn resolve_owner(&self, owner: &pb::Id) -> Result<pb::Id, Error> {
-        match self.backend.read(Consistency::Consistent, owner).await {
+        match self.core.backend.read(Consistency::Consistent, owner).await {
             Ok(found) => Ok(found.id.unwrap_or_default()),
             Err(StoreError::NotFound) => Err(Error::invalid("resource.owner does not exist")),
             Err(e) => Err(store_fault("failed to resolve owner", &e)),
@@ -264,7 +266,7 @@ impl ResourceService {
         place: Place,
     ) -> Result<EncodedResource, AttemptError> {
         let Sent { caller, registry, kind, resource: incoming } = sent;
-        self.check_region(&stored)?;
+        region::check_owner(&self.core, &stored)?;
         // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
         // resource could never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
@@ -305,7 +307,7 @@ impl ResourceService {
 
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
-        self.set_computed(kind, &mut resource, place.policy.as_deref(), false)?;
+        region::set_computed(&self.core, kind, &mut resource, place.policy.as_deref(), false)?;
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)
@@ -378,7 +380,7 @@ impl ResourceService {
         let mut mutations = vec![Mutation::Put(Box::new(resource))];
         mutations.extend(references.work);
         let batch = Batch { expect, referrers: references.referrers, ..Batch::of_all(mutations).limited() };
-        let stored = self.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
+        let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
 }
@@ -392,23 +394,6 @@ fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::R
         && resource.owner.as_ref().map(|owner| &owner.name) == stored.owner.as_ref().map(|owner| &owner.name)
         && (incoming.version.is_empty() || incoming.version == stored.version)
         && of(resource) == of(stored)
-}
-
-/// Metadata with the reserved keys that a blanket write leaves as they are.
-pub(crate) fn with_reserved_metadata(
-    incoming: &pb::Resource,
-    stored: &pb::Resource,
-    metadata: &BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
-    let mut metadata = metadata.clone();
-    if incoming.version.is_empty() {
-        for key in [DELETION_TIMESTAMP, FINALIZERS] {
-            if let (false, Some(kept)) = (metadata.contains_key(key), stored.metadata.get(key)) {
-                metadata.insert(key.to_owned(), kept.clone());
-            }
-        }
-    }
-    metadata
 }
 
 fn check_owner(resource: &mut pb::Resource, stored: &pb::Resource) -> Result<(), Error> {
@@ -479,11 +464,6 @@ fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
         StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),
         other => unexpected(&other).into(),
     }
-}
-
-/// The error of a version that is not the stored one, in Consul's words.
-pub(crate) fn cas_failure() -> Error {
-    Error::new(Code::Aborted, StoreError::CasFailure { mutation: 0 }.to_string())
 }
 
 fn unexpected(error: &StoreError) -> Error {

@@ -3,19 +3,15 @@
 use mortise_resource::{EncodedResource, Error, authorizer::Verb, name, pb, types, ulid};
 use mortise_store::{Consistency, StoreError};
 
-use super::write::cas_failure;
 use crate::{
     call::{
-        audit::Method,
+        audit::{Call, Method},
         caller::Caller,
         retry::{Failure, Retry},
-        store_fault::store_fault,
+        store_fault::{cas_failure, store_fault},
     },
-    core::ids,
-    rules::{
-        hooks::{RequestHooks, type_of},
-        server_meta,
-    },
+    core::ids::{self, type_of},
+    rules::{admit, hooks::RequestHooks, region, server_meta},
     service::ResourceService,
 };
 
@@ -45,7 +41,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::WriteStatusRequest,
     ) -> Result<EncodedResource, Error> {
-        let mut call = self.begin(caller, Method::WriteStatus).await?;
+        let mut call = Call::begin(&self.core, caller, Method::WriteStatus).await?;
         call.about(request.id.as_ref());
         let answer = self.written_status(caller, request).await;
         if let Ok(stored) = &answer {
@@ -76,8 +72,8 @@ impl ResourceService {
         kind.check_plugin_present()?;
 
         let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
-        self.place_of(&kind, &shell).await?;
-        let mut stored = self.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
+        admit::place_of(&self.core, &kind, &shell).await?;
+        let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
         let mut hooks = RequestHooks::new(kind, caller);
         hooks.upgrade(&mut stored).await?;
         hooks.authorize_write(Verb::Write, &stored, "failed operator:write allowed acl").await?;
@@ -85,18 +81,18 @@ impl ResourceService {
 
         let mut retry = Retry::new(version.is_empty());
         loop {
-            let mut stored = self.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
+            let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
-            self.check_region(&stored)?;
+            region::check_owner(&self.core, &stored)?;
             hooks.upgrade(&mut stored).await?;
             hooks.release();
             status.updated_at = Some(ids::timestamp());
             stored.status.insert(key.clone(), status.clone());
             server_meta::set_touched(&mut stored);
             self.renew_records(&mut stored);
-            match self.backend.put_limited(stored).await {
+            match self.core.backend.put_limited(stored).await {
                 Ok(resource) => return Ok(resource),
                 Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,
                 Err(e @ StoreError::TooLarge { .. }) => return Err(Error::invalid(e.to_string())),

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{
-    hooks::{RequestHooks, type_of},
-    tenancy::Place,
-    upgrade,
-};
+use super::{hooks::RequestHooks, tenancy::Place, upgrade};
 use crate::{
     call::caller::Caller,
+    core::{
+        Core,
+        ids::{tenancy_of, type_of},
+    },
     registry::{Registry, ResourceType},
-    rpc::read::tenancy_of,
-    service::ResourceService,
 };
 use mortise_resource::{Diagnostic, Error, Scope, authorizer::Verb, pb, resource_meta, types};
 use mortise_store::{StoreError, limited_size};
@@ -78,46 +76,44 @@ pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result
     })
 }
 
-impl ResourceService {
-    /// Passes a resource through its hooks, in order, and looks up its place. Returns the warnings of validation.
-    /// `prior` is the stored resource; `verb` says what the write is for.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a resource that is too large, or for a place that does not exist; those of the hooks;
-    /// `PermissionDenied`.
-    pub(crate) async fn admit(
-        &self,
-        hooks: &mut RequestHooks,
-        verb: Verb,
-        kind: &ResourceType,
-        resource: &mut pb::Resource,
-        prior: Option<&pb::Resource>,
-    ) -> Result<(Vec<Diagnostic>, Place), Error> {
-        // Before the hooks: a plugin without room for it is not at fault.
-        self.check_size(resource, prior)?;
-        hooks.mutate(resource).await?;
-        let warnings = hooks.validate(resource, prior).await?;
-        hooks.authorize_write(verb, resource, "failed write acl").await?;
-        hooks.release();
-        let place = self.place_of(kind, resource).await?;
-        Ok((warnings, place))
-    }
+/// Passes a resource through its hooks, in order, and looks up its place. Returns the warnings of validation.
+/// `prior` is the stored resource; `verb` says what the write is for.
+///
+/// # Errors
+/// `InvalidArgument` for a resource that is too large, or for a place that does not exist; those of the hooks;
+/// `PermissionDenied`.
+pub(crate) async fn admit(
+    core: &Core,
+    hooks: &mut RequestHooks,
+    verb: Verb,
+    kind: &ResourceType,
+    resource: &mut pb::Resource,
+    prior: Option<&pb::Resource>,
+) -> Result<(Vec<Diagnostic>, Place), Error> {
+    // Before the hooks: a plugin without room for it is not at fault.
+    check_size(core, resource, prior)?;
+    hooks.mutate(resource).await?;
+    let warnings = hooks.validate(resource, prior).await?;
+    hooks.authorize_write(verb, resource, "failed write acl").await?;
+    hooks.release();
+    let place = place_of(core, kind, resource).await?;
+    Ok((warnings, place))
+}
 
-    /// Refuses a resource that the store would refuse, as far as it is known yet: uid, generation and status come
-    /// later.
-    pub(crate) fn check_size(&self, resource: &pb::Resource, stored: Option<&pb::Resource>) -> Result<(), Error> {
-        let (size, limit) = (limited_size(resource), self.options.max_resource_bytes);
-        if size > limit && stored.is_none_or(|stored| size > limited_size(stored)) {
-            return Err(Error::invalid(StoreError::TooLarge { size, limit }.to_string()));
-        }
-        Ok(())
+/// Refuses a resource that the store would refuse, as far as it is known yet: uid, generation and status come
+/// later.
+pub(crate) fn check_size(core: &Core, resource: &pb::Resource, stored: Option<&pb::Resource>) -> Result<(), Error> {
+    let (size, limit) = (limited_size(resource), core.options.max_resource_bytes);
+    if size > limit && stored.is_none_or(|stored| size > limited_size(stored)) {
+        return Err(Error::invalid(StoreError::TooLarge { size, limit }.to_string()));
     }
+    Ok(())
+}
 
-    /// Looks up the place of a resource.
-    pub(crate) async fn place_of(&self, kind: &ResourceType, resource: &pb::Resource) -> Result<Place, Error> {
-        match (kind.scope, &resource.id) {
-            (Scope::Undefined | Scope::Cluster, _) | (_, None) => Ok(Place::default()),
-            (_, Some(id)) => self.place(tenancy_of(id)).await.map_err(|e| e.for_writing()),
-        }
+/// Looks up the place of a resource.
+pub(crate) async fn place_of(core: &Core, kind: &ResourceType, resource: &pb::Resource) -> Result<Place, Error> {
+    match (kind.scope, &resource.id) {
+        (Scope::Undefined | Scope::Cluster, _) | (_, None) => Ok(Place::default()),
+        (_, Some(id)) => Place::find(core, tenancy_of(id)).await.map_err(|e| e.for_writing()),
     }
 }

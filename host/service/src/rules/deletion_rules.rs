@@ -11,7 +11,7 @@ use mortise_resource::{
 };
 
 use super::tenancy::proto_text;
-use crate::rpc::read::tenancy_of;
+use crate::core::ids::tenancy_of;
 
 type Metadata = BTreeMap<String, String>;
 
@@ -78,6 +78,28 @@ pub(crate) fn belongs_to_deletion(stored: &pb::Resource, metadata: &Metadata) ->
 fn loses_finalizers(stored: &Metadata, incoming: &Metadata) -> bool {
     let (before, after) = (meta::finalizers(stored), meta::finalizers(incoming));
     after.len() < before.len() && after.is_subset(&before)
+}
+
+/// Metadata with the reserved keys that a blanket write leaves as they are.
+pub(crate) fn with_reserved_metadata(
+    incoming: &pb::Resource,
+    stored: &pb::Resource,
+    metadata: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut metadata = metadata.clone();
+    if incoming.version.is_empty() {
+        for key in [DELETION_TIMESTAMP, FINALIZERS] {
+            if let (false, Some(kept)) = (metadata.contains_key(key), stored.metadata.get(key)) {
+                metadata.insert(key.to_owned(), kept.clone());
+            }
+        }
+    }
+    metadata
+}
+
+/// Whether `meta.lifecycle` keeps a resource from being deleted.
+pub(crate) fn is_protected(stored: &pb::Resource) -> bool {
+    stored.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion)
 }
 
 #[cfg(test)]

@@ -387,11 +387,6 @@ fn text(diagnostics: &[Diagnostic]) -> String {
     if text.is_empty() { "refused without a reason".into() } else { text }
 }
 
-/// The type of an id; ids from the store and checked ones have one.
-pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
-    id.r#type.clone().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use crate::registry::Registry;

@@ -1,7 +1,7 @@
 //! What a resource's region is, and who may write it.
 
 use mortise_resource::{
-    Code, Error,
+    Code, EncodedResource, Error,
     goten::{Meta, MultiRegionPolicy, SyncingMeta},
     manifest::RegionSyncing,
     pb, types,
@@ -9,75 +9,74 @@ use mortise_resource::{
 
 use super::{region_policy, shards};
 use crate::{
+    core::Core,
     registry::{Owner, ResourceType},
-    service::ResourceService,
 };
 
-impl ResourceService {
-    /// The region of this server.
-    #[must_use]
-    pub fn region(&self) -> Option<&str> {
-        self.options.placement.region.as_deref()
+/// Refuses to change or delete what belongs to another region, as it is stored.
+///
+/// # Errors
+/// `FailedPrecondition`, with the region.
+pub(crate) fn check_owner(core: &Core, stored: &pb::Resource) -> Result<(), Error> {
+    match (core.region(), owning_region(stored)) {
+        (Some(here), owner) if !owner.is_empty() && owner != here => Err(elsewhere(stored, owner, here)),
+        _ => Ok(()),
     }
+}
 
-    /// Refuses to change or delete what belongs to another region, as it is stored.
-    ///
-    /// # Errors
-    /// `FailedPrecondition`, with the region.
-    pub(crate) fn check_region(&self, stored: &pb::Resource) -> Result<(), Error> {
-        match (self.region(), owning_region(stored)) {
-            (Some(here), owner) if !owner.is_empty() && owner != here => Err(elsewhere(stored, owner, here)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Sets what is computed of a resource that is about to be stored where this policy holds: region and shards.
-    /// `creates` says that nothing is stored in its place.
-    ///
-    /// # Errors
-    /// `FailedPrecondition`, with the region: it belongs to another one, or to one that is not enabled.
-    pub(crate) fn set_computed(
-        &self,
-        kind: &ResourceType,
-        resource: &mut pb::Resource,
-        policy: Option<&MultiRegionPolicy>,
-        creates: bool,
-    ) -> Result<(), Error> {
-        if let Some(here) = self.region() {
-            let syncing = syncing(kind, resource, policy, here, creates);
-            if let Some(SyncingMeta { owning_region: owner, .. }) = &syncing {
-                if creates && policy.is_some_and(|policy| !policy.enabled_regions.contains(owner)) {
-                    return Err(not_enabled(resource, owner, policy));
-                }
-                if owner != here {
-                    return Err(elsewhere(resource, owner, here));
-                }
+/// Sets what is computed of a resource that is about to be stored where this policy holds: region and shards.
+/// `creates` says that nothing is stored in its place.
+///
+/// # Errors
+/// `FailedPrecondition`, with the region: it belongs to another one, or to one that is not enabled.
+pub(crate) fn set_computed(
+    core: &Core,
+    kind: &ResourceType,
+    resource: &mut pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+    creates: bool,
+) -> Result<(), Error> {
+    if let Some(here) = core.region() {
+        let syncing = syncing(kind, resource, policy, here, creates);
+        if let Some(SyncingMeta { owning_region: owner, .. }) = &syncing {
+            if creates && policy.is_some_and(|policy| !policy.enabled_regions.contains(owner)) {
+                return Err(not_enabled(resource, owner, policy));
             }
-            if syncing.is_some() || resource.meta.is_some() {
-                resource.meta.get_or_insert_default().syncing = syncing;
+            if owner != here {
+                return Err(elsewhere(resource, owner, here));
             }
         }
-        shards::set(&self.options.placement.rings, resource);
-        Ok(())
+        if syncing.is_some() || resource.meta.is_some() {
+            resource.meta.get_or_insert_default().syncing = syncing;
+        }
     }
+    shards::set(&core.options.placement.rings, resource);
+    Ok(())
+}
 
-    /// Whether what is computed of a stored resource would be another thing now.
-    pub(crate) fn computes_other(
-        &self,
-        kind: &ResourceType,
-        stored: &pb::Resource,
-        policy: Option<&MultiRegionPolicy>,
-    ) -> bool {
-        if self.region().is_none() && self.options.placement.rings.is_empty() {
-            return false;
-        }
-        if owning_region(stored) != self.region().unwrap_or_default() && is_copy(stored) {
-            return false;
-        }
-        let mut now = stored.clone();
-        // Who may not write it has nothing to refresh.
-        self.set_computed(kind, &mut now, policy, false).is_ok() && now.meta != stored.meta
+/// Whether what is computed of a stored resource would be another thing now.
+pub(crate) fn computes_other(
+    core: &Core,
+    kind: &ResourceType,
+    stored: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+) -> bool {
+    if core.region().is_none() && core.options.placement.rings.is_empty() {
+        return false;
     }
+    if owning_region(stored) != core.region().unwrap_or_default() && is_copy(stored) {
+        return false;
+    }
+    let mut now = stored.clone();
+    // Who may not write it has nothing to refresh.
+    set_computed(core, kind, &mut now, policy, false).is_ok() && now.meta != stored.meta
+}
+
+/// Whether a stored resource belongs to another region, so that its owner's deletion is that region's to follow.
+pub(crate) fn is_foreign(core: &Core, stored: &EncodedResource) -> bool {
+    let Some(here) = core.region() else { return false };
+    let meta = stored.decode_meta().ok().flatten();
+    syncing_of(meta.as_ref()).is_some_and(|s| !s.owning_region.is_empty() && s.owning_region != here)
 }
 
 /// Where a resource of this server is at home, and where copies of it may be; `None` where no policy holds. `creates` says

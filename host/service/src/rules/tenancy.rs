@@ -10,7 +10,7 @@ use mortise_resource::{
 use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
 
 use super::region_policy;
-use crate::{call::store_fault::store_fault, service::ResourceService};
+use crate::{call::store_fault::store_fault, core::Core};
 
 /// A partition and namespace that exist.
 #[derive(Debug, Default)]
@@ -24,6 +24,37 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Looks up a place: the partition, then the namespace. `default` always exists, and an empty unit is none.
+    pub(crate) async fn find(core: &Core, tenancy: &pb::Tenancy) -> Result<Self, PlaceError> {
+        let mut place = Self::default();
+        let partition = pb::Tenancy::default();
+        let namespace = pb::Tenancy { partition: tenancy.partition.clone(), namespace: String::new() };
+        for (unit, gvk, name, within) in [
+            ("partition", types::partition as fn() -> Gvk, &tenancy.partition, partition),
+            ("namespace", types::namespace, &tenancy.namespace, namespace),
+        ] {
+            let has_policy = unit == "partition" && core.region().is_some();
+            if name.is_empty() || (name == DEFAULT && !has_policy) {
+                continue;
+            }
+            let stored = match read_unit(core, &gvk(), name, within).await.map_err(PlaceError::Failed)? {
+                Some(stored) => stored,
+                None if name == DEFAULT => continue,
+                None => return Err(PlaceError::Missing(format!("{unit} not found: {name}"))),
+            };
+            if has_policy {
+                place.policy = region_policy::of_partition(&stored).map(Box::new);
+            }
+            place.marked |= stored.deletion_mark().is_some();
+            place.expect.push(Expectation {
+                id: ExpectedId::from(stored.id()),
+                generation: Some(stored.generation().to_owned()),
+                is_unmarked: false,
+            });
+        }
+        Ok(place)
+    }
+
     /// Refuses what is to be created in a unit that is marked for deletion.
     ///
     /// # Errors
@@ -46,49 +77,6 @@ pub(crate) enum PlaceError {
     Failed(StoreError),
 }
 
-impl ResourceService {
-    /// Looks up a place: the partition, then the namespace. `default` always exists, and an empty unit is none.
-    pub(crate) async fn place(&self, tenancy: &pb::Tenancy) -> Result<Place, PlaceError> {
-        let mut place = Place::default();
-        let partition = pb::Tenancy::default();
-        let namespace = pb::Tenancy { partition: tenancy.partition.clone(), namespace: String::new() };
-        for (unit, gvk, name, within) in [
-            ("partition", types::partition as fn() -> Gvk, &tenancy.partition, partition),
-            ("namespace", types::namespace, &tenancy.namespace, namespace),
-        ] {
-            let has_policy = unit == "partition" && self.region().is_some();
-            if name.is_empty() || (name == DEFAULT && !has_policy) {
-                continue;
-            }
-            let stored = match self.unit(&gvk(), name, within).await.map_err(PlaceError::Failed)? {
-                Some(stored) => stored,
-                None if name == DEFAULT => continue,
-                None => return Err(PlaceError::Missing(format!("{unit} not found: {name}"))),
-            };
-            if has_policy {
-                place.policy = region_policy::of_partition(&stored).map(Box::new);
-            }
-            place.marked |= stored.deletion_mark().is_some();
-            place.expect.push(Expectation {
-                id: ExpectedId::from(stored.id()),
-                generation: Some(stored.generation().to_owned()),
-                is_unmarked: false,
-            });
-        }
-        Ok(place)
-    }
-
-    async fn unit(&self, gvk: &Gvk, name: &str, within: pb::Tenancy) -> Result<Option<EncodedResource>, StoreError> {
-        let id = pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(gvk.to_pb()), tenancy: Some(within) };
-        match self.backend.read_encoded(Consistency::Consistent, &id).await {
-            Ok(stored) => Ok(Some(stored)),
-            Err(StoreError::NotFound) => Ok(None),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
-            Err(e) => Err(e),
-        }
-    }
-}
-
 impl PlaceError {
     /// The error of a write into the place.
     pub(crate) fn for_writing(self) -> Error {
@@ -104,6 +92,21 @@ impl PlaceError {
             Self::Missing(text) => Error::not_found(text),
             Self::Failed(e) => store_fault("failed read", &e),
         }
+    }
+}
+
+async fn read_unit(
+    core: &Core,
+    gvk: &Gvk,
+    name: &str,
+    within: pb::Tenancy,
+) -> Result<Option<EncodedResource>, StoreError> {
+    let id = pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(gvk.to_pb()), tenancy: Some(within) };
+    match core.backend.read_encoded(Consistency::Consistent, &id).await {
+        Ok(stored) => Ok(Some(stored)),
+        Err(StoreError::NotFound) => Ok(None),
+        Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
+        Err(e) => Err(e),
     }
 }
 

@@ -2,38 +2,18 @@
 //!
 //! A resource says which schema version its data is in ([`pb::Resource::schema_version`], absent for 1). When the type
 //! has a higher one by now, readers get the data through the plugin's `upgrade`; so do the hooks, and so does a write
-//! that compares with the stored resource. [`ResourceService::upgrade_stored`] then stores the new form, under the same
-//! version and generation and without an event, since no client can see a difference.
+//! that compares with the stored resource. [`crate::change::upgrade_stored`] then stores the new form.
 //!
 //! An upgrade costs one instance for each resource (a list shares one) until the new form is stored, and nothing
 //! afterwards.
 
-use std::sync::Arc;
-
-use super::hooks::{RequestHooks, type_of};
+use super::hooks::RequestHooks;
 use crate::{
-    call::caller::Caller,
-    lists::checked_list::is_of,
+    core::ids::type_of,
     registry::{Owner, Registry, ResourceType},
-    service::ResourceService,
 };
 use mortise_plugin_host::UpgradeReply;
-use mortise_resource::{Diagnostic, EncodedResource, Error, pb, types};
-use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
-
-/// Resources that one commit stores in their new form.
-const BATCH: usize = 64;
-
-/// The result of the upgrade of all stored resources of a type.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UpgradeReport {
-    /// Resources of the type.
-    pub seen: usize,
-    /// Resources that were in an older schema version.
-    pub older: usize,
-    /// The first resources that could not be upgraded, by name, with the reason.
-    pub failures: Vec<String>,
-}
+use mortise_resource::{Diagnostic, EncodedResource, Error, pb};
 
 /// The schema version that a resource's data is in.
 #[must_use]
@@ -111,85 +91,28 @@ impl RequestHooks {
     }
 }
 
-impl ResourceService {
-    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
-    /// and reports at most `max_failures` of them.
-    ///
-    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer
-    /// and are left alone.
-    ///
-    /// # Errors
-    /// Faults of the store only.
-    pub async fn upgrade_stored(&self, kind: &Arc<ResourceType>, max_failures: usize) -> Result<UpgradeReport, Error> {
-        let failed = |e| Error::internal(format!("upgrading what is stored of {}: {e}", kind.gvk));
-        let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
-        let mut tenancy = kind.scope.everywhere();
-        kind.scope.fill_query(&mut tenancy);
-        let query = Query { type_key, tenancy, name_prefix: String::new() };
-        let mut stored = self.backend.scan(&query).await.map_err(failed)?;
-
-        let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
-        let mut report = UpgradeReport::default();
-        let mut upgraded = Vec::new();
-        while let Some(page) = {
-            hooks.release();
-            stored.next().await.map_err(failed)?
-        } {
-            for resource in page {
-                if !resource.is_of(&kind.gvk) {
-                    continue;
-                }
-                report.seen += 1;
-                if !is_older(kind, resource.schema_version()) {
-                    continue;
-                }
-                report.older += 1;
-                hooks.next_item();
-                match hooks.upgraded(resource.clone()).await.and_then(|resource| Ok(resource.decode()?)) {
-                    Ok(mut resource) => {
-                        self.renew_records(&mut resource);
-                        upgraded.push(Mutation::Rewrite(Box::new(resource)));
-                    }
-                    Err(error) if report.failures.len() < max_failures => {
-                        let id = resource.decode_id().ok().flatten().unwrap_or_default();
-                        report.failures.push(format!("{}: {}", types::describe(&id), error.message));
-                    }
-                    Err(_) => {}
-                }
-                if upgraded.len() >= BATCH {
-                    // The instance goes back while the disk is waited for.
-                    hooks.release();
-                    let mutations = std::mem::take(&mut upgraded);
-                    self.backend.commit(Batch::of_all(mutations)).await.map_err(failed)?;
-                }
-            }
-        }
+/// Upgrades a stored resource, which may be of another GroupVersion than that of `hooks`, to its type's schema
+/// version. One of a type that is not registered stays as it is.
+///
+/// # Errors
+/// The plugin's fault.
+pub(crate) async fn current(
+    registry: &Registry,
+    hooks: &mut RequestHooks,
+    mut stored: pb::Resource,
+) -> Result<pb::Resource, Error> {
+    if is_of(&stored, &hooks.kind) {
+        hooks.upgrade(&mut stored).await?;
+    } else if let Ok(kind) = registry.resolve(&stored.id.as_ref().map(type_of).unwrap_or_default()) {
         hooks.release();
-        if !upgraded.is_empty() {
-            self.backend.commit(Batch::of_all(upgraded)).await.map_err(failed)?;
-        }
-        Ok(report)
+        RequestHooks::new(kind.clone(), &hooks.caller).upgrade(&mut stored).await?;
     }
+    Ok(stored)
+}
 
-    /// Upgrades a stored resource, which may be of another GroupVersion than that of `hooks`, to its type's schema
-    /// version. One of a type that is not registered stays as it is.
-    ///
-    /// # Errors
-    /// The plugin's fault.
-    pub(crate) async fn current(
-        &self,
-        registry: &Registry,
-        hooks: &mut RequestHooks,
-        mut stored: pb::Resource,
-    ) -> Result<pb::Resource, Error> {
-        if is_of(&stored, &hooks.kind) {
-            hooks.upgrade(&mut stored).await?;
-        } else if let Ok(kind) = registry.resolve(&stored.id.as_ref().map(type_of).unwrap_or_default()) {
-            hooks.release();
-            RequestHooks::new(kind.clone(), &hooks.caller).upgrade(&mut stored).await?;
-        }
-        Ok(stored)
-    }
+/// Whether a stored resource is of this very GroupVersion.
+fn is_of(resource: &pb::Resource, kind: &ResourceType) -> bool {
+    resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t))
 }
 
 fn words(diagnostics: &[Diagnostic]) -> String {

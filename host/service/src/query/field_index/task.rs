@@ -60,7 +60,7 @@ pub(super) async fn run(
             tracing::debug!(r#type = %gvk, %error, "the indexes of fields are made anew when asked for")
         }
         End::Full => {
-            let most = service.options.index_bytes;
+            let most = service.core.options.index_bytes;
             tracing::warn!(
                 r#type = %gvk,
                 "the indexes of fields do not fit in {most} bytes (limit service.index_bytes): queries of the type read \
@@ -80,7 +80,7 @@ async fn keep(
     made: &watch::Sender<bool>,
     questions: &mut mpsc::Receiver<Question>,
 ) -> End {
-    let making = make(service.backend.clone(), declared, memory);
+    let making = make(service.core.backend.clone(), declared, memory);
     let Some(indexes) = service.low_priority.run(making).await else { return End::Unused };
     let mut indexes = match indexes {
         Ok(indexes) => indexes,

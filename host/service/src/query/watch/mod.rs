@@ -36,7 +36,10 @@ use mortise_resource::{
 
 pub use crate::query::watch::single::ResourceChanges;
 use crate::{
-    call::{audit::Method, caller::Caller},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+    },
     query::watch::{session::Session, stateful::Stateful, stateless::Stateless},
     service::ResourceService,
 };
@@ -60,7 +63,7 @@ impl ResourceService {
         caller: &Caller,
         request: WatchResourcesRequest,
     ) -> Result<ResourcesChanges, Error> {
-        let mut call = self.begin(caller, Method::WatchResources).await?;
+        let mut call = Call::begin(&self.core, caller, Method::WatchResources).await?;
         call.about_many(request.resource_type.as_ref(), request.tenancy.as_ref(), &request.parent);
         let opened = self.resources_watched(caller, request).await;
         call.end(opened).await

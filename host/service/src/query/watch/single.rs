@@ -11,13 +11,18 @@ use mortise_store::{
 };
 
 use crate::{
-    call::{audit::Method, caller::Caller, store_fault::ended},
+    call::{
+        audit::{Call, Method},
+        caller::Caller,
+        store_fault::ended,
+    },
+    core::ids::type_of,
     lists::open_watch::{OpenWatch, WatchPermission, Within},
     query::{
         compile::{project, shown},
         search::complete,
     },
-    rules::hooks::{RequestHooks, type_of},
+    rules::{hooks::RequestHooks, read::read_checked},
     service::ResourceService,
 };
 
@@ -44,7 +49,7 @@ impl ResourceService {
         caller: &Caller,
         request: WatchResourceRequest,
     ) -> Result<ResourceChanges, Error> {
-        let mut call = self.begin(caller, Method::WatchResource).await?;
+        let mut call = Call::begin(&self.core, caller, Method::WatchResource).await?;
         call.about(request.id.as_ref());
         let opened = self.resource_watched(caller, request).await;
         call.end(opened).await
@@ -53,7 +58,7 @@ impl ResourceService {
     async fn resource_watched(&self, caller: &Caller, request: WatchResourceRequest) -> Result<ResourceChanges, Error> {
         let permission = WatchPermission::of(self, caller);
         let caller = Caller { consistency: mortise_store::Consistency::Consistent, ..caller.clone() };
-        let stored = self.read_checked(&caller, pb::ReadRequest { id: request.id.clone() }).await?;
+        let stored = read_checked(&self.core, &caller, pb::ReadRequest { id: request.id.clone() }).await?;
         let asked = request.id.unwrap_or_default();
         // Complete, but for the uid if none was asked for.
         let mut id = stored.decode_id()?.unwrap_or_default();
@@ -109,7 +114,7 @@ impl ResourceChanges {
             Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() },
             Term::of_tenancy(&query.tenancy),
         ];
-        let opened = self.service.backend.open_changes(&query, &ScanPart::default(), &terms).await;
+        let opened = self.service.core.backend.open_changes(&query, &ScanPart::default(), &terms).await;
         let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
         // Names come in order, and this is the first that has itself as its beginning.
         let first = self.open.until(content.next()).await?.map_err(|e| ended(&e))?;

@@ -95,13 +95,15 @@ impl Stateful {
         let page = self.session.until(service.lists.acquire(turn, bytes)).await?.map_err(|e| service.no_room(e))?;
         self.page = Some(page);
         let (query, part, terms) = self.session.part();
-        let opened = self.session.service.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
+        let opened =
+            self.session.service.core.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
         let OpenedChanges { mut content, changes, .. } = opened;
         let search = &self.session.search;
         let ends_early = search.is_by_name();
         let mut collector = Collector::new(search.page_size, PAGE_BYTES, search.token.clone());
         let (mut read, mut scanned) = (0, 0_usize);
-        let (limit, time) = (self.session.service.options.search_resources, self.session.service.options.search_time);
+        let (limit, time) =
+            (self.session.service.core.options.search_resources, self.session.service.core.options.search_time);
         'pages: while let Some(page) = self.session.page(&mut *content, read).await? {
             read += 1;
             scanned += page.len();

@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 16 << 10;
 
 /// The term of a fact, if the store can have it.
 pub(super) fn term(service: &ResourceService, search: &Search, fact: &Fact) -> Option<Term> {
-    let (registry, decoded) = (&service.registry, &service.decoded);
+    let (registry, decoded) = (&service.core.registry, &service.decoded);
     let (subject, text) = match &fact.subject {
         Subject::Name => (TermSubject::Name, ""),
         Subject::Label(label) => (TermSubject::Label(label.clone()), label.as_str()),
