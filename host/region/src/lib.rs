@@ -86,7 +86,7 @@ impl Regions {
             Some(_) => self.options.iter().map(|peer| peer.name.as_str()).collect(),
             None => Vec::new(),
         };
-        if let Err(e) = self.service.retain_region_peers(&peers).await {
+        if let Err(e) = self.service.regions().retain_peers(&peers).await {
             tracing::warn!("what is stored of regions that are no peers any more stays until the next start: {e}");
         }
         if self.service.region().is_none() {

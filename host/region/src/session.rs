@@ -6,7 +6,7 @@ use mortise_resource::{
     data::{BatchGetRequest, BatchGetResponse, ResourceChange, WatchResourcesResponse, resource_change::ChangeType},
     pb,
 };
-use mortise_service::{CopyChange, CopyProgress, may_be_in, uid_number};
+use mortise_service::{ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -42,7 +42,7 @@ pub(crate) struct Session<'a> {
     follower: &'a Follower,
     connection: Connection,
     of: pb::Type,
-    progress: CopyProgress,
+    progress: ReplicationProgress,
     changes: Changeset,
     /// The uids of a snapshot that is coming.
     snapshot: Option<HashSet<u128>>,
@@ -51,7 +51,12 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(follower: &'a Follower, connection: Connection, of: pb::Type, progress: CopyProgress) -> Self {
+    pub(crate) fn new(
+        follower: &'a Follower,
+        connection: Connection,
+        of: pb::Type,
+        progress: ReplicationProgress,
+    ) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
         let retry = (begun + RETRY.0, RETRY.0);
@@ -84,7 +89,7 @@ impl<'a> Session<'a> {
         }
         if let Some(uids) = &self.snapshot {
             let peer = self.follower.report.name();
-            let gone = self.follower.service.copies_other_than(peer, &self.of, uids).await?;
+            let gone = self.follower.service.regions().replicas_other_than(peer, &self.of, uids).await?;
             for id in gone {
                 self.changes.remove(id);
                 if self.changes.is_full() {
@@ -147,21 +152,21 @@ impl<'a> Session<'a> {
         self.commit(&changes).await
     }
 
-    async fn commit(&mut self, changes: &[CopyChange]) -> Result<(), FollowError> {
+    async fn commit(&mut self, changes: &[ReplicatedChange]) -> Result<(), FollowError> {
         let Follower { service, report, shown, .. } = self.follower;
-        let held = self.progress.held_back_len();
-        let copied = service.apply_copies(&mut self.progress, changes, self.snapshot.is_some()).await?;
+        let held = self.progress.deferred_len();
+        let copied = service.regions().apply(&mut self.progress, changes, self.snapshot.is_some()).await?;
         for (outcome, number) in [
             ("written", copied.written),
             ("removed", copied.removed),
-            ("held_back", copied.held_back),
+            ("held_back", copied.deferred),
             ("refused", copied.refused),
         ] {
             let peer = report.name().to_owned();
             metrics::counter!("mortise_region_copies_total", "peer" => peer, "outcome" => outcome).increment(number);
         }
-        report.applied(shown, copied.written + copied.removed, self.progress.held_back());
-        if self.progress.held_back_len() > held {
+        report.applied(shown, copied.written + copied.removed, self.progress.deferred());
+        if self.progress.deferred_len() > held {
             self.retry = (Instant::now() + RETRY.0, RETRY.0);
         }
         Ok(())
@@ -169,7 +174,7 @@ impl<'a> Session<'a> {
 
     /// Asks the peer about what left: what it still has for this region stays, as it was last told, since another region
     /// owns it now, or it came back; what is deleted takes along what it owns.
-    async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<CopyChange>, FollowError> {
+    async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<ReplicatedChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
         let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
@@ -185,10 +190,10 @@ impl<'a> Session<'a> {
         let mut changes = Vec::new();
         for Gone { ids, last } in gone {
             match last.filter(|last| last.id.as_ref().is_some_and(|id| stays.contains(&id.uid))) {
-                Some(last) => changes.push(CopyChange::Put(last)),
+                Some(last) => changes.push(ReplicatedChange::Put(last)),
                 None => changes.extend(ids.into_iter().filter(|id| !stays.contains(&id.uid)).map(|id| {
                     let deleted = !elsewhere.contains(&id.uid);
-                    CopyChange::Remove { id, deleted }
+                    ReplicatedChange::Remove { id, deleted }
                 })),
             }
         }
@@ -228,14 +233,14 @@ impl<'a> Session<'a> {
 
     /// Whether there is something to try again, and nothing else in between.
     pub(crate) fn may_retry(&self) -> bool {
-        let is_held_back = self.progress.held_back_len() > 0 || self.progress.held_back_more();
+        let is_held_back = self.progress.deferred_len() > 0 || self.progress.has_more_deferred();
         is_held_back && self.snapshot.is_none() && self.changes.is_empty()
     }
 
     /// Tries what is held back again, as the peer has it now. Where more is held back than is named, a snapshot follows,
     /// two minutes after the watch began at the earliest.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
-        let ids: Vec<pb::Id> = self.progress.held_back_ids().cloned().collect();
+        let ids: Vec<pb::Id> = self.progress.deferred_ids().cloned().collect();
         for some in ids.chunks(WHOLE) {
             let answer = self.ask(some, &[]).await?;
             let there: Vec<pb::Resource> =
@@ -248,10 +253,11 @@ impl<'a> Session<'a> {
                     self.progress.forget(id);
                 }
             }
-            let changes: Vec<CopyChange> = there.into_iter().map(|one| CopyChange::Put(Box::new(one))).collect();
+            let changes: Vec<ReplicatedChange> =
+                there.into_iter().map(|one| ReplicatedChange::Put(Box::new(one))).collect();
             self.commit(&changes).await?;
         }
-        if self.progress.held_back_more() && self.begun.elapsed() > NEXT_SNAPSHOT {
+        if self.progress.has_more_deferred() && self.begun.elapsed() > NEXT_SNAPSHOT {
             self.progress.begin_anew();
             self.commit(&[]).await?;
             return Err(FollowError::TooMuchHeldBack);

@@ -51,7 +51,7 @@ impl Default for Quota {
 
 /// The error of an operation on values. It has changed nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum ValueError {
+pub enum KvError {
     /// The key is empty or too long; its bytes.
     #[error("a key has 1 to {MAX_KEY} bytes, this one {0}; shorten it, or use its digest")]
     Key(usize),
@@ -82,7 +82,7 @@ pub enum ValueError {
 
 /// The values of all plugins. Cheap to clone.
 #[derive(Clone)]
-pub struct Values {
+pub struct PluginKv {
     backend: Arc<dyn Backend>,
     quota: Quota,
     keys: Arc<Mutex<HashMap<String, SharedKeys>>>,
@@ -111,7 +111,7 @@ impl PluginKeys {
     }
 }
 
-impl Values {
+impl PluginKv {
     /// Makes the values of a store.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, quota: Quota) -> Self {
@@ -121,8 +121,8 @@ impl Values {
     /// Gets the value under a key.
     ///
     /// # Errors
-    /// [`ValueError::Key`], and faults of the store.
-    pub async fn get(&self, plugin: &str, key: &str) -> Result<Option<Vec<u8>>, ValueError> {
+    /// [`KvError::Key`], and faults of the store.
+    pub async fn get(&self, plugin: &str, key: &str) -> Result<Option<Vec<u8>>, KvError> {
         check(key)?;
         let Some((resource, content)) = self.stored(plugin, key).await? else { return Ok(None) };
         let owner = self.owner(plugin).await?;
@@ -132,25 +132,25 @@ impl Values {
     /// Sets the value under a key.
     ///
     /// # Errors
-    /// [`ValueError`].
-    pub async fn set(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
+    /// [`KvError`].
+    pub async fn set(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), KvError> {
         check(key)?;
         let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
         to_its_end(async move { values.set_now(&plugin, &key, value).await }).await
     }
 
-    async fn set_now(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
-        let owner = self.owner(plugin).await?.ok_or(ValueError::NoOwner)?;
+    async fn set_now(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), KvError> {
+        let owner = self.owner(plugin).await?.ok_or(KvError::NoOwner)?;
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
         let keys = self.load(&mut keys, plugin, &owner).await?;
         let (size, before) = (key.len() + value.len(), keys.sizes.get(key).copied());
         if before.is_none() && keys.sizes.len() >= self.quota.values {
-            return Err(ValueError::Values { limit: self.quota.values });
+            return Err(KvError::Values { limit: self.quota.values });
         }
         let would = keys.bytes + size - before.unwrap_or(0);
         if would > self.quota.bytes {
-            return Err(ValueError::Bytes { would, limit: self.quota.bytes });
+            return Err(KvError::Bytes { would, limit: self.quota.bytes });
         }
         let content = data::Value { plugin: plugin.to_owned(), key: key.to_owned(), value };
         let fresh = || pb::Resource {
@@ -177,14 +177,14 @@ impl Values {
     /// Removes a key and its value, if they are there.
     ///
     /// # Errors
-    /// [`ValueError::Key`], and faults of the store.
-    pub async fn remove(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
+    /// [`KvError::Key`], and faults of the store.
+    pub async fn remove(&self, plugin: &str, key: &str) -> Result<(), KvError> {
         check(key)?;
         let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
         to_its_end(async move { values.remove_now(&plugin, &key).await }).await
     }
 
-    async fn remove_now(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
+    async fn remove_now(&self, plugin: &str, key: &str) -> Result<(), KvError> {
         let Some(owner) = self.owner(plugin).await? else { return Ok(()) };
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
@@ -202,7 +202,7 @@ impl Values {
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn keys(&self, plugin: &str, prefix: &str) -> Result<Vec<String>, ValueError> {
+    pub async fn keys(&self, plugin: &str, prefix: &str) -> Result<Vec<String>, KvError> {
         let Some(owner) = self.owner(plugin).await? else { return Ok(Vec::new()) };
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
@@ -276,8 +276,8 @@ impl Values {
 }
 
 /// Carries a change out even if the caller gives it up.
-async fn to_its_end(change: impl Future<Output = Result<(), ValueError>> + Send + 'static) -> Result<(), ValueError> {
-    tokio::spawn(change).await.map_err(ValueError::Interrupted)?
+async fn to_its_end(change: impl Future<Output = Result<(), KvError>> + Send + 'static) -> Result<(), KvError> {
+    tokio::spawn(change).await.map_err(KvError::Interrupted)?
 }
 
 /// Whether a value is owned by this incarnation.
@@ -285,8 +285,8 @@ fn owns(owner: &pb::Id, value: &pb::Resource) -> bool {
     value.owner.as_ref().is_some_and(|id| id.uid == owner.uid)
 }
 
-fn check(key: &str) -> Result<(), ValueError> {
-    if key.is_empty() || key.len() > MAX_KEY { Err(ValueError::Key(key.len())) } else { Ok(()) }
+fn check(key: &str) -> Result<(), KvError> {
+    if key.is_empty() || key.len() > MAX_KEY { Err(KvError::Key(key.len())) } else { Ok(()) }
 }
 
 fn content(resource: &pb::Resource) -> data::Value {
@@ -331,13 +331,13 @@ mod tests {
     #[tokio::test]
     async fn each_plugin_has_its_own_and_they_last() {
         let (_dir, backend) = store().await;
-        let values = Values::new(backend.clone(), Quota::default());
+        let values = PluginKv::new(backend.clone(), Quota::default());
         values.set("a", "k/1", b"one".to_vec()).await.unwrap();
         values.set("a", "k/2", Vec::new()).await.unwrap();
         values.set("a", "other", b"x".to_vec()).await.unwrap();
         values.set("b", "k/1", b"of b".to_vec()).await.unwrap();
         values.set("a", "k/1", b"eins".to_vec()).await.unwrap();
-        let anew = Values::new(backend, Quota::default());
+        let anew = PluginKv::new(backend, Quota::default());
         for values in [values, anew] {
             assert_eq!(values.get("a", "k/1").await.unwrap().unwrap(), b"eins");
             assert_eq!(values.get("a", "k/2").await.unwrap().unwrap(), b"");
@@ -352,24 +352,24 @@ mod tests {
     #[tokio::test]
     async fn they_belong_to_the_plugins_resource() {
         let (_dir, backend) = store().await;
-        let values = Values::new(backend.clone(), Quota::default());
+        let values = PluginKv::new(backend.clone(), Quota::default());
         values.set("a", "k", b"v".to_vec()).await.unwrap();
         let owner = values.owner("a").await.unwrap().unwrap();
         assert_eq!(backend.list_by_owner(&owner).await.unwrap().len(), 1);
         let error = values.set("nobody", "k", b"v".to_vec()).await.unwrap_err();
-        assert!(matches!(error, ValueError::NoOwner), "{error}");
+        assert!(matches!(error, KvError::NoOwner), "{error}");
     }
 
     #[tokio::test]
     async fn quotas_hold_and_removal_makes_room() {
         let (_dir, backend) = store().await;
-        let values = Values::new(backend, Quota { values: 2, bytes: 20 });
+        let values = PluginKv::new(backend, Quota { values: 2, bytes: 20 });
         values.set("a", "1", vec![0; 9]).await.unwrap();
         values.set("a", "2", vec![0; 9]).await.unwrap();
         let error = values.set("a", "3", Vec::new()).await.unwrap_err();
-        assert!(matches!(error, ValueError::Values { limit: 2 }), "{error}");
+        assert!(matches!(error, KvError::Values { limit: 2 }), "{error}");
         let error = values.set("a", "2", vec![0; 10]).await.unwrap_err();
-        assert!(matches!(error, ValueError::Bytes { would: 21, limit: 20 }), "{error}");
+        assert!(matches!(error, KvError::Bytes { would: 21, limit: 20 }), "{error}");
         assert_eq!(values.get("a", "2").await.unwrap().unwrap().len(), 9, "a refusal changes nothing");
         values.set("b", "3", vec![0; 9]).await.unwrap();
         values.remove("a", "1").await.unwrap();
@@ -381,26 +381,26 @@ mod tests {
     #[tokio::test]
     async fn what_was_stored_before_counts_and_nothing_of_others() {
         let (_dir, backend) = store().await;
-        let values = Values::new(backend.clone(), Quota::default());
+        let values = PluginKv::new(backend.clone(), Quota::default());
         // More than the first page of a scan.
         for n in 0..100 {
             values.set("a", &format!("{n:02}"), vec![0; 8]).await.unwrap();
         }
         values.set("b", "other", vec![0; 8]).await.unwrap();
-        let values = Values::new(backend, Quota { values: 100, bytes: 1_001 });
+        let values = PluginKv::new(backend, Quota { values: 100, bytes: 1_001 });
         let keys = values.keys("a", "").await.unwrap();
         assert_eq!((keys.len(), &*keys[0], &*keys[99]), (100, "00", "99"));
-        assert!(matches!(values.set("a", "100", Vec::new()).await, Err(ValueError::Values { limit: 100 })));
+        assert!(matches!(values.set("a", "100", Vec::new()).await, Err(KvError::Values { limit: 100 })));
         values.set("a", "99", vec![0; 9]).await.unwrap();
         let error = values.set("a", "99", vec![0; 10]).await.unwrap_err();
-        assert!(matches!(error, ValueError::Bytes { would: 1_002, limit: 1_001 }), "{error}");
+        assert!(matches!(error, KvError::Bytes { would: 1_002, limit: 1_001 }), "{error}");
     }
 
     /// The old incarnation's values go with it, later; what the new one was told is stored, stays.
     #[tokio::test]
     async fn a_plugin_that_is_installed_again_loses_no_value() {
         let (_dir, backend) = store().await;
-        let values = Values::new(backend.clone(), Quota { values: 2, ..Quota::default() });
+        let values = PluginKv::new(backend.clone(), Quota { values: 2, ..Quota::default() });
         for key in ["k", "other"] {
             values.set("a", key, b"old".to_vec()).await.unwrap();
         }
@@ -424,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn a_change_that_is_given_up_is_counted_when_it_is_stored() {
         let (_dir, backend) = store().await;
-        let values = Values::new(backend, Quota::default());
+        let values = PluginKv::new(backend, Quota::default());
         assert!(values.keys("a", "").await.unwrap().is_empty());
         for n in 0..50 {
             let key = n.to_string();
@@ -445,12 +445,12 @@ mod tests {
     #[tokio::test]
     async fn keys_have_a_length() {
         let (_dir, backend) = store().await;
-        let values = Values::new(backend, Quota::default());
+        let values = PluginKv::new(backend, Quota::default());
         let long = "k".repeat(MAX_KEY + 1);
         for key in ["", &long] {
-            assert!(matches!(values.set("a", key, Vec::new()).await, Err(ValueError::Key(_))));
-            assert!(matches!(values.get("a", key).await, Err(ValueError::Key(_))));
-            assert!(matches!(values.remove("a", key).await, Err(ValueError::Key(_))));
+            assert!(matches!(values.set("a", key, Vec::new()).await, Err(KvError::Key(_))));
+            assert!(matches!(values.get("a", key).await, Err(KvError::Key(_))));
+            assert!(matches!(values.remove("a", key).await, Err(KvError::Key(_))));
         }
         values.set("a", &"ü/ \0".repeat(40), Vec::new()).await.unwrap();
     }

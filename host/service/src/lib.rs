@@ -1,9 +1,20 @@
 //! The resource service: the rules of Consul's resource API, whatever the transport and the store.
 //!
-//! Each RPC has one file, which reads from top to bottom as the rules it enforces, in the order in which callers see
-//! them. RPCs share `admit` (the first half of every write), `hooks` (the hooks of a type), `tenancy` and `retry`.
-//! `reaper`, a controller, and `tenancy_cleanup` finish deletions in the background. Controllers watch through
-//! `type_watch`.
+//! The crate is built in rooms. Each uses only those above it:
+//!
+//! | room | content |
+//! |---|---|
+//! | `core`, `registry` | the store, the options and the table of types, which every room gets |
+//! | `call` | one call: caller, audit, fair shares, errors of the store |
+//! | `rules` | what may be written, by whom and where: shape, hooks, tenancy, regions |
+//! | `lists`, `references` | lists and watches; what resources refer to |
+//! | `region` | replicas of what other regions own |
+//! | `deletion` | plans of deletions, and the controllers that finish them in the background |
+//! | `query`, `change` | searches and their watches; plans, moves and imports |
+//! | `rpc` | one file for each RPC, which reads from top to bottom as the rules it enforces |
+//! | `service` | the rooms, composed as [`ResourceService`] |
+//!
+//! Beside them stand `access`, which follows tokens and policies, `private_bytes` and [`kv`], which hold what plugins keep.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 
@@ -34,15 +45,17 @@ pub use core::{
     options::{Options, Placement},
     rates::Rates,
 };
-pub use deletion::carry_out::RemovalError;
-pub use lists::{checked_list::EncodedList, type_watch::TypeWatch};
+pub use deletion::error::RemovalError;
+pub use lists::{checked_list::EncodedList, events::Events, type_watch::TypeWatch};
 pub use mortise_store::{Consistency, WatchEvent};
-pub use query::watch::{ResourceChanges, ResourcesChanges};
+pub use private_bytes::PrivateBytes;
+pub use query::watch::{resources::ResourcesChanges, single::ResourceChanges};
 pub use region::{
     incoming::{may_be_in, uid_number},
-    progress::{CopyProgress, MAX_HELD_BACK},
-    replicas::{Copied, CopyChange},
+    progress::{MAX_DEFERRED, ReplicationProgress},
+    regions::Regions,
+    replicas::{ApplySummary, ReplicatedChange},
 };
-pub use rpc::{delete::Deleted, watch_list::Events, write::Written};
+pub use rpc::{delete::Deleted, write::Written};
 pub use rules::upgrade::schema_version;
 pub use service::ResourceService;

@@ -1,82 +1,62 @@
-//! The state that all RPCs share: the store, the registry, the limits, and the signal to stop.
+//! The service: its rooms, composed.
 
 use std::{borrow::Cow, sync::Arc};
 
-use crate::{
-    call::{audit::Call, caller::caller_number, caller_counts::CallerCounts, fair::FairPool, origin::Origin},
-    core::{Core, options::Options},
-    query::field_index::FieldIndexes,
-    references::record_pass::RecordPasses,
-    region::restarts::CopyRestarts,
-    registry::Registry,
-};
 use arc_swap::ArcSwap;
 use futures::FutureExt as _;
 use mortise_acl::Access;
 use mortise_audit::AuditLog;
-use mortise_plugin_host::LowPriorityThreads;
-use mortise_query::RecentlyDecoded;
-use mortise_resource::{Error, authorizer::Authorizer};
+use mortise_controller::Definition;
+use mortise_resource::{Error, authorizer::Authorizer, pb};
 use mortise_store::Backend;
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc, oneshot};
 
-/// Bytes of the pages that watches keep, together.
-pub(crate) const VIEWS: usize = 128 << 20;
+use crate::{
+    access::AccessUpdates,
+    call::{audit::Call, caller::caller_number, origin::Origin},
+    change::{changes::Changes, upgrade_stored::UpgradeReport},
+    core::{Core, options::Options},
+    deletion::{deletions::Deletions, error::RemovalError, tenancy_cleanup::TenancyCleanup},
+    lists::{pools::Lists, type_watch::TypeWatch},
+    private_bytes::PrivateBytes,
+    query::queries::Queries,
+    references::check::References,
+    region::regions::Regions,
+    registry::{Registry, ResourceType},
+};
 
 /// The resource service. Cheap to clone.
 #[derive(Clone)]
 pub struct ResourceService {
     pub(crate) core: Core,
-    pub(crate) watches: Arc<Semaphore>,
-    pub(crate) caller_watches: Arc<CallerCounts>,
-    pub(crate) snapshots: FairPool,
-    pub(crate) lists: FairPool,
-    /// Indexes of fields that types declare.
-    pub(crate) field_indexes: FieldIndexes,
-    /// Places for deletions that reach many resources.
-    pub(crate) large_deletions: Arc<Semaphore>,
-    /// The same for who asks what they would do.
-    pub(crate) large_shows: Arc<Semaphore>,
-    /// Which types have records of what they refer to.
-    pub(crate) record_passes: RecordPasses,
-    /// What watches looked into lately.
-    pub(crate) decoded: Arc<RecentlyDecoded>,
-    /// KiB of the pages that watches keep.
-    pub(crate) views: Arc<Semaphore>,
-    /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
-    pub(crate) low_priority: Arc<LowPriorityThreads>,
-    pub(crate) barriers: Barriers,
-    /// Which copies of other regions have begun anew.
-    pub(crate) copy_restarts: Arc<CopyRestarts>,
+    pub(crate) lists: Lists,
+    pub(crate) references: References,
+    pub(crate) regions: Regions,
+    pub(crate) deletions: Deletions,
+    pub(crate) queries: Queries,
+    pub(crate) changes: Changes,
+    pub(crate) access_updates: AccessUpdates,
+    private_bytes: PrivateBytes,
 }
-
-/// Asks to be told when every token and policy that was stored before is known.
-pub(crate) type Barrier = oneshot::Sender<()>;
-
-/// Where barriers are sent, and, until it is followed, where they arrive.
-type Barriers = (mpsc::Sender<Barrier>, Arc<Mutex<Option<mpsc::Receiver<Barrier>>>>);
 
 impl ResourceService {
     /// Makes a service over a store, with the types of a registry that may be swapped at any time.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
-        let (barriers, arrive) = mpsc::channel(1);
+        let core = Core::new(backend, registry, options);
+        let lists = Lists::new(core.clone());
+        let references = References::new(core.clone());
+        let deletions = Deletions::new(core.clone(), references.clone());
+        let private_bytes = PrivateBytes::new(core.clone(), deletions.clone());
         Self {
-            watches: Arc::new(Semaphore::new(options.max_watches)),
-            caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
-            snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
-            lists: FairPool::new(options.list_bytes, options.max_waiting),
-            field_indexes: FieldIndexes::new(options.index_bytes),
-            large_deletions: Arc::new(Semaphore::new(1)),
-            large_shows: Arc::new(Semaphore::new(1)),
-            record_passes: RecordPasses::default(),
-            decoded: Arc::default(),
-            views: Arc::new(Semaphore::new(VIEWS >> 10)),
-            low_priority: Arc::default(),
-            barriers: (barriers, Arc::new(Mutex::new(Some(arrive)))),
-            copy_restarts: Arc::default(),
-            core: Core::new(backend, registry, options),
+            queries: Queries::new(&lists),
+            changes: Changes::new(references.clone(), deletions.clone(), private_bytes.clone(), core.clone()),
+            regions: Regions::new(core.clone()),
+            access_updates: AccessUpdates::new(core.clone()),
+            core,
+            lists,
+            references,
+            deletions,
+            private_bytes,
         }
     }
 
@@ -113,8 +93,7 @@ impl ResourceService {
     /// The number of open watches of clients, and its limit.
     #[must_use]
     pub fn open_watches(&self) -> (usize, usize) {
-        let max = self.core.options.max_watches;
-        (max.saturating_sub(self.watches.available_permits()), max)
+        (self.lists.open_watches(), self.core.options.max_watches)
     }
 
     /// The store of the service.
@@ -146,8 +125,72 @@ impl ResourceService {
     /// The background tasks that are no controllers, to be started: the clean-up of tenancy units, and what follows the
     /// policies of regions. They end after [`ResourceService::stop`].
     pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (cleanup, refresh) = (self.clone().run_tenancy_cleanup(), self.clone().run_region_refresh());
+        let cleanup = TenancyCleanup::new(&self.deletions, &self.regions).run();
+        let refresh = self.regions.clone().run_refresh();
         async move { tokio::join!(cleanup, refresh) }.map(drop)
+    }
+
+    /// The reaper as a controller of tombstones. A failure is tried again after 5 ms, then 10 ms, and so on.
+    #[must_use]
+    pub fn reaper(&self) -> Definition {
+        self.deletions.reaper()
+    }
+
+    /// The controller that looks at owner references which may not hold.
+    #[must_use]
+    pub fn ownership(&self) -> Definition {
+        self.deletions.ownership()
+    }
+
+    /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends after
+    /// [`ResourceService::stop`].
+    ///
+    /// # Errors
+    /// `Internal`: the store failed.
+    pub async fn follow_access(&self) -> Result<impl Future<Output = ()> + Send + 'static, Error> {
+        self.access_updates.follow().await
+    }
+
+    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
+    /// under another GroupVersion arrives as deleted.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
+    pub async fn watch_type(&self, name: &pb::Type) -> Result<TypeWatch, Error> {
+        TypeWatch::open(&self.core, name).await
+    }
+
+    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
+    /// and reports at most `max_failures` of them.
+    ///
+    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer
+    /// and are left alone.
+    ///
+    /// # Errors
+    /// Faults of the store only.
+    pub async fn upgrade_stored(&self, kind: &Arc<ResourceType>, max_failures: usize) -> Result<UpgradeReport, Error> {
+        self.changes.upgrade_stored(kind, max_failures).await
+    }
+
+    /// Deletes a resource on behalf of the host, in whatever version is stored, without hooks and permissions. Marks a
+    /// resource that has finalizers instead. Returns whether the resource is gone.
+    ///
+    /// # Errors
+    /// Faults of the store, a conflict in each of ten attempts, and what refers to the resource and blocks.
+    pub async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
+        self.deletions.delete_unchecked(id).await
+    }
+
+    /// Replicas of what other regions own.
+    #[must_use]
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Bytes that plugins keep for single resources.
+    #[must_use]
+    pub fn private_bytes(&self) -> &PrivateBytes {
+        &self.private_bytes
     }
 
     /// Ends open watches and background tasks. Calls in flight finish.

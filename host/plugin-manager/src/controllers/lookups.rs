@@ -25,7 +25,7 @@ impl LookupHost for ServiceLookups {
     async fn search(&self, plugin: &str, request: SearchRequest) -> Result<SearchResponse, Error> {
         let caller = Caller::new(Arc::new(Identity::of_hooks(plugin)), Consistency::Consistent);
         // What is shared is shared among plugins.
-        let caller = caller.at(Source::of(("hooks", plugin))).in_hook_of(plugin.into());
+        let caller = caller.with_source(Source::from_key(("hooks", plugin))).in_hook_of(plugin.into());
         self.0.search(&caller, request).await
     }
 

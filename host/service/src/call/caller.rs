@@ -37,7 +37,7 @@ pub struct Source(u64);
 
 impl Source {
     /// The source of this address or name; another value is another source, but for a chance of one in 2^64.
-    pub fn of(what: impl Hash) -> Self {
+    pub fn from_key(what: impl Hash) -> Self {
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(KEYS.hash_one(what))
     }
@@ -113,7 +113,7 @@ impl Caller {
     pub(crate) fn turn(&self) -> Turn {
         let holder = match self.authorizer.accessor() {
             "" => self.source,
-            accessor => Source::of(accessor),
+            accessor => Source::from_key(accessor),
         };
         Turn { holder, connection: self.source }
     }
@@ -125,12 +125,12 @@ impl Caller {
 
     /// The caller, at a source.
     #[must_use]
-    pub fn at(self, source: Source) -> Self {
+    pub fn with_source(self, source: Source) -> Self {
         Self { source, ..self }
     }
 }
 
 /// A number for a caller, where callers are told apart.
 pub(crate) fn caller_number(core: &Core, caller: &dyn Authorizer) -> Option<u64> {
-    core.access().map(|_| Source::of(caller.caller()).number())
+    core.access().map(|_| Source::from_key(caller.caller()).number())
 }

@@ -1,4 +1,4 @@
-//! TODO
+//! One call: its caller and origin, its rates and its record, its share of what is scarce, and the errors of the store.
 
 pub(crate) mod audit;
 pub(crate) mod caller;

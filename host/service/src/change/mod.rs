@@ -1,8 +1,9 @@
 //! Changes that a type's plugin has a say in, besides the hooks of a write.
 
+pub(crate) mod changes;
 mod import;
-mod made;
+mod import_host;
+mod import_result;
 mod move_resource;
-mod outside;
 mod plan;
 pub(crate) mod upgrade_stored;

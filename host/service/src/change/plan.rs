@@ -11,9 +11,9 @@ use mortise_resource::{
 };
 use mortise_store::StoreError;
 
+use super::changes::Changes;
 use crate::{
     call::{
-        audit::{Call, Method},
         caller::Caller,
         store_fault::{cas_failure, store_fault},
     },
@@ -25,24 +25,15 @@ use crate::{
         hooks::{ReadDecision, RequestHooks},
         server_meta, upgrade,
     },
-    service::ResourceService,
 };
 
-impl ResourceService {
-    /// Plans a write: what would be stored, what the plugin expects of it, and whether the stored resource has to be
-    /// replaced. Reads of what is stored go by the caller's permission to read.
+impl Changes {
+    /// Plans a write.
     ///
     /// # Errors
-    /// Those of the first half of Write, and of Read; those of Write for a uid, a version or a mark.
-    pub async fn plan(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
-        let mut call = Call::begin(&self.core, caller, Method::Plan).await?;
-        call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
-        let answer = self.planned(caller, request).await;
-        call.end(answer).await
-    }
-
-    async fn planned(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
-        let registry = self.types();
+    /// Those of [`crate::ResourceService::plan`].
+    pub(crate) async fn plan(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
+        let registry = self.core.types();
         let (incoming, kind) = admit::shape(caller, &registry, request.resource)?;
         kind.check_plugin_present()?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
@@ -70,7 +61,7 @@ impl ResourceService {
         let kept = match (&stored, kind.owner.plugin()) {
             (Some(stored), Some(plugin)) if kind.hooks.plan => {
                 let id = stored.id.clone().unwrap_or_default();
-                self.private_bytes(plugin.name(), &id).await.map_err(|e| store_fault("failed read", &e))?
+                self.private_bytes.get(plugin.name(), &id).await.map_err(|e| store_fault("failed read", &e))?
             }
             _ => None,
         };

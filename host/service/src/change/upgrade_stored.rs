@@ -7,11 +7,12 @@ use std::sync::Arc;
 use mortise_resource::{Error, types};
 use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
 
+use super::changes::Changes;
 use crate::{
     call::caller::Caller,
+    references::records::renew_records,
     registry::ResourceType,
     rules::{hooks::RequestHooks, upgrade::is_older},
-    service::ResourceService,
 };
 
 /// Resources that one commit stores in their new form.
@@ -28,7 +29,7 @@ pub struct UpgradeReport {
     pub failures: Vec<String>,
 }
 
-impl ResourceService {
+impl Changes {
     /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
     /// and reports at most `max_failures` of them.
     ///
@@ -37,7 +38,11 @@ impl ResourceService {
     ///
     /// # Errors
     /// Faults of the store only.
-    pub async fn upgrade_stored(&self, kind: &Arc<ResourceType>, max_failures: usize) -> Result<UpgradeReport, Error> {
+    pub(crate) async fn upgrade_stored(
+        &self,
+        kind: &Arc<ResourceType>,
+        max_failures: usize,
+    ) -> Result<UpgradeReport, Error> {
         let failed = |e| Error::internal(format!("upgrading what is stored of {}: {e}", kind.gvk));
         let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
         let mut tenancy = kind.scope.everywhere();
@@ -64,7 +69,7 @@ impl ResourceService {
                 hooks.next_item();
                 match hooks.upgraded(resource.clone()).await.and_then(|resource| Ok(resource.decode()?)) {
                     Ok(mut resource) => {
-                        self.renew_records(&mut resource);
+                        renew_records(&self.core, &mut resource);
                         upgraded.push(Mutation::Rewrite(Box::new(resource)));
                     }
                     Err(error) if report.failures.len() < max_failures => {

@@ -1,59 +1,29 @@
 //! A planned deletion as one commit.
 
 use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb, types};
-use mortise_store::{Batch, Mutation, StoreError};
+use mortise_store::{Batch, Mutation};
 
-use super::plan::{DeletionPlan, Doomed, Fate, PlanError};
+use super::{
+    deletions::Deletions,
+    error::RemovalError,
+    plan::{DeletionPlan, PlannedAction, PlannedDeletion},
+};
 use crate::{
     call::caller::Caller,
     core::ids::{self, tenancy_of, type_of},
     references::{
         finalizer::FINALIZER,
         key::ResourceKey,
-        records::{Reading, records, target_of},
+        records::{Reading, records, renew_records, target_of},
     },
     registry::Registry,
     rules::{hooks::RequestHooks, read::is_readable, server_meta, tombstone},
-    service::ResourceService,
 };
 
 /// Blockers that an error names.
 const NAMED: usize = 3;
 
-/// Why a deletion did not take place. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum RemovalError {
-    /// A fault of the store, or a conflict.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Something that refers to the resource refuses it.
-    #[error("{0}")]
-    Refused(Error),
-}
-
-impl From<PlanError> for RemovalError {
-    fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::Store(error) => Self::Store(error),
-            too_far => Self::Refused(too_far.into()),
-        }
-    }
-}
-
-impl From<mortise_resource::BadEncoding> for RemovalError {
-    fn from(fault: mortise_resource::BadEncoding) -> Self {
-        Self::Store(fault.into())
-    }
-}
-
-impl RemovalError {
-    /// Whether another attempt, on what is stored by then, may succeed.
-    pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Store(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ReferrersChanged))
-    }
-}
-
-impl ResourceService {
+impl Deletions {
     /// Deletes, marks and clears what a plan says, and leaves work for the garbage collector. Returns what became of the
     /// resource itself.
     ///
@@ -64,13 +34,13 @@ impl ResourceService {
         registry: &Registry,
         caller: &Caller,
         plan: DeletionPlan,
-    ) -> Result<Fate, RemovalError> {
+    ) -> Result<PlannedAction, RemovalError> {
         if plan.is_blocked() {
             return Err(RemovalError::Refused(self.refusal(registry, caller, &plan).await));
         }
-        let fate = plan.fate();
+        let action = plan.action();
         // The place is held until it is done.
-        let DeletionPlan { doomed, unset, referrers, place: _place, .. } = plan;
+        let DeletionPlan { deletions, unset, referrers, place: _place, .. } = plan;
         let mut mutations = Vec::new();
         for (stored, targets) in unset.into_values() {
             let goes = |target: &ResourceKey, on_delete| on_delete == OnDelete::Unset && targets.contains(target);
@@ -78,23 +48,23 @@ impl ResourceService {
             let cleared = self.cleared(registry, stored, &name, &goes).await?;
             mutations.push(Mutation::Put(Box::new(cleared)));
         }
-        let is_alone = doomed.len() == 1 && mutations.is_empty();
-        for Doomed { stored, fate, .. } in doomed {
+        let is_alone = deletions.len() == 1 && mutations.is_empty();
+        for PlannedDeletion { stored, action, .. } in deletions {
             let mut stored = stored.decode()?;
-            match fate {
-                Fate::Remove if is_alone => {
+            match action {
+                PlannedAction::Remove if is_alone => {
                     self.remove_expecting(&stored, referrers).await?;
-                    return Ok(Fate::Remove);
+                    return Ok(PlannedAction::Remove);
                 }
-                Fate::Remove => mutations.extend(tombstone::removal(&stored)),
-                Fate::Mark => {
-                    self.renew_records(&mut stored);
+                PlannedAction::Remove => mutations.extend(tombstone::removal(&stored)),
+                PlannedAction::Mark => {
+                    renew_records(&self.core, &mut stored);
                     mutations.extend(marked(stored));
                 }
             }
         }
         self.core.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::of_all(mutations) }).await?;
-        Ok(fate)
+        Ok(action)
     }
 
     /// A resource without the references for which `goes` holds; `name` is what errors call it.
@@ -130,7 +100,7 @@ impl ResourceService {
 
     /// The error of a plan that is blocked: names what blocks, as far as the caller may read it.
     pub(crate) async fn refusal(&self, registry: &Registry, caller: &Caller, plan: &DeletionPlan) -> Error {
-        let root = plan.doomed.first().and_then(|root| root.stored.decode_id().ok().flatten()).unwrap_or_default();
+        let root = plan.deletions.first().and_then(|root| root.stored.decode_id().ok().flatten()).unwrap_or_default();
         let mut reasons = Vec::new();
         let count = plan.protected.len() + plan.blocks.len();
         for protected in plan.protected.iter().take(NAMED) {
@@ -139,7 +109,7 @@ impl ResourceService {
         }
         for link in plan.blocks.iter().take(NAMED.saturating_sub(reasons.len())) {
             let named = self.named(registry, caller, &link.referrer).await;
-            let target = plan.doomed.iter().find(|doomed| link.target.is(&doomed.stored));
+            let target = plan.deletions.iter().find(|planned| link.target.is(&planned.stored));
             let target = match target {
                 Some(target) => self.named(registry, caller, &target.stored).await,
                 None => "it".to_owned(),

@@ -17,14 +17,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb};
-use mortise_store::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet, StoreError};
+use mortise_store::{ExpectedReferrers, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    references::{finalizer::FINALIZER, key::ResourceKey},
-    registry::Registry,
-    rules::{deletion_rules, region},
-    service::ResourceService,
+    references::{finalizer::FINALIZER, key::ResourceKey, tree::field_of},
+    rules::deletion_rules,
 };
 
 /// Resources that one deletion may delete, mark or change.
@@ -34,13 +32,13 @@ const MAX_BYTES: usize = 32 << 20;
 /// Of those that are worked off later, as many as are shown to who asks.
 const SHOWN: usize = 1_000;
 /// As far as many deletions may reach at once.
-const SMALL: Reach = Reach { resources: 256, bytes: 1 << 20 };
+pub(super) const SMALL: DeletionSize = DeletionSize { resources: 256, bytes: 1 << 20 };
 /// As far as one may.
-const WHOLE: Reach = Reach { resources: MAX_REACHED, bytes: MAX_BYTES };
+pub(super) const WHOLE: DeletionSize = DeletionSize { resources: MAX_REACHED, bytes: MAX_BYTES };
 
-/// How far a deletion reaches.
+/// The size of what a deletion reaches.
 #[derive(Debug, Clone, Copy, Default)]
-struct Reach {
+pub(super) struct DeletionSize {
     resources: usize,
     bytes: usize,
 }
@@ -62,7 +60,7 @@ pub(crate) enum Purpose<'p> {
 
 /// What becomes of a resource that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PlannedAction {
     /// It goes in this commit.
     Remove,
     /// It is marked, and goes later.
@@ -70,9 +68,9 @@ pub(crate) enum Fate {
 }
 
 /// A resource that goes.
-pub(crate) struct Doomed {
+pub(crate) struct PlannedDeletion {
     pub(crate) stored: EncodedResource,
-    pub(crate) fate: Fate,
+    pub(crate) action: PlannedAction,
     /// What it refers to, and by which field; `None` for the resource that is to be deleted.
     pub(crate) because: Option<(ResourceKey, String)>,
 }
@@ -88,7 +86,7 @@ pub(crate) struct Link {
 /// What a deletion does.
 pub(crate) struct DeletionPlan {
     /// The resource itself first.
-    pub(crate) doomed: Vec<Doomed>,
+    pub(crate) deletions: Vec<PlannedDeletion>,
     /// Those of which fields are cleared, and of references to what.
     pub(crate) unset: BTreeMap<ResourceKey, (EncodedResource, BTreeSet<ResourceKey>)>,
     /// What refuses it.
@@ -138,122 +136,26 @@ impl From<PlanError> for Error {
     }
 }
 
-/// A plan that is being made.
-struct Planning<'p> {
-    plan: DeletionPlan,
+/// The resources that a deletion reaches, and what refers to them, while its plan is made.
+pub(super) struct ReferenceGraph<'p> {
+    pub(super) plan: DeletionPlan,
     purpose: Purpose<'p>,
     /// Where in the plan each resource that goes is.
     at: HashMap<ResourceKey, usize>,
     /// Those that finalizers hold, or something that is worked off later.
-    held: BTreeSet<usize>,
+    pub(super) held: BTreeSet<usize>,
     /// What refers to what goes, and is to be cleared.
     unset: Vec<(ResourceKey, ResourceKey)>,
     /// Every resource that was reached besides the first, once.
     known: HashMap<ResourceKey, EncodedResource>,
-    reached: Reach,
-    limit: Reach,
+    reached: DeletionSize,
+    limit: DeletionSize,
 }
 
-impl ResourceService {
-    /// Plans the deletion of a resource.
-    pub(crate) async fn plan_deletion(
-        &self,
-        registry: &Registry,
-        root: EncodedResource,
-        purpose: Purpose<'_>,
-    ) -> Result<DeletionPlan, PlanError> {
-        match self.plan_within(SMALL, registry, root.clone(), purpose).await {
-            Err(PlanError::TooFar) => {}
-            planned => return planned,
-        }
-        // Who asks has a place of its own, so that deletions do not wait for readers.
-        let places = if matches!(purpose, Purpose::Show) { &self.large_shows } else { &self.large_deletions };
-        let place = places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let plan = self.plan_within(WHOLE, registry, root, purpose).await?;
-        Ok(DeletionPlan { place: Some(place), ..plan })
-    }
-
-    async fn plan_within(
-        &self,
-        limit: Reach,
-        registry: &Registry,
-        root: EncodedResource,
-        purpose: Purpose<'_>,
-    ) -> Result<DeletionPlan, PlanError> {
-        let mut planning = Planning::new(limit, purpose);
-        planning.join(root, None)?;
-        let (mut next, mut read) = (0, BTreeSet::new());
-        while let Some(target) = planning.plan.doomed.get(next).map(|doomed| ResourceKey::from(doomed.stored.id())) {
-            if registry.is_referenced(&target.group, &target.kind) {
-                if read.insert((target.group.clone(), target.kind.clone())) {
-                    let known = self.records_of_referrers(registry, &target.group, &target.kind).await;
-                    known.map_err(PlanError::Records)?;
-                }
-                self.look_at_referrers(&mut planning, next, target).await?;
-            }
-            next += 1;
-        }
-        planning.finish()
-    }
-
-    async fn look_at_referrers(
-        &self,
-        planning: &mut Planning<'_>,
-        index: usize,
-        target: ResourceKey,
-    ) -> Result<(), PlanError> {
-        let id = target.expected();
-        let mut in_one_commit = ReferrerSet::default();
-        for on_delete in IN_ONE_COMMIT {
-            let mut referrers = self.core.backend.scan_referrers(&id, on_delete).await?;
-            while let Some(page) = referrers.next().await? {
-                for referrer in page {
-                    in_one_commit.add(on_delete, referrer.id());
-                    if !target.is(&referrer) && !region::is_foreign(&self.core, &referrer) {
-                        planning.refer(referrer, &target, on_delete)?;
-                    }
-                }
-            }
-        }
-        let later = self.look_at_later(planning, index, &target).await?;
-        planning.plan.referrers.push(ExpectedReferrers { id, in_one_commit, later });
-        Ok(())
-    }
-
-    /// Looks at what is worked off later. The result is what refers to it and does not hold it; `None` if something does.
-    async fn look_at_later(
-        &self,
-        planning: &mut Planning<'_>,
-        index: usize,
-        target: &ResourceKey,
-    ) -> Result<Option<ReferrerSet>, PlanError> {
-        let mut seen = ReferrerSet::default();
-        for on_delete in LATER {
-            let mut referrers = self.core.backend.scan_referrers(&target.expected(), on_delete).await?;
-            while let Some(page) = referrers.next().await? {
-                for referrer in page {
-                    seen.add(on_delete, referrer.id());
-                    if target.is(&referrer)
-                        || region::is_foreign(&self.core, &referrer)
-                        || planning.joins_later(&referrer, target, on_delete)?
-                    {
-                        continue;
-                    }
-                    planning.held.insert(index);
-                    if !planning.show_later(referrer, target, on_delete)? {
-                        return Ok(None);
-                    }
-                }
-            }
-        }
-        Ok(Some(seen).filter(|_| !planning.held.contains(&index)))
-    }
-}
-
-impl<'p> Planning<'p> {
-    fn new(limit: Reach, purpose: Purpose<'p>) -> Self {
+impl<'p> ReferenceGraph<'p> {
+    pub(super) fn new(limit: DeletionSize, purpose: Purpose<'p>) -> Self {
         let plan = DeletionPlan {
-            doomed: Vec::new(),
+            deletions: Vec::new(),
             unset: BTreeMap::new(),
             blocks: Vec::new(),
             protected: Vec::new(),
@@ -263,16 +165,20 @@ impl<'p> Planning<'p> {
             place: None,
         };
         let (at, held, known) = (HashMap::new(), BTreeSet::new(), HashMap::new());
-        Self { plan, purpose, at, held, unset: Vec::new(), known, reached: Reach::default(), limit }
+        Self { plan, purpose, at, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
     }
 
     /// Takes in a resource that goes, if it was not.
-    fn join(&mut self, stored: EncodedResource, because: Option<(ResourceKey, String)>) -> Result<(), PlanError> {
+    pub(super) fn join(
+        &mut self,
+        stored: EncodedResource,
+        because: Option<(ResourceKey, String)>,
+    ) -> Result<(), PlanError> {
         let key = ResourceKey::from(stored.id());
         if self.at.contains_key(&key) {
             return Ok(());
         }
-        let index = self.plan.doomed.len();
+        let index = self.plan.deletions.len();
         let stored = if index == 0 { stored } else { self.reach(stored)? };
         let whole = stored.decode()?;
         let is_finished = index == 0 && matches!(self.purpose, Purpose::Finish { ignores_finalizers: true });
@@ -283,7 +189,7 @@ impl<'p> Planning<'p> {
             self.plan.protected.push(stored.clone());
         }
         self.at.insert(key, index);
-        self.plan.doomed.push(Doomed { stored, fate: Fate::Remove, because });
+        self.plan.deletions.push(PlannedDeletion { stored, action: PlannedAction::Remove, because });
         Ok(())
     }
 
@@ -304,7 +210,12 @@ impl<'p> Planning<'p> {
     }
 
     /// Takes in what refers to a resource that goes.
-    fn refer(&mut self, referrer: EncodedResource, target: &ResourceKey, on_delete: OnDelete) -> Result<(), PlanError> {
+    pub(super) fn refer(
+        &mut self,
+        referrer: EncodedResource,
+        target: &ResourceKey,
+        on_delete: OnDelete,
+    ) -> Result<(), PlanError> {
         let field = field_of(&referrer, target, on_delete)?;
         let goes = match (on_delete, self.purpose) {
             (OnDelete::Cascade, _) => true,
@@ -325,7 +236,7 @@ impl<'p> Planning<'p> {
 
     /// Takes in what is to be worked off later and goes with what it refers to: in a cycle neither would go before the
     /// other. Returns whether it does.
-    fn joins_later(
+    pub(super) fn joins_later(
         &mut self,
         referrer: &EncodedResource,
         target: &ResourceKey,
@@ -342,7 +253,7 @@ impl<'p> Planning<'p> {
     }
 
     /// Notes what is worked off later. Returns whether more of what refers to the same is wanted.
-    fn show_later(
+    pub(super) fn show_later(
         &mut self,
         referrer: EncodedResource,
         target: &ResourceKey,
@@ -363,13 +274,13 @@ impl<'p> Planning<'p> {
     }
 
     /// Decides what can go now.
-    fn finish(mut self) -> Result<DeletionPlan, PlanError> {
+    pub(super) fn finish(mut self) -> Result<DeletionPlan, PlanError> {
         // Whatever is held holds what it refers to.
         let mut open: Vec<usize> = self.held.iter().copied().collect();
         while let Some(index) = open.pop() {
-            let Some(doomed) = self.plan.doomed.get_mut(index) else { continue };
-            doomed.fate = Fate::Mark;
-            for record in doomed.stored.references()? {
+            let Some(planned) = self.plan.deletions.get_mut(index) else { continue };
+            planned.action = PlannedAction::Mark;
+            for record in planned.stored.references()? {
                 if matches!(record.on_delete(), OnDelete::Unspecified | OnDelete::AllowDangling) {
                     continue;
                 }
@@ -384,8 +295,8 @@ impl<'p> Planning<'p> {
         self.plan.blocks.retain(|link| !at.contains_key(&ResourceKey::from(link.referrer.id())));
         for (key, target) in self.unset {
             let Some(referrer) = self.known.get(&key).cloned() else { continue };
-            let goes = |key: &ResourceKey| self.at.get(key).and_then(|index| self.plan.doomed.get(*index));
-            if goes(&key).is_none() && goes(&target).is_some_and(|doomed| doomed.fate == Fate::Remove) {
+            let goes = |key: &ResourceKey| self.at.get(key).and_then(|index| self.plan.deletions.get(*index));
+            if goes(&key).is_none() && goes(&target).is_some_and(|planned| planned.action == PlannedAction::Remove) {
                 self.plan.unset.entry(key).or_insert_with(|| (referrer, BTreeSet::new())).1.insert(target);
             }
         }
@@ -400,16 +311,9 @@ impl DeletionPlan {
     }
 
     /// What becomes of the resource itself.
-    pub(crate) fn fate(&self) -> Fate {
-        self.doomed.first().map_or(Fate::Remove, |root| root.fate)
+    pub(crate) fn action(&self) -> PlannedAction {
+        self.deletions.first().map_or(PlannedAction::Remove, |root| root.action)
     }
-}
-
-/// The first field by which a resource refers to another in this way.
-fn field_of(referrer: &EncodedResource, target: &ResourceKey, on_delete: OnDelete) -> Result<String, PlanError> {
-    let records = referrer.references()?;
-    let record = records.into_iter().find(|of| of.on_delete() == on_delete && ResourceKey::from(of) == *target);
-    Ok(record.map(|record| record.field).unwrap_or_default())
 }
 
 fn is_within(resource: &EncodedResource, tenancy: &pb::Tenancy) -> bool {

@@ -23,12 +23,11 @@ use mortise_resource::{
 use mortise_store::{Consistency, StoreError};
 use prost::Message as _;
 
-use super::{carry_out::RemovalError, plan::Purpose};
+use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
 use crate::{
     core::ids,
     references::finalizer,
     rules::{builtin_types, region},
-    service::ResourceService,
 };
 
 /// The status entry that records the first pass.
@@ -39,7 +38,7 @@ const FIRST_PASS: &str = "FirstPassCompleted";
 const PARALLEL: usize = 32;
 
 /// The controller of tombstones.
-struct Reaper(ResourceService);
+struct Reaper(Deletions);
 
 #[async_trait]
 impl Reconciler for Reaper {
@@ -52,10 +51,9 @@ impl Reconciler for Reaper {
     }
 }
 
-impl ResourceService {
+impl Deletions {
     /// The reaper as a controller of tombstones. A failure is tried again after 5 ms, then 10 ms, and so on.
-    #[must_use]
-    pub fn reaper(&self) -> Definition {
+    pub(crate) fn reaper(&self) -> Definition {
         Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(PARALLEL)
     }
 

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use mortise_controller::{Context, Definition, Outcome, ReconcileError, Reconciler, Request};
 use mortise_resource::{
-    EncodedResource, Error,
+    EncodedResource,
     data::{OnDelete, OwnershipCheck, ReferenceRecord},
     goten::{Meta, OwnerReference},
     meta, pb, types,
@@ -26,11 +26,12 @@ use prost::Message as _;
 use prost_types::Timestamp;
 
 use super::{
-    carry_out::RemovalError,
-    plan::{Fate, Purpose},
+    deletions::Deletions,
+    error::RemovalError,
+    plan::{PlannedAction, Purpose},
 };
 use crate::{
-    call::{caller::Caller, store_fault::cas_failure},
+    call::caller::Caller,
     core::ids::{self, tenancy_of, type_of},
     references::{
         finalizer::FINALIZER,
@@ -39,7 +40,6 @@ use crate::{
     },
     registry::Registry,
     rules::{region, server_meta},
-    service::ResourceService,
 };
 
 /// Dependents and referrers that are worked on at once.
@@ -82,7 +82,7 @@ fn held_by(resource: &pb::Resource) -> Vec<ResourceKey> {
 }
 
 /// The controller of checks.
-struct Ownership(ResourceService);
+struct Ownership(Deletions);
 
 #[async_trait]
 impl Reconciler for Ownership {
@@ -92,10 +92,9 @@ impl Reconciler for Ownership {
     }
 }
 
-impl ResourceService {
+impl Deletions {
     /// The controller that looks at owner references which may not hold.
-    #[must_use]
-    pub fn ownership(&self) -> Definition {
+    pub(crate) fn ownership(&self) -> Definition {
         let controller = Arc::new(Ownership(self.clone()));
         Definition::new("ownership", types::ownership_check().to_pb(), controller).parallel(PARALLEL)
     }
@@ -128,13 +127,13 @@ impl ResourceService {
 
     /// Drops the owner references of a resource that have not held for long enough. Returns when to look again.
     async fn check_owners(&self, dependent: &ResourceKey) -> Result<Option<Duration>, RemovalError> {
-        let registry = self.types();
-        let Some(stored) = self.at(dependent).await? else { return Ok(None) };
+        let registry = self.core.types();
+        let Some(stored) = dependent.stored(&self.core).await? else { return Ok(None) };
         let stored = stored.decode()?;
         let (mut gone, mut next): (Vec<ResourceKey>, Option<Duration>) = (Vec::new(), None);
         for owner in stored.meta.iter().flat_map(|meta| &meta.owner_references) {
             let key = owner_of(&registry, owner, tenancy_of(&stored.id.clone().unwrap_or_default()));
-            if self.holds(&registry, owner, &key, dependent).await? {
+            if self.references.holds(&registry, owner, &key, dependent).await? {
                 continue;
             }
             let known = stored.references.iter().find(|one| one.field.is_empty() && ResourceKey::from(*one) == key);
@@ -155,39 +154,12 @@ impl ResourceService {
         Ok(next)
     }
 
-    /// Whether an owner reference holds.
-    pub(crate) async fn holds(
-        &self,
-        registry: &Registry,
-        reference: &OwnerReference,
-        owner: &ResourceKey,
-        dependent: &ResourceKey,
-    ) -> Result<bool, RemovalError> {
-        let Some(stored) = self.at(owner).await? else { return Ok(false) };
-        let of = |version: &str| pb::Type {
-            group: owner.group.clone(),
-            group_version: version.to_owned(),
-            kind: owner.kind.clone(),
-        };
-        if !reference.version.is_empty() && registry.get(&of(&reference.version)).is_none() {
-            return Ok(false);
-        }
-        if !reference.requires_owner_reference {
-            return Ok(true);
-        }
-        if let Some(kind) = registry.get(&of(stored.id().group_version)) {
-            self.records_of(kind).await.map_err(RemovalError::Refused)?;
-        }
-        let Some(stored) = self.at(owner).await? else { return Ok(false) };
-        Ok(stored.references()?.iter().any(|one| !one.field.is_empty() && ResourceKey::from(one) == *dependent))
-    }
-
     /// Drops owner references from a resource; deletes it when none is left and the last said nothing else.
     async fn release(&self, dependent: &ResourceKey, gone: &[ResourceKey]) -> Result<(), RemovalError> {
-        let registry = self.types();
+        let registry = self.core.types();
         let mut attempts = 0;
         loop {
-            let stored = self.at(dependent).await?.filter(|stored| !region::is_foreign(&self.core, stored));
+            let stored = dependent.stored(&self.core).await?.filter(|stored| !region::is_foreign(&self.core, stored));
             let Some(stored) = stored else { return Ok(()) };
             let stored = stored.decode()?;
             let id = stored.id.clone().unwrap_or_default();
@@ -225,7 +197,7 @@ impl ResourceService {
     /// Drops the owner references to a resource that is gone, unless it was created again.
     pub(crate) async fn release_dependents(&self, owner: &pb::Id) -> Result<(), RemovalError> {
         let key = ResourceKey::from(owner);
-        if self.at(&key).await?.is_some() {
+        if key.stored(&self.core).await?.is_some() {
             return Ok(());
         }
         let mut outcome = Ok(());
@@ -249,7 +221,7 @@ impl ResourceService {
         owner: &ResourceKey,
         gone: &[ResourceKey],
     ) -> Result<(), RemovalError> {
-        match self.at(owner).await? {
+        match owner.stored(&self.core).await? {
             Some(_) => Ok(()),
             None => self.release(&ResourceKey::from(dependent.id()), gone).await,
         }
@@ -265,7 +237,9 @@ impl ResourceService {
         }
         for _ in 0..CHAIN {
             let Some(key) = open.pop() else { break };
-            let Some(stored) = self.at(&key).await?.filter(|stored| stored.deletion_mark().is_some()) else { continue };
+            let Some(stored) = key.stored(&self.core).await?.filter(|stored| stored.deletion_mark().is_some()) else {
+                continue;
+            };
             let stored = stored.decode()?;
             if !meta::finalizers(&stored.metadata).contains(FINALIZER) || self.is_referred_to_later(&key).await? {
                 continue;
@@ -291,7 +265,7 @@ impl ResourceService {
     }
 
     async fn work_off_marked(&self, marked: &pb::Resource) -> Result<WorkedOff, RemovalError> {
-        let registry = self.types();
+        let registry = self.core.types();
         let id = marked.id.clone().unwrap_or_default();
         let key = ResourceKey::from(&id);
         let mut outcome = Ok(());
@@ -310,16 +284,15 @@ impl ResourceService {
             }
         }
         outcome?;
-        let plan =
-            self.plan_deletion(&registry, EncodedResource::of(marked)?, Purpose::Finish { ignores_finalizers: false });
+        let plan = self.plan(&registry, EncodedResource::of(marked)?, Purpose::Finish { ignores_finalizers: false });
         let plan = plan.await?;
-        if plan.is_blocked() || plan.fate() == Fate::Mark {
+        if plan.is_blocked() || plan.action() == PlannedAction::Mark {
             return Ok(WorkedOff::Held);
         }
         let host = Caller::host(Consistency::Consistent);
         match self.carry_out(&registry, &host, plan).await {
-            Ok(Fate::Remove) => Ok(WorkedOff::Gone),
-            Ok(Fate::Mark) => Ok(WorkedOff::Held),
+            Ok(PlannedAction::Remove) => Ok(WorkedOff::Gone),
+            Ok(PlannedAction::Mark) => Ok(WorkedOff::Held),
             Err(error) if error.is_conflict() => Ok(WorkedOff::Changed),
             Err(error) => Err(error),
         }
@@ -335,7 +308,7 @@ impl ResourceService {
         let key = ResourceKey::from(referrer.id());
         let mut attempts = 0;
         loop {
-            let Some(stored) = self.at(&key).await? else { return Ok(()) };
+            let Some(stored) = key.stored(&self.core).await? else { return Ok(()) };
             let refers = |one: &ReferenceRecord| one.on_delete() == on_delete && ResourceKey::from(one) == *target;
             if !stored.references()?.iter().any(refers) {
                 return Ok(());
@@ -353,23 +326,6 @@ impl ResourceService {
                 other => return other,
             }
         }
-    }
-
-    /// Sets whether a resource may be deleted; `stored` is what is stored now.
-    pub(crate) async fn set_block_deletion(
-        &self,
-        mut stored: pb::Resource,
-        block_deletion: bool,
-    ) -> Result<pb::Resource, Error> {
-        server_meta::set_touched(&mut stored);
-        if let Some(meta) = &mut stored.meta {
-            meta.lifecycle.get_or_insert_default().block_deletion = block_deletion;
-        }
-        self.renew_records(&mut stored);
-        self.core.backend.write_cas(stored).await.map_err(|e| match e {
-            StoreError::CasFailure { .. } | StoreError::WrongUid => cas_failure(),
-            e => crate::call::store_fault::store_fault("failed to set meta.lifecycle", &e),
-        })
     }
 }
 

@@ -6,15 +6,16 @@ use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError}
 use prost::Message as _;
 
 use super::{
-    carry_out::RemovalError,
-    plan::{Fate, Purpose},
+    deletions::Deletions,
+    error::RemovalError,
+    plan::{PlannedAction, Purpose},
 };
 use crate::{
     call::caller::Caller,
     core::ids,
+    references::records::renew_records,
     registry::Registry,
     rules::{deletion_rules, server_meta, tombstone},
-    service::ResourceService,
 };
 
 /// The host's own deletions under way at once: enough to fill a group commit.
@@ -23,7 +24,7 @@ const PARALLEL: usize = 32;
 /// How often the host's own deletions try again after a conflict.
 const ATTEMPTS: u32 = 10;
 
-impl ResourceService {
+impl Deletions {
     /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
     pub(crate) async fn remove(&self, stored: &pb::Resource) -> Result<(), StoreError> {
         self.remove_expecting(stored, Vec::new()).await
@@ -62,13 +63,13 @@ impl ResourceService {
     ///
     /// # Errors
     /// Faults of the store, a conflict in each of ten attempts, and what refers to the resource and blocks.
-    pub async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
+    pub(crate) async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
         self.delete_for(id, Purpose::Delete).await
     }
 
     /// As [`ResourceService::delete_unchecked`], for some purpose.
     pub(crate) async fn delete_for(&self, id: &pb::Id, purpose: Purpose<'_>) -> Result<bool, RemovalError> {
-        let registry = self.types();
+        let registry = self.core.types();
         let mut attempts = 0;
         loop {
             let stored = match self.core.backend.read(Consistency::Consistent, id).await {
@@ -96,9 +97,9 @@ impl ResourceService {
             return Ok(false);
         }
         if self.is_planned(registry, &stored) {
-            let plan = self.plan_deletion(registry, EncodedResource::of(&stored)?, purpose).await?;
+            let plan = self.plan(registry, EncodedResource::of(&stored)?, purpose).await?;
             let host = Caller::host(Consistency::Consistent);
-            return Ok(self.carry_out(registry, &host, plan).await? == Fate::Remove);
+            return Ok(self.carry_out(registry, &host, plan).await? == PlannedAction::Remove);
         }
         if !meta::has_finalizers(&stored.metadata) {
             return Ok(self.remove(&stored).await.map(|()| true)?);
@@ -107,7 +108,7 @@ impl ResourceService {
         tombstone::mark(&mut marked);
         marked.generation = ids::ulid();
         server_meta::set_touched(&mut marked);
-        self.renew_records(&mut marked);
+        renew_records(&self.core, &mut marked);
         Ok(self.core.backend.write_cas(marked).await.map(|_| false)?)
     }
 
@@ -129,5 +130,20 @@ impl ResourceService {
         let deletions =
             stream::iter(ids).map(|id| async move { self.delete_for(&id, purpose).await }).buffer_unordered(PARALLEL);
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
+    }
+
+    /// Removes a marked resource of which the last finalizer is gone, or keeps it for what refers to it.
+    pub(crate) async fn remove_if_unreferenced(
+        &self,
+        registry: &Registry,
+        stored: &pb::Resource,
+        next: &pb::Resource,
+    ) -> Result<(), RemovalError> {
+        if !self.is_planned(registry, stored) {
+            return Ok(self.remove(stored).await?);
+        }
+        let root = EncodedResource::of(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
+        let plan = self.plan(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
+        self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)
     }
 }

@@ -27,12 +27,11 @@ use mortise_store::{Consistency, Query, StoreError, TypeKey, WatchEvent};
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{carry_out::RemovalError, plan::Purpose};
+use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
 use crate::{
-    core::ids::tenancy_of,
-    region::restarts::CopiedType,
+    core::{Core, ids::tenancy_of},
+    region::{regions::Regions, restarts::ReplicatedType},
     rules::builtin_types::{self, FINALIZER},
-    service::ResourceService,
 };
 
 /// Waits between passes over a unit that is not empty yet: they double from the first to the second.
@@ -41,10 +40,22 @@ const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_se
 /// Units over which passes run at once.
 const AT_ONCE: usize = 16;
 
-impl ResourceService {
+/// The clean-up of units. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct TenancyCleanup {
+    core: Core,
+    deletions: Deletions,
+    regions: Regions,
+}
+
+impl TenancyCleanup {
+    pub(crate) fn new(deletions: &Deletions, regions: &Regions) -> Self {
+        Self { core: deletions.core.clone(), deletions: deletions.clone(), regions: regions.clone() }
+    }
+
     /// Runs until the service stops; broken watches are opened again.
-    pub(crate) async fn run_tenancy_cleanup(self) {
-        let stopped = self.stopped();
+    pub(crate) async fn run(self) {
+        let stopped = self.core.stopped();
         tokio::pin!(stopped);
         loop {
             tokio::select! {
@@ -82,9 +93,9 @@ impl ResourceService {
                 && let Some(id) = unit.decode_id()?
                 && leaving.insert(id.uid.clone())
             {
-                let (service, places) = (self.clone(), places.clone());
+                let (cleanup, places) = (self.clone(), places.clone());
                 running.spawn(async move {
-                    service.empty_unit(&id, &places).await;
+                    cleanup.empty_unit(&id, &places).await;
                     id.uid
                 });
             }
@@ -123,7 +134,11 @@ impl ResourceService {
 
     /// Makes one pass over a unit. Returns whether the unit is gone. `restarted` are the types whose copies have begun anew
     /// for it.
-    async fn try_empty_unit(&self, id: &pb::Id, restarted: &Mutex<BTreeSet<CopiedType>>) -> Result<bool, RemovalError> {
+    async fn try_empty_unit(
+        &self,
+        id: &pb::Id,
+        restarted: &Mutex<BTreeSet<ReplicatedType>>,
+    ) -> Result<bool, RemovalError> {
         let unit = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(unit) => unit,
             Err(StoreError::NotFound) => return Ok(true),
@@ -148,11 +163,11 @@ impl ResourceService {
             let mut cursor = self.core.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 empty = false;
-                self.release_copies(&unit, &page, restarted).await?;
+                self.regions.release_replicas(&unit, &page, restarted).await?;
                 let ids = page.iter().filter_map(|resource| resource.decode_id().transpose());
                 let ids = ids.collect::<Result<Vec<_>, _>>()?;
                 // A resource that cannot be deleted now does not keep the others.
-                failed = failed.and(self.delete_all_for(ids.into_iter(), Purpose::Empty(&tenancy)).await);
+                failed = failed.and(self.deletions.delete_all_for(ids.into_iter(), Purpose::Empty(&tenancy)).await);
             }
         }
         failed?;
@@ -162,7 +177,7 @@ impl ResourceService {
         if meta::finalizers(&unit.metadata).iter().any(|name| *name != FINALIZER) {
             return Ok(false);
         }
-        let outcome = self.remove(&unit).await;
+        let outcome = self.deletions.remove(&unit).await;
         match outcome {
             Ok(()) => Ok(true),
             Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),

@@ -17,7 +17,7 @@
 
 use std::{collections::VecDeque, sync::Arc, thread};
 
-use mortise_resource::{Code, EncodedResource, Error, pb, types::Gvk};
+use mortise_resource::{EncodedResource, Error, pb, types::Gvk};
 use mortise_store::{Cursor, Query, StoreError};
 use prost::{
     bytes::{BufMut as _, Bytes, BytesMut},
@@ -25,15 +25,16 @@ use prost::{
 };
 use tracing::Instrument as _;
 
+use super::pools::Lists;
 use crate::{
     call::{
         caller::Caller,
         fair::{NoShare, Share},
         store_fault::store_fault,
     },
+    core::Core,
     registry::{Registry, ResourceType},
     rules::hooks::RequestHooks,
-    service::ResourceService,
 };
 
 /// Lists that are read at once: each has this part of all bytes at first.
@@ -97,10 +98,10 @@ impl CheckedList {
     /// Reads the list; `each` gets what the caller may read, and ends the reading by an error.
     pub(crate) async fn read<E: From<Error>>(
         &mut self,
-        service: &ResourceService,
+        core: &Core,
         mut each: impl FnMut(pb::Resource) -> Result<(), E> + Send,
     ) -> Result<(), E> {
-        let mut pages = self.open(service).await?;
+        let mut pages = self.open(core).await?;
         while let Some(page) = self.next_page(&mut *pages).await? {
             self.keep_readable(page, |resource| each(resource.decode().map_err(Error::from)?)).await?;
         }
@@ -108,17 +109,17 @@ impl CheckedList {
     }
 
     /// Reads and encodes the list for a client. Waits until there is room for it.
-    pub(crate) async fn encode(mut self, service: &ResourceService) -> Result<EncodedList, Error> {
-        let total = service.lists.total();
+    pub(crate) async fn encode(mut self, lists: &Lists) -> Result<EncodedList, Error> {
+        let total = lists.bytes.total();
         let mut wanted = (total / AT_ONCE).max(1);
         loop {
-            let share = service.lists.acquire(self.caller.turn(), wanted).await.map_err(|e| service.no_room(e))?;
-            let pages = self.open(service).await?;
+            let share = lists.bytes.acquire(self.caller.turn(), wanted).await.map_err(|e| lists.no_room(e))?;
+            let pages = self.open(&lists.core).await?;
             let mut encoder = Encoder { list: self, pages, pieces: VecDeque::new(), bytes: 0, share };
             let mut progress = encoder.pages(SHORT).await?;
             if let Progress::More = progress {
                 let rest = async move { encoder.pages(usize::MAX).await.map(|progress| (encoder, progress)) };
-                let rest = service.low_priority.run(rest.in_current_span()).await;
+                let rest = lists.low_priority.run(rest.in_current_span()).await;
                 (encoder, progress) = rest.ok_or_else(|| Error::internal("failed list: its task panicked"))??;
             }
             match progress {
@@ -130,7 +131,7 @@ impl CheckedList {
                 Progress::More | Progress::Outgrown if wanted < total => {
                     wanted = encoder.bytes.saturating_mul(2).clamp(wanted, total);
                 }
-                Progress::More | Progress::Outgrown => return Err(service.no_room(NoShare::TooMuch)),
+                Progress::More | Progress::Outgrown => return Err(lists.no_room(NoShare::TooMuch)),
             }
             // The share goes here; nothing is in hand while the next one is waited for.
             self = encoder.list;
@@ -138,10 +139,10 @@ impl CheckedList {
         }
     }
 
-    async fn open(&mut self, service: &ResourceService) -> Result<Box<dyn Cursor>, Error> {
+    async fn open(&mut self, core: &Core) -> Result<Box<dyn Cursor>, Error> {
         let pages = match &self.selection {
-            Selection::Type(_, query) => service.core.backend.scan(query).await,
-            Selection::Owner(owner) => service.core.backend.scan_owned(owner).await,
+            Selection::Type(_, query) => core.backend.scan(query).await,
+            Selection::Owner(owner) => core.backend.scan_owned(owner).await,
         };
         pages.map_err(|e| self.failed(&e))
     }
@@ -259,25 +260,6 @@ impl Encoder {
             pieces.push_back(piece.freeze());
         }
         Ok(())
-    }
-}
-
-impl ResourceService {
-    pub(crate) fn no_room(&self, why: NoShare) -> Error {
-        let total = self.lists.total();
-        Error::new(
-            Code::ResourceExhausted,
-            match why {
-                NoShare::TooMuch => format!(
-                    "the list is larger than all lists together may be, {total} bytes (limit service.list_bytes); list fewer \
-                     with a name_prefix or a tenancy, or watch, which has no such limit"
-                ),
-                NoShare::QueueFull => format!(
-                    "{} lists and watches are waiting for others to be read (limit service.max_waiting); try again later",
-                    self.core.options.max_waiting
-                ),
-            },
-        )
     }
 }
 

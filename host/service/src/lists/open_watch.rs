@@ -6,24 +6,20 @@ use std::pin::Pin;
 use mortise_resource::{Code, Error, pb, types::Gvk};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use super::pools::Lists;
 use crate::{
-    call::{
-        audit::Call,
-        caller::{Caller, caller_number},
-        caller_counts::CountedOne,
-        store_fault::ended,
-    },
+    call::{audit::Call, caller::Caller, caller_counts::CountedOne, store_fault::ended},
+    core::Core,
     rules::hooks::RequestHooks,
-    service::ResourceService,
 };
 
 /// A watch that is open. Dropping it gives its place back.
 pub(crate) struct OpenWatch {
-    service: ResourceService,
+    core: Core,
     caller: Caller,
     /// The method, as records name it.
     method: &'static str,
-    within: Within,
+    scope: WatchScope,
     permission: WatchPermission,
     stopped: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     _permit: OwnedSemaphorePermit,
@@ -31,21 +27,21 @@ pub(crate) struct OpenWatch {
 }
 
 /// What is watched, as it was asked for.
-pub(crate) enum Within {
+pub(crate) enum WatchScope {
     /// Resources of a type.
     Many(Gvk, pb::Tenancy),
     /// One.
     One(Gvk, pb::Id),
 }
 
-/// What the caller might do when the watch began, and the news of changes.
+/// What the caller might do when the watch began, and the change of changes.
 pub(crate) struct WatchPermission {
     fingerprint: u64,
     changes: Option<watch::Receiver<u64>>,
 }
 
 /// Why a watch has to look up.
-pub(crate) enum News {
+pub(crate) enum AccessChange {
     /// Some caller may do something else than before.
     Permissions,
     /// The service stops.
@@ -54,8 +50,8 @@ pub(crate) enum News {
 
 impl WatchPermission {
     /// What the caller may do now. To be taken before the caller is judged, or a change in between is missed.
-    pub(crate) fn of(service: &ResourceService, caller: &Caller) -> Self {
-        Self { changes: service.access().map(|access| access.changes()), fingerprint: caller.authorizer.fingerprint() }
+    pub(crate) fn now(core: &Core, caller: &Caller) -> Self {
+        Self { changes: core.access().map(|access| access.changes()), fingerprint: caller.authorizer.fingerprint() }
     }
 
     async fn changed(&mut self) {
@@ -76,26 +72,20 @@ impl OpenWatch {
     /// # Errors
     /// `ResourceExhausted`: too many watches.
     pub(crate) fn new(
-        service: &ResourceService,
+        lists: &Lists,
         caller: &Caller,
         method: &'static str,
-        within: Within,
+        scope: WatchScope,
         permission: WatchPermission,
     ) -> Result<Self, Error> {
-        let number = caller_number(&service.core, &*caller.authorizer);
-        let counted = number.map(|number| service.caller_watches.open(number)).transpose()?;
-        let permit = service.watches.clone().try_acquire_owned().map_err(|_| {
-            metrics::counter!("mortise_watches_refused_total").increment(1);
-            let max = service.core.options.max_watches;
-            Error::new(Code::ResourceExhausted, format!("{max} watches are open already (limit service.max_watches)"))
-        })?;
+        let (permit, counted) = lists.open_watch(caller)?;
         Ok(Self {
-            service: service.clone(),
+            core: lists.core.clone(),
             caller: caller.clone(),
             method,
-            within,
+            scope,
             permission,
-            stopped: Box::pin(service.stopped()),
+            stopped: Box::pin(lists.core.stopped()),
             _permit: permit,
             _counted: counted,
         })
@@ -107,8 +97,8 @@ impl OpenWatch {
 
     /// The type.
     pub(crate) fn wanted(&self) -> &Gvk {
-        match &self.within {
-            Within::Many(wanted, _) | Within::One(wanted, _) => wanted,
+        match &self.scope {
+            WatchScope::Many(wanted, _) | WatchScope::One(wanted, _) => wanted,
         }
     }
 
@@ -119,19 +109,19 @@ impl OpenWatch {
     pub(crate) async fn until<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Error> {
         let mut wait = std::pin::pin!(wait);
         loop {
-            let news = tokio::select! {
+            let change = tokio::select! {
                 done = &mut wait => return Ok(done),
-                news = self.news() => news,
+                change = self.access_change() => change,
             };
-            self.judge(news).await?;
+            self.judge(change).await?;
         }
     }
 
     /// Resolves when there is something to [judge](Self::judge). Safe to cancel.
-    pub(crate) async fn news(&mut self) -> News {
+    pub(crate) async fn access_change(&mut self) -> AccessChange {
         tokio::select! {
-            () = self.permission.changed() => News::Permissions,
-            () = &mut self.stopped => News::Stopped,
+            () = self.permission.changed() => AccessChange::Permissions,
+            () = &mut self.stopped => AccessChange::Stopped,
         }
     }
 
@@ -139,21 +129,22 @@ impl OpenWatch {
     ///
     /// # Errors
     /// Why it ends.
-    pub(crate) async fn judge(&mut self, news: News) -> Result<(), Error> {
-        match news {
-            News::Stopped => return Err(ended(&mortise_store::StoreError::Closed)),
-            News::Permissions if self.caller.authorizer.fingerprint() == self.permission.fingerprint => return Ok(()),
-            News::Permissions => {}
+    pub(crate) async fn judge(&mut self, change: AccessChange) -> Result<(), Error> {
+        match change {
+            AccessChange::Stopped => return Err(ended(&mortise_store::StoreError::Closed)),
+            AccessChange::Permissions if self.caller.authorizer.fingerprint() == self.permission.fingerprint => {
+                return Ok(());
+            }
+            AccessChange::Permissions => {}
         }
         let lost = self.lost_permission().await;
         // Its record, like that of its beginning; a watch that may go on elsewhere leaves none.
         let caller = &self.caller;
         let name = format!("{}, ended", self.method).into();
-        let mut call =
-            Call::begin_unrated(&self.service.core, &caller.authorizer, caller.origin.as_ref(), name, false).await?;
-        match &self.within {
-            Within::Many(wanted, tenancy) => call.about_many(Some(&wanted.to_pb()), Some(tenancy), ""),
-            Within::One(_, id) => call.about(Some(id)),
+        let mut call = Call::begin_unrated(&self.core, &caller.authorizer, caller.origin.as_ref(), name, false).await?;
+        match &self.scope {
+            WatchScope::Many(wanted, tenancy) => call.about_many(Some(&wanted.to_pb()), Some(tenancy), ""),
+            WatchScope::One(_, id) => call.about(Some(id)),
         }
         call.end(lost).await?;
         Err(Error::new(Code::Aborted, "what the caller may see has changed; watch again for a new snapshot"))
@@ -162,12 +153,12 @@ impl OpenWatch {
     /// Fails where the caller may not watch any more.
     async fn lost_permission(&mut self) -> Result<(), Error> {
         self.caller.authorizer.check_valid()?;
-        let kind = self.service.types().resolve(&self.wanted().to_pb())?.clone();
+        let kind = self.core.types().resolve(&self.wanted().to_pb())?.clone();
         let mut hooks = RequestHooks::new(kind, &self.caller);
-        match &self.within {
-            Within::Many(_, tenancy) => hooks.authorize_list(tenancy).await,
+        match &self.scope {
+            WatchScope::Many(_, tenancy) => hooks.authorize_list(tenancy).await,
             // What the resource has may count, which the next watch finds out.
-            Within::One(_, id) => hooks.authorize_read(id).await.map(drop),
+            WatchScope::One(_, id) => hooks.authorize_read(id).await.map(drop),
         }
     }
 }

@@ -5,35 +5,33 @@
 use mortise_resource::{EncodedResource, Error, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
 
-use crate::{call::caller::Caller, rules::hooks::RequestHooks, service::ResourceService};
+use crate::{call::caller::Caller, core::Core, rules::hooks::RequestHooks};
 
 /// An open watch. Dropping it closes it.
 pub struct TypeWatch {
-    service: ResourceService,
+    core: Core,
     wanted: Gvk,
     watch: Box<dyn Watch>,
     /// Whether the snapshot is complete.
     live: bool,
 }
 
-impl ResourceService {
+impl TypeWatch {
     /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
     /// under another GroupVersion arrives as deleted.
     ///
     /// # Errors
     /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
-    pub async fn watch_type(&self, of: &pb::Type) -> Result<TypeWatch, Error> {
-        let kind = self.types().resolve(of)?.clone();
+    pub(crate) async fn open(core: &Core, name: &pb::Type) -> Result<Self, Error> {
+        let kind = core.types().resolve(name)?.clone();
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
-        let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
-        let watch = self.core.backend.watch_list(&query, None).await;
+        let query = Query { type_key: TypeKey::from(name), tenancy, name_prefix: String::new() };
+        let watch = core.backend.watch_list(&query, None).await;
         let watch = watch.map_err(|e| Error::internal(format!("watching {}: {e}", kind.gvk)))?;
-        Ok(TypeWatch { service: self.clone(), wanted: kind.gvk.clone(), watch, live: false })
+        Ok(Self { core: core.clone(), wanted: kind.gvk.clone(), watch, live: false })
     }
-}
 
-impl TypeWatch {
     /// Waits for the next event. After an error the watch is dead.
     ///
     /// # Errors
@@ -50,7 +48,7 @@ impl TypeWatch {
                 WatchEvent::Upsert(resource) => resource,
                 WatchEvent::Delete(resource) => return Ok(WatchEvent::Delete(resource)),
             };
-            let registry = self.service.types();
+            let registry = self.core.types();
             let kind = registry.resolve_type(&self.wanted)?;
             if resource.is_of(&kind.gvk) {
                 let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));

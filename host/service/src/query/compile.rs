@@ -12,8 +12,8 @@ use prost::Message as _;
 
 use crate::{
     call::caller::Caller,
+    lists::request::check_request,
     registry::{Registry, ResourceType},
-    rpc::list,
     rules::hooks::RequestHooks,
 };
 
@@ -41,7 +41,7 @@ impl Search {
     pub(crate) async fn compile(caller: &Caller, registry: &Registry, request: SearchRequest) -> Result<Self, Error> {
         let wanted = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.clone().unwrap_or_default();
-        let kind = list::check(registry, &wanted, &tenancy, &request.parent)?;
+        let kind = check_request(registry, &wanted, &tenancy, &request.parent)?;
         if kind.scope == Scope::Partition {
             kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
         }

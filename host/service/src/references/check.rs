@@ -18,15 +18,18 @@ use prost::Message as _;
 
 use super::{
     key::ResourceKey,
+    owner_references::ReferenceError,
+    record_pass::RecordPasses,
     records::{Reading, data_records, owner_of, records},
 };
 use crate::{
     call::{caller::Caller, store_fault::store_fault},
-    core::ids::{self, tenancy_of},
-    deletion::carry_out::RemovalError,
+    core::{
+        Core,
+        ids::{self, tenancy_of},
+    },
     registry::{Registry, ResourceType},
     rules::read::is_readable,
-    service::ResourceService,
 };
 
 /// What a write has to do with references.
@@ -52,13 +55,25 @@ struct Written<'w> {
     stored: Option<&'w pb::Resource>,
 }
 
-impl ResourceService {
+/// The room of references: how they are checked and recorded. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct References {
+    pub(super) core: Core,
+    /// Passes that record references of types stored before.
+    pub(crate) passes: RecordPasses,
+}
+
+impl References {
+    pub(crate) fn new(core: Core) -> Self {
+        Self { passes: RecordPasses::new(core.clone()), core }
+    }
+
     /// Looks at what a resource refers to that is about to be stored in the place of `stored`, by what its type declares now.
     ///
     /// # Errors
     /// `InvalidArgument`: a reference is none. `FailedPrecondition`: a new one is to a resource that is not there, that the
     /// caller may not read, or that is going. Faults of the store.
-    pub(crate) async fn written_references(
+    pub(crate) async fn check_written(
         &self,
         registry: &Registry,
         caller: &Caller,
@@ -66,7 +81,7 @@ impl ResourceService {
         resource: &pb::Resource,
         stored: Option<&pb::Resource>,
     ) -> Result<WrittenReferences, Error> {
-        let now = self.types();
+        let now = self.core.types();
         let renewed = (!std::ptr::eq(&*now, registry)).then(|| now.get(&kind.gvk.to_pb())).flatten();
         let (registry, kind) = renewed.map_or((registry, kind), |renewed| (&*now, &**renewed));
         // Data that stays as it is was taken before.
@@ -118,7 +133,7 @@ impl ResourceService {
         field: &str,
         target: &ResourceKey,
     ) -> Result<(), Error> {
-        let found = self.at(target).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
+        let found = target.stored(&self.core).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
         let why = match found {
             Some(found) if is_readable(registry, caller, &found).await => match found.deletion_mark() {
                 None => return Ok(()),
@@ -151,8 +166,8 @@ impl ResourceService {
             // The owner may stop to refer to it at this very moment.
             is_doubtful = owner.requires_owner_reference
                 || !self.holds(of.registry, owner, &key, &own).await.map_err(|e| match e {
-                    RemovalError::Store(e) => failed(e),
-                    RemovalError::Refused(error) => error,
+                    ReferenceError::Store(e) => failed(e),
+                    ReferenceError::Records(error) => error,
                 })?;
         }
         if is_doubtful {
@@ -163,7 +178,7 @@ impl ResourceService {
         let before = of.stored.iter().flat_map(|stored| &stored.references).filter(|one| !one.field.is_empty());
         let dropped: BTreeSet<_> = before.map(ResourceKey::from).filter(|target| !kept.contains(target)).collect();
         for target in dropped {
-            let Some(dependent) = self.at(&target).await.map_err(failed)? else { continue };
+            let Some(dependent) = target.stored(&self.core).await.map_err(failed)? else { continue };
             let meta = dependent.decode_meta()?.unwrap_or_default();
             if meta.owner_references.iter().any(|owner| owner.requires_owner_reference) {
                 work.push(check_of(&dependent.decode_id()?.unwrap_or_default(), Duration::ZERO));

@@ -1,11 +1,12 @@
 //! What resources refer to: fields of data that a schema declares as references, and owner references of `meta`.
 //!
 //! # Contract
-//! Every write records what the resource refers to ([`records`]), and the store indexes the records. A new reference has to
-//! be to a resource that exists and is not going ([`check`]); the commit expects that. A deletion looks at what refers to
-//! the resource, and to whatever goes with it ([`plan`]), and is one commit ([`carry_out`]), which expects that nothing
-//! else has come to refer to it. So nothing ever refers to nothing, but for references that may dangle and owner
-//! references, which the garbage collector looks after ([`release`]).
+//! Every write records the references of its resource ([`records`]), and the store indexes the records. The target of a new
+//! reference has to exist and must not be marked ([`check`]); the commit expects that. A deletion looks at the referrers of
+//! the resource and of every resource that goes with it ([`crate::deletion::plan`]). It is one commit
+//! ([`crate::deletion::carry_out`]), which expects no further referrers. So no reference is ever left without its target,
+//! but for references that may dangle and owner references, which the garbage collector looks after
+//! ([`crate::deletion::release`]).
 //!
 //! # Cost
 //! Nothing for types without references and to which nothing refers. A deletion of what is referred to reads the index,
@@ -15,5 +16,7 @@
 pub(crate) mod check;
 pub(crate) mod finalizer;
 pub(crate) mod key;
+pub(crate) mod owner_references;
 pub(crate) mod record_pass;
 pub(crate) mod records;
+pub(crate) mod tree;

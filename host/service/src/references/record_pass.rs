@@ -18,9 +18,9 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::records::{Reading, records};
 use crate::{
     call::{caller::Caller, store_fault::store_fault},
+    core::Core,
     registry::{Registry, ResourceType},
     rules::hooks::RequestHooks,
-    service::ResourceService,
 };
 
 /// Records that are stored in one commit.
@@ -31,53 +31,58 @@ const BATCH_BYTES: usize = 4 << 20;
 const SWEEPS: usize = 16;
 
 /// Which types have been read.
-#[derive(Clone, Default)]
-pub(crate) struct RecordPasses(Arc<Mutex<HashMap<Gvk, RecordPass>>>);
+#[derive(Clone)]
+pub(crate) struct RecordPasses {
+    core: Core,
+    passes: Arc<Mutex<HashMap<Gvk, RecordPass>>>,
+}
 
 /// The pass over a type as it was registered when it began.
 #[derive(Default)]
 struct RecordPass {
-    of: Weak<ResourceType>,
+    kind: Weak<ResourceType>,
     /// Whether it is through; locked while it runs.
     is_done: Arc<AsyncMutex<bool>>,
 }
 
 impl RecordPasses {
+    pub(crate) fn new(core: Core) -> Self {
+        Self { core, passes: Arc::default() }
+    }
+
     /// The pass over a type as it is registered now.
-    fn of(&self, kind: &Arc<ResourceType>) -> Arc<AsyncMutex<bool>> {
-        let mut passes = self.0.lock();
+    fn pass_over(&self, kind: &Arc<ResourceType>) -> Arc<AsyncMutex<bool>> {
+        let mut passes = self.passes.lock();
         let known = passes.entry(kind.gvk.clone()).or_default();
-        if !std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(kind)) {
-            *known = RecordPass { of: Arc::downgrade(kind), is_done: Arc::default() };
+        if !std::ptr::eq(known.kind.as_ptr(), Arc::as_ptr(kind)) {
+            *known = RecordPass { kind: Arc::downgrade(kind), is_done: Arc::default() };
         }
         known.is_done.clone()
     }
-}
 
-impl ResourceService {
     /// Returns once every resource that may refer to one of a type has its records.
     ///
     /// # Errors
     /// Faults of the store, and of the plugin that upgrades what is stored.
-    pub(crate) async fn records_of_referrers(&self, registry: &Registry, group: &str, kind: &str) -> Result<(), Error> {
+    pub(crate) async fn ensure_referrers(&self, registry: &Registry, group: &str, kind: &str) -> Result<(), Error> {
         for referring in registry.referring_to(group, kind) {
-            self.records_of(referring).await?;
+            self.ensure(referring).await?;
         }
         Ok(())
     }
 
     /// Returns once every resource of a type has its records.
-    pub(crate) async fn records_of(&self, kind: &Arc<ResourceType>) -> Result<(), Error> {
+    pub(crate) async fn ensure(&self, kind: &Arc<ResourceType>) -> Result<(), Error> {
         if kind.references.is_empty() {
             return Ok(());
         }
-        let mut is_done = self.record_passes.of(kind).lock_owned().await;
+        let mut is_done = self.pass_over(kind).lock_owned().await;
         if *is_done {
             return Ok(());
         }
-        let (service, kind) = (self.clone(), kind.clone());
+        let (passes, kind) = (self.clone(), kind.clone());
         let pass = tokio::spawn(async move {
-            service.pass(&service.types(), &kind).await?;
+            passes.run(&passes.core.types(), &kind).await?;
             *is_done = true;
             Ok(())
         });
@@ -86,7 +91,7 @@ impl ResourceService {
 
     /// Makes sweeps over a type until one has nothing to store: what is written meanwhile may have been begun before the
     /// type was registered as it is now.
-    async fn pass(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
+    async fn run(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
         for _ in 0..SWEEPS {
             if self.sweep(registry, kind).await? == 0 {
                 return Ok(());

@@ -13,10 +13,12 @@ use mortise_resource::{
 
 use super::key::ResourceKey;
 use crate::{
-    core::ids::{self, tenancy_of, type_of},
+    core::{
+        Core,
+        ids::{self, tenancy_of, type_of},
+    },
     registry::{Registry, ResourceType},
     rules::upgrade,
-    service::ResourceService,
 };
 
 /// What a reference in data is to.
@@ -117,22 +119,19 @@ pub(crate) fn records(
     Ok(records)
 }
 
-impl ResourceService {
-    /// Makes the records of a resource anew that is about to be stored with the data that it has. The pass over its type
-    /// may store them at this moment, and changes no version by that: who stores those that it read would take them away.
-    pub(crate) fn renew_records(&self, resource: &mut pb::Resource) {
-        let registry = self.types();
-        let Some(kind) = resource.id.as_ref().and_then(|id| registry.get(&type_of(id))) else { return };
-        // The data of an older schema version says less than the records of one that was upgraded.
-        let is_older =
-            upgrade::schema_version(resource) != kind.schema_version.get() && !resource.references.is_empty();
-        // A lenient reading has no errors.
-        if !kind.references.is_empty()
-            && !is_older
-            && let Ok(records) = records(&registry, kind, resource, Some(resource), Reading::Lenient)
-        {
-            resource.references = records;
-        }
+/// Makes the records of a resource anew that is about to be stored with the data that it has. The pass over its type
+/// may store them at this moment, and changes no version by that: who stores those that it read would take them away.
+pub(crate) fn renew_records(core: &Core, resource: &mut pb::Resource) {
+    let registry = core.types();
+    let Some(kind) = resource.id.as_ref().and_then(|id| registry.get(&type_of(id))) else { return };
+    // The data of an older schema version says less than the records of one that was upgraded.
+    let is_older = upgrade::schema_version(resource) != kind.schema_version.get() && !resource.references.is_empty();
+    // A lenient reading has no errors.
+    if !kind.references.is_empty()
+        && !is_older
+        && let Ok(records) = records(&registry, kind, resource, Some(resource), Reading::Lenient)
+    {
+        resource.references = records;
     }
 }
 

@@ -9,22 +9,22 @@ use mortise_resource::{
     pb, types,
 };
 
+use super::regions::Regions;
 use crate::{
     core::ids::tenancy_of,
     registry::{Owner, Registry, ResourceType, builtin::RESERVED_GROUPS},
     rules::{admit, region, region_policy},
-    service::ResourceService,
 };
 
 /// Types by group and kind, with their versions.
 type Versions = BTreeMap<(String, String), Vec<Arc<ResourceType>>>;
 
-impl ResourceService {
+impl Regions {
     /// The types whose resources may be copied: of those that share a kind, all versions, oldest first.
     #[must_use]
-    pub fn copied_types(&self) -> Versions {
+    pub fn replicated_types(&self) -> Versions {
         let mut all = Versions::new();
-        for kind in self.types().types() {
+        for kind in self.core.types().types() {
             let is_host = matches!(kind.owner, Owner::Host);
             if is_host && kind.gvk != types::namespace() {
                 continue;

@@ -17,19 +17,20 @@ use mortise_resource::{
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey};
 use prost::Message as _;
 
-use crate::{call::store_fault::store_fault, core::ids, service::ResourceService};
+use super::regions::Regions;
+use crate::{call::store_fault::store_fault, core::ids};
 
 /// Key of the status entry.
 const STATUS_KEY: &str = "mortise";
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionPeer";
 
-impl ResourceService {
+impl Regions {
     /// Stores what a peer's conditions are, unless they are stored already.
     ///
     /// # Errors
     /// Faults of the store, and a full disk.
-    pub async fn record_region_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
-        let next = self.next_region_peer(name, address, conditions).await;
+    pub async fn record_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
+        let next = self.next_peer(name, address, conditions).await;
         let committed = match next {
             Ok(Some(next)) => self.core.backend.commit(Batch::of(Mutation::Put(Box::new(next)))).await.map(drop),
             Ok(None) => Ok(()),
@@ -42,7 +43,7 @@ impl ResourceService {
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn retain_region_peers(&self, names: &[&str]) -> Result<(), Error> {
+    pub async fn retain_peers(&self, names: &[&str]) -> Result<(), Error> {
         let any = || WILDCARD.to_owned();
         let query = Query {
             type_key: TypeKey::from(&types::region_peer().to_pb()),
@@ -61,7 +62,7 @@ impl ResourceService {
     }
 
     /// What has to be stored of a peer; `None` if it is.
-    async fn next_region_peer(
+    async fn next_peer(
         &self,
         name: &str,
         address: &str,

@@ -12,7 +12,7 @@ use crate::{
         audit::Call,
         origin::{Origin, Remote, Surface},
     },
-    service::ResourceService,
+    core::Core,
 };
 
 /// A peer as a caller: who it is, and nothing that it may ask for.
@@ -46,27 +46,25 @@ pub(crate) struct Records {
     first: Call,
 }
 
-impl ResourceService {
+impl Records {
     /// Takes a place for what is about to be copied.
     ///
     /// # Errors
     /// `Unavailable`: the log takes no records.
-    pub(crate) async fn begin_copies(&self, peer: &str) -> Result<Records, Error> {
+    pub(crate) async fn begin(core: &Core, peer: &str) -> Result<Self, Error> {
         let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(format!("region {peer}")));
         let origin = Arc::new(Origin::new(Surface::Region, Remote::Unknown, None));
-        let first = Call::begin_unrated(&self.core, &caller, Some(&origin), "Copy".into(), true).await?;
-        Ok(Records { caller, origin, first })
+        let first = Call::begin_unrated(core, &caller, Some(&origin), "Copy".into(), true).await?;
+        Ok(Self { caller, origin, first })
     }
-}
 
-impl Records {
     /// Records what was done.
-    pub(crate) async fn end(self, service: &ResourceService, changes: &[Change]) {
+    pub(crate) async fn end(self, core: &Core, changes: &[Change]) {
         let mut call = Some(self.first);
         for Change { id, before, after } in changes {
             let taken = match call.take() {
                 Some(call) => Ok(call),
-                None => Call::begin_unrated(&service.core, &self.caller, Some(&self.origin), "Copy".into(), true).await,
+                None => Call::begin_unrated(core, &self.caller, Some(&self.origin), "Copy".into(), true).await,
             };
             let recorded = match taken {
                 Ok(mut call) => {

@@ -21,14 +21,15 @@ use mortise_resource::{
 };
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, WatchEvent};
 
+use super::regions::Regions;
 use crate::{
     core::ids::tenancy_of,
+    references::records::renew_records,
     registry::{Registry, ResourceType},
     rules::{
         region, region_policy, server_meta,
         tenancy::{Place, PlaceError},
     },
-    service::ResourceService,
 };
 
 /// Resources that are written at once.
@@ -40,13 +41,13 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// How often it is seen whether types have changed.
 const TYPES: Duration = Duration::from_secs(2);
 
-impl ResourceService {
+impl Regions {
     /// Follows the policies until the service stops. Without a region there is nothing to do.
-    pub(crate) async fn run_region_refresh(self) {
+    pub(crate) async fn run_refresh(self) {
         if self.core.region().is_none() {
             return;
         }
-        let stopped = self.stopped();
+        let stopped = self.core.stopped();
         tokio::pin!(stopped);
         let (mut known, mut due) = (BTreeMap::new(), BTreeSet::new());
         loop {
@@ -73,7 +74,7 @@ impl ResourceService {
             name_prefix: String::new(),
         };
         let mut partitions = self.core.backend.watch_list(&query, None).await?;
-        let mut types = self.types();
+        let mut types = self.core.types();
         loop {
             let event = match due.is_empty() {
                 true => tokio::select! {
@@ -83,7 +84,7 @@ impl ResourceService {
                 false => partitions.ready()?,
             };
             // What a type says of regions counts, too, and types may come late.
-            let now = self.types();
+            let now = self.core.types();
             if !std::sync::Arc::ptr_eq(&types, &now) {
                 types = now;
                 due.extend(known.keys().cloned());
@@ -122,7 +123,7 @@ impl ResourceService {
             let mut cursor = self.core.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 let page_begun = Instant::now();
-                let registry = self.types();
+                let registry = self.core.types();
                 let refreshed = stream::iter(page)
                     .map(|resource| self.refresh(&registry, resource))
                     .buffer_unordered(PARALLEL)
@@ -159,7 +160,7 @@ impl ResourceService {
             let Some(next) = self.refreshed(kind, &stored, place.policy.as_deref()) else { return Ok(false) };
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
-            self.renew_records(&mut stored);
+            renew_records(&self.core, &mut stored);
             let batch = Batch { expect: place.expect, ..Batch::of(Mutation::Put(Box::new(stored))) };
             match self.core.backend.commit(batch).await {
                 Ok(_) => return Ok(true),

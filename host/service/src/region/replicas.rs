@@ -1,4 +1,4 @@
-//! Copies of what other regions own: written here by [`ResourceService::apply_copies`] alone, as their owner says.
+//! Copies of what other regions own: written here by [`Regions::apply`] alone, as their owner says.
 //!
 //! # Contract
 //! A copy has the uid, the generation and the meta of the owner's resource, and a version of this store; its
@@ -12,7 +12,7 @@
 //! held back, too, since the unit is about to be emptied.
 //!
 //! # Limits
-//! [`super::MAX_HELD_BACK`] names in a progress. Quotas hold for copies as for writes, and not for the progress.
+//! [`super::progress::MAX_DEFERRED`] names in a progress. Quotas hold for copies as for writes, and not for the progress.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,8 +21,9 @@ use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Query
 
 use super::{
     incoming::{check, followed_id, forbidden, uid_number},
-    progress::CopyProgress,
-    record::Change,
+    progress::ReplicationProgress,
+    record::{Change, Records},
+    regions::Regions,
 };
 use crate::{
     call::store_fault::store_fault,
@@ -34,7 +35,6 @@ use crate::{
         tenancy::{Place, PlaceError},
         tombstone,
     },
-    service::ResourceService,
 };
 
 /// Attempts of a commit that meets other changes.
@@ -42,7 +42,7 @@ const ATTEMPTS: u32 = 10;
 
 /// What the owner did.
 #[derive(Debug, Clone)]
-pub enum CopyChange {
+pub enum ReplicatedChange {
     /// It is so now.
     Put(Box<pb::Resource>),
     /// This incarnation is not there any more, or is not for this region.
@@ -56,19 +56,19 @@ pub enum CopyChange {
 
 /// What became of changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct ApplySummary {
     /// Copies that were written.
     pub written: u64,
     /// Copies that were removed.
     pub removed: u64,
     /// Resources that are held back.
-    pub held_back: u64,
+    pub deferred: u64,
     /// Changes that no honest peer tells: of other types, or with ids that are none.
     pub refused: u64,
 }
 
-/// How changes are applied.
-struct How {
+/// Options of one application of changes.
+struct ApplyOptions {
     anew: bool,
     stores_progress: bool,
     /// Why the store takes no change of this name, if it was asked already.
@@ -81,10 +81,10 @@ struct Decision {
     mutations: Vec<Mutation>,
     expect: Vec<Expectation>,
     change: Option<Change>,
-    held_back: Option<(HeldBackReason, String)>,
+    deferred: Option<(HeldBackReason, String)>,
 }
 
-impl CopyChange {
+impl ReplicatedChange {
     /// The id of what was changed.
     #[must_use]
     pub fn id(&self) -> pb::Id {
@@ -107,7 +107,7 @@ impl Decision {
     }
 }
 
-impl ResourceService {
+impl Regions {
     /// Applies changes that a peer told of one type, of each name what is there or any incarnations that are not, and
     /// stores the progress, in one commit. The names that are held back are noted in the progress. `anew` says that the
     /// peer's versions begin anew: a copy is then replaced by any other version. Where nothing changes, the progress is
@@ -117,22 +117,22 @@ impl ResourceService {
     /// `Unavailable`: the audit log takes no records. `Aborted`: other changes came in between, in each of ten attempts,
     /// or the copies have begun anew. Faults of the store. What was applied then is not known; the same changes may come
     /// again.
-    pub async fn apply_copies(
+    pub async fn apply(
         &self,
-        progress: &mut CopyProgress,
-        changes: &[CopyChange],
+        progress: &mut ReplicationProgress,
+        changes: &[ReplicatedChange],
         anew: bool,
-    ) -> Result<Copied, Error> {
+    ) -> Result<ApplySummary, Error> {
         let _used = self.use_progress(progress).await?;
-        let how = How { anew, stores_progress: true, not_stored: None };
+        let how = ApplyOptions { anew, stores_progress: true, not_stored: None };
         let mut made = Vec::new();
         if changes.is_empty() {
-            return self.try_copies(progress, changes, &how, &mut made).await.map_err(|e| failed(&e));
+            return self.try_apply(progress, changes, &how, &mut made).await.map_err(|e| failed(&e));
         }
-        let records = self.begin_copies(progress.peer()).await?;
-        let mut outcome = self.try_copies(progress, changes, &how, &mut made).await;
+        let records = Records::begin(&self.core, progress.peer()).await?;
+        let mut outcome = self.try_apply(progress, changes, &how, &mut made).await;
         if outcome.as_ref().is_err_and(is_of_one) {
-            outcome = self.one_by_one(progress, changes, anew, &mut made).await;
+            outcome = self.apply_one_by_one(progress, changes, anew, &mut made).await;
         }
         match outcome.map_err(|e| failed(&e)) {
             Err(error) if made.is_empty() => {
@@ -140,52 +140,52 @@ impl ResourceService {
                 Err(error)
             }
             outcome => {
-                records.end(self, &made).await;
+                records.end(&self.core, &made).await;
                 outcome
             }
         }
     }
 
     /// Applies each change by itself, since one of them is not to be had; the progress comes last.
-    async fn one_by_one(
+    async fn apply_one_by_one(
         &self,
-        progress: &mut CopyProgress,
-        changes: &[CopyChange],
+        progress: &mut ReplicationProgress,
+        changes: &[ReplicatedChange],
         anew: bool,
         made: &mut Vec<Change>,
-    ) -> Result<Copied, StoreError> {
-        let mut sum = Copied::default();
+    ) -> Result<ApplySummary, StoreError> {
+        let mut sum = ApplySummary::default();
         for change in changes {
             let one = std::slice::from_ref(change);
-            let mut how = How { anew, stores_progress: false, not_stored: None };
-            let mut outcome = self.try_copies(progress, one, &how, made).await;
+            let mut how = ApplyOptions { anew, stores_progress: false, not_stored: None };
+            let mut outcome = self.try_apply(progress, one, &how, made).await;
             if let Err(e) = &outcome
                 && is_of_one(e)
             {
                 how.not_stored = Some(e.to_string());
-                outcome = self.try_copies(progress, one, &how, made).await;
+                outcome = self.try_apply(progress, one, &how, made).await;
             }
             sum = sum.plus(outcome?);
         }
         progress.is_dirty = true;
-        let how = How { anew, stores_progress: true, not_stored: None };
-        self.try_copies(progress, &[], &how, made).await?;
+        let how = ApplyOptions { anew, stores_progress: true, not_stored: None };
+        self.try_apply(progress, &[], &how, made).await?;
         Ok(sum)
     }
 
     /// Applies changes in one commit, with the progress or without, and adds what was changed.
-    async fn try_copies(
+    async fn try_apply(
         &self,
-        progress: &mut CopyProgress,
-        changes: &[CopyChange],
-        how: &How,
+        progress: &mut ReplicationProgress,
+        changes: &[ReplicatedChange],
+        how: &ApplyOptions,
         made: &mut Vec<Change>,
-    ) -> Result<Copied, StoreError> {
-        let registry = self.types();
+    ) -> Result<ApplySummary, StoreError> {
+        let registry = self.core.types();
         let mut attempts = 0;
         loop {
             let mut next = progress.clone();
-            let (mut copied, mut mutations, mut changed) = (Copied::default(), Vec::new(), Vec::new());
+            let (mut copied, mut mutations, mut changed) = (ApplySummary::default(), Vec::new(), Vec::new());
             let mut expect: BTreeMap<(String, String, String, String), Expectation> = BTreeMap::new();
             for change in changes {
                 let id = match followed_id(&registry, &next.of, &change.id()) {
@@ -196,8 +196,8 @@ impl ResourceService {
                         continue;
                     }
                 };
-                next.held_back.remove(&id);
-                let decision = self.decide_copy(&registry, next.peer(), &id, change, how).await?;
+                next.deferred.remove(&id);
+                let decision = self.decide(&registry, next.peer(), &id, change, how).await?;
                 mutations.extend(decision.mutations);
                 for one in decision.expect {
                     let ExpectedId { type_key, partition, namespace, name, .. } = &one.id;
@@ -209,12 +209,12 @@ impl ResourceService {
                     *(if is_removal { &mut copied.removed } else { &mut copied.written }) += 1;
                     changed.push(change);
                 }
-                if let Some((reason, detail)) = decision.held_back {
-                    copied.held_back += 1;
-                    next.held_back.add(id, reason, detail, self.held_back_room());
+                if let Some((reason, detail)) = decision.deferred {
+                    copied.deferred += 1;
+                    next.deferred.add(id, reason, detail, self.deferred_room());
                 }
             }
-            next.is_dirty |= next.held_back != progress.held_back;
+            next.is_dirty |= next.deferred != progress.deferred;
             if how.stores_progress && (!mutations.is_empty() || next.is_due()) {
                 mutations.push(self.progress_mutation(&next).await?);
                 next.stored();
@@ -241,13 +241,13 @@ impl ResourceService {
     }
 
     /// Looks at what is stored, and says what a change comes to.
-    async fn decide_copy(
+    async fn decide(
         &self,
         registry: &Registry,
         peer: &str,
         id: &pb::Id,
-        change: &CopyChange,
-        how: &How,
+        change: &ReplicatedChange,
+        how: &ApplyOptions,
     ) -> Result<Decision, StoreError> {
         let name = pb::Id { uid: String::new(), ..id.clone() };
         let stored = match self.core.backend.read(Consistency::Consistent, &name).await {
@@ -259,17 +259,17 @@ impl ResourceService {
         let is_same = stored.as_ref().is_some_and(|stored| uid(stored) == id.uid);
         let copy = stored.as_ref().filter(|stored| copied_from(stored) == peer);
         let incoming = match change {
-            CopyChange::Put(resource) => resource,
-            CopyChange::Remove { deleted, .. } => {
+            ReplicatedChange::Put(resource) => resource,
+            ReplicatedChange::Remove { deleted, .. } => {
                 return Ok(copy.filter(|_| is_same).map(|copy| Decision::removal(copy, *deleted)).unwrap_or_default());
             }
         };
-        let place = match self.place_of_copy(registry, peer, id, incoming, stored.as_ref()).await? {
+        let place = match self.place_of_replica(registry, peer, id, incoming, stored.as_ref()).await? {
             Ok(place) => place,
-            Err(held_back) => {
+            Err(deferred) => {
                 // Whatever is wrong with the incarnation that is there, the one before is not.
                 let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
-                return Ok(Decision { held_back: Some(held_back), ..removal.unwrap_or_default() });
+                return Ok(Decision { deferred: Some(deferred), ..removal.unwrap_or_default() });
             }
         };
         if let Some(copy) = copy.filter(|_| is_same) {
@@ -280,8 +280,8 @@ impl ResourceService {
         }
         if let Some(what) = &how.not_stored {
             let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
-            let held_back = Some((HeldBackReason::Store, what.clone()));
-            return Ok(Decision { held_back, ..removal.unwrap_or_default() });
+            let deferred = Some((HeldBackReason::Store, what.clone()));
+            return Ok(Decision { deferred, ..removal.unwrap_or_default() });
         }
         let mut copy = (**incoming).clone();
         copy.id = Some(id.clone());
@@ -305,11 +305,11 @@ impl ResourceService {
         });
         shards::set(&self.core.options.placement.rings, &mut copy);
         mutations.push(Mutation::Put(Box::new(copy)));
-        Ok(Decision { mutations, expect: place.expect, change: Some(change), held_back: None })
+        Ok(Decision { mutations, expect: place.expect, change: Some(change), deferred: None })
     }
 
     /// Where a copy is to be written; or else why it is held back.
-    async fn place_of_copy(
+    async fn place_of_replica(
         &self,
         registry: &Registry,
         peer: &str,
@@ -322,7 +322,7 @@ impl ResourceService {
         }
         let kind = match check(registry, id, incoming) {
             Ok(kind) => kind,
-            Err(held_back) => return Ok(Err(held_back)),
+            Err(deferred) => return Ok(Err(deferred)),
         };
         let place = match Place::find(&self.core, tenancy_of(id)).await {
             Ok(place) if place.marked => {
@@ -344,7 +344,7 @@ impl ResourceService {
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn copies_other_than(
+    pub async fn replicas_other_than(
         &self,
         peer: &str,
         of: &pb::Type,
@@ -371,12 +371,12 @@ impl ResourceService {
     }
 }
 
-impl Copied {
+impl ApplySummary {
     fn plus(self, other: Self) -> Self {
         Self {
             written: self.written + other.written,
             removed: self.removed + other.removed,
-            held_back: self.held_back + other.held_back,
+            deferred: self.deferred + other.deferred,
             refused: self.refused + other.refused,
         }
     }

@@ -17,14 +17,18 @@ use crate::{
         ids,
         options::{Options, Placement},
     },
+    deletion::tenancy_cleanup::TenancyCleanup,
+    region::progress::ReplicationProgress,
+    registry::Registry,
     rules::tombstone,
+    service::ResourceService,
 };
 
 /// A server of region `us`, which follows the namespaces of `eu`.
 struct Here {
     _dir: tempfile::TempDir,
     service: ResourceService,
-    progress: CopyProgress,
+    progress: ReplicationProgress,
 }
 
 impl Here {
@@ -35,7 +39,7 @@ impl Here {
         let placement = Placement { region: Some("us".into()), ..Placement::default() };
         let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin().unwrap()));
         let service = ResourceService::new(backend, registry, Options { placement, ..Options::default() });
-        let progress = service.region_progress("eu", &types::namespace().to_pb()).await.unwrap();
+        let progress = service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
         Self { _dir: dir, service, progress }
     }
 
@@ -72,12 +76,12 @@ impl Here {
         self.service.core.backend.read(Consistency::Consistent, &id).await.ok()
     }
 
-    async fn apply(&mut self, changes: &[CopyChange]) -> Copied {
-        self.service.apply_copies(&mut self.progress, changes, false).await.unwrap()
+    async fn apply(&mut self, changes: &[ReplicatedChange]) -> ApplySummary {
+        self.service.regions().apply(&mut self.progress, changes, false).await.unwrap()
     }
 
     fn reasons(&self) -> Vec<HeldBackReason> {
-        self.progress.held_back().iter().map(|held| held.reason()).collect()
+        self.progress.deferred().iter().map(|held| held.reason()).collect()
     }
 }
 
@@ -97,8 +101,8 @@ fn namespace(name: &str, owner: &str, version: &str) -> pb::Resource {
     pb::Resource { version: version.into(), meta, ..resource(id(types::namespace().to_pb(), name)) }
 }
 
-fn put(resource: &pb::Resource) -> CopyChange {
-    CopyChange::Put(Box::new(resource.clone()))
+fn put(resource: &pb::Resource) -> ReplicatedChange {
+    ReplicatedChange::Put(Box::new(resource.clone()))
 }
 
 fn id_of(resource: &pb::Resource) -> pb::Id {
@@ -119,11 +123,11 @@ async fn a_peer_that_sends_other_types_is_refused() {
     for name in ["", "No Name", &"x".repeat(1 << 16)] {
         changes.push(put(&namespace(name, "eu", "1")));
     }
-    changes.push(CopyChange::Remove { id: pb::Id::default(), deleted: true });
+    changes.push(ReplicatedChange::Remove { id: pb::Id::default(), deleted: true });
     let honest = namespace("honest", "eu", "1");
     changes.push(put(&honest));
     let copied = here.apply(&changes).await;
-    assert_eq!(copied, Copied { written: 1, refused: 10, ..Copied::default() });
+    assert_eq!(copied, ApplySummary { written: 1, refused: 10, ..ApplySummary::default() });
     for change in &changes[..6] {
         assert!(here.stored(&change.id()).await.is_none(), "{:?}", change.id());
     }
@@ -131,7 +135,7 @@ async fn a_peer_that_sends_other_types_is_refused() {
     assert!(here.reasons().is_empty(), "what is no id is not named");
 
     // Nor is a progress of which the host's own types are followed any better.
-    here.progress = here.service.region_progress("eu", &types::token().to_pb()).await.unwrap();
+    here.progress = here.service.regions().progress("eu", &types::token().to_pb()).await.unwrap();
     let token = pb::Id { tenancy: cluster, ..id(types::token().to_pb(), "lies") };
     let lies = pb::Resource { id: Some(token), ..namespace("lies", "eu", "1") };
     assert_eq!(here.apply(&[put(&lies)]).await.refused, 1);
@@ -141,21 +145,21 @@ async fn a_peer_that_sends_other_types_is_refused() {
 async fn the_policy_of_this_region_decides_what_comes_in() {
     let mut here = Here::with_policy(&["eu", "us"], "us").await;
     let one = namespace("one", "eu", "1");
-    assert_eq!(here.apply(&[put(&one)]).await, Copied { held_back: 1, ..Copied::default() });
+    assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { deferred: 1, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Policy]);
     here.set_policy(&["eu", "ap"], "eu").await;
     here.apply(&[put(&one)]).await;
     assert_eq!(here.reasons(), [HeldBackReason::Policy], "us is not enabled");
     assert!(here.stored(&id_of(&one)).await.is_none());
     here.set_policy(&["eu", "us", "ap"], "eu").await;
-    assert_eq!(here.apply(&[put(&one)]).await, Copied { written: 1, ..Copied::default() });
+    assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { written: 1, ..ApplySummary::default() });
     assert!(here.reasons().is_empty());
     // Another peer cannot take it over, unless it is given to it.
-    let mut theirs = here.service.region_progress("ap", &types::namespace().to_pb()).await.unwrap();
+    let mut theirs = here.service.regions().progress("ap", &types::namespace().to_pb()).await.unwrap();
     let taken = pb::Resource { id: one.id.clone(), ..namespace("one", "ap", "9") };
     for (control, from) in [("eu", "eu"), ("ap", "ap")] {
         here.set_policy(&["eu", "us", "ap"], control).await;
-        here.service.apply_copies(&mut theirs, &[put(&taken)], false).await.unwrap();
+        here.service.regions().apply(&mut theirs, &[put(&taken)], false).await.unwrap();
         assert_eq!(copied_from(&here.stored(&id_of(&one)).await.unwrap()), from);
     }
 }
@@ -167,7 +171,7 @@ async fn an_incarnation_that_is_held_back_replaces_the_one_before_by_nothing() {
     here.apply(&[put(&old)]).await;
     let newer = pb::Resource { schema_version: 9, ..new };
     let copied = here.apply(&[put(&newer)]).await;
-    assert_eq!(copied, Copied { removed: 1, held_back: 1, ..Copied::default() });
+    assert_eq!(copied, ApplySummary { removed: 1, deferred: 1, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Schema]);
     assert!(here.stored(&id_of(&old)).await.is_none());
 }
@@ -180,8 +184,8 @@ async fn nothing_is_copied_into_a_unit_that_is_about_to_be_emptied_nor_forgotten
     here.mark_partition().await;
     here.apply(&[put(&one)]).await;
     assert_eq!(here.reasons(), [HeldBackReason::Place], "it is here in this version, but not for long");
-    let again = here.service.region_progress("eu", &types::namespace().to_pb()).await.unwrap();
-    assert_eq!(again.held_back(), here.progress.held_back(), "so it is stored");
+    let again = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    assert_eq!(again.deferred(), here.progress.deferred(), "so it is stored");
 }
 
 #[tokio::test]
@@ -190,21 +194,21 @@ async fn a_quota_holds_back_what_is_above_it_and_not_the_progress() {
     here.set_policy(&["eu", "us"], "eu").await;
     // Progress is of cluster scope, where there are two of a kind then.
     for peer in ["a", "b", "c"] {
-        let mut progress = here.service.region_progress(peer, &types::namespace().to_pb()).await.unwrap();
+        let mut progress = here.service.regions().progress(peer, &types::namespace().to_pb()).await.unwrap();
         progress.resume_token = "token".into();
-        here.service.apply_copies(&mut progress, &[], false).await.unwrap();
+        here.service.regions().apply(&mut progress, &[], false).await.unwrap();
     }
     let many: Vec<_> = (0..4).map(|number| put(&namespace(&format!("n{number}"), "eu", "1"))).collect();
     here.progress.resume_token = "token".into();
     let copied = here.apply(&many).await;
-    assert_eq!(copied, Copied { written: 2, held_back: 2, ..Copied::default() });
+    assert_eq!(copied, ApplySummary { written: 2, deferred: 2, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Store; 2]);
-    let stored = here.service.region_progress("eu", &types::namespace().to_pb()).await.unwrap();
-    assert_eq!((stored.resume_token.as_str(), stored.held_back_len()), ("token", 2));
+    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    assert_eq!((stored.resume_token.as_str(), stored.deferred_len()), ("token", 2));
     // A bare token is not stored at once.
     here.progress.resume_token = "later".into();
     here.apply(&[]).await;
-    let stored = here.service.region_progress("eu", &types::namespace().to_pb()).await.unwrap();
+    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!(stored.resume_token, "token");
 }
 
@@ -215,15 +219,15 @@ async fn a_marked_partition_has_its_copies_begin_anew() {
     mortise_resource::meta::add_finalizer(&mut one.metadata, "theirs");
     here.progress.resume_token = "token".into();
     here.apply(&[put(&one)]).await;
-    let cleanup = tokio::spawn(here.service.clone().run_tenancy_cleanup());
+    let cleanup = tokio::spawn(TenancyCleanup::new(&here.service.deletions, here.service.regions()).run());
     let progress = here.progress.clone();
     let service = here.service.clone();
-    let anew = tokio::spawn(async move { service.copies_begin_anew(&progress).await });
+    let anew = tokio::spawn(async move { service.regions().begins_anew(&progress).await });
     here.mark_partition().await;
     tokio::time::timeout(std::time::Duration::from_secs(10), anew).await.unwrap().unwrap();
-    let error = here.service.apply_copies(&mut here.progress, &[put(&one)], false).await.unwrap_err();
+    let error = here.service.regions().apply(&mut here.progress, &[put(&one)], false).await.unwrap_err();
     assert_eq!(error.code, Code::Aborted);
-    let stored = here.service.region_progress("eu", &types::namespace().to_pb()).await.unwrap();
+    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!(stored.resume_token, "", "a snapshot follows");
     for _ in 0..200 {
         if here.stored(&id_of(&one)).await.is_none() {

@@ -1,7 +1,7 @@
 //! Copies that begin anew: what was emptied here by itself, the peer does not tell again.
 //!
 //! # Contract
-//! [`ResourceService::restart_copies`] drops the progress of types before their copies are deleted. Whatever is applied
+//! [`Regions::restart_replicas`] drops the progress of types before their copies are deleted. Whatever is applied
 //! is applied before that, and so deleted too, or after the session has begun anew, when the unit is known to be marked:
 //! then it is held back, also what is still here, until there is a place for it again. So a crash in between loses nothing.
 
@@ -12,7 +12,7 @@ use mortise_store::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
-use super::progress::CopyProgress;
+use super::{progress::ReplicationProgress, regions::Regions};
 use crate::{
     core::ids::tenancy_of,
     rules::{
@@ -20,12 +20,11 @@ use crate::{
         region::{self, copied_from, syncing_of},
         tenancy::{Place, PlaceError},
     },
-    service::ResourceService,
 };
 
 /// A kind whose resources are copied from a peer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CopiedType {
+pub(crate) struct ReplicatedType {
     pub(crate) peer: String,
     pub(crate) group: String,
     pub(crate) kind: String,
@@ -33,45 +32,45 @@ pub(crate) struct CopiedType {
 
 /// How often each type's copies began anew since the start, and the lock between that and what applies copies.
 #[derive(Default)]
-pub(crate) struct CopyRestarts {
+pub(crate) struct ReplicationRestarts {
     lock: RwLock<()>,
-    numbers: watch::Sender<BTreeMap<CopiedType, u64>>,
+    numbers: watch::Sender<BTreeMap<ReplicatedType, u64>>,
 }
 
-impl CopiedType {
+impl ReplicatedType {
     pub(crate) fn new(peer: &str, of: &pb::Type) -> Self {
         Self { peer: peer.to_owned(), group: of.group.clone(), kind: of.kind.clone() }
     }
 }
 
-impl CopyRestarts {
+impl ReplicationRestarts {
     /// Nothing begins anew while this is held.
     pub(crate) async fn read(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().await
     }
 
-    pub(crate) fn number(&self, key: &CopiedType) -> u64 {
+    pub(crate) fn number(&self, key: &ReplicatedType) -> u64 {
         self.numbers.borrow().get(key).copied().unwrap_or_default()
     }
 }
 
-impl ResourceService {
+impl Regions {
     /// As long as the guard is held, the progress is the one that counts.
     ///
     /// # Errors
     /// `Aborted`: the copies have begun anew.
-    pub(crate) async fn use_progress(&self, progress: &CopyProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
-        let guard = self.copy_restarts.read().await;
-        match self.copy_restarts.number(&progress.key) == progress.restarts {
+    pub(crate) async fn use_progress(&self, progress: &ReplicationProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
+        let guard = self.restarts.read().await;
+        match self.restarts.number(&progress.key) == progress.restarts {
             true => Ok(guard),
             false => Err(Error::new(Code::Aborted, "a unit with copies was emptied here; they begin anew")),
         }
     }
 
     /// Resolves once the copies of this progress begin anew: it is of no use then.
-    pub async fn copies_begin_anew(&self, progress: &CopyProgress) {
-        let mut numbers = self.copy_restarts.numbers.subscribe();
-        let is_other = |numbers: &BTreeMap<CopiedType, u64>| {
+    pub async fn begins_anew(&self, progress: &ReplicationProgress) {
+        let mut numbers = self.restarts.numbers.subscribe();
+        let is_other = |numbers: &BTreeMap<ReplicatedType, u64>| {
             numbers.get(&progress.key).copied().unwrap_or_default() != progress.restarts
         };
         if numbers.wait_for(is_other).await.is_err() {
@@ -80,15 +79,15 @@ impl ResourceService {
     }
 
     /// Drops the progress of types, and has their watches begin with a snapshot.
-    async fn restart_copies(&self, types: &BTreeSet<CopiedType>) -> Result<(), StoreError> {
+    async fn restart_replicas(&self, types: &BTreeSet<ReplicatedType>) -> Result<(), StoreError> {
         if types.is_empty() {
             return Ok(());
         }
-        let _changing = self.copy_restarts.lock.write().await;
+        let _changing = self.restarts.lock.write().await;
         for key in types {
             self.drop_progress(key).await?;
         }
-        self.copy_restarts.numbers.send_modify(|numbers| {
+        self.restarts.numbers.send_modify(|numbers| {
             for key in types {
                 *numbers.entry(key.clone()).or_default() += 1;
             }
@@ -103,11 +102,11 @@ impl ResourceService {
     ///
     /// # Errors
     /// Faults of the store; a resource that cannot be decoded.
-    pub(crate) async fn release_copies(
+    pub(crate) async fn release_replicas(
         &self,
         unit: &pb::Resource,
         page: &[EncodedResource],
-        restarted: &Mutex<BTreeSet<CopiedType>>,
+        restarted: &Mutex<BTreeSet<ReplicatedType>>,
     ) -> Result<(), StoreError> {
         if self.core.region().is_none() {
             return Ok(());
@@ -119,7 +118,7 @@ impl ResourceService {
                 continue;
             };
             let id = copy.id();
-            types.insert(CopiedType {
+            types.insert(ReplicatedType {
                 peer: syncing.copied_from.clone(),
                 group: id.group.to_owned(),
                 kind: id.kind.to_owned(),
@@ -129,7 +128,7 @@ impl ResourceService {
         if !types.is_empty() && !copied_from(unit).is_empty() && !self.is_around_marked(unit).await? {
             types.retain(|key| key.peer != copied_from(unit));
         }
-        self.restart_copies(&types).await?;
+        self.restart_replicas(&types).await?;
         restarted.lock().append(&mut types);
         for copy in page.iter().filter(|copy| region::is_foreign(&self.core, copy)) {
             self.drop_finalizers(copy).await?;

@@ -41,9 +41,8 @@ impl ResourceService {
             let count = request.ids.len();
             return Err(Error::invalid(format!("ids: {count} are too many; ask for {MAX_IDS} at most")));
         }
-        let share = self.lists.acquire(caller.turn(), self.lists.total().min(ANSWER_BYTES)).await;
-        let _share = share.map_err(|e| self.no_room(e))?;
-        let registry = self.types();
+        let _share = self.lists.bytes_for(caller, ANSWER_BYTES).await?;
+        let registry = self.core.types();
         let mut answer = BatchGetResponse::default();
         let (mut seen, mut bytes): (Vec<pb::Id>, usize) = (Vec::new(), 0);
         for id in request.ids {

@@ -30,7 +30,7 @@ impl ResourceService {
 
     async fn decide(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
         let id = id.ok_or_else(|| Error::invalid("id is required"))?;
-        let registry = self.types();
+        let registry = self.core.types();
         if verb == Verb::List {
             let kind = registry.resolve(&type_of(&id))?.clone();
             let mut tenancy = id.tenancy.unwrap_or_default();

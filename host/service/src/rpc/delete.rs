@@ -13,8 +13,8 @@ use crate::{
         store_fault::{cas_failure, store_fault},
     },
     deletion::{
-        carry_out::RemovalError,
-        plan::{Fate, Purpose},
+        error::RemovalError,
+        plan::{PlannedAction, Purpose},
     },
     references::key::ResourceKey,
     registry::Registry,
@@ -64,7 +64,7 @@ impl ResourceService {
     }
 
     async fn deleted(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
-        let registry = self.types();
+        let registry = self.core.types();
         let (id, kind) = request_id::complete(&registry, caller, request.id)?;
         kind.check_deletable()?;
 
@@ -87,14 +87,14 @@ impl ResourceService {
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
-            let planned = self.is_planned(&registry, &stored);
+            let planned = self.deletions.is_planned(&registry, &stored);
             let outcome = match planned {
                 true => Box::pin(self.delete_planned(caller, &registry, stored)).await,
                 false => self.delete_or_mark(caller, &registry, stored).await,
             };
             match outcome {
                 Ok(deleted) => {
-                    self.settle(&kind).await?;
+                    self.access_updates.settle(&kind).await?;
                     return Ok(Some(deleted));
                 }
                 Err(failure) => retry.after(failure).await?,
@@ -117,19 +117,19 @@ impl ResourceService {
         let root = EncodedResource::of(&stored).map_err(|fault| Failure::Final(fault.into()))?;
         let mut plans = 0;
         let done = loop {
-            let plan = self.plan_deletion(registry, root.clone(), Purpose::Delete).await;
+            let plan = self.deletions.plan(registry, root.clone(), Purpose::Delete).await;
             let plan = plan.map_err(|error| Failure::Final(error.into()))?;
             plans += 1;
-            match self.carry_out(registry, caller, plan).await {
+            match self.deletions.carry_out(registry, caller, plan).await {
                 // The resource is as it was; what refers to it is not.
                 Err(RemovalError::Store(StoreError::ReferrersChanged)) if plans < MAX_PLANS => {}
                 done => break done,
             }
         };
         match done {
-            Ok(Fate::Remove) => Ok(deleted(None, String::new())),
-            Ok(Fate::Mark) => {
-                let now = self.at(&ResourceKey::from(&id)).await;
+            Ok(PlannedAction::Remove) => Ok(deleted(None, String::new())),
+            Ok(PlannedAction::Mark) => {
+                let now = ResourceKey::from(&id).stored(&self.core).await;
                 let now = now.map_err(failed)?.filter(|now| now.uid() == id.uid);
                 let (version, generation) = now
                     .map_or((None, String::new()), |now| (Some(now.version().to_owned()), now.generation().to_owned()));
@@ -152,7 +152,7 @@ impl ResourceService {
         let before = stored.generation.clone();
         let deleted = |id, marked, after| Deleted { id, marked, generations: [before.clone(), after] };
         if !meta::has_finalizers(&stored.metadata) {
-            return self.remove(&stored).await.map(|()| deleted(id, None, String::new())).map_err(failed);
+            return self.deletions.remove(&stored).await.map(|()| deleted(id, None, String::new())).map_err(failed);
         }
         if meta::is_marked(&stored.metadata) {
             return Ok(deleted(id, Some(version), before.clone()));
@@ -160,7 +160,7 @@ impl ResourceService {
         let mut marked = stored;
         tombstone::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
-        let error = match self.write_as(caller, registry, request, WriteMode::of(Verb::Delete)).await {
+        let error = match self.write_as(caller, registry, request, WriteMode::new(Verb::Delete)).await {
             Ok(written) => {
                 let (version, generation) = (written.resource.version(), written.resource.generation());
                 return Ok(deleted(id, Some(version.to_owned()), generation.to_owned()));

@@ -21,7 +21,7 @@ impl ResourceService {
     /// Every function of the plugins that serve, sorted by plugin and name.
     #[must_use]
     pub fn functions(&self) -> Vec<FunctionInfo> {
-        let registry = self.types();
+        let registry = self.core.types();
         let mut plugins: Vec<_> = registry.plugins().iter().collect();
         plugins.sort_by_key(|plugin| plugin.name().to_owned());
         let of = |plugin: &&std::sync::Arc<mortise_plugin_host::Plugin>| {
@@ -51,7 +51,7 @@ impl ResourceService {
 
     async fn computed(&self, caller: &Caller, request: CallFunctionRequest) -> Result<CallFunctionResponse, Error> {
         let CallFunctionRequest { plugin, name, arguments } = request;
-        let registry = self.types();
+        let registry = self.core.types();
         let found = registry.plugin(&plugin);
         let found = found.ok_or_else(|| Error::not_found(format!("no plugin {plugin:?} serves functions")))?;
         let mut call = PluginCall::new(found.clone(), caller.authorizer.clone()).by(caller.number());

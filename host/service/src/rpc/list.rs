@@ -1,8 +1,6 @@
 //! List: the resources of a type in one place or everywhere.
 
-use std::sync::Arc;
-
-use mortise_resource::{Error, pb, tenancy};
+use mortise_resource::{Error, pb};
 use mortise_store::{Query, TypeKey};
 
 use crate::{
@@ -10,8 +8,10 @@ use crate::{
         audit::{Call, Method},
         caller::Caller,
     },
-    lists::checked_list::{CheckedList, EncodedList, Selection},
-    registry::{Registry, ResourceType},
+    lists::{
+        checked_list::{CheckedList, EncodedList, Selection},
+        request::check_request,
+    },
     rules::hooks::RequestHooks,
     service::ResourceService,
 };
@@ -41,7 +41,7 @@ impl ResourceService {
         request: pb::ListRequest,
         each: impl FnMut(pb::Resource) -> Result<(), E> + Send,
     ) -> Result<(), E> {
-        self.check_list(caller, request).await?.read(self, each).await
+        self.check_list(caller, request).await?.read(&self.core, each).await
     }
 
     /// Lists as [`ResourceService::list`], for a client. Waits until there is room for the result.
@@ -49,7 +49,7 @@ impl ResourceService {
     /// # Errors
     /// As there; `ResourceExhausted`: the result is larger than all results together may be, or too many wait.
     pub async fn list_encoded(&self, caller: &Caller, request: pb::ListRequest) -> Result<EncodedList, Error> {
-        self.check_list(caller, request).await?.encode(self).await
+        self.check_list(caller, request).await?.encode(&self.lists).await
     }
 
     /// The checks, up to where the store is asked.
@@ -63,8 +63,8 @@ impl ResourceService {
     async fn checked_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.ok_or_else(|| Error::invalid("tenancy is required"))?;
-        let registry = self.types();
-        let kind = check(&registry, &wanted, &tenancy, &request.name_prefix)?;
+        let registry = self.core.types();
+        let kind = check_request(&registry, &wanted, &tenancy, &request.name_prefix)?;
         if kind.scope == mortise_resource::Scope::Partition {
             kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
         }
@@ -74,19 +74,4 @@ impl ResourceService {
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
         Ok(CheckedList::new(Selection::Type(kind, query), registry, caller))
     }
-}
-
-/// The checks that List and WatchList share, before those of the scope.
-pub(crate) fn check(
-    registry: &Registry,
-    wanted: &pb::Type,
-    tenancy: &pb::Tenancy,
-    name_prefix: &str,
-) -> Result<Arc<ResourceType>, Error> {
-    let kind = registry.resolve(wanted)?.clone();
-    tenancy::check_query(tenancy)?;
-    if name_prefix.to_lowercase() != name_prefix {
-        return Err(Error::invalid(format!("name_prefix invalid: must be lowercase alphanumeric, got: {name_prefix}")));
-    }
-    Ok(kind)
 }

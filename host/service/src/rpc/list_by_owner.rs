@@ -44,7 +44,7 @@ impl ResourceService {
         request: pb::ListByOwnerRequest,
         each: impl FnMut(pb::Resource) -> Result<(), E> + Send,
     ) -> Result<(), E> {
-        self.check_list_by_owner(caller, request).await?.read(self, each).await
+        self.check_list_by_owner(caller, request).await?.read(&self.core, each).await
     }
 
     /// Lists as [`ResourceService::list_by_owner`], for a client. Waits until there is room for the result.
@@ -56,7 +56,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ListByOwnerRequest,
     ) -> Result<EncodedList, Error> {
-        self.check_list_by_owner(caller, request).await?.encode(self).await
+        self.check_list_by_owner(caller, request).await?.encode(&self.lists).await
     }
 
     /// The checks, up to where the store is asked.
@@ -81,7 +81,7 @@ impl ResourceService {
         if owner.uid.is_empty() {
             return Err(Error::invalid("owner uid is required"));
         }
-        let registry = self.types();
+        let registry = self.core.types();
         let kind = registry.resolve(&type_of(&owner))?.clone();
         let tenancy = owner.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;

@@ -1,15 +1,19 @@
-//! TODO
+//! The RPCs: one file for each of the resource service, and one for each further service.
+//!
+//! A file reads from top to bottom as the rules that its RPC enforces, in the order in which callers see them.
 
-pub(crate) mod batch_get;
-pub(crate) mod can;
+mod batch_get;
+mod can;
+mod change;
 pub(crate) mod delete;
-pub(crate) mod functions;
-pub(crate) mod list;
-pub(crate) mod list_by_owner;
-pub(crate) mod mutate_and_validate;
-pub(crate) mod ownership;
-pub(crate) mod read;
-pub(crate) mod update;
-pub(crate) mod watch_list;
+mod functions;
+mod list;
+mod list_by_owner;
+mod mutate_and_validate;
+mod ownership;
+mod query;
+mod read;
+mod update;
+mod watch_list;
 pub(crate) mod write;
-pub(crate) mod write_status;
+mod write_status;

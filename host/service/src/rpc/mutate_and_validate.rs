@@ -34,7 +34,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::MutateAndValidateRequest,
     ) -> Result<pb::MutateAndValidateResponse, Error> {
-        let registry = self.types();
+        let registry = self.core.types();
         let (mut resource, kind) = admit::shape(caller, &registry, request.resource)?;
         kind.check_plugin_present()?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);

@@ -58,7 +58,7 @@ impl ResourceService {
     }
 
     async fn updated(&self, caller: &Caller, request: UpdateRequest, call: &mut Call) -> Result<UpdateResponse, Error> {
-        let registry = self.types();
+        let registry = self.core.types();
         let answered = request.response_mask.clone().unwrap_or_default();
         let (update, kind) = Update::read(&registry, request)?;
         let body = answered.body_mask.as_ref().map(|mask| mask.paths.as_slice()).unwrap_or_default();
@@ -67,7 +67,7 @@ impl ResourceService {
         loop {
             let stored = self.stored_for_update(caller, &update).await?;
             let request = update.write(stored.as_ref())?;
-            let mode = WriteMode { keep_unchanged: true, creates: stored.is_none(), ..WriteMode::of(Verb::Write) };
+            let mode = WriteMode { keep_unchanged: true, creates: stored.is_none(), ..WriteMode::new(Verb::Write) };
             match self.write_as(caller, &registry, pb::WriteRequest { resource: Some(request) }, mode).await {
                 Ok(Written { resource, warnings, before }) => {
                     call.about_encoded(&resource);

@@ -15,8 +15,8 @@ use crate::{
         store_fault::{cas_failure, store_fault},
     },
     core::ids::{self, tenancy_of},
-    deletion::{carry_out::RemovalError, plan::Purpose},
-    references::{check::WrittenReferences, finalizer},
+    deletion::{error::RemovalError, plan::Purpose},
+    references::{check::WrittenReferences, finalizer, records::renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
         admit, builtin_types,
@@ -63,7 +63,7 @@ pub(crate) struct WriteMode {
 
 impl WriteMode {
     /// A write that always makes a new version, as Consul's does.
-    pub(crate) const fn of(verb: Verb) -> Self {
+    pub(crate) const fn new(verb: Verb) -> Self {
         Self { verb, keep_unchanged: false, creates: false }
     }
 }
@@ -105,7 +105,7 @@ impl ResourceService {
     pub async fn write_encoded(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
-        let answer = self.write_as(caller, &self.types(), request, WriteMode::of(Verb::Write)).await;
+        let answer = self.write_as(caller, &self.core.types(), request, WriteMode::new(Verb::Write)).await;
         if let Ok(Written { resource, before, .. }) = &answer {
             call.about_encoded(resource);
             call.changed(None, before, resource.generation());
@@ -131,7 +131,7 @@ impl ResourceService {
             // In a box: a future of several KB would be moved whenever one that holds it is.
             match Box::pin(self.attempt(sent, &mut hooks, mode, &mut admitted)).await {
                 Ok(written) => {
-                    self.settle(&kind).await?;
+                    self.access_updates.settle(&kind).await?;
                     return Ok(written);
                 }
                 Err(AttemptError::Failed(failure)) => retry.after(failure).await?,
@@ -245,7 +245,7 @@ impl ResourceService {
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
         region::set_computed(&self.core, kind, &mut resource, place.policy.as_deref(), true)?;
-        let references = self.written_references(registry, caller, kind, &resource, None).await?;
+        let references = self.references.check_written(registry, caller, kind, &resource, None).await?;
         self.put(incoming, resource, expect, references).await
     }
 
@@ -313,20 +313,22 @@ impl ResourceService {
             && !meta::has_finalizers(&resource.metadata)
         {
             // The last finalizer is gone.
-            Box::pin(self.let_go(registry, &stored, &resource)).await.map_err(|e| match e {
-                RemovalError::Store(e) => attempt_error(e, incoming),
-                RemovalError::Refused(error) => error.into(),
-            })?;
+            Box::pin(self.deletions.remove_if_unreferenced(registry, &stored, &resource)).await.map_err(
+                |e| match e {
+                    RemovalError::Store(e) => attempt_error(e, incoming),
+                    RemovalError::Refused(error) => error.into(),
+                },
+            )?;
             return Ok(EncodedResource::of(&resource).map_err(Error::from)?);
         }
         let references = match meta::is_marked(&stored.metadata) && stored.data == resource.data {
             // It loses a finalizer, and refers to what it did.
             true => {
                 resource.references.clone_from(&stored.references);
-                self.renew_records(&mut resource);
+                renew_records(&self.core, &mut resource);
                 WrittenReferences { records: std::mem::take(&mut resource.references), ..WrittenReferences::default() }
             }
-            false => self.written_references(registry, caller, kind, &resource, Some(&stored)).await?,
+            false => self.references.check_written(registry, caller, kind, &resource, Some(&stored)).await?,
         };
         let references = match meta::is_marked(&resource.metadata) && !meta::is_marked(&stored.metadata) {
             true => Box::pin(self.marked_by_write(registry, caller, &stored, references)).await?,
@@ -343,29 +345,14 @@ impl ResourceService {
         stored: &pb::Resource,
         mut references: WrittenReferences,
     ) -> Result<WrittenReferences, Error> {
-        if self.is_planned(registry, stored) {
-            let plan = self.plan_deletion(registry, EncodedResource::of(stored)?, Purpose::Delete).await?;
+        if self.deletions.is_planned(registry, stored) {
+            let plan = self.deletions.plan(registry, EncodedResource::of(stored)?, Purpose::Delete).await?;
             if plan.is_blocked() {
-                return Err(self.refusal(registry, caller, &plan).await);
+                return Err(self.deletions.refusal(registry, caller, &plan).await);
             }
             references.referrers = plan.referrers.into_iter().take(1).collect();
         }
         Ok(references)
-    }
-
-    /// Removes a marked resource of which the last finalizer is gone, or keeps it for what refers to it.
-    async fn let_go(
-        &self,
-        registry: &Registry,
-        stored: &pb::Resource,
-        next: &pb::Resource,
-    ) -> Result<(), RemovalError> {
-        if !self.is_planned(registry, stored) {
-            return Ok(self.remove(stored).await?);
-        }
-        let root = EncodedResource::of(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
-        let plan = self.plan_deletion(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
-        self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)
     }
 
     async fn put(

@@ -11,6 +11,7 @@ use crate::{
         store_fault::{cas_failure, store_fault},
     },
     core::ids::{self, type_of},
+    references::records::renew_records,
     rules::{admit, hooks::RequestHooks, region, server_meta},
     service::ResourceService,
 };
@@ -63,7 +64,7 @@ impl ResourceService {
         }
         types::check_id("id", &mut id)?;
         check_references(&status)?;
-        let registry = self.types();
+        let registry = self.core.types();
         let kind = registry.resolve(&type_of(&id))?.clone();
         let tenancy = id.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
@@ -91,7 +92,7 @@ impl ResourceService {
             status.updated_at = Some(ids::timestamp());
             stored.status.insert(key.clone(), status.clone());
             server_meta::set_touched(&mut stored);
-            self.renew_records(&mut stored);
+            renew_records(&self.core, &mut stored);
             match self.core.backend.put_limited(stored).await {
                 Ok(resource) => return Ok(resource),
                 Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,

@@ -1,4 +1,7 @@
-//! TODO
+//! The rules that every RPC applies: what may be written, by whom, in which place, and what the server adds to it.
+//!
+//! `admit` is the first half of every write; `hooks` are the hooks of a type for one request; `region` says which region
+//! may write a resource.
 
 pub(crate) mod admit;
 pub(crate) mod builtin_types;

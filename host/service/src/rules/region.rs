@@ -1,4 +1,14 @@
-//! What a resource's region is, and who may write it.
+//! The region of a resource, the regions of its replicas, and who may change it (docs/regions.md).
+//!
+//! # Contract
+//! A server without a region of its own enforces and computes nothing. One with a region refuses to create, change or
+//! delete resources of other regions; it holds these as replicas only ([`crate::region`]). A resource belongs to the region
+//! in its type's region field, else to the default region of its partition's policy. In a partition without a policy it
+//! belongs to no region: it stays where it is, and anyone may write it.
+//!
+//! # Cost
+//! One read of the partition `default` for each write into it, where the server has a region; other partitions are read
+//! in any case. Partitions without a policy are not decoded.
 
 use mortise_resource::{
     Code, EncodedResource, Error,

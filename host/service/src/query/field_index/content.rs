@@ -12,7 +12,7 @@ use std::{
 use mortise_resource::tenancy::WILDCARD;
 use mortise_store::{Place, Query};
 
-use super::{Found, LookUp};
+use super::lookup::{Found, LookUp};
 
 /// Places that one question looks at.
 const PAGE: usize = 128;

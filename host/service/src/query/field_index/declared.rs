@@ -19,7 +19,7 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    pub(super) fn of(kind: &ResourceType) -> Self {
+    pub(super) fn new(kind: &ResourceType) -> Self {
         Self {
             gvk: kind.gvk.clone(),
             paths: kind.query.indexed.clone(),

@@ -19,7 +19,7 @@ use prost::Message as _;
 use prost_types::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::{message, session::Session};
+use super::session::{Session, message};
 use crate::{
     call::{fair::Share, store_fault::ended},
     query::compile::refused,
@@ -144,7 +144,7 @@ impl Stateless {
                 Phase::New => self.begin().await?,
                 Phase::Behind(position, since) => self.resume(position, since).await?,
                 Phase::Since(time) => {
-                    let backend = self.session.service.core.backend.clone();
+                    let backend = self.session.queries.core.backend.clone();
                     let found = self.session.until(backend.position_before(time)).await?.map_err(|e| ended(&e))?;
                     match found {
                         Some(position) => self.phase = Phase::Behind(position, Some(time)),
@@ -171,7 +171,7 @@ impl Stateless {
         let place = self.session.place().await?;
         let (query, part, terms) = self.session.part();
         let opened =
-            self.session.service.core.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
+            self.session.queries.core.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
         let OpenedChanges { content, position, changes } = opened;
         let page = Vec::new().into_iter();
         self.phase = Phase::Snapshot { content, read: 0, page, position, changes, _place: place };
@@ -186,7 +186,7 @@ impl Stateless {
     ) -> Result<Option<WatchResourcesResponse>, Error> {
         let place = self.session.place().await?;
         let (query, part, terms) = self.session.part();
-        let backend = self.session.service.core.backend.clone();
+        let backend = self.session.queries.core.backend.clone();
         let changes = self.session.until(backend.changes_after(&query, &part, &terms, position)).await?;
         let Some(changes) = changes.map_err(|e| ended(&e))? else { return Ok(Some(self.start_over())) };
         self.position = position;

@@ -14,9 +14,8 @@ use parking_lot::Mutex;
 use prost_reflect::MessageDescriptor;
 
 use crate::{
-    query::compile::Search,
+    query::{compile::Search, queries::Queries},
     registry::{Registry, ResourceType},
-    service::ResourceService,
 };
 
 /// Values of a term; a fact with more is none.
@@ -27,8 +26,8 @@ const MAX_TERM_BYTES: usize = 1 << 10;
 const MAX_BYTES: usize = 16 << 10;
 
 /// The term of a fact, if the store can have it.
-pub(super) fn term(service: &ResourceService, search: &Search, fact: &Fact) -> Option<Term> {
-    let (registry, decoded) = (&service.core.registry, &service.decoded);
+pub(super) fn term(queries: &Queries, search: &Search, fact: &Fact) -> Option<Term> {
+    let (registry, decoded) = (&queries.core.registry, &queries.decoded);
     let (subject, text) = match &fact.subject {
         Subject::Name => (TermSubject::Name, ""),
         Subject::Label(label) => (TermSubject::Label(label.clone()), label.as_str()),

@@ -5,7 +5,7 @@ use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
 use mortise_resource::{Code, pb};
 
 /// The host of an import. What is granted of the outside needs none.
-pub(super) struct Outside;
+pub(super) struct ImportHost;
 
 fn refused<T>() -> Result<T, Failure> {
     let text = "an import has no resources and no cache: it describes what is outside";
@@ -13,7 +13,7 @@ fn refused<T>() -> Result<T, Failure> {
 }
 
 #[async_trait]
-impl ReconcilerHost for Outside {
+impl ReconcilerHost for ImportHost {
     async fn read(&self, _: pb::Id) -> Result<pb::Resource, Failure> {
         refused()
     }

@@ -2,26 +2,25 @@
 
 use mortise_plugin_host::MadeReply;
 use mortise_resource::{Code, Error, meta, pb, types};
-use mortise_store::{Batch, Consistency, Expectation, Mutation, StoreError};
+use mortise_store::{Batch, Expectation, Mutation};
 use prost::Message as _;
 
 use crate::{
-    call::{caller::Caller, store_fault::store_fault},
+    call::caller::Caller,
     private_bytes,
     references::check::WrittenReferences,
     registry::ResourceType,
     rules::{admit, hooks::refusal},
-    service::ResourceService,
 };
 
 /// Data and metadata of a resource that is to be, and what the plugin keeps for it.
-pub(super) struct Made {
+pub(super) struct ImportResult {
     /// Its id is the plugin's, if it gave one.
     pub(super) resource: pb::Resource,
     pub(super) kept: Option<Vec<u8>>,
 }
 
-impl Made {
+impl ImportResult {
     /// Reads a plugin's answer to a caller about a resource of this type.
     ///
     /// # Errors
@@ -64,18 +63,6 @@ impl Made {
         }
         mutations.extend(references.work);
         Batch { expect, ..Batch::of_all(mutations).limited() }
-    }
-}
-
-impl ResourceService {
-    /// Refuses what is stored already.
-    pub(super) async fn check_absent(&self, resource: &pb::Resource) -> Result<(), Error> {
-        let id = resource.id.clone().unwrap_or_default();
-        match self.core.backend.read(Consistency::Consistent, &id).await {
-            Err(StoreError::NotFound) => Ok(()),
-            Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => Err(already_exists(&id)),
-            Err(e) => Err(store_fault("failed read", &e)),
-        }
     }
 }
 
