@@ -57,9 +57,9 @@ impl Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
     /// Who takes turns with others.
-    pub(crate) holder: Source,
+    pub(super) holder: Source,
     /// The connection, which takes turns with the holder's others.
-    pub(crate) connection: Source,
+    pub(super) connection: Source,
 }
 
 impl Caller {

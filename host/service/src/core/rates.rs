@@ -109,7 +109,7 @@ impl Counts {
 }
 
 impl RateLimits {
-    pub(crate) fn new(rates: Rates) -> Self {
+    pub(super) fn new(rates: Rates) -> Self {
         Self {
             reads: Counts::new(
                 "read",

@@ -68,7 +68,7 @@ impl Deletions {
     }
 
     /// A resource without the references for which `goes` holds; `name` is what errors call it.
-    pub(crate) async fn cleared(
+    pub(super) async fn cleared(
         &self,
         registry: &Registry,
         stored: EncodedResource,

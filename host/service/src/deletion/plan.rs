@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Resources that one deletion may delete, mark or change.
-pub(crate) const MAX_REACHED: usize = 10_000;
+pub(super) const MAX_REACHED: usize = 10_000;
 /// Their bytes.
 const MAX_BYTES: usize = 32 << 20;
 /// Of those that are worked off later, as many as are shown to who asks.
@@ -70,15 +70,15 @@ pub(crate) enum PlannedAction {
 /// A resource that goes.
 pub(crate) struct PlannedDeletion {
     pub(crate) stored: EncodedResource,
-    pub(crate) action: PlannedAction,
+    pub(super) action: PlannedAction,
     /// What it refers to, and by which field; `None` for the resource that is to be deleted.
-    pub(crate) because: Option<(ResourceKey, String)>,
+    pub(super) because: Option<(ResourceKey, String)>,
 }
 
 /// A resource that refers to one that goes.
-pub(crate) struct Link {
-    pub(crate) referrer: EncodedResource,
-    pub(crate) target: ResourceKey,
+pub(super) struct Link {
+    pub(super) referrer: EncodedResource,
+    pub(super) target: ResourceKey,
     pub(crate) field: String,
     pub(crate) on_delete: OnDelete,
 }
@@ -90,13 +90,13 @@ pub(crate) struct DeletionPlan {
     /// Those of which fields are cleared, and of references to what.
     pub(crate) unset: BTreeMap<ResourceKey, (EncodedResource, BTreeSet<ResourceKey>)>,
     /// What refuses it.
-    pub(crate) blocks: Vec<Link>,
+    pub(super) blocks: Vec<Link>,
     /// What of it must not be deleted, by `meta.lifecycle`.
-    pub(crate) protected: Vec<EncodedResource>,
+    pub(super) protected: Vec<EncodedResource>,
     /// What is worked off afterwards, some of it, for who asks.
-    pub(crate) later: Vec<Link>,
+    pub(super) later: Vec<Link>,
     /// Whether there is more of it.
-    pub(crate) is_later_cut: bool,
+    pub(super) is_later_cut: bool,
     /// What was seen.
     pub(crate) referrers: Vec<ExpectedReferrers>,
     /// The place of a large one.

@@ -195,7 +195,7 @@ impl Deletions {
     }
 
     /// Drops the owner references to a resource that is gone, unless it was created again.
-    pub(crate) async fn release_dependents(&self, owner: &pb::Id) -> Result<(), RemovalError> {
+    pub(super) async fn release_dependents(&self, owner: &pb::Id) -> Result<(), RemovalError> {
         let key = ResourceKey::from(owner);
         if key.stored(&self.core).await?.is_some() {
             return Ok(());
@@ -229,7 +229,7 @@ impl Deletions {
 
     /// Works off what refers to a resource that is marked, and lets it go once nothing holds it; then what it held, and so
     /// on, so that a long chain does not wait at each of its links.
-    pub(crate) async fn work_off(&self, marked: pb::Resource) -> Result<Outcome, RemovalError> {
+    pub(super) async fn work_off(&self, marked: pb::Resource) -> Result<Outcome, RemovalError> {
         let mut open = held_by(&marked);
         let outcome = self.work_off_marked(&marked).await?;
         if !matches!(outcome, WorkedOff::Gone) {

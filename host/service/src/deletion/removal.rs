@@ -30,8 +30,8 @@ impl Deletions {
         self.remove_expecting(stored, Vec::new()).await
     }
 
-    /// As [`ResourceService::remove`], if what refers to it is what was seen.
-    pub(crate) async fn remove_expecting(
+    /// As [`Deletions::remove`], if what refers to it is what was seen.
+    pub(super) async fn remove_expecting(
         &self,
         stored: &pb::Resource,
         referrers: Vec<ExpectedReferrers>,
@@ -67,8 +67,8 @@ impl Deletions {
         self.delete_for(id, Purpose::Delete).await
     }
 
-    /// As [`ResourceService::delete_unchecked`], for some purpose.
-    pub(crate) async fn delete_for(&self, id: &pb::Id, purpose: Purpose<'_>) -> Result<bool, RemovalError> {
+    /// As [`Deletions::delete_unchecked`], for some purpose.
+    pub(super) async fn delete_for(&self, id: &pb::Id, purpose: Purpose<'_>) -> Result<bool, RemovalError> {
         let registry = self.core.types();
         let mut attempts = 0;
         loop {
@@ -87,7 +87,7 @@ impl Deletions {
     }
 
     /// Deletes a resource in exactly this version, or marks it where something holds it. Returns whether it is gone.
-    pub(crate) async fn delete_version(
+    pub(super) async fn delete_version(
         &self,
         registry: &Registry,
         stored: pb::Resource,
@@ -118,11 +118,11 @@ impl Deletions {
         of.is_some_and(|of| registry.is_referenced(&of.group, &of.kind)) || deletion_rules::is_protected(stored)
     }
 
-    /// Calls [`ResourceService::delete_unchecked`] for every id, also after one failed.
+    /// Calls [`Deletions::delete_unchecked`] for every id, also after one failed.
     ///
     /// # Errors
     /// The first error.
-    pub(crate) async fn delete_all_for(
+    pub(super) async fn delete_all_for(
         &self,
         ids: impl Iterator<Item = pb::Id>,
         purpose: Purpose<'_>,

@@ -118,7 +118,7 @@ impl OpenWatch {
     }
 
     /// Resolves when there is something to [judge](Self::judge). Safe to cancel.
-    pub(crate) async fn access_change(&mut self) -> AccessChange {
+    pub(super) async fn access_change(&mut self) -> AccessChange {
         tokio::select! {
             () = self.permission.changed() => AccessChange::Permissions,
             () = &mut self.stopped => AccessChange::Stopped,
@@ -129,7 +129,7 @@ impl OpenWatch {
     ///
     /// # Errors
     /// Why it ends.
-    pub(crate) async fn judge(&mut self, change: AccessChange) -> Result<(), Error> {
+    pub(super) async fn judge(&mut self, change: AccessChange) -> Result<(), Error> {
         match change {
             AccessChange::Stopped => return Err(ended(&mortise_store::StoreError::Closed)),
             AccessChange::Permissions if self.caller.authorizer.fingerprint() == self.permission.fingerprint => {

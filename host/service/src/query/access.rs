@@ -36,7 +36,7 @@ pub(crate) struct Candidates {
     pub(crate) access: Access,
     pub(crate) keys: Vec<String>,
     /// Whether they come in the order of lists.
-    pub(crate) in_order: bool,
+    pub(super) in_order: bool,
     /// Read already, in choosing.
     first: Option<Vec<EncodedResource>>,
     source: Source,

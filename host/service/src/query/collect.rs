@@ -9,7 +9,7 @@ use mortise_query::{Direction, PageToken, SortKey};
 use mortise_resource::EncodedResource;
 
 /// What was offered so far.
-pub(crate) struct Collector {
+pub(super) struct Collector {
     size: usize,
     /// Bytes of the resources that are kept; the first one may be larger.
     bytes_limit: usize,
@@ -28,17 +28,17 @@ pub(crate) struct Collector {
 pub(crate) struct Page {
     pub(crate) resources: Vec<EncodedResource>,
     /// The order of its first and its last resource; `None` when there is none.
-    pub(crate) ends: Option<(SortKey, SortKey)>,
+    pub(super) ends: Option<(SortKey, SortKey)>,
     /// What follows in the page's own direction: the first of it.
-    pub(crate) follower: Option<(SortKey, EncodedResource)>,
+    pub(super) follower: Option<(SortKey, EncodedResource)>,
     /// Resources before it.
-    pub(crate) offset: u64,
+    pub(super) offset: u64,
     /// Resources on all pages.
     pub(crate) total: u64,
 }
 
 impl Collector {
-    pub(crate) fn new(size: usize, bytes_limit: usize, token: Option<PageToken>) -> Self {
+    pub(super) fn new(size: usize, bytes_limit: usize, token: Option<PageToken>) -> Self {
         Self { size, bytes_limit, token, kept: BTreeMap::new(), bytes: 0, follower: None, beyond: 0, offered: 0 }
     }
 
@@ -47,7 +47,7 @@ impl Collector {
     }
 
     /// Takes a resource that matches, if it belongs to the page as far as is known.
-    pub(crate) fn offer(&mut self, key: SortKey, resource: EncodedResource) {
+    pub(super) fn offer(&mut self, key: SortKey, resource: EncodedResource) {
         self.offered += 1;
         if self.token.as_ref().is_some_and(|token| !token.admits(&key)) {
             self.beyond += 1;
@@ -74,12 +74,12 @@ impl Collector {
     }
 
     /// Whether nothing that comes later in ascending order can belong to the page.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.follower.is_some() && matches!(self.direction(), Direction::Right)
     }
 
     /// Everything that was offered.
-    pub(crate) fn offered(&self) -> u64 {
+    pub(super) fn offered(&self) -> u64 {
         self.offered
     }
 

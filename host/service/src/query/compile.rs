@@ -22,13 +22,13 @@ pub(crate) struct Search {
     pub(crate) kind: Arc<ResourceType>,
     pub(crate) query: Query,
     pub(crate) schema: Schema,
-    pub(crate) order: OrderBy,
-    pub(crate) page_size: usize,
-    pub(crate) binding: Binding,
-    pub(crate) token: Option<PageToken>,
+    pub(super) order: OrderBy,
+    pub(super) page_size: usize,
+    pub(super) binding: Binding,
+    pub(super) token: Option<PageToken>,
     pub(crate) mask: Mask,
     pub(crate) counts: bool,
-    pub(crate) explains: bool,
+    pub(super) explains: bool,
     filter: Option<Filter>,
     selector: Option<Selector>,
 }
@@ -38,7 +38,7 @@ impl Search {
     ///
     /// # Errors
     /// Those of a list; `InvalidArgument` and `Unimplemented` of the query's texts.
-    pub(crate) async fn compile(caller: &Caller, registry: &Registry, request: SearchRequest) -> Result<Self, Error> {
+    pub(super) async fn compile(caller: &Caller, registry: &Registry, request: SearchRequest) -> Result<Self, Error> {
         let wanted = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.clone().unwrap_or_default();
         let kind = check_request(registry, &wanted, &tenancy, &request.parent)?;
@@ -87,13 +87,13 @@ impl Search {
     }
 
     /// What holds for whatever matches.
-    pub(crate) fn facts(&self) -> Vec<Fact> {
+    pub(super) fn facts(&self) -> Vec<Fact> {
         let of_filter = self.filter.as_ref().map(Filter::required).unwrap_or_default();
         of_filter.into_iter().chain(self.selector.as_ref().map(Selector::required).unwrap_or_default()).collect()
     }
 
     /// Whether resources in the order of lists come in the order of the search.
-    pub(crate) fn is_by_name(&self) -> bool {
+    pub(super) fn is_by_name(&self) -> bool {
         self.order.is_by_name()
     }
 

@@ -7,7 +7,7 @@
 pub(crate) mod access;
 pub(crate) mod collect;
 pub(crate) mod compile;
-pub(crate) mod field_index;
+mod field_index;
 pub(crate) mod queries;
 pub(crate) mod search;
 pub(crate) mod watch;

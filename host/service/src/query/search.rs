@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Bytes of the resources of one page.
-pub(crate) const PAGE_BYTES: usize = 3 << 20;
+pub(super) const PAGE_BYTES: usize = 3 << 20;
 /// The same of a search of a hook, which finds no room if others hold all of it.
 const HOOK_PAGE_BYTES: usize = 512 << 10;
 /// Resources that a search of a hook looks at, or entries of an index.
@@ -230,7 +230,7 @@ fn too_many_for_a_hook() -> Error {
     )
 }
 
-pub(crate) fn too_long(limit: Duration) -> Error {
+pub(super) fn too_long(limit: Duration) -> Error {
     Error::new(
         Code::DeadlineExceeded,
         format!(
@@ -240,7 +240,7 @@ pub(crate) fn too_long(limit: Duration) -> Error {
     )
 }
 
-pub(crate) fn too_many(limit: usize) -> Error {
+pub(super) fn too_many(limit: usize) -> Error {
     Error::new(
         Code::ResourceExhausted,
         format!(

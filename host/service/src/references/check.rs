@@ -17,8 +17,8 @@ use mortise_store::{Expectation, ExpectedReferrers, Mutation};
 use prost::Message as _;
 
 use super::{
+    error::ReferenceError,
     key::ResourceKey,
-    owner_references::ReferenceError,
     record_pass::RecordPasses,
     records::{Reading, data_records, owner_of, records},
 };

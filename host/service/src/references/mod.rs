@@ -14,9 +14,10 @@
 //! refer to it once ([`record_pass`]).
 
 pub(crate) mod check;
+pub(crate) mod error;
 pub(crate) mod finalizer;
 pub(crate) mod key;
 pub(crate) mod owner_references;
-pub(crate) mod record_pass;
+mod record_pass;
 pub(crate) mod records;
 pub(crate) mod tree;

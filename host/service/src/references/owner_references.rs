@@ -1,29 +1,9 @@
 //! Owner references of `meta`: whether one holds.
 
-use mortise_resource::{BadEncoding, Error, goten::OwnerReference, pb};
-use mortise_store::StoreError;
+use mortise_resource::{goten::OwnerReference, pb};
 
-use super::{check::References, key::ResourceKey};
+use super::{check::References, error::ReferenceError, key::ResourceKey};
 use crate::registry::Registry;
-
-/// The reason for which it is not known whether an owner reference holds.
-pub(crate) enum ReferenceError {
-    Store(StoreError),
-    /// The references of the owner's type cannot be recorded.
-    Records(Error),
-}
-
-impl From<StoreError> for ReferenceError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<BadEncoding> for ReferenceError {
-    fn from(fault: BadEncoding) -> Self {
-        Self::Store(fault.into())
-    }
-}
 
 impl References {
     /// Whether an owner reference holds.

@@ -46,7 +46,7 @@ struct RecordPass {
 }
 
 impl RecordPasses {
-    pub(crate) fn new(core: Core) -> Self {
+    pub(super) fn new(core: Core) -> Self {
         Self { core, passes: Arc::default() }
     }
 
@@ -72,7 +72,7 @@ impl RecordPasses {
     }
 
     /// Returns once every resource of a type has its records.
-    pub(crate) async fn ensure(&self, kind: &Arc<ResourceType>) -> Result<(), Error> {
+    pub(super) async fn ensure(&self, kind: &Arc<ResourceType>) -> Result<(), Error> {
         if kind.references.is_empty() {
             return Ok(());
         }

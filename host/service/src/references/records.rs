@@ -136,7 +136,7 @@ pub(crate) fn renew_records(core: &Core, resource: &mut pb::Resource) {
 }
 
 /// The records of a resource's data, in order; none of data of another type.
-pub(crate) fn data_records(
+pub(super) fn data_records(
     registry: &Registry,
     kind: &ResourceType,
     resource: &pb::Resource,
@@ -181,7 +181,7 @@ fn refused(fault: &DataReferenceError) -> Error {
 }
 
 /// The error of a reference that is none.
-pub(crate) fn in_field(field: &str, what: &str) -> Error {
+pub(super) fn in_field(field: &str, what: &str) -> Error {
     let path = format!("data.{field}");
     let mut error = Error::invalid(format!("{path} {what}"));
     let severity = Severity::Error.into();

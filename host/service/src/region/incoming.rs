@@ -42,7 +42,7 @@ impl Regions {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, String> {
+pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, String> {
     let mut id = id.clone();
     types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id)).map_err(|e| e.message)?;
     let pb::Type { group, kind, .. } = id.r#type.clone().unwrap_or_default();
@@ -61,7 +61,7 @@ pub(crate) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Re
 
 /// What this region's policy has against a resource that a peer sent as its own. `known` is the region that it is known to
 /// belong to, which counts where neither a field nor a policy says so.
-pub(crate) fn forbidden(
+pub(super) fn forbidden(
     kind: &ResourceType,
     incoming: &pb::Resource,
     policy: Option<&MultiRegionPolicy>,

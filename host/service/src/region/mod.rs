@@ -4,10 +4,11 @@
 //! [`replicas`] alone writes replicas. The rules for this server's own writes are in [`crate::rules::region`].
 
 pub(crate) mod incoming;
-pub(crate) mod peers;
+mod peers;
 pub(crate) mod progress;
 pub(crate) mod record;
 pub(crate) mod refresh;
 pub(crate) mod regions;
 pub(crate) mod replicas;
+pub(crate) mod replicated_type;
 pub(crate) mod restarts;

@@ -23,7 +23,7 @@ use mortise_store::{Consistency, Mutation, StoreError};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::{regions::Regions, restarts::ReplicatedType};
+use super::{regions::Regions, replicated_type::ReplicatedType};
 use crate::{call::store_fault::store_fault, core::ids};
 
 /// Resources that a progress names as held back.
@@ -49,19 +49,19 @@ pub struct ReplicationProgress {
     pub(crate) key: ReplicatedType,
     pub(crate) of: pb::Type,
     /// How often the copies had begun anew when it was read.
-    pub(crate) restarts: u64,
+    pub(super) restarts: u64,
     /// Where the watch goes on; empty: with a snapshot.
     pub resume_token: String,
-    pub(crate) deferred: DeferredList,
+    pub(super) deferred: DeferredList,
     /// Whether what is held back is not what is stored.
-    pub(crate) is_dirty: bool,
+    pub(super) is_dirty: bool,
     /// When it was stored last; `None`: the stored token is not one of this watch.
     stored: Option<Instant>,
 }
 
 /// Resources that are held back, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct DeferredList {
+pub(super) struct DeferredList {
     named: BTreeMap<Name, HeldBack>,
     bytes: usize,
     more: bool,
@@ -111,7 +111,7 @@ impl ReplicationProgress {
     }
 
     /// Whether it is to be stored, though no copy has changed.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         self.is_dirty || self.stored.is_none_or(|stored| stored.elapsed() > STORED)
     }
 
@@ -187,7 +187,7 @@ impl Regions {
     }
 
     /// What stores a progress, over what is stored now.
-    pub(crate) async fn progress_mutation(&self, progress: &ReplicationProgress) -> Result<Mutation, StoreError> {
+    pub(super) async fn progress_mutation(&self, progress: &ReplicationProgress) -> Result<Mutation, StoreError> {
         let mut resource = match self.stored_progress(&progress.key).await? {
             Some(stored) => stored,
             None => pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id(&progress.key) }), ..Default::default() },
@@ -198,7 +198,7 @@ impl Regions {
     }
 
     /// Forgets a progress.
-    pub(crate) async fn drop_progress(&self, key: &ReplicatedType) -> Result<(), StoreError> {
+    pub(super) async fn drop_progress(&self, key: &ReplicatedType) -> Result<(), StoreError> {
         let Some(stored) = self.stored_progress(key).await? else { return Ok(()) };
         let delete = Mutation::Delete { id: stored.id.unwrap_or_default(), version: stored.version };
         self.core.backend.commit(mortise_store::Batch::of(delete)).await.map(drop)
@@ -213,7 +213,7 @@ impl Regions {
     }
 
     /// Bytes of what a progress may name as held back.
-    pub(crate) fn deferred_room(&self) -> usize {
+    pub(super) fn deferred_room(&self) -> usize {
         room_in(self.core.options.max_resource_bytes)
     }
 }

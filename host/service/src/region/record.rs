@@ -51,7 +51,7 @@ impl Records {
     ///
     /// # Errors
     /// `Unavailable`: the log takes no records.
-    pub(crate) async fn begin(core: &Core, peer: &str) -> Result<Self, Error> {
+    pub(super) async fn begin(core: &Core, peer: &str) -> Result<Self, Error> {
         let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(format!("region {peer}")));
         let origin = Arc::new(Origin::new(Surface::Region, Remote::Unknown, None));
         let first = Call::begin_unrated(core, &caller, Some(&origin), "Copy".into(), true).await?;
@@ -84,7 +84,7 @@ impl Records {
     }
 
     /// Records that nothing was done, for this.
-    pub(crate) async fn fail(self, code: Code) {
+    pub(super) async fn fail(self, code: Code) {
         if let Err(e) = self.first.end_with(Some(code), code.name()).await {
             tracing::warn!("copies are not in the audit log: {e}");
         }

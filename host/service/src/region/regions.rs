@@ -1,8 +1,10 @@
 //! The room of regions: replicas of what other regions own.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::restarts::ReplicationRestarts;
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
+
+use super::replicated_type::ReplicatedType;
 use crate::core::Core;
 
 /// Replicas of what other regions own. Cheap to clone.
@@ -16,5 +18,23 @@ pub struct Regions {
 impl Regions {
     pub(crate) fn new(core: Core) -> Self {
         Self { core, restarts: Arc::default() }
+    }
+}
+
+/// How often each type's copies began anew since the start, and the lock between that and what applies copies.
+#[derive(Default)]
+pub(super) struct ReplicationRestarts {
+    pub(super) lock: RwLock<()>,
+    pub(super) numbers: watch::Sender<BTreeMap<ReplicatedType, u64>>,
+}
+
+impl ReplicationRestarts {
+    /// Nothing begins anew while this is held.
+    pub(crate) async fn read(&self) -> RwLockReadGuard<'_, ()> {
+        self.lock.read().await
+    }
+
+    pub(crate) fn number(&self, key: &ReplicatedType) -> u64 {
+        self.numbers.borrow().get(key).copied().unwrap_or_default()
     }
 }

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use mortise_resource::{Code, EncodedResource, Error, meta, pb};
 use mortise_store::StoreError;
 use parking_lot::Mutex;
-use tokio::sync::{RwLock, RwLockReadGuard, watch};
+use tokio::sync::RwLockReadGuard;
 
-use super::{progress::ReplicationProgress, regions::Regions};
+use super::{progress::ReplicationProgress, regions::Regions, replicated_type::ReplicatedType};
 use crate::{
     core::ids::tenancy_of,
     rules::{
@@ -22,44 +22,12 @@ use crate::{
     },
 };
 
-/// A kind whose resources are copied from a peer.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ReplicatedType {
-    pub(crate) peer: String,
-    pub(crate) group: String,
-    pub(crate) kind: String,
-}
-
-/// How often each type's copies began anew since the start, and the lock between that and what applies copies.
-#[derive(Default)]
-pub(crate) struct ReplicationRestarts {
-    lock: RwLock<()>,
-    numbers: watch::Sender<BTreeMap<ReplicatedType, u64>>,
-}
-
-impl ReplicatedType {
-    pub(crate) fn new(peer: &str, of: &pb::Type) -> Self {
-        Self { peer: peer.to_owned(), group: of.group.clone(), kind: of.kind.clone() }
-    }
-}
-
-impl ReplicationRestarts {
-    /// Nothing begins anew while this is held.
-    pub(crate) async fn read(&self) -> RwLockReadGuard<'_, ()> {
-        self.lock.read().await
-    }
-
-    pub(crate) fn number(&self, key: &ReplicatedType) -> u64 {
-        self.numbers.borrow().get(key).copied().unwrap_or_default()
-    }
-}
-
 impl Regions {
     /// As long as the guard is held, the progress is the one that counts.
     ///
     /// # Errors
     /// `Aborted`: the copies have begun anew.
-    pub(crate) async fn use_progress(&self, progress: &ReplicationProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
+    pub(super) async fn use_progress(&self, progress: &ReplicationProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
         let guard = self.restarts.read().await;
         match self.restarts.number(&progress.key) == progress.restarts {
             true => Ok(guard),

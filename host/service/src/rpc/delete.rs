@@ -1,7 +1,7 @@
 //! Delete: by id, idempotent.
 //!
 //! A resource without finalizers is removed at once, and its tombstone makes its children follow ([`crate::deletion::reaper`]).
-//! One with finalizers is marked, and removed with the last of them. What refers to it has a say ([`crate::references::finalizer`]).
+//! One with finalizers is marked, and removed with the last of them. What refers to it has a say ([`crate::deletion::plan`]).
 
 use super::write::WriteMode;
 use crate::{

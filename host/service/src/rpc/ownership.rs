@@ -149,7 +149,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{call::caller::Source, core::options::Options};
+    use crate::{call::caller::Source, core::options::Options, registry::Registry};
 
     #[tokio::test]
     async fn trees_and_plans_wait_for_room_among_the_lists() {

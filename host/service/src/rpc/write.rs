@@ -52,18 +52,18 @@ struct Sent<'w> {
 
 /// How a write goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct WriteMode {
+pub(super) struct WriteMode {
     /// What it is for.
-    pub(crate) verb: Verb,
+    pub(super) verb: Verb,
     /// Whether a resource that has the content already is left as it is: no new version, no event.
-    pub(crate) keep_unchanged: bool,
+    pub(super) keep_unchanged: bool,
     /// Whether a resource that is there by now is `Aborted`, instead of replaced.
-    pub(crate) creates: bool,
+    pub(super) creates: bool,
 }
 
 impl WriteMode {
     /// A write that always makes a new version, as Consul's does.
-    pub(crate) const fn new(verb: Verb) -> Self {
+    pub(super) const fn new(verb: Verb) -> Self {
         Self { verb, keep_unchanged: false, creates: false }
     }
 }
@@ -114,7 +114,7 @@ impl ResourceService {
     }
 
     /// [`ResourceService::write`] within a call that already has its snapshot of the registry.
-    pub(crate) async fn write_as(
+    pub(super) async fn write_as(
         &self,
         caller: &Caller,
         registry: &Registry,

@@ -29,7 +29,7 @@ pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {
     }
 }
 
-pub(crate) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
+pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
     // All that a write of a plugin's type costs here.
     if !matches!(kind.owner, Owner::Host) {
         return Ok(());

@@ -66,7 +66,7 @@ impl RequestHooks {
     }
 
     /// Calls `mutate`, which fills in defaults.
-    pub(crate) async fn mutate(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
+    pub(super) async fn mutate(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
         if let Owner::Host = self.kind.owner {
             builtin_types::mutate(&self.kind, resource);
             return Ok(());

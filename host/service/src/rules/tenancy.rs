@@ -79,7 +79,7 @@ pub(crate) enum PlaceError {
 
 impl PlaceError {
     /// The error of a write into the place.
-    pub(crate) fn for_writing(self) -> Error {
+    pub(super) fn for_writing(self) -> Error {
         match self {
             Self::Missing(text) => Error::invalid(text),
             Self::Failed(e) => store_fault("failed tenancy marked for deletion check", &e),
@@ -87,7 +87,7 @@ impl PlaceError {
     }
 
     /// The error of a read from the place.
-    pub(crate) fn for_reading(self) -> Error {
+    pub(super) fn for_reading(self) -> Error {
         match self {
             Self::Missing(text) => Error::not_found(text),
             Self::Failed(e) => store_fault("failed read", &e),

@@ -23,13 +23,13 @@ use super::{
 use crate::{lists::pools::Lists, registry::ResourceType};
 
 /// How long a query waits for an index that is being made.
-pub(crate) const MAKING: Duration = Duration::from_millis(100);
+pub(in crate::query) const MAKING: Duration = Duration::from_millis(100);
 /// Questions that wait for one index.
 const WAITING: usize = 64;
 
 /// The indexes of all types. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct FieldIndexes {
+pub(in crate::query) struct FieldIndexes {
     by_type: Arc<Mutex<HashMap<Gvk, TypeIndex>>>,
     /// Bytes of all of them.
     total: Arc<AtomicUsize>,
@@ -40,7 +40,7 @@ pub(crate) struct FieldIndexes {
 
 /// The index of a type, which its task keeps.
 #[derive(Clone)]
-pub(crate) struct TypeIndex {
+pub(in crate::query) struct TypeIndex {
     /// The type as it was registered when the index was begun.
     kind: Weak<ResourceType>,
     is_made: watch::Receiver<bool>,
@@ -49,12 +49,12 @@ pub(crate) struct TypeIndex {
 
 impl FieldIndexes {
     /// None yet; all of them may hold so many bytes together.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(in crate::query) fn new(limit: usize) -> Self {
         Self { by_type: Arc::default(), total: Arc::default(), limit, runtime: Handle::try_current().ok() }
     }
 
     /// The index of a type. Begins to make it if there is none.
-    pub(crate) fn for_type(&self, lists: &Lists, kind: &Arc<ResourceType>) -> TypeIndex {
+    pub(in crate::query) fn for_type(&self, lists: &Lists, kind: &Arc<ResourceType>) -> TypeIndex {
         let mut by_type = self.by_type.lock();
         by_type.retain(|_, index| !index.questions.is_closed());
         if let Some(index) = by_type.get(&kind.gvk).filter(|index| std::ptr::eq(index.kind.as_ptr(), Arc::as_ptr(kind)))
@@ -74,7 +74,7 @@ impl FieldIndexes {
 
 impl TypeIndex {
     /// Waits until it is made, so long at most. `None`: it is not.
-    pub(crate) async fn made(&self, within: Option<Duration>) -> Option<()> {
+    pub(in crate::query) async fn made(&self, within: Option<Duration>) -> Option<()> {
         let mut is_made = self.is_made.clone();
         let made = is_made.wait_for(|is_made| *is_made);
         match within {

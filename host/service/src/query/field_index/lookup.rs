@@ -18,11 +18,11 @@ pub(crate) struct LookUp {
 /// The answer to a look-up: some places, in order.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) places: Vec<Place>,
+    pub(in crate::query) places: Vec<Place>,
     /// Behind which it goes on; `None` after the last.
     pub(crate) next: Option<Place>,
     /// How many entries there are for the values, everywhere.
-    pub(crate) entries: usize,
+    pub(in crate::query) entries: usize,
 }
 
 /// A look-up, behind a place.

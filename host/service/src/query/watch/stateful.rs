@@ -140,7 +140,7 @@ impl Stateful {
         // As long as it took, others have their turn.
         self.not_before = Instant::now() + begun.elapsed().max(Duration::from_millis(1));
         let resource = |index: usize| shown.get(index).cloned();
-        Ok(steps.into_iter().map(|step| self.told(step, &resource)).collect())
+        Ok(steps.into_iter().map(|step| self.change_of(step, &resource)).collect())
     }
 
     /// Waits for changes, and applies them up to one after which the page has to be read.
@@ -192,7 +192,9 @@ impl Stateful {
         };
         Ok(match self.view.apply(&place, row) {
             Effect::Reread => None,
-            Effect::Steps(steps) => Some(steps.into_iter().map(|step| self.told(step, &|_| shown.clone())).collect()),
+            Effect::Steps(steps) => {
+                Some(steps.into_iter().map(|step| self.change_of(step, &|_| shown.clone())).collect())
+            }
         })
     }
 
@@ -223,7 +225,7 @@ impl Stateful {
     }
 
     /// A step as the client is told it.
-    fn told(&self, step: PageStep, shown: &dyn Fn(usize) -> Option<pb::Resource>) -> ResourceChange {
+    fn change_of(&self, step: PageStep, shown: &dyn Fn(usize) -> Option<pb::Resource>) -> ResourceChange {
         let index = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
         let change = match step {
             PageStep::Added(at) => ChangeType::Added(Added { resource: shown(at), view_index: index(at) }),

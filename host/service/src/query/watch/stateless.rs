@@ -251,7 +251,7 @@ impl Stateless {
                 ChangeStep::Change(change) => {
                     let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
                     let is_old = since.is_some_and(|since| is_before(&change, since));
-                    let told = if is_old { None } else { told(&self.session, &change).await? };
+                    let told = if is_old { None } else { visible_change(&self.session, &change).await? };
                     told.into_iter().for_each(|change| self.held.add(change));
                     self.position = change.position();
                     if let Some(full) = full {
@@ -299,7 +299,7 @@ impl Stateless {
         };
         let mut looked_at = 0;
         while let Some(change) = next.take() {
-            let told = told(&self.session, &change).await?;
+            let told = visible_change(&self.session, &change).await?;
             told.into_iter().for_each(|change| self.held.add(change));
             self.position = change.position();
             looked_at += 1;
@@ -385,7 +385,7 @@ fn current(session: &Session, resource: &EncodedResource) -> Result<ResourceChan
 }
 
 /// What a change means for the watch.
-async fn told(session: &Session, change: &ChangeEvent) -> Result<Option<ResourceChange>, Error> {
+async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Option<ResourceChange>, Error> {
     let mut hooks = session.hooks();
     let ChangeEvent { before, now, .. } = change;
     let visible = match now {
