@@ -1,5 +1,5 @@
-//! Keeps what is known of tokens and policies as it is stored: a watch of each, and a barrier, so that a write of one
-//! is answered when it is in effect.
+//! Tokens and policies in memory, kept as they are stored: by a watch of each, and a barrier, so that a write of one is
+//! answered when it is in effect.
 //!
 //! Events reach the watch before the write that caused them is answered, so the barrier has nothing to wait for but the
 //! task's turn. A watch that ends is opened again; what is known stays until its snapshot is complete.
@@ -15,7 +15,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{core::Core, lists::type_watch::TypeWatch, registry::ResourceType};
+use crate::{core::Core, lists::TypeWatch, registry::ResourceType};
 
 /// How long a write waits until it is in effect.
 const SETTLE: Duration = Duration::from_secs(5);

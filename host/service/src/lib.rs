@@ -34,28 +34,15 @@ mod rpc;
 mod rules;
 mod service;
 
-pub use call::{
-    audit::Call,
-    caller::{Caller, Source},
-    caller_counts::{CallerCounts, CountedOne},
-    origin::{Origin, Remote, Surface},
-};
-pub use change::upgrade_stored::UpgradeReport;
-pub use core::{
-    options::{Options, Placement},
-    rates::Rates,
-};
-pub use deletion::error::RemovalError;
-pub use lists::{checked_list::EncodedList, events::Events, type_watch::TypeWatch};
+pub use call::{Call, Caller, CallerCounts, CountedOne, Origin, Remote, Source, Surface};
+pub use change::UpgradeReport;
+pub use core::{Options, Placement, Rates};
+pub use deletion::RemovalError;
+pub use lists::{EncodedList, Events, TypeWatch};
 pub use mortise_store::{Consistency, WatchEvent};
 pub use private_bytes::PrivateBytes;
-pub use query::watch::{resources::ResourcesChanges, single::ResourceChanges};
-pub use region::{
-    incoming::{may_be_in, uid_number},
-    progress::{MAX_DEFERRED, ReplicationProgress},
-    regions::Regions,
-    replicas::{ApplySummary, ReplicatedChange},
-};
-pub use rpc::{delete::Deleted, write::Written};
+pub use query::{ResourceChanges, ResourcesChanges};
+pub use region::{ApplySummary, MAX_DEFERRED, Regions, ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
+pub use rpc::{Deleted, Written};
 pub use rules::upgrade::schema_version;
 pub use service::ResourceService;

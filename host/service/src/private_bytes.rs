@@ -1,4 +1,4 @@
-//! What plugins keep for single resources: type `mortise.v1.PrivateBytes`, one for each plugin and resource.
+//! Bytes that plugins keep for single resources: type `mortise.v1.PrivateBytes`, one for each plugin and resource.
 //!
 //! # Contract
 //! They are resources, and as durable. Each is owned by the resource that it is for, and the reaper deletes it after
@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     call::store_fault::store_fault,
     core::{Core, ids},
-    deletion::{deletions::Deletions, error::RemovalError},
+    deletion::{Deletions, RemovalError},
 };
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.PrivateBytes";

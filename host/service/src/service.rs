@@ -1,4 +1,4 @@
-//! The service: its rooms, composed.
+//! The resource service: its rooms, composed, and its methods besides the RPCs.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,15 +12,15 @@ use mortise_store::Backend;
 
 use crate::{
     access::AccessUpdates,
-    call::{audit::Call, caller::caller_number, origin::Origin},
-    change::{changes::Changes, upgrade_stored::UpgradeReport},
-    core::{Core, options::Options},
-    deletion::{deletions::Deletions, error::RemovalError, tenancy_cleanup::TenancyCleanup},
-    lists::{pools::Lists, type_watch::TypeWatch},
+    call::{Call, Origin, caller_number},
+    change::{Changes, UpgradeReport},
+    core::{Core, Options},
+    deletion::{Deletions, RemovalError, TenancyCleanup},
+    lists::{Lists, TypeWatch},
     private_bytes::PrivateBytes,
-    query::queries::Queries,
-    references::check::References,
-    region::regions::Regions,
+    query::Queries,
+    references::References,
+    region::Regions,
     registry::{Registry, ResourceType},
 };
 
@@ -181,7 +181,7 @@ impl ResourceService {
         self.deletions.delete_unchecked(id).await
     }
 
-    /// Replicas of what other regions own.
+    /// Replicas of resources that other regions own.
     #[must_use]
     pub fn regions(&self) -> &Regions {
         &self.regions

@@ -16,7 +16,7 @@ use super::{
     caller::{Caller, caller_number},
     origin::Origin,
 };
-use crate::core::{Core, rates::Category};
+use crate::core::{Category, Core};
 
 /// The methods of the resource service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

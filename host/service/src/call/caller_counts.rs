@@ -1,4 +1,4 @@
-//! What each caller has open at once. Callers are told apart by name, and only where there are tokens.
+//! Counts of the things that each caller has open at once. Callers are told apart by name, and only where there are tokens.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -1,4 +1,4 @@
-//! What calls share, handed out fairly: places, or bytes of results.
+//! Fair shares for calls: of places, or of bytes of results.
 //!
 //! # Contract
 //! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them.

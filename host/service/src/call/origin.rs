@@ -1,4 +1,4 @@
-//! Where a request came from, as the audit log has it.
+//! The origin of a request, as the audit log has it.
 
 use std::{fmt, net::SocketAddr, sync::OnceLock};
 

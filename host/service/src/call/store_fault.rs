@@ -1,4 +1,4 @@
-//! What callers hear when the store cannot do what it was asked.
+//! The errors that callers get for faults of the store.
 
 use mortise_resource::{Code, Error};
 use mortise_store::StoreError;

@@ -1,15 +1,15 @@
-//! The room of changes that a type's plugin has a say in, besides the hooks of a write.
+//! The state of changes: plans, moves, imports, and upgrades of stored data.
 
 use mortise_resource::{Error, pb};
 use mortise_store::{Consistency, StoreError};
 
 use super::import_result::already_exists;
 use crate::{
-    call::store_fault::store_fault, core::Core, deletion::deletions::Deletions, private_bytes::PrivateBytes,
-    references::check::References,
+    call::store_fault::store_fault, core::Core, deletion::Deletions, private_bytes::PrivateBytes,
+    references::References,
 };
 
-/// The room of changes. Cheap to clone.
+/// Plans, moves, imports and upgrades. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Changes {
     pub(super) core: Core,

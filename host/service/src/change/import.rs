@@ -21,10 +21,10 @@ use super::{
     import_result::{ImportResult, already_exists, unusable},
 };
 use crate::{
-    call::{caller::Caller, store_fault::store_fault},
+    call::{Caller, store_fault::store_fault},
     core::ids::{self, tenancy_of},
     registry::ResourceType,
-    rules::{admit, hooks::RequestHooks, region, server_meta, upgrade},
+    rules::{RequestHooks, admit, region, server_meta, upgrade},
 };
 
 /// Longest name that something has outside, bytes.

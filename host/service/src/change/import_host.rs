@@ -1,4 +1,4 @@
-//! What `import` may ask: nothing of the resource service, for it looks at the outside on behalf of whoever calls.
+//! The host of an import. It refuses every question about resources: an import looks at the outside on behalf of its caller.
 
 use async_trait::async_trait;
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};

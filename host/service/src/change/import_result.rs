@@ -1,4 +1,4 @@
-//! What a plugin made: a resource for `move` and `import`, checked before anything is done with it.
+//! The resource that a plugin made for `move` or `import`, checked before it is used.
 
 use mortise_plugin_host::MadeReply;
 use mortise_resource::{Code, Error, meta, pb, types};
@@ -6,11 +6,11 @@ use mortise_store::{Batch, Expectation, Mutation};
 use prost::Message as _;
 
 use crate::{
-    call::caller::Caller,
+    call::Caller,
     private_bytes,
-    references::check::WrittenReferences,
+    references::WrittenReferences,
     registry::ResourceType,
-    rules::{admit, hooks::refusal},
+    rules::{admit, refusal},
 };
 
 /// Data and metadata of a resource that is to be, and what the plugin keeps for it.

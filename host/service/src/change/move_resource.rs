@@ -1,4 +1,4 @@
-//! Move: makes a resource of one type out of one of another, in one commit.
+//! Move: makes a resource of one type out of a resource of another type, in one commit.
 //!
 //! The new resource passes the hooks of a write. The old one goes as by Delete: with a tombstone that takes along what
 //! it owns, or, where finalizers hold it, marked. Nothing is stored if either changed meanwhile.
@@ -14,19 +14,14 @@ use mortise_store::{Consistency, Expectation, ExpectedId, ExpectedReferrers, Mut
 use super::{changes::Changes, import_result::ImportResult};
 use crate::{
     call::{
-        caller::Caller,
-        request_id,
+        Caller, request_id,
         store_fault::{cas_failure, store_fault},
     },
     core::ids::{self, tenancy_of},
-    deletion::plan::{PlannedAction, Purpose},
-    references::key::ResourceKey,
+    deletion::{PlannedAction, Purpose},
+    references::ResourceKey,
     registry::{Owner, Registry, ResourceType},
-    rules::{
-        admit, builtin_types,
-        hooks::{ReadDecision, RequestHooks},
-        region, server_meta, tombstone, upgrade,
-    },
+    rules::{ReadDecision, RequestHooks, admit, builtin_types, region, server_meta, tombstone, upgrade},
 };
 
 impl Changes {

@@ -1,4 +1,4 @@
-//! Plan: what a write would do, without doing it.
+//! Plan: the effect of a write, without the write.
 //!
 //! The first half of a write runs as MutateAndValidate has it; then the stored resource is compared, and the plugin's
 //! `plan` asked. Where the stored resource can become the new one, `validate` runs once more with it, as in the write.
@@ -14,15 +14,14 @@ use mortise_store::StoreError;
 use super::changes::Changes;
 use crate::{
     call::{
-        caller::Caller,
+        Caller,
         store_fault::{cas_failure, store_fault},
     },
     core::ids::tenancy_of,
     registry::{Registry, ResourceType},
     rules::{
-        admit,
+        ReadDecision, RequestHooks, admit,
         deletion_rules::{self, with_reserved_metadata},
-        hooks::{ReadDecision, RequestHooks},
         server_meta, upgrade,
     },
 };

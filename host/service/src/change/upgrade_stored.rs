@@ -9,10 +9,10 @@ use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
 
 use super::changes::Changes;
 use crate::{
-    call::caller::Caller,
-    references::records::renew_records,
+    call::Caller,
+    references::renew_records,
     registry::ResourceType,
-    rules::{hooks::RequestHooks, upgrade::is_older},
+    rules::{RequestHooks, upgrade::is_older},
 };
 
 /// Resources that one commit stores in their new form.

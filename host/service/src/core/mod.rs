@@ -1,8 +1,8 @@
-//! What every room of the service gets: the store, the table of types, the options, the rates and the signal to stop.
+//! The state that every room of the service gets: the store, the table of types, the options, the rates and the signal to stop.
 
 pub(crate) mod ids;
-pub(crate) mod options;
-pub(crate) mod rates;
+mod options;
+mod rates;
 
 use std::{ops::Deref, sync::Arc};
 
@@ -13,10 +13,12 @@ use mortise_store::Backend;
 use tokio_util::sync::CancellationToken;
 
 use crate::registry::Registry;
-use options::Options;
+pub use options::{Options, Placement};
+pub(crate) use rates::Category;
 use rates::RateLimits;
+pub use rates::Rates;
 
-/// The state that every room gets. Cheap to clone.
+/// The shared state. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Core(Arc<Shared>);
 

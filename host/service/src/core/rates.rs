@@ -1,4 +1,4 @@
-//! How often requests are answered: reads and writes a second, of all callers together and of each.
+//! Rates of requests: reads and writes a second, of all callers together and of each.
 //!
 //! `governor` counts (GCRA): a second's worth may come at once, and then as many as the rate. Requests beyond it are
 //! refused at once, with the time after which one may be answered; nothing waits here. Callers are told apart by name,

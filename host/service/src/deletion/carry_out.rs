@@ -9,15 +9,11 @@ use super::{
     plan::{DeletionPlan, PlannedAction, PlannedDeletion},
 };
 use crate::{
-    call::caller::Caller,
+    call::Caller,
     core::ids::{self, tenancy_of, type_of},
-    references::{
-        finalizer::FINALIZER,
-        key::ResourceKey,
-        records::{Reading, records, renew_records, target_of},
-    },
+    references::{Reading, ResourceKey, finalizer::FINALIZER, records::records, renew_records, target_of},
     registry::Registry,
-    rules::{hooks::RequestHooks, read::is_readable, server_meta, tombstone},
+    rules::{RequestHooks, is_readable, server_meta, tombstone},
 };
 
 /// Blockers that an error names.

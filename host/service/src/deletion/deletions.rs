@@ -1,4 +1,4 @@
-//! The room of deletions, and how a deletion is planned.
+//! The state of deletions, and the planning of one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,12 +9,12 @@ use tokio::sync::Semaphore;
 use super::plan::{DeletionPlan, DeletionSize, PlanError, Purpose, ReferenceGraph, SMALL, WHOLE};
 use crate::{
     core::Core,
-    references::{check::References, key::ResourceKey},
+    references::{References, ResourceKey},
     registry::Registry,
     rules::region,
 };
 
-/// The room of deletions. Cheap to clone.
+/// Deletions. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Deletions {
     pub(super) core: Core,

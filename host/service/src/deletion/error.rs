@@ -4,7 +4,7 @@ use mortise_resource::Error;
 use mortise_store::StoreError;
 
 use super::plan::PlanError;
-use crate::references::error::ReferenceError;
+use crate::references::ReferenceError;
 
 /// Why a deletion did not take place. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

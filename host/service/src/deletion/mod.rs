@@ -1,11 +1,17 @@
 //! Deletions: planned by what refers to the resource, carried out as one commit, and followed by the host's controllers.
 
-pub(crate) mod carry_out;
-pub(crate) mod deletions;
-pub(crate) mod error;
-pub(crate) mod plan;
-pub(crate) mod reaper;
-pub(crate) mod release;
-pub(crate) mod removal;
-pub(crate) mod shown_plan;
-pub(crate) mod tenancy_cleanup;
+mod carry_out;
+mod deletions;
+mod error;
+mod plan;
+mod reaper;
+mod release;
+mod removal;
+mod shown_plan;
+mod tenancy_cleanup;
+
+pub(crate) use deletions::Deletions;
+pub use error::RemovalError;
+pub(crate) use plan::{PlannedAction, Purpose};
+pub(crate) use shown_plan::ShownPlan;
+pub(crate) use tenancy_cleanup::TenancyCleanup;

@@ -1,4 +1,4 @@
-//! What a deletion does to everything that refers to the resource, and to what goes with it.
+//! The plan of a deletion: its effect on the referrers of the resource, and on every resource that goes with it.
 //!
 //! # Rules
 //! - What refers to a resource that goes, and cascades, goes too; each resource once, so cycles end.
@@ -21,7 +21,8 @@ use mortise_store::{ExpectedReferrers, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    references::{finalizer::FINALIZER, key::ResourceKey, tree::field_of},
+    call::store_fault::store_fault,
+    references::{ResourceKey, field_of, finalizer::FINALIZER},
     rules::deletion_rules,
 };
 
@@ -129,7 +130,7 @@ impl From<mortise_resource::BadEncoding> for PlanError {
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         match error {
-            PlanError::Store(error) => crate::call::store_fault::store_fault("failed to look for references", &error),
+            PlanError::Store(error) => store_fault("failed to look for references", &error),
             PlanError::Records(error) => error,
             PlanError::TooFar => Self::new(Code::FailedPrecondition, error.to_string()),
         }

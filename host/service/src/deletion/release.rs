@@ -31,13 +31,9 @@ use super::{
     plan::{PlannedAction, Purpose},
 };
 use crate::{
-    call::caller::Caller,
+    call::Caller,
     core::ids::{self, tenancy_of, type_of},
-    references::{
-        finalizer::FINALIZER,
-        key::ResourceKey,
-        records::{Reading, owner_of, records},
-    },
+    references::{Reading, ResourceKey, finalizer::FINALIZER, owner_of, records::records},
     registry::Registry,
     rules::{region, server_meta},
 };

@@ -11,9 +11,9 @@ use super::{
     plan::{PlannedAction, Purpose},
 };
 use crate::{
-    call::caller::Caller,
+    call::Caller,
     core::ids,
-    references::records::renew_records,
+    references::renew_records,
     registry::Registry,
     rules::{deletion_rules, server_meta, tombstone},
 };

@@ -1,4 +1,4 @@
-//! What a deletion would do, as its caller may see it. What the caller may not read is counted, and not named.
+//! The effect of a deletion, as its caller may see it. Resources that the caller may not read are counted, and not named.
 
 use mortise_resource::{
     EncodedResource, Error,
@@ -11,14 +11,11 @@ use super::{
     plan::{DeletionPlan, PlannedAction},
 };
 use crate::{
-    call::caller::Caller,
+    call::Caller,
     core::Core,
-    references::{
-        key::ResourceKey,
-        tree::{MAX_LOOKED_AT, failed, field_of},
-    },
+    references::{MAX_LOOKED_AT, ResourceKey, field_of, follow_fault},
     registry::Registry,
-    rules::read::is_readable,
+    rules::is_readable,
 };
 
 /// A plan as its caller may see it.
@@ -69,16 +66,16 @@ impl<'s> ShownPlan<'s> {
         for one in &deletions {
             let key = ResourceKey::from(one.stored.id());
             let id = one.stored.decode_id()?.unwrap_or_default();
-            let owned = self.core.backend.scan_owned(&id).await.map_err(|e| failed(&e))?;
+            let owned = self.core.backend.scan_owned(&id).await.map_err(|e| follow_fault(&e))?;
             self.steps(Action::DeleteLater, owned, &key).await?;
             let dependents = self.core.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await;
-            self.steps(Action::ReleaseLater, dependents.map_err(|e| failed(&e))?, &key).await?;
+            self.steps(Action::ReleaseLater, dependents.map_err(|e| follow_fault(&e))?, &key).await?;
         }
         Ok(())
     }
 
     async fn steps(&mut self, action: Action, mut of: Box<dyn Cursor>, because: &ResourceKey) -> Result<(), Error> {
-        while let Some(page) = of.next().await.map_err(|e| failed(&e))? {
+        while let Some(page) = of.next().await.map_err(|e| follow_fault(&e))? {
             for one in page {
                 self.looked_at += 1;
                 if self.looked_at > MAX_LOOKED_AT {
@@ -103,7 +100,7 @@ impl<'s> ShownPlan<'s> {
             return Ok(());
         }
         let because = match because {
-            Some(key) => match key.stored(self.core).await.map_err(|e| failed(&e))? {
+            Some(key) => match key.stored(self.core).await.map_err(|e| follow_fault(&e))? {
                 Some(found) if is_readable(self.registry, self.caller, &found).await => found.decode_id()?,
                 _ => None,
             },

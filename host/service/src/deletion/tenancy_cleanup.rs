@@ -30,7 +30,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
 use crate::{
     core::{Core, ids::tenancy_of},
-    region::{regions::Regions, replicated_type::ReplicatedType},
+    region::{Regions, ReplicatedType},
     rules::builtin_types::{self, FINALIZER},
 };
 

@@ -1,4 +1,4 @@
-//! Lists that passed their checks: what they are about is read in pages, as of one commit.
+//! Lists that passed their checks: their resources are read in pages, as of one commit.
 //!
 //! # Limits
 //! A list for a client is encoded as it is read, since what waits to be sent takes a quarter of the memory that way,
@@ -27,14 +27,10 @@ use tracing::Instrument as _;
 
 use super::pools::Lists;
 use crate::{
-    call::{
-        caller::Caller,
-        fair::{NoShare, Share},
-        store_fault::store_fault,
-    },
+    call::{Caller, NoShare, Share, store_fault::store_fault},
     core::Core,
     registry::{Registry, ResourceType},
-    rules::hooks::RequestHooks,
+    rules::RequestHooks,
 };
 
 /// Lists that are read at once: each has this part of all bytes at first.

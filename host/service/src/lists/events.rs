@@ -17,8 +17,8 @@ use mortise_store::{Place, Query, StoreError, Watch, WatchEvent};
 
 use super::{open_watch::OpenWatch, pools::Lists};
 use crate::{
-    call::{caller::Turn, fair::Share, store_fault::ended},
-    rules::hooks::RequestHooks,
+    call::{Share, Turn, store_fault::ended},
+    rules::RequestHooks,
 };
 
 /// Resources of a snapshot that are read on the threads that serve requests: those of its first two pages.

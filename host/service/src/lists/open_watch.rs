@@ -1,5 +1,5 @@
-//! What every watch of a client has, whatever it watches: a place among all watches, an end with the server, and an end
-//! when what its caller may do changes.
+//! The common part of every client's watch: a place among all watches, an end with the server, and an end when its
+//! caller's permissions change.
 
 use std::pin::Pin;
 
@@ -8,9 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::pools::Lists;
 use crate::{
-    call::{audit::Call, caller::Caller, caller_counts::CountedOne, store_fault::ended},
+    call::{Call, Caller, CountedOne, store_fault::ended},
     core::Core,
-    rules::hooks::RequestHooks,
+    rules::RequestHooks,
 };
 
 /// A watch that is open. Dropping it gives its place back.

@@ -1,4 +1,4 @@
-//! What lists and watches of clients share: places, bytes, and threads of low priority.
+//! The state of lists and watches: their shared places, bytes, and threads of low priority.
 
 use std::sync::Arc;
 
@@ -7,15 +7,11 @@ use mortise_resource::{Code, Error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    call::{
-        caller::{Caller, caller_number},
-        caller_counts::{CallerCounts, CountedOne},
-        fair::{FairPool, NoShare, Share},
-    },
+    call::{Caller, CallerCounts, CountedOne, FairPool, NoShare, Share, caller_number},
     core::Core,
 };
 
-/// The room of lists and watches. Cheap to clone.
+/// Lists and watches of clients. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Lists {
     pub(crate) core: Core,

@@ -1,4 +1,4 @@
-//! What a request for many resources of a type has to be.
+//! The checks of a request for many resources of a type.
 
 use std::sync::Arc;
 

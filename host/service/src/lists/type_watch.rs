@@ -5,7 +5,11 @@
 use mortise_resource::{EncodedResource, Error, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
 
-use crate::{call::caller::Caller, core::Core, rules::hooks::RequestHooks};
+use crate::{
+    call::{Caller, store_fault::ended},
+    core::Core,
+    rules::RequestHooks,
+};
 
 /// An open watch. Dropping it closes it.
 pub struct TypeWatch {
@@ -39,7 +43,7 @@ impl TypeWatch {
     /// registered. `Internal`: data of an older schema version cannot be upgraded.
     pub async fn next(&mut self) -> Result<WatchEvent, Error> {
         loop {
-            let event = self.watch.next().await.map_err(|e| crate::call::store_fault::ended(&e))?;
+            let event = self.watch.next().await.map_err(|e| ended(&e))?;
             let resource = match event {
                 WatchEvent::EndOfSnapshot => {
                     self.live = true;

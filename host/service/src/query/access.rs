@@ -1,4 +1,4 @@
-//! How the resources of a search are found: by their names, by the index of a label or of a field, or by a range of names.
+//! Access paths of a search: resources are found by their names, by the index of a label or of a field, or by a range of names.
 //!
 //! Which one is taken follows from what must hold for whatever matches. Of several labels that have to be there, the
 //! first whose entries end with the first page of the index is taken; else the field with the fewest entries, if they are

@@ -1,4 +1,4 @@
-//! What a search asks for, checked: the type and the place as a list checks them, and the texts of the query.
+//! A search, checked and compiled: the type and the place as a list checks them, and the texts of the query.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use mortise_store::{Place, Query, TypeKey};
 use prost::Message as _;
 
 use crate::{
-    call::caller::Caller,
-    lists::request::check_request,
+    call::Caller,
+    lists::check_request,
     registry::{Registry, ResourceType},
-    rules::hooks::RequestHooks,
+    rules::RequestHooks,
 };
 
 /// A search that may be made.

@@ -1,4 +1,4 @@
-//! The room of queries: searches, and watches by what is in resources.
+//! The state of queries: searches, and watches by the content of resources.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use mortise_query::RecentlyDecoded;
 use tokio::sync::Semaphore;
 
 use super::field_index::indexes::FieldIndexes;
-use crate::{core::Core, lists::pools::Lists};
+use crate::{core::Core, lists::Lists};
 
 /// Bytes of the pages that watches keep, together.
 pub(super) const VIEWS: usize = 128 << 20;
 
-/// The room of queries. Cheap to clone.
+/// Searches and their watches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Queries {
     pub(super) core: Core,

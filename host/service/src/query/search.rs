@@ -27,9 +27,9 @@ use super::{
     queries::Queries,
 };
 use crate::{
-    call::{caller::Caller, store_fault::store_fault},
+    call::{Caller, store_fault::store_fault},
     core::Core,
-    rules::hooks::RequestHooks,
+    rules::RequestHooks,
 };
 
 /// Bytes of the resources of one page.

@@ -1,7 +1,7 @@
-//! What a write has to find for the references that it adds, and the work that it leaves for the garbage collector.
+//! The check of the references that a write adds, and the work that it leaves for the garbage collector.
 //!
-//! References that stay as they are, are not looked at again: what they are to may be going, and everything else about
-//! the resource has to be writable meanwhile.
+//! Unchanged references are not checked again: their targets may be marked for deletion, and the rest of the resource has
+//! to be writable meanwhile.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -23,13 +23,13 @@ use super::{
     records::{Reading, data_records, owner_of, records},
 };
 use crate::{
-    call::{caller::Caller, store_fault::store_fault},
+    call::{Caller, store_fault::store_fault},
     core::{
         Core,
         ids::{self, tenancy_of},
     },
     registry::{Registry, ResourceType},
-    rules::read::is_readable,
+    rules::is_readable,
 };
 
 /// What a write has to do with references.
@@ -55,7 +55,7 @@ struct Written<'w> {
     stored: Option<&'w pb::Resource>,
 }
 
-/// The room of references: how they are checked and recorded. Cheap to clone.
+/// The check and the records of references. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct References {
     pub(super) core: Core,

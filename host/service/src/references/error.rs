@@ -1,4 +1,4 @@
-//! The error of a look at references.
+//! The error of looking up references.
 
 use mortise_resource::{BadEncoding, Error};
 use mortise_store::StoreError;

@@ -1,4 +1,4 @@
-//! What resources refer to: fields of data that a schema declares as references, and owner references of `meta`.
+//! References between resources: fields of data that a schema declares as references, and owner references of `meta`.
 //!
 //! # Contract
 //! Every write records the references of its resource ([`records`]), and the store indexes the records. The target of a new
@@ -13,11 +13,17 @@
 //! once for each behaviour. The first one after a start, or after a plugin with other types came, reads the types that
 //! refer to it once ([`record_pass`]).
 
-pub(crate) mod check;
-pub(crate) mod error;
+mod check;
+mod error;
 pub(crate) mod finalizer;
-pub(crate) mod key;
-pub(crate) mod owner_references;
+mod key;
+mod owner_references;
 mod record_pass;
 pub(crate) mod records;
-pub(crate) mod tree;
+mod tree;
+
+pub(crate) use check::{References, WrittenReferences};
+pub(crate) use error::ReferenceError;
+pub(crate) use key::ResourceKey;
+pub(crate) use records::{Reading, owner_of, renew_records, target_of};
+pub(crate) use tree::{MAX_LOOKED_AT, Walk, field_of, follow_fault};

@@ -1,4 +1,4 @@
-//! Records for resources that were stored before their type declared the references that it has now.
+//! Records of references for resources that were stored before their type declared these references.
 //!
 //! The first deletion of something that a type refers to reads the whole type, once, and stores the records that are not
 //! as they should be: in the form of a rewrite, which is no change that anybody sees. Deletions wait for it. It goes on
@@ -17,10 +17,10 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::records::{Reading, records};
 use crate::{
-    call::{caller::Caller, store_fault::store_fault},
+    call::{Caller, store_fault::store_fault},
     core::Core,
     registry::{Registry, ResourceType},
-    rules::hooks::RequestHooks,
+    rules::RequestHooks,
 };
 
 /// Records that are stored in one commit.

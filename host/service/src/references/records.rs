@@ -1,4 +1,4 @@
-//! The records of what a resource refers to, made from its data and its owner references.
+//! The records of the references of a resource, made from its data and its owner references.
 
 use std::collections::BTreeSet;
 

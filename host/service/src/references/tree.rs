@@ -1,5 +1,5 @@
-//! What depends on what: the links of a resource in both directions, as its caller may see them. What the caller may not
-//! read is counted, and not named.
+//! The links of a resource in both directions, as its caller may see them. Resources that the caller may not read are
+//! counted, and not named.
 //!
 //! # Limits
 //! [`MAX_LINKS`] links in each direction, [`MAX_LOOKED_AT`] resources looked at.
@@ -15,10 +15,10 @@ use mortise_store::StoreError;
 
 use super::{check::References, key::ResourceKey};
 use crate::{
-    call::{caller::Caller, store_fault::store_fault},
+    call::{Caller, store_fault::store_fault},
     core::Core,
     registry::Registry,
-    rules::read::is_readable,
+    rules::is_readable,
 };
 
 /// Links in each direction.
@@ -69,7 +69,7 @@ impl<'w> Walk<'w> {
         let mut seen = BTreeSet::from([ResourceKey::from(root.id())]);
         let mut open = VecDeque::from([(ResourceKey::from(root.id()), 1)]);
         while let Some((from, distance)) = open.pop_front() {
-            let Some(from) = from.stored(self.core).await.map_err(|e| failed(&e))? else { continue };
+            let Some(from) = from.stored(self.core).await.map_err(|e| follow_fault(&e))? else { continue };
             let dependent = from.decode_id()?;
             let owner = from.decode_owner()?.map(|owner| (ResourceKey::from(&owner), By::Owner(true), None));
             let records = from.references()?;
@@ -81,7 +81,7 @@ impl<'w> Walk<'w> {
                 if self.is_at_the_bound() {
                     return Ok(());
                 }
-                let target = key.stored(self.core).await.map_err(|e| failed(&e))?;
+                let target = key.stored(self.core).await.map_err(|e| follow_fault(&e))?;
                 if let Some(target) = &target
                     && !is_readable(self.registry, self.caller, target).await
                 {
@@ -109,19 +109,19 @@ impl<'w> Walk<'w> {
         let mut seen = BTreeSet::from([ResourceKey::from(root.id())]);
         let mut open = VecDeque::from([(ResourceKey::from(root.id()), 1)]);
         while let Some((from, distance)) = open.pop_front() {
-            let Some(from) = from.stored(self.core).await.map_err(|e| failed(&e))? else { continue };
+            let Some(from) = from.stored(self.core).await.map_err(|e| follow_fault(&e))? else { continue };
             let (key, target) = (ResourceKey::from(from.id()), from.decode_id()?.unwrap_or_default());
             for kind in self.registry.referring_to(&key.group, &key.kind) {
                 self.references.passes.ensure(kind).await?;
             }
             let backend = &self.core.backend;
-            let mut scans = vec![(backend.scan_owned(&target).await.map_err(|e| failed(&e))?, None)];
+            let mut scans = vec![(backend.scan_owned(&target).await.map_err(|e| follow_fault(&e))?, None)];
             for on_delete in EVERY {
                 let scan = backend.scan_referrers(&key.expected(), on_delete).await;
-                scans.push((scan.map_err(|e| failed(&e))?, Some(on_delete)));
+                scans.push((scan.map_err(|e| follow_fault(&e))?, Some(on_delete)));
             }
             for (mut scan, on_delete) in scans {
-                while let Some(page) = scan.next().await.map_err(|e| failed(&e))? {
+                while let Some(page) = scan.next().await.map_err(|e| follow_fault(&e))? {
                     for dependent in page {
                         if self.is_at_the_bound() {
                             return Ok(());
@@ -175,6 +175,6 @@ pub(crate) fn field_of(
 }
 
 /// The error of a fault of the store on the way.
-pub(crate) fn failed(error: &StoreError) -> Error {
+pub(crate) fn follow_fault(error: &StoreError) -> Error {
     store_fault("failed to follow references", error)
 }

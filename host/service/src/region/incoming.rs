@@ -1,5 +1,5 @@
-//! What a peer sends: which types may be copied, what no honest peer sends, and what keeps a resource from being stored
-//! here.
+//! The checks of what a peer sends: types that may be copied, changes that no honest peer sends, and reasons against
+//! storing a resource here.
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 

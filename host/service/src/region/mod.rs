@@ -1,14 +1,20 @@
-//! Replicas of resources that other regions own (docs/regions.md): how they are stored, how far they are, and what
-//! brings the regions of resources up to date.
+//! Replicas of resources that other regions own (docs/regions.md): how they are stored, how far they are, and
+//! how the regions of resources are brought up to date.
 //!
 //! [`replicas`] alone writes replicas. The rules for this server's own writes are in [`crate::rules::region`].
 
-pub(crate) mod incoming;
+mod incoming;
 mod peers;
-pub(crate) mod progress;
-pub(crate) mod record;
-pub(crate) mod refresh;
-pub(crate) mod regions;
-pub(crate) mod replicas;
-pub(crate) mod replicated_type;
-pub(crate) mod restarts;
+mod progress;
+mod record;
+mod refresh;
+mod regions;
+mod replicas;
+mod replicated_type;
+mod restarts;
+
+pub use incoming::{may_be_in, uid_number};
+pub use progress::{MAX_DEFERRED, ReplicationProgress};
+pub use regions::Regions;
+pub use replicas::{ApplySummary, ReplicatedChange};
+pub(crate) use replicated_type::ReplicatedType;

@@ -1,4 +1,4 @@
-//! What is stored of the regions that copies are pulled from: type `mortise.v1.RegionPeer`, one for each peer, whose
+//! The stored state of the regions that replicas are pulled from: type `mortise.v1.RegionPeer`, one for each peer, whose
 //! conditions can be read, watched and waited for as those of any resource.
 //!
 //! # Contract

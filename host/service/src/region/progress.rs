@@ -1,4 +1,4 @@
-//! How far the copies of one type from one peer are: type `mortise.v1.RegionProgress`, stored in the same commit as the
+//! The progress of the replicas of one type from one peer: type `mortise.v1.RegionProgress`, stored in the same commit as the
 //! copies that it covers. So neither is there without the other, whenever the server ends.
 //!
 //! # Contract

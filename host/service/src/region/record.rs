@@ -1,4 +1,4 @@
-//! The record of copies in the audit log: a line for each that was written or removed, by the caller `region <peer>`.
+//! The record of replicas in the audit log: a line for each that was written or removed, by the caller `region <peer>`.
 //!
 //! A place in the log is taken before the first change, so nothing is copied while the log takes no records; the lines of
 //! a commit follow it.
@@ -8,10 +8,7 @@ use std::sync::Arc;
 use mortise_resource::{Code, Error, authorizer::Authorizer, pb};
 
 use crate::{
-    call::{
-        audit::Call,
-        origin::{Origin, Remote, Surface},
-    },
+    call::{Call, Origin, Remote, Surface},
     core::Core,
 };
 

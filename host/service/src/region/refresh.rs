@@ -1,4 +1,4 @@
-//! Brings what is computed of resources up to date when the policy of their partition or the types change, and at the
+//! Brings the computed part of resources up to date when the policy of their partition or the types change, and at the
 //! start.
 //!
 //! A pass reads every resource of the partition, and writes those whose region or regions would be others now. What is
@@ -24,12 +24,9 @@ use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, Wa
 use super::regions::Regions;
 use crate::{
     core::ids::tenancy_of,
-    references::records::renew_records,
+    references::renew_records,
     registry::{Registry, ResourceType},
-    rules::{
-        region, region_policy, server_meta,
-        tenancy::{Place, PlaceError},
-    },
+    rules::{Place, PlaceError, region, region_policy, server_meta},
 };
 
 /// Resources that are written at once.

@@ -1,4 +1,4 @@
-//! The room of regions: replicas of what other regions own.
+//! The state of replication.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, watch};
 use super::replicated_type::ReplicatedType;
 use crate::core::Core;
 
-/// Replicas of what other regions own. Cheap to clone.
+/// Replicas of resources that other regions own. Cheap to clone.
 #[derive(Clone)]
 pub struct Regions {
     pub(super) core: Core,

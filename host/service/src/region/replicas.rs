@@ -1,4 +1,4 @@
-//! Copies of what other regions own: written here by [`Regions::apply`] alone, as their owner says.
+//! Replicas of resources that other regions own: [`Regions::apply`] alone writes them here, as their owner has them.
 //!
 //! # Contract
 //! A copy has the uid, the generation and the meta of the owner's resource, and a version of this store; its
@@ -30,10 +30,9 @@ use crate::{
     core::ids::tenancy_of,
     registry::Registry,
     rules::{
+        Place, PlaceError,
         region::{copied_from, owning_region, syncing_of},
-        shards,
-        tenancy::{Place, PlaceError},
-        tombstone,
+        shards, tombstone,
     },
 };
 

@@ -13,11 +13,8 @@ use prost::Message as _;
 
 use super::*;
 use crate::{
-    core::{
-        ids,
-        options::{Options, Placement},
-    },
-    deletion::tenancy_cleanup::TenancyCleanup,
+    core::{Options, Placement, ids},
+    deletion::TenancyCleanup,
     region::progress::ReplicationProgress,
     registry::Registry,
     rules::tombstone,

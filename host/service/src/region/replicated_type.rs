@@ -2,7 +2,7 @@
 
 use mortise_resource::pb;
 
-/// A kind whose resources are copied from a peer.
+/// A kind whose resources are replicated from a peer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReplicatedType {
     pub(super) peer: String,

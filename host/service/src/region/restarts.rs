@@ -1,4 +1,4 @@
-//! Copies that begin anew: what was emptied here by itself, the peer does not tell again.
+//! Replication that begins anew: a peer does not send again what was deleted here with its unit.
 //!
 //! # Contract
 //! [`Regions::restart_replicas`] drops the progress of types before their copies are deleted. Whatever is applied
@@ -16,9 +16,9 @@ use super::{progress::ReplicationProgress, regions::Regions, replicated_type::Re
 use crate::{
     core::ids::tenancy_of,
     rules::{
+        Place, PlaceError,
         builtin_types::FINALIZER,
         region::{self, copied_from, syncing_of},
-        tenancy::{Place, PlaceError},
     },
 };
 

@@ -8,13 +8,10 @@ use mortise_resource::{
 };
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
+    call::{Call, Caller, Method},
     core::ids::type_of,
-    query::compile::{project, shown},
-    rules::read::read_checked,
+    query::{project, shown},
+    rules::read_checked,
     service::ResourceService,
 };
 

@@ -1,16 +1,12 @@
-//! Whether a caller may do something, decided as the request would be, without making it.
+//! CanI: whether a caller may do something, decided as the request would be, without making it.
 
 use mortise_resource::{EncodedResource, Error, authorizer::Verb, pb};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-        request_id,
-    },
+    call::{Call, Caller, Method, request_id, store_fault::store_fault},
     core::ids::type_of,
-    rules::hooks::{ReadDecision, RequestHooks},
+    rules::{ReadDecision, RequestHooks},
     service::ResourceService,
 };
 
@@ -52,7 +48,7 @@ impl ResourceService {
             Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {
                 EncodedResource::of(&pb::Resource { id: Some(id), ..pb::Resource::default() })?
             }
-            Err(e) => return Err(crate::call::store_fault::store_fault("failed read", &e)),
+            Err(e) => return Err(store_fault("failed read", &e)),
         };
         let resource = hooks.upgraded(stored).await?;
         match verb {

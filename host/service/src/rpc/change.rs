@@ -1,4 +1,4 @@
-//! Plan, Move and Import (`mortise.v1`): changes that a type's plugin has a say in.
+//! Plan, Move and Import (`mortise.v1`): changes in which a type's plugin has a say.
 
 use mortise_resource::{
     Error,
@@ -7,10 +7,7 @@ use mortise_resource::{
 };
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
+    call::{Call, Caller, Method},
     service::ResourceService,
 };
 

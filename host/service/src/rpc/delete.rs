@@ -6,19 +6,13 @@
 use super::write::WriteMode;
 use crate::{
     call::{
-        audit::{Call, Method},
-        caller::Caller,
-        request_id,
-        retry::{Failure, Retry},
+        Call, Caller, Failure, Method, Retry, request_id,
         store_fault::{cas_failure, store_fault},
     },
-    deletion::{
-        error::RemovalError,
-        plan::{PlannedAction, Purpose},
-    },
-    references::key::ResourceKey,
+    deletion::{PlannedAction, Purpose, RemovalError},
+    references::ResourceKey,
     registry::Registry,
-    rules::{builtin_types, hooks::RequestHooks, region, tombstone},
+    rules::{RequestHooks, builtin_types, region, tombstone},
     service::ResourceService,
 };
 use mortise_resource::{Code, EncodedResource, Error, authorizer::Verb, meta, pb};

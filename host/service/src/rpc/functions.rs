@@ -7,10 +7,7 @@ use mortise_resource::{
 };
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
+    call::{Call, Caller, Method},
     service::ResourceService,
 };
 

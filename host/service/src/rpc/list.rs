@@ -4,15 +4,9 @@ use mortise_resource::{Error, pb};
 use mortise_store::{Query, TypeKey};
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
-    lists::{
-        checked_list::{CheckedList, EncodedList, Selection},
-        request::check_request,
-    },
-    rules::hooks::RequestHooks,
+    call::{Call, Caller, Method},
+    lists::{CheckedList, EncodedList, Selection, check_request},
+    rules::RequestHooks,
     service::ResourceService,
 };
 

@@ -3,13 +3,10 @@
 use mortise_resource::{Error, pb, types};
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
+    call::{Call, Caller, Method},
     core::ids::type_of,
-    lists::checked_list::{CheckedList, EncodedList, Selection},
-    rules::hooks::RequestHooks,
+    lists::{CheckedList, EncodedList, Selection},
+    rules::RequestHooks,
     service::ResourceService,
 };
 

@@ -5,7 +5,7 @@
 mod batch_get;
 mod can;
 mod change;
-pub(crate) mod delete;
+mod delete;
 mod functions;
 mod list;
 mod list_by_owner;
@@ -15,5 +15,8 @@ mod query;
 mod read;
 mod update;
 mod watch_list;
-pub(crate) mod write;
+mod write;
 mod write_status;
+
+pub use delete::Deleted;
+pub use write::Written;

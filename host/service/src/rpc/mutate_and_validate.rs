@@ -3,12 +3,9 @@
 use mortise_resource::{Error, authorizer::Verb, pb};
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
+    call::{Call, Caller, Method},
     core::ids::tenancy_of,
-    rules::{admit, hooks::RequestHooks},
+    rules::{RequestHooks, admit},
     service::ResourceService,
 };
 

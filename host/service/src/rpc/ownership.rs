@@ -1,6 +1,7 @@
-//! What depends on what, and what a deletion would do (`mortise.v1.OwnershipService`).
+//! GetTree, PlanDelete and SetBlockDeletion (`mortise.v1.OwnershipService`): links between resources, and the effect of a
+//! deletion.
 //!
-//! Nothing here is a private way around access: what the caller may not read is counted, and not named.
+//! Access holds here, too: resources that the caller may not read are counted, and not named.
 //!
 //! # Limits
 //! Links at most [`MAX_DEPTH`] from the resource ([`Walk`] bounds their number); a plan as
@@ -20,14 +21,12 @@ use mortise_store::{Consistency, StoreError};
 
 use crate::{
     call::{
-        audit::{Call, Method},
-        caller::Caller,
-        request_id,
+        Call, Caller, Method, request_id,
         store_fault::{cas_failure, store_fault},
     },
-    deletion::{plan::Purpose, shown_plan::ShownPlan},
-    references::{records::renew_records, tree::Walk},
-    rules::{hooks::RequestHooks, read::read_checked, region, server_meta},
+    deletion::{Purpose, ShownPlan},
+    references::{Walk, renew_records},
+    rules::{RequestHooks, read_checked, region, server_meta},
     service::ResourceService,
 };
 
@@ -149,7 +148,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{call::caller::Source, core::options::Options, registry::Registry};
+    use crate::{call::Source, core::Options, registry::Registry};
 
     #[tokio::test]
     async fn trees_and_plans_wait_for_room_among_the_lists() {

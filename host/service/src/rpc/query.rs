@@ -1,4 +1,4 @@
-//! Search, WatchResource and WatchResources (`mortise.v1`): queries by what is in resources.
+//! Search, WatchResource and WatchResources (`mortise.v1`): queries by the content of resources.
 
 use mortise_resource::{
     Error,
@@ -6,11 +6,8 @@ use mortise_resource::{
 };
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
-    query::watch::{resources::ResourcesChanges, single::ResourceChanges},
+    call::{Call, Caller, Method},
+    query::{ResourceChanges, ResourcesChanges},
     service::ResourceService,
 };
 

@@ -3,11 +3,8 @@
 use mortise_resource::{EncodedResource, Error, pb};
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
-    rules::read::read_checked,
+    call::{Call, Caller, Method},
+    rules::read_checked,
     service::ResourceService,
 };
 

@@ -20,16 +20,11 @@ use mortise_resource::{
 
 use super::write::{WriteMode, Written};
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-        retry::{Failure, Retry},
-        store_fault::cas_failure,
-    },
+    call::{Call, Caller, Failure, Method, Retry, store_fault::cas_failure},
     core::ids::type_of,
-    query::compile::{project, refused, undecodable},
+    query::{project, refused, undecodable},
     registry::{Registry, ResourceType},
-    rules::read::read_checked,
+    rules::read_checked,
     service::ResourceService,
 };
 

@@ -4,16 +4,9 @@ use mortise_resource::{Error, pb};
 use mortise_store::{Place, Query, TypeKey};
 
 use crate::{
-    call::{
-        audit::{Call, Method},
-        caller::Caller,
-    },
-    lists::{
-        events::Events,
-        open_watch::{OpenWatch, WatchPermission, WatchScope},
-        request::check_request,
-    },
-    rules::hooks::RequestHooks,
+    call::{Call, Caller, Method},
+    lists::{Events, OpenWatch, WatchPermission, WatchScope, check_request},
+    rules::RequestHooks,
     service::ResourceService,
 };
 

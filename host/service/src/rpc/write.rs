@@ -9,22 +9,17 @@ use std::sync::Arc;
 
 use crate::{
     call::{
-        audit::{Call, Method},
-        caller::Caller,
-        retry::{Failure, Retry},
+        Call, Caller, Failure, Method, Retry,
         store_fault::{cas_failure, store_fault},
     },
     core::ids::{self, tenancy_of},
-    deletion::{error::RemovalError, plan::Purpose},
-    references::{check::WrittenReferences, finalizer, records::renew_records},
+    deletion::{Purpose, RemovalError},
+    references::{WrittenReferences, finalizer, renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
-        admit, builtin_types,
+        Place, RequestHooks, admit, builtin_types,
         deletion_rules::{self, with_reserved_metadata},
-        hooks::RequestHooks,
-        region, server_meta,
-        tenancy::{Place, proto_text},
-        upgrade,
+        proto_text, region, server_meta, upgrade,
     },
     service::ResourceService,
 };

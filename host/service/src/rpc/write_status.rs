@@ -5,14 +5,12 @@ use mortise_store::{Consistency, StoreError};
 
 use crate::{
     call::{
-        audit::{Call, Method},
-        caller::Caller,
-        retry::{Failure, Retry},
+        Call, Caller, Failure, Method, Retry,
         store_fault::{cas_failure, store_fault},
     },
     core::ids::{self, type_of},
-    references::records::renew_records,
-    rules::{admit, hooks::RequestHooks, region, server_meta},
+    references::renew_records,
+    rules::{RequestHooks, admit, region, server_meta},
     service::ResourceService,
 };
 

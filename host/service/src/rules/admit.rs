@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{hooks::RequestHooks, tenancy::Place, upgrade};
 use crate::{
-    call::caller::Caller,
+    call::Caller,
     core::{
         Core,
         ids::{tenancy_of, type_of},

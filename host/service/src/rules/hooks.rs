@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::builtin_types;
 use crate::{
-    call::{caller::Caller, ruled_caller::RuledCaller},
+    call::{Caller, RuledCaller},
     registry::{DataFault, Owner, ResourceType},
 };
 use mortise_plugin_host::{Call, Decision, HookError, MadeReply, MutateReply, Permission};

@@ -6,12 +6,16 @@
 pub(crate) mod admit;
 pub(crate) mod builtin_types;
 pub(crate) mod deletion_rules;
-pub(crate) mod hooks;
-pub(crate) mod read;
+mod hooks;
+mod read;
 pub(crate) mod region;
 pub(crate) mod region_policy;
 pub(crate) mod server_meta;
 pub(crate) mod shards;
-pub(crate) mod tenancy;
+mod tenancy;
 pub(crate) mod tombstone;
 pub(crate) mod upgrade;
+
+pub(crate) use hooks::{ReadDecision, RequestHooks, refusal};
+pub(crate) use read::{is_readable, read_checked};
+pub(crate) use tenancy::{Place, PlaceError, proto_text};

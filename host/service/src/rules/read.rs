@@ -8,7 +8,7 @@ use super::{
     tenancy::Place,
 };
 use crate::{
-    call::{caller::Caller, request_id, store_fault::store_fault},
+    call::{Caller, request_id, store_fault::store_fault},
     core::{
         Core,
         ids::{tenancy_of, type_of},

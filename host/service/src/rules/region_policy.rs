@@ -1,4 +1,4 @@
-//! Policies of regions: which are legal, and in which regions copies may be.
+//! Policies of regions: their checks, and the regions in which they allow replicas.
 
 use mortise_resource::{
     EncodedResource,

@@ -1,5 +1,4 @@
-//! What becomes of a resource's `meta` in a write: of the client's part what it sent, or what is stored; of the server's
-//! part what the write does.
+//! A resource's `meta` in a write: the client's part is as sent, or as stored; the server's part follows from the write.
 //!
 //! The generation counts changes of the content: it rises when the data is another one, or, of a type that declares
 //! which fields count, when one of these is. Statuses, metadata, `meta` itself and a mark of deletion do not count. The

@@ -1,4 +1,4 @@
-//! Marks and tombstones: what a deletion stores. The deletion of a resource's children follows from its tombstone.
+//! Marks and tombstones, which a deletion stores. The deletion of a resource's children follows from its tombstone.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the indexes of a type hold: places by value, in the order of lists.
+//! The content of the indexes of a type: places by value, in the order of lists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

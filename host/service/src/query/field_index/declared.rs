@@ -1,4 +1,4 @@
-//! What a type declares indexes of, and what of a resource stands in them.
+//! The fields that a type declares indexes of, and the values of a resource in them.
 
 use mortise_query::{Candidate, IndexPath, Schema};
 use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};

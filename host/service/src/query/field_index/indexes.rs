@@ -20,7 +20,7 @@ use super::{
     lookup::{Found, LookUp, Question},
     task::run,
 };
-use crate::{lists::pools::Lists, registry::ResourceType};
+use crate::{lists::Lists, registry::ResourceType};
 
 /// How long a query waits for an index that is being made.
 pub(in crate::query) const MAKING: Duration = Duration::from_millis(100);

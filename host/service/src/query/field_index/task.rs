@@ -13,7 +13,7 @@ use super::{
     declared::Declared,
     lookup::Question,
 };
-use crate::lists::pools::Lists;
+use crate::lists::Lists;
 
 /// How long indexes are kept that nobody asks for.
 const IDLE: Duration = Duration::from_secs(3_600);

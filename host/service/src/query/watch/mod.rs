@@ -1,4 +1,4 @@
-//! Watches by what is in resources: of one, of a page, and of everything that matches.
+//! Watches by the content of resources: of one resource, of a page, and of everything that matches.
 //!
 //! # Contract
 //! A watch of a page (STATEFUL) shows after each message that is current what a search with the same arguments shows as

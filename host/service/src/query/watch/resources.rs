@@ -7,7 +7,7 @@ use mortise_resource::{
 };
 
 use super::{session::Session, stateful::Stateful, stateless::Stateless};
-use crate::{call::caller::Caller, query::queries::Queries};
+use crate::{call::Caller, query::queries::Queries};
 
 /// An open watch of many resources. Dropping it closes it.
 pub struct ResourcesChanges(Kind);

@@ -1,4 +1,4 @@
-//! What both types of watches of many resources have: the query, compiled against the type as it is registered, and
+//! The common part of both types of watches of many resources: the query, compiled against the type as it is registered, and
 //! the judgement of single resources.
 
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use mortise_store::{Cursor, Query, ScanPart, Term};
 
 use super::terms::term;
 use crate::{
-    call::{caller::Caller, fair::Share, store_fault::ended},
-    lists::open_watch::{OpenWatch, WatchPermission, WatchScope},
+    call::{Caller, Share, store_fault::ended},
+    lists::{OpenWatch, WatchPermission, WatchScope},
     query::{
         compile::{Search, project},
         queries::Queries,
         search::complete,
     },
-    rules::hooks::RequestHooks,
+    rules::RequestHooks,
 };
 
 /// Pages of a content that are read on the threads that serve requests: of 64 resources, and of 1,024.

@@ -11,15 +11,15 @@ use mortise_store::{
 };
 
 use crate::{
-    call::{caller::Caller, store_fault::ended},
+    call::{Caller, store_fault::ended},
     core::{Core, ids::type_of},
-    lists::open_watch::{OpenWatch, WatchPermission, WatchScope},
+    lists::{OpenWatch, WatchPermission, WatchScope},
     query::{
         compile::{project, shown},
         queries::Queries,
         search::complete,
     },
-    rules::{hooks::RequestHooks, read::read_checked},
+    rules::{RequestHooks, read_checked},
 };
 
 /// An open watch of one resource. Dropping it closes it.

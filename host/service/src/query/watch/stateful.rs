@@ -23,7 +23,7 @@ use super::{
     session::{Session, Visible, message},
 };
 use crate::{
-    call::{fair::Share, store_fault::ended},
+    call::{Share, store_fault::ended},
     query::{
         collect::{Collector, Page},
         compile::undecodable,

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::session::{Session, message};
 use crate::{
-    call::{fair::Share, store_fault::ended},
+    call::{Share, store_fault::ended},
     query::compile::refused,
 };
 

@@ -1,4 +1,4 @@
-//! What a query requires of whatever matches, as the store takes it: so that a watch is not woken by changes that do not
+//! The requirements of a query, as the store takes them: so that a watch is not woken by changes that do not
 //! concern it.
 
 use std::{
