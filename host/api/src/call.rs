@@ -12,7 +12,7 @@ use crate::authenticate::Authenticated;
 /// The caller of an authenticated request.
 pub(crate) fn caller(by: &Authenticated, strong: bool, source: Source) -> Caller {
     let consistency = if strong { Consistency::Consistent } else { Consistency::Eventual };
-    Caller::new(by.authorizer.clone(), consistency).at(source).from(Some(by.origin.clone()))
+    Caller::new(by.authorizer.clone(), consistency).with_source(source).from(Some(by.origin.clone()))
 }
 
 /// The span of a call about a resource. While disabled, as by default, it costs one load and reads no field.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mortise_resource::pb;
-use mortise_service::CopyChange;
+use mortise_service::ReplicatedChange;
 use prost::Message as _;
 
 /// Changes after which a set is applied, even if more changes belong to it.
@@ -74,11 +74,11 @@ impl Changeset {
 
     /// Takes the changes: present resources, which replace earlier incarnations, and the names that left. The owner has
     /// to be asked about the latter.
-    pub(crate) fn take(&mut self) -> (Vec<CopyChange>, Vec<Gone>) {
+    pub(crate) fn take(&mut self) -> (Vec<ReplicatedChange>, Vec<Gone>) {
         let (mut puts, mut left) = (Vec::new(), Vec::new());
         for Entry { put, gone } in std::mem::take(self).changes.into_values() {
             match put {
-                Some(put) => puts.push(CopyChange::Put(put)),
+                Some(put) => puts.push(ReplicatedChange::Put(put)),
                 None => left.push(gone),
             }
         }
@@ -104,7 +104,7 @@ mod tests {
         changes.put(resource("b", "3"));
         changes.remove(resource("b", "3").id.unwrap());
         let (puts, left) = changes.take();
-        assert!(matches!(&*puts, [CopyChange::Put(a)] if a.id.as_ref().unwrap().uid == "2"));
+        assert!(matches!(&*puts, [ReplicatedChange::Put(a)] if a.id.as_ref().unwrap().uid == "2"));
         assert!(matches!(&*left, [Gone { ids, last: Some(_) }] if ids[0].uid == "3"));
         assert!(changes.is_empty());
     }

@@ -69,7 +69,7 @@ impl Regions {
             Some(_) => self.options.iter().map(|peer| peer.name.as_str()).collect(),
             None => Vec::new(),
         };
-        if let Err(e) = self.service.retain_region_peers(&peers).await {
+        if let Err(e) = self.service.regions().retain_peers(&peers).await {
             tracing::warn!("the records of former peers cannot be removed before the next start: {e}");
         }
         if self.service.region().is_none() {

@@ -85,7 +85,7 @@ impl Peer {
 
     /// Starts tasks for new types, and stops those of types that are gone or have other versions.
     fn compare(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<Kind, Running>) {
-        let wanted = self.service.copied_types();
+        let wanted = self.service.regions().replicated_types();
         running.retain(|kind, (versions, task)| {
             let is_same = wanted.get(kind).is_some_and(|now| {
                 now.len() == versions.len() && now.iter().zip(versions.iter()).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -122,7 +122,7 @@ impl Peer {
         if !is_due || now == stored.conditions {
             return;
         }
-        match self.service.record_region_peer(&self.options.name, &self.options.address, now.clone()).await {
+        match self.service.regions().record_peer(&self.options.name, &self.options.address, now.clone()).await {
             Ok(()) => *stored = StoredConditions { conditions: now, at: Some(Instant::now()), has_failed: false },
             Err(e) => {
                 if !std::mem::replace(&mut stored.has_failed, true) {

@@ -7,7 +7,7 @@ use mortise_resource::{
     data::{BatchGetRequest, BatchGetResponse, ResourceChange, WatchResourcesResponse, resource_change::ChangeType},
     pb,
 };
-use mortise_service::{CopyChange, CopyProgress, may_be_in, uid_number};
+use mortise_service::{ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -43,7 +43,7 @@ pub(crate) struct Session<'a> {
     follower: &'a Follower,
     connection: Connection,
     of: pb::Type,
-    progress: CopyProgress,
+    progress: ReplicationProgress,
     changes: Changeset,
     /// The uids of the running snapshot; `None` outside of one.
     snapshot: Option<HashSet<u128>>,
@@ -53,7 +53,12 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(follower: &'a Follower, connection: Connection, of: pb::Type, progress: CopyProgress) -> Self {
+    pub(crate) fn new(
+        follower: &'a Follower,
+        connection: Connection,
+        of: pb::Type,
+        progress: ReplicationProgress,
+    ) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
         let mut waits = Waits::new(Backoff::new(RETRY.0, RETRY.1));
@@ -87,7 +92,7 @@ impl<'a> Session<'a> {
         }
         if let Some(uids) = &self.snapshot {
             let peer = self.follower.report.name();
-            let gone = self.follower.service.copies_other_than(peer, &self.of, uids).await?;
+            let gone = self.follower.service.regions().replicas_other_than(peer, &self.of, uids).await?;
             for id in gone {
                 self.changes.remove(id);
                 if self.changes.is_full() {
@@ -150,21 +155,21 @@ impl<'a> Session<'a> {
         self.commit(&changes).await
     }
 
-    async fn commit(&mut self, changes: &[CopyChange]) -> Result<(), FollowError> {
+    async fn commit(&mut self, changes: &[ReplicatedChange]) -> Result<(), FollowError> {
         let Follower { service, report, shown, .. } = self.follower;
-        let held = self.progress.held_back_len();
-        let copied = service.apply_copies(&mut self.progress, changes, self.snapshot.is_some()).await?;
+        let held = self.progress.deferred_len();
+        let copied = service.regions().apply(&mut self.progress, changes, self.snapshot.is_some()).await?;
         for (outcome, number) in [
             ("written", copied.written),
             ("removed", copied.removed),
-            ("deferred", copied.held_back),
+            ("deferred", copied.deferred),
             ("refused", copied.refused),
         ] {
             let peer = report.name().to_owned();
             metrics::counter!("mortise_region_copies_total", "peer" => peer, "outcome" => outcome).increment(number);
         }
-        report.applied(shown, copied.written + copied.removed, self.progress.held_back());
-        if self.progress.held_back_len() > held {
+        report.applied(shown, copied.written + copied.removed, self.progress.deferred());
+        if self.progress.deferred_len() > held {
             self.waits.reset();
             self.retry_at = Instant::now() + self.waits.next_wait();
         }
@@ -174,7 +179,7 @@ impl<'a> Session<'a> {
     /// Asks the peer about resources that left the watch. A resource that the peer still has for this region stays in
     /// its last state, since another region owns it now, or it came back; a deleted one takes along the resources that
     /// it owns.
-    async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<CopyChange>, FollowError> {
+    async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<ReplicatedChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
         let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
@@ -190,10 +195,10 @@ impl<'a> Session<'a> {
         let mut changes = Vec::new();
         for Gone { ids, last } in gone {
             match last.filter(|last| last.id.as_ref().is_some_and(|id| stays.contains(&id.uid))) {
-                Some(last) => changes.push(CopyChange::Put(last)),
+                Some(last) => changes.push(ReplicatedChange::Put(last)),
                 None => changes.extend(ids.into_iter().filter(|id| !stays.contains(&id.uid)).map(|id| {
                     let deleted = !elsewhere.contains(&id.uid);
-                    CopyChange::Remove { id, deleted }
+                    ReplicatedChange::Remove { id, deleted }
                 })),
             }
         }
@@ -233,14 +238,14 @@ impl<'a> Session<'a> {
 
     /// Whether resources are deferred, and neither a snapshot nor changes are under way.
     pub(crate) fn may_retry(&self) -> bool {
-        let is_held_back = self.progress.held_back_len() > 0 || self.progress.held_back_more();
+        let is_held_back = self.progress.deferred_len() > 0 || self.progress.has_more_deferred();
         is_held_back && self.snapshot.is_none() && self.changes.is_empty()
     }
 
     /// Retries the deferred resources in the peer's present state. If more are deferred than can be listed, asks for a
     /// snapshot, at the earliest two minutes after the watch began.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
-        let ids: Vec<pb::Id> = self.progress.held_back_ids().cloned().collect();
+        let ids: Vec<pb::Id> = self.progress.deferred_ids().cloned().collect();
         for some in ids.chunks(WHOLE) {
             let answer = self.ask(some, &[]).await?;
             let there: Vec<pb::Resource> =
@@ -253,10 +258,11 @@ impl<'a> Session<'a> {
                     self.progress.forget(id);
                 }
             }
-            let changes: Vec<CopyChange> = there.into_iter().map(|one| CopyChange::Put(Box::new(one))).collect();
+            let changes: Vec<ReplicatedChange> =
+                there.into_iter().map(|one| ReplicatedChange::Put(Box::new(one))).collect();
             self.commit(&changes).await?;
         }
-        if self.progress.held_back_more() && self.begun.elapsed() > NEXT_SNAPSHOT {
+        if self.progress.has_more_deferred() && self.begun.elapsed() > NEXT_SNAPSHOT {
             self.progress.begin_anew();
             self.commit(&[]).await?;
             return Err(FollowError::TooMuchHeldBack);

@@ -177,13 +177,13 @@ impl Resolver {
         service: &str,
         from: SocketAddr,
     ) -> Result<Said, ResponseCode> {
-        let source = Source::of(from.ip());
+        let source = Source::from_key(from.ip());
         let caller = match self.service.access() {
             Some(access) => Caller::new(access.dns().clone(), Consistency::Eventual),
             None => Caller::host(Consistency::Eventual),
         };
         let origin = Origin::new(Surface::Dns, Remote::Address(from), None);
-        let caller = caller.at(source).from(Some(Arc::new(origin)));
+        let caller = caller.with_source(source).from(Some(Arc::new(origin)));
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
             let data = found.data.unwrap_or_default();
             let endpoints = ServiceEndpoints::decode(data.value.as_slice()).map_err(|_| ResponseCode::ServFail)?;

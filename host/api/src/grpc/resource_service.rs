@@ -38,7 +38,7 @@ pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Result<Cal
     let by = extensions.get::<Authenticated>().ok_or_else(|| Status::internal("the call was not authenticated"))?;
     let strong = headers.get(CONSISTENCY).is_some_and(|value| value == "consistent");
     let connection = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-    Ok(call::caller(by, strong, Source::of(connection)))
+    Ok(call::caller(by, strong, Source::from_key(connection)))
 }
 
 pub(super) fn caller_of<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {

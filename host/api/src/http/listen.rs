@@ -110,7 +110,7 @@ async fn connection(
     };
     let Some(transport) = transport else { return };
     let addr = transport.tcp().and_then(|tcp| tcp.peer_addr().ok());
-    let (source, remote) = (Source::of(addr), addr.map_or(Remote::Unknown, Remote::Address));
+    let (source, remote) = (Source::from_key(addr), addr.map_or(Remote::Unknown, Remote::Address));
     let certificate = transport.peer_certificate();
     let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(source);

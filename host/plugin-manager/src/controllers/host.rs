@@ -20,8 +20,8 @@ use mortise_resource::{
 };
 use mortise_service::{
     Caller, Consistency, Deleted, Origin, Remote, ResourceService, Surface,
+    kv::{KvError, PluginKv},
     registry::Owner,
-    values::{ValueError, Values},
 };
 
 /// The identity of a controller, or of a plugin with a searching hook, to the service. The plugin's grants decide
@@ -75,7 +75,7 @@ impl Authorizer for Identity {
 /// The parts that all reconciles of a controller share.
 pub(crate) struct ControllerContext {
     service: ResourceService,
-    values: Values,
+    plugin_kv: PluginKv,
     plugin: Arc<str>,
     controller: Arc<str>,
     caller: Caller,
@@ -83,10 +83,15 @@ pub(crate) struct ControllerContext {
 
 impl ControllerContext {
     /// Makes the context of a plugin's controller, by its whole name.
-    pub(crate) fn new(service: ResourceService, values: Values, plugin: Arc<str>, controller: Arc<str>) -> Arc<Self> {
+    pub(crate) fn new(
+        service: ResourceService,
+        plugin_kv: PluginKv,
+        plugin: Arc<str>,
+        controller: Arc<str>,
+    ) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
         let caller = Caller::new(authorizer, Consistency::Consistent);
-        Arc::new(Self { service, values, plugin, controller, caller })
+        Arc::new(Self { service, plugin_kv, plugin, controller, caller })
     }
 
     fn wrote(&self, operation: &'static str, id: &pb::Id) {
@@ -219,32 +224,32 @@ impl ReconcilerHost for Client {
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
-        self.shared.values.get(&self.shared.plugin, &key).await.map_err(refused)
+        self.shared.plugin_kv.get(&self.shared.plugin, &key).await.map_err(refused)
     }
 
     async fn kv_set(&self, key: String, value: Vec<u8>) -> Result<(), Failure> {
-        self.shared.values.set(&self.shared.plugin, &key, value).await.map_err(refused)
+        self.shared.plugin_kv.set(&self.shared.plugin, &key, value).await.map_err(refused)
     }
 
     async fn kv_remove(&self, key: String) -> Result<(), Failure> {
-        self.shared.values.remove(&self.shared.plugin, &key).await.map_err(refused)
+        self.shared.plugin_kv.remove(&self.shared.plugin, &key).await.map_err(refused)
     }
 
     async fn kv_keys(&self, prefix: String) -> Result<Vec<String>, Failure> {
-        self.shared.values.keys(&self.shared.plugin, &prefix).await.map_err(refused)
+        self.shared.plugin_kv.keys(&self.shared.plugin, &prefix).await.map_err(refused)
     }
 
     async fn private_bytes_get(&self, id: pb::Id) -> Result<Option<Vec<u8>>, Failure> {
-        let kept = self.shared.service.private_bytes(&self.shared.plugin, &id).await;
-        kept.map_err(|e| refused(ValueError::Store(e)))
+        let kept = self.shared.service.private_bytes().get(&self.shared.plugin, &id).await;
+        kept.map_err(|e| refused(KvError::Store(e)))
     }
 
     async fn private_bytes_set(&self, id: pb::Id, value: Vec<u8>) -> Result<(), Failure> {
-        Ok(self.shared.service.set_private_bytes(&self.shared.plugin, &id, value).await?)
+        Ok(self.shared.service.private_bytes().set(&self.shared.plugin, &id, value).await?)
     }
 
     async fn private_bytes_remove(&self, id: pb::Id) -> Result<(), Failure> {
-        Ok(self.shared.service.remove_private_bytes(&self.shared.plugin, &id).await?)
+        Ok(self.shared.service.private_bytes().remove(&self.shared.plugin, &id).await?)
     }
 }
 
@@ -274,12 +279,12 @@ fn unknown(error: CacheError) -> Failure {
     Error::invalid(error.to_string()).into()
 }
 
-fn refused(error: ValueError) -> Failure {
+fn refused(error: KvError) -> Failure {
     let code = match &error {
-        ValueError::Key(_) => Code::InvalidArgument,
-        ValueError::Values { .. } | ValueError::Bytes { .. } => Code::ResourceExhausted,
-        ValueError::NoOwner => Code::Unavailable,
-        ValueError::Store(_) | ValueError::Interrupted(_) => Code::Internal,
+        KvError::Key(_) => Code::InvalidArgument,
+        KvError::Values { .. } | KvError::Bytes { .. } => Code::ResourceExhausted,
+        KvError::NoOwner => Code::Unavailable,
+        KvError::Store(_) | KvError::Interrupted(_) => Code::Internal,
     };
     Error::new(code, error.to_string()).into()
 }

@@ -26,7 +26,7 @@ impl LookupHost for ServiceLookups {
     async fn search(&self, plugin: &str, request: SearchRequest) -> Result<SearchResponse, Error> {
         let caller = Caller::new(Arc::new(Identity::of_hooks(plugin)), Consistency::Consistent);
         // Fair sharing counts each plugin as a source of its own.
-        let caller = caller.at(Source::of(("hooks", plugin))).in_hook_of(plugin.into());
+        let caller = caller.with_source(Source::from_key(("hooks", plugin))).in_hook_of(plugin.into());
         self.0.search(&caller, request).await
     }
 

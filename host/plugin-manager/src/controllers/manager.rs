@@ -20,7 +20,7 @@ use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
 };
 
-use mortise_service::values::{Quota, Values};
+use mortise_service::kv::{PluginKv, Quota};
 
 use super::{
     definition::{definition, pairs, whole_name},
@@ -42,7 +42,7 @@ struct Inner {
     controllers: Controllers,
     service: ResourceService,
     registry: Arc<ArcSwap<Registry>>,
-    values: Values,
+    plugin_kv: PluginKv,
     /// Plugins with controllers, by name.
     attached: Mutex<BTreeMap<String, Attached>>,
     swapped: Arc<Notify>,
@@ -75,7 +75,7 @@ impl ControllerManager {
     ) -> Self {
         Self(Arc::new(Inner {
             controllers: Controllers::new(Arc::new(ServiceSource::new(service.clone())), Arc::new(AlwaysLeased)),
-            values: Values::new(backend, quota),
+            plugin_kv: PluginKv::new(backend, quota),
             attached: Mutex::default(),
             swapped: Arc::default(),
             work: Work::new(1),
@@ -176,7 +176,7 @@ impl ControllerManager {
             let manager = self.clone();
             changes.spawn(async move {
                 manager.end(&gone.names).await;
-                manager.0.values.forget(&name).await;
+                manager.0.plugin_kv.forget(&name).await;
             });
         }
         for (name, plugin) in serving {
@@ -204,7 +204,7 @@ impl ControllerManager {
             let name = whole_name(plugin.name(), &decl.name);
             let shared = ControllerContext::new(
                 self.0.service.clone(),
-                self.0.values.clone(),
+                self.0.plugin_kv.clone(),
                 plugin.manifest().name.clone(),
                 name.clone(),
             );

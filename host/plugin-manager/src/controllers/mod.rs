@@ -23,5 +23,5 @@ pub(crate) use lookups::ServiceLookups;
 pub use manager::ControllerManager;
 pub(crate) use manager::check;
 pub use mortise_controller::ControllersError;
-pub use mortise_service::values::Quota;
+pub use mortise_service::kv::Quota;
 pub use source::ServiceSource;

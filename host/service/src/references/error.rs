@@ -1,0 +1,23 @@
+//! The error of looking up references.
+
+use mortise_resource::{BadEncoding, Error};
+use mortise_store::StoreError;
+
+/// The reason for which it is not known whether an owner reference holds.
+pub(crate) enum ReferenceError {
+    Store(StoreError),
+    /// The references of the owner's type cannot be recorded.
+    Records(Error),
+}
+
+impl From<StoreError> for ReferenceError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<BadEncoding> for ReferenceError {
+    fn from(fault: BadEncoding) -> Self {
+        Self::Store(fault.into())
+    }
+}
