@@ -2,6 +2,7 @@
 //! Tests share compiled plugins.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
