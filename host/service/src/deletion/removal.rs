@@ -3,7 +3,6 @@
 use futures::{StreamExt as _, stream};
 use mortise_resource::{EncodedResource, meta, pb, types};
 use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError};
-use prost::Message as _;
 
 use super::{
     deletions::Deletions,
