@@ -22,11 +22,8 @@
 //! A list holds its whole result in memory; a scan, a snapshot and the initial content of a watch hold one page. A
 //! snapshot makes no writer wait.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
-use mortise_resource::{EncodedResource, data::OnDelete, meta, pb, resource_meta};
-use prost::{Message as _, encoding};
+use mortise_resource::{EncodedResource, data::OnDelete, pb};
 use prost_types::Timestamp;
 use tokio::sync::watch;
 
@@ -36,7 +33,7 @@ use crate::{
     ids::{ExpectedId, Place, TypeKey},
     quota::Usage,
     referrers::ExpectedReferrers,
-    set_hash::SetHash,
+    snapshot::{Snapshot, SnapshotHead},
     terms::Term,
 };
 
@@ -196,74 +193,6 @@ pub trait Watch: Send {
     fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError>;
 }
 
-/// Kind of a record of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RecordKind {
-    /// A stored resource.
-    Resource,
-    /// An event of the history: the resource was created or replaced.
-    Upsert,
-    /// An event of the history: the resource was deleted; the payload is its last stored form.
-    Delete,
-}
-
-/// A piece of a snapshot, in the form in which it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// Kind of the record.
-    pub kind: RecordKind,
-    /// Sequence of the commit that wrote it: the version of a resource, or an event's place in the history.
-    pub sequence: u64,
-    /// An encoded `hashicorp.consul.resource.Resource`.
-    pub payload: Vec<u8>,
-}
-
-/// Totals of a snapshot, known before its first record.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SnapshotHead {
-    /// Sequence of the snapshot's commit; 0 before the first one.
-    pub sequence: u64,
-    /// Number of resources of each type.
-    pub resources: BTreeMap<TypeKey, u64>,
-    /// Hash of the set of the resources' keys and versions; `None` when unknown.
-    pub resources_hash: Option<SetHash>,
-    /// Sequence of the oldest event; `sequence + 1` without events. The events are those from here to `sequence`.
-    pub first_event: u64,
-    /// Number of those sequences without a commit: a store skips some when it was not closed cleanly.
-    pub skipped: u64,
-    /// Bytes of all events' payloads together.
-    pub event_bytes: u64,
-}
-
-impl SnapshotHead {
-    /// Returns the number of resources.
-    #[must_use]
-    pub fn resources(&self) -> u64 {
-        self.resources.values().sum()
-    }
-
-    /// Returns the number of events.
-    #[must_use]
-    pub fn events(&self) -> u64 {
-        (self.sequence + 1).saturating_sub(self.first_event).saturating_sub(self.skipped)
-    }
-}
-
-/// The whole content of a store as of one commit. Dropping it ends it.
-#[async_trait]
-pub trait Snapshot: Send {
-    /// Returns the totals.
-    fn head(&self) -> &SnapshotHead;
-
-    /// Returns the next page of records, some hundred KiB; `None` after the last. Each record comes exactly once, in no
-    /// particular order.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`], naming a damaged record; other faults of the store. The snapshot is dead after an
-    /// error.
-    async fn next(&mut self) -> Result<Option<Vec<Record>>, StoreError>;
-}
-
 /// Figures of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -297,50 +226,6 @@ impl Health {
     }
 }
 
-/// Returns the bytes of a resource as limits count them: encoded, without parts that no client can make shorter
-/// (version, the server's part of `meta`, records of its references) and without the deletion mark, which must fit even
-/// onto a resource at the limit.
-#[must_use]
-pub fn limited_size(resource: &pb::Resource) -> usize {
-    let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
-    if mark.is_some() && meta::finalizers(&resource.metadata).contains(meta::HELD_BY_REFERENCES) {
-        // The server sets this finalizer together with the mark.
-        let mut without = resource.clone();
-        meta::remove_finalizer(&mut without.metadata, meta::HELD_BY_REFERENCES);
-        if !meta::has_finalizers(&without.metadata) {
-            without.metadata.remove(meta::FINALIZERS);
-        }
-        return limited_size(&without);
-    }
-    let meta = resource.meta.as_deref().map_or(0, resource_meta::server_part_len);
-    let kept_by_server = meta + encoding::message::encoded_len_repeated(1002, &resource.references);
-    limited(resource.encoded_len() - kept_by_server, &resource.version, mark.map(String::as_str))
-}
-
-/// [`limited_size`] of an encoded resource.
-#[must_use]
-pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
-    if resource.deletion_mark().is_some()
-        && let Ok(resource) = resource.decode()
-    {
-        return limited_size(&resource);
-    }
-    let meta = resource.decode_meta().ok().flatten();
-    let kept_by_server = meta.as_ref().map_or(0, resource_meta::server_part_len) + resource.references_len();
-    limited(resource.bytes().len().saturating_sub(kept_by_server), resource.version(), resource.deletion_mark())
-}
-
-fn limited(size: usize, version: &str, mark: Option<&str>) -> usize {
-    // Each entry of a map is a message with a tag and a length, its key, and its value.
-    const ENTRY: usize = 6;
-    // Longest text that counts as a mark, a point in time; anything longer counts as the client's content.
-    const MARK: usize = 40;
-    let version = if version.is_empty() { 0 } else { version.len() + 2 };
-    let mark = mark.filter(|value| value.len() <= MARK);
-    let mark = mark.map_or(0, |value| meta::DELETION_TIMESTAMP.len() + value.len() + ENTRY);
-    size.saturating_sub(version + mark)
-}
-
 /// A store of resources. The module's documentation has the guarantees of every implementation.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
@@ -356,7 +241,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource whose
-    /// [`limited_size`] is over the backend's limit and over the size of the stored resource;
+    /// [`limited_size`](crate::limited_size) is over the backend's limit and over the size of the stored resource;
     /// [`StoreError::QuotaExceeded`] for a [limited](Batch::limited) batch.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError>;
 

@@ -20,12 +20,13 @@ pub mod fuzzing;
 mod ids;
 pub mod quota;
 mod referrers;
+mod resource_size;
 mod set_hash;
+mod snapshot;
 mod terms;
 
 pub use backend::{
-    Backend, Batch, Consistency, Cursor, Expectation, Health, Mutation, Query, Record, RecordKind, ScanPart, Snapshot,
-    SnapshotHead, Stats, Watch, WatchEvent, limited_size,
+    Backend, Batch, Consistency, Cursor, Expectation, Health, Mutation, Query, ScanPart, Stats, Watch, WatchEvent,
 };
 pub use changes::{Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position};
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
@@ -33,5 +34,7 @@ pub use error::StoreError;
 pub use ids::{ExpectedId, Place, TypeKey};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use referrers::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet};
+pub use resource_size::limited_size;
 pub use set_hash::SetHash;
+pub use snapshot::{Record, RecordKind, Snapshot, SnapshotHead};
 pub use terms::{Term, TermField, TermSubject};

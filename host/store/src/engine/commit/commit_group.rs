@@ -19,8 +19,8 @@ use crate::engine::tree::{
 };
 use crate::{
     Batch, Expectation, ExpectedId, ExpectedReferrers, Mutation, Quotas, ReferrerSet, StoreError, TypeKey,
-    backend::{limited_size, limited_size_encoded},
     referrers::{IN_ONE_COMMIT, LATER},
+    resource_size::{limited_size, limited_size_encoded},
     set_hash::Step,
 };
 

@@ -1,145 +1,20 @@
-//! Clients that read nothing, or never finish a request: the server's memory for them is bounded, and is freed. The
-//! server stops without them.
-//!
-//! They use HTTP/2 directly, since a gRPC client reads ahead of its caller.
+//! Answers that are not read.
 
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
-use hyper::{
-    Request, Response,
-    body::{Frame, Incoming},
-    client::conn::http2,
-};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
-use prost::Message;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{sleep, timeout},
 };
 use tonic::Code;
-use tonic_reflection::pb::v1::{ServerReflectionRequest, server_reflection_request::MessageRequest};
 
-use crate::support::{
-    PATIENCE, Server, Setup, Watch, album, artist, eventually, gvk, id, id_of, owned, tenancy, thing,
-};
+use super::{Connection, MIB, growth, heavy, lean, status};
+use crate::support::{PATIENCE, Watch, album, artist, eventually, gvk, id, id_of, owned, tenancy, thing};
 
-const MIB: usize = 1 << 20;
 const ARTIST: &str = "demo.v2.Artist";
-
-type Body = BoxBody<Bytes, std::convert::Infallible>;
-
-/// A connection to the gRPC port, with small windows.
-struct Connection {
-    sender: http2::SendRequest<Body>,
-    addr: std::net::SocketAddr,
-}
-
-impl Connection {
-    async fn open(server: &Server) -> Self {
-        Self::with_window(server, 65_535).await
-    }
-
-    /// Opens a connection with a window of this many bytes for all answers together.
-    async fn with_window(server: &Server, bytes: u32) -> Self {
-        let stream = TcpStream::connect(server.grpc).await.unwrap();
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.initial_stream_window_size(65_535).initial_connection_window_size(bytes);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self { sender, addr: server.grpc }
-    }
-
-    /// Begins a call; its request is `start`, and stays unfinished if `open` is true.
-    async fn call(&self, path: &str, start: Vec<Bytes>, open: bool) -> Response<Incoming> {
-        let frames = start.into_iter().map(|bytes| Ok(Frame::data(bytes)));
-        let frames = tokio_stream::iter(frames);
-        let body = match open {
-            true => StreamBody::new(tokio_stream::StreamExt::chain(frames, tokio_stream::pending())).boxed_unsync(),
-            false => StreamBody::new(frames).boxed_unsync(),
-        };
-        let request = Request::post(format!("http://{}{path}", self.addr))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(BoxBody::new(SyncBody(std::sync::Mutex::new(body))))
-            .unwrap();
-        timeout(PATIENCE, self.sender.clone().send_request(request)).await.expect("an answer begins in time").unwrap()
-    }
-
-    async fn ask(&self, method: &str, message: &impl Message) -> Response<Incoming> {
-        self.call(&format!("/hashicorp.consul.resource.ResourceService/{method}"), vec![framed(message)], false).await
-    }
-}
-
-/// A body that is used by one thread at a time.
-struct SyncBody(std::sync::Mutex<http_body_util::combinators::UnsyncBoxBody<Bytes, std::convert::Infallible>>);
-
-impl hyper::body::Body for SyncBody {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        std::pin::Pin::new(&mut *self.0.lock().unwrap()).poll_frame(cx)
-    }
-}
-
-fn prefix(length: usize) -> Bytes {
-    let mut prefix = BytesMut::new();
-    prefix.put_u8(0);
-    prefix.put_u32(length as u32);
-    prefix.freeze()
-}
-
-fn framed(message: &impl Message) -> Bytes {
-    [prefix(message.encoded_len()), message.encode_to_vec().into()].concat().into()
-}
-
-/// The status at the end of an answer, and its message.
-async fn status(mut answer: Response<Incoming>) -> (String, String) {
-    let text = |headers: &hyper::HeaderMap, name| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
-    let said = |headers: &hyper::HeaderMap| {
-        Some((text(headers, "grpc-status")?, text(headers, "grpc-message").unwrap_or_default()))
-    };
-    if let Some(said) = said(answer.headers()) {
-        return said;
-    }
-    let ending = async {
-        while let Some(frame) = answer.body_mut().frame().await {
-            if let Some(said) = frame.unwrap().trailers_ref().and_then(said) {
-                return said;
-            }
-        }
-        panic!("an answer without a status")
-    };
-    timeout(PATIENCE, ending).await.expect("the answer ends in time")
-}
-
-/// Bytes of a server's memory beyond `before`.
-fn growth(server: &Server, before: usize) -> usize {
-    server.resident_bytes().saturating_sub(before)
-}
-
-/// An artist of about this many bytes.
-fn heavy(name: &str, bytes: usize) -> pb::Resource {
-    let mut artist = artist(name);
-    artist.metadata.insert("weight".into(), "x".repeat(bytes));
-    artist
-}
-
-/// A server whose store keeps little in memory, so that the memory for clients shows.
-fn lean() -> Setup {
-    Setup::new()
-        .env("MORTISE_STORE_CACHE_BYTES", MIB)
-        .env("MORTISE_STORE_HISTORY_BYTES", MIB)
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 10_000)
-}
 
 fn watch_artists() -> pb::WatchListRequest {
     pb::WatchListRequest {
@@ -388,119 +263,6 @@ async fn a_plugin_that_lists_more_than_it_may_take_costs_a_page() {
     }
     println!("{} MiB", most / MIB);
     assert!(most < 50 * MIB, "{} MiB for a list that is too long", most / MIB);
-}
-
-#[tokio::test]
-async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
-    let server = lean()
-        .env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", 64 * MIB)
-        .env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 3_000)
-        .start()
-        .await;
-    let before = server.resident_bytes();
-    let connection = Connection::open(&server).await;
-    let mut calls = Vec::new();
-    for _ in 0..40 {
-        let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
-        calls.push(tokio::spawn(async move {
-            let pieces = (0..15).map(|_| Bytes::from(vec![b'x'; MIB]));
-            let start = std::iter::once(prefix(50 * MIB)).chain(pieces).collect();
-            status(connection.call("/hashicorp.consul.resource.ResourceService/Write", start, true).await).await
-        }));
-    }
-    let mut most = 0;
-    let mut codes = Vec::new();
-    for call in calls {
-        while !call.is_finished() {
-            most = most.max(growth(&server, before));
-            sleep(Duration::from_millis(20)).await;
-        }
-        codes.push(call.await.unwrap());
-    }
-    assert!(most < 160 * MIB, "{} MiB for messages that never end", most / MIB);
-    let count = |code: Code, said: &str| {
-        codes.iter().filter(|(had, text)| *had == (code as i32).to_string() && text.contains(said)).count()
-    };
-    let (refused, late) = (
-        count(Code::ResourceExhausted, "grpc.inbound_buffer_bytes"),
-        count(Code::DeadlineExceeded, "http.request_timeout_ms"),
-    );
-    assert!(refused > 0 && late > 0 && refused + late == 40, "{codes:?}");
-    server.write(heavy("korn", 900_000)).await.expect("there is room again");
-}
-
-/// Even the shortest messages count, however many they are. Messages that a stream has completed no longer count.
-#[tokio::test]
-async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_calls_go_on() {
-    const LENGTH: usize = 60 << 10;
-    const CALLS: usize = 1_000;
-    let (room, late) = (16 * MIB, 4 * PATIENCE.as_millis());
-    let setup = lean().env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", room).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", late);
-    let server = setup.start().await;
-    let questions = Connection::open(&server).await;
-    let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-    let question = |host: usize| ServerReflectionRequest {
-        host: "x".repeat(host),
-        message_request: Some(MessageRequest::FileByFilename(String::new())),
-    };
-    let (code, said) = status(questions.call(reflection, vec![framed(&question(8 << 10))], true).await).await;
-    assert_eq!(code, (Code::OutOfRange as i32).to_string(), "{said}");
-    // Each answer repeats this twice. Together the questions exceed the limit.
-    let host = 3 << 10;
-    let asked = room / host * 4 / 3;
-    let mut answers = questions.call(reflection, vec![framed(&question(host)); asked], true).await;
-    let mut answered = 0;
-    while answered < asked * host * 2 {
-        let frame = timeout(PATIENCE, answers.body_mut().frame()).await.expect("they are answered").unwrap();
-        answered += frame.unwrap().data_ref().expect("the stream goes on").len();
-    }
-    server.write(heavy("korn", 900_000)).await.expect("what was asked on a stream that idles takes no room");
-
-    let mut connections = Vec::new();
-    let mut calls = tokio::task::JoinSet::new();
-    for n in 0..CALLS {
-        if n % 100 == 0 {
-            connections.push(Connection::open(&server).await);
-        }
-        let last = connections.last().unwrap();
-        let connection = Connection { sender: last.sender.clone(), addr: last.addr };
-        calls.spawn(async move {
-            let start = vec![prefix(LENGTH), Bytes::from(vec![b'x'; LENGTH - 5])];
-            status(connection.call("/hashicorp.consul.resource.ResourceService/Write", start, true).await).await
-        });
-    }
-    // As many as exceed the limit.
-    for _ in 0..CALLS - room / LENGTH {
-        let (code, said) = timeout(PATIENCE, calls.join_next()).await.expect("refused in time").unwrap().unwrap();
-        assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{said}");
-        assert!(said.contains("grpc.inbound_buffer_bytes"), "{said}");
-    }
-    server.write(artist("korn")).await.expect("small calls go on");
-    drop((calls, connections));
-    eventually("there is room again", async || server.write(heavy("korn", 900_000)).await.is_ok()).await;
-}
-
-/// The number of values in a body is bounded, not only its bytes: each takes more than a hundred bytes while it is
-/// read.
-#[tokio::test]
-async fn a_body_of_many_values_is_refused_before_it_fills_the_memory() {
-    let server = lean().start().await;
-    let before = server.resident_bytes();
-    let body = format!("{{\"data\":{{\"tracks\":[{}1]}}}}", "1,".repeat(4 * MIB - 100));
-    let asking =
-        server.ask("PUT", "/api/demo/v2/album/many").header("accept", crate::support::http::PROBLEM).body(body);
-    let asking = asking.await_answer();
-    tokio::pin!(asking);
-    let mut most = 0;
-    let answer = loop {
-        tokio::select! {
-            answer = &mut asking => break answer,
-            () = sleep(Duration::from_millis(5)) => most = most.max(growth(&server, before)),
-        }
-    };
-    assert_eq!(answer.code(), 400, "{answer:?}");
-    assert!(answer.body.contains("values in one text"), "{answer:?}");
-    assert!(most < 300 * MIB, "{} MiB", most / MIB);
 }
 
 /// Streams are ended at once with a message; the stop waits only for calls that can end.

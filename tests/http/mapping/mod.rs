@@ -1,0 +1,13 @@
+//! Consul's HTTP mapping: routes, methods, parameters, bodies, codes. Watches: `http/watch.rs`; extensions of Consul's
+//! API: `http/types.rs`; limits and unusual clients: `http/limits.rs`.
+
+mod bodies;
+mod codes;
+mod parameters;
+mod routes;
+
+use crate::support::{Server, http::Answer};
+
+async fn put_raw(server: &Server, path: &str, body: &str) -> Answer {
+    server.ask("PUT", path).body(body.to_owned()).await_answer().await
+}
