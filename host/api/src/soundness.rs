@@ -14,7 +14,7 @@ pub(crate) struct Soundness {
 
 impl Soundness {
     pub(crate) fn of(service: &ResourceService) -> Self {
-        let audit = service.audit().filter(|audit| audit.waits()).map(|audit| audit.fault());
+        let audit = service.audit().filter(|audit| audit.blocks_callers()).map(|audit| audit.fault());
         Self { store: service.backend().health(), audit }
     }
 

@@ -67,7 +67,7 @@ impl House {
         let house = Self::empty();
         let store = house.store();
         let put = |n: usize| Mutation::Put(Box::new(resource(&format!("r-{n}"), n % 7 * 1000)));
-        store.commit(Batch::of_all((0..resources).map(put).collect())).await.unwrap();
+        store.commit(Batch::new((0..resources).map(put).collect())).await.unwrap();
         drop(store);
         let kept = house.data().join("plugins/demo");
         fs::create_dir_all(&kept).unwrap();
@@ -142,7 +142,7 @@ fn restored(bytes: &[u8], house: &House, force: bool) -> Result<crate::Restored,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_backed_up_comes_back() {
+async fn a_restored_backup_has_the_same_content() {
     let house = House::furnished(500).await;
     let bytes = house.backup().await;
     let other = House::empty();
@@ -217,7 +217,7 @@ async fn nothing_is_overwritten_without_force() {
 
 /// A restore notices every cut and every flipped bit, anywhere, before it changes anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_altered_is_refused_and_nothing_is_touched() {
+async fn altered_backups_are_refused_without_changes() {
     let bytes = House::furnished(30).await.backup().await;
     let target = House::empty();
     let before = target.files();
@@ -431,7 +431,7 @@ async fn long_names_come_back_and_endless_ones_do_not() {
 
 /// A plugin folder inside a directory that a restore replaces is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_folder_within_what_is_replaced_is_refused() {
+async fn a_plugin_folder_inside_a_replaced_directory_is_refused() {
     let house = House::furnished(3).await;
     let bytes = house.backup().await;
     let dir = tempfile::tempdir().unwrap();
@@ -586,7 +586,7 @@ async fn a_store_that_does_not_agree_with_itself_is_not_backed_up() {
 
 /// Salvage saves the content before the damage, and reports the rest as missing.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_be_read_of_a_damaged_backup_is_saved() {
+async fn salvage_saves_the_readable_part_of_a_damaged_backup() {
     let bytes = House::furnished(2_000).await.backup().await;
     let dir = tempfile::tempdir().unwrap();
     let all = salvaged(&saved(dir.path(), &bytes), 2_000).await;
@@ -642,7 +642,7 @@ struct Earlier {
 
 /// Salvage leaves out, and reports, records that decode but contradict their checksum or version.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_contradicts_itself_is_not_saved() {
+async fn salvage_leaves_out_contradictory_records() {
     /// Rewrites the records; `by` encodes that of the seventh commit.
     fn rewrite(entries: &mut Entries, by: fn(Record, &mut Vec<u8>)) {
         let records = entries.iter_mut().find(|(name, _)| name == "records/00000001").unwrap();
@@ -728,7 +728,7 @@ async fn what_contradicts_itself_is_not_saved() {
 /// makes no false ones. Records of earlier releases have no checksums; salvage takes them as they read, and reports
 /// that.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_saved_of_an_altered_backup_without_its_sums_is_proven() {
+async fn salvage_proves_each_record_without_the_list_of_checksums() {
     const RECORDS: &str = "records/00000001";
     let mut entries = unpacked(&House::furnished(40).await.backup().await);
     entries.retain(|(name, _)| name == "manifest.json" || name == RECORDS);
@@ -775,7 +775,7 @@ async fn what_is_saved_of_an_altered_backup_without_its_sums_is_proven() {
 
 /// Salvage reads a store that is too damaged to open.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_be_read_of_a_damaged_store_is_saved() {
+async fn salvage_saves_the_readable_part_of_a_damaged_store() {
     let house = House::furnished(300).await;
     let kept = house.data().join("plugins/demo");
     let digest = format!("{:x}", <sha2::Sha256 as sha2::Digest>::digest(b"good"));

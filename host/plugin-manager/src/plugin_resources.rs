@@ -88,7 +88,7 @@ impl PluginResources {
                 break;
             }
             let mutations = resources.into_iter().map(|r| Mutation::Put(Box::new(r))).collect();
-            match self.backend.commit(Batch::of_all(mutations)).await {
+            match self.backend.commit(Batch::new(mutations)).await {
                 Ok(stored) => {
                     for resource in stored.into_iter().flatten() {
                         self.written.insert(resource.id().name.to_owned(), resource.decode()?);

@@ -43,11 +43,11 @@ impl ResourceService {
         let id = stored.id.clone().unwrap_or_default();
         let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
-            return self.backend.commit(Batch::of(delete)).await.map(drop);
+            return self.backend.commit(Batch::single(delete)).await.map(drop);
         }
         let with = |tombstone| Batch {
             referrers: referrers.clone(),
-            ..Batch::of_all(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
+            ..Batch::new(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
         };
         match self.backend.commit(with(tombstone(&id, &id.uid))).await {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}

@@ -10,7 +10,7 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     let code = match error {
         StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
         StoreError::Poisoned(_) => Code::Unavailable,
-        StoreError::ScanOutrun { .. } => Code::Aborted,
+        StoreError::ScanAborted { .. } => Code::Aborted,
         _ => Code::Internal,
     };
     Error::new(code, format!("{context}: {error}"))

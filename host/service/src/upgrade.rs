@@ -156,13 +156,13 @@ impl ResourceService {
                     // The instance goes back while the disk is waited for.
                     hooks.release();
                     let mutations = std::mem::take(&mut upgraded);
-                    self.backend.commit(Batch::of_all(mutations)).await.map_err(failed)?;
+                    self.backend.commit(Batch::new(mutations)).await.map_err(failed)?;
                 }
             }
         }
         hooks.release();
         if !upgraded.is_empty() {
-            self.backend.commit(Batch::of_all(upgraded)).await.map_err(failed)?;
+            self.backend.commit(Batch::new(upgraded)).await.map_err(failed)?;
         }
         Ok(report)
     }

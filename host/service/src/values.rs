@@ -136,7 +136,7 @@ impl Values {
     pub async fn set(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
         check(key)?;
         let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
-        to_its_end(async move { values.set_now(&plugin, &key, value).await }).await
+        run_and_report_end(async move { values.set_now(&plugin, &key, value).await }).await
     }
 
     async fn set_now(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
@@ -169,7 +169,7 @@ impl Values {
         resource.generation = Ulid::generate().to_string();
         resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: content.encode_to_vec() });
         mutations.push(Mutation::Put(Box::new(resource)));
-        self.backend.commit(Batch::of_all(mutations)).await?;
+        self.backend.commit(Batch::new(mutations)).await?;
         keys.set(key, size);
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Values {
     pub async fn remove(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
         check(key)?;
         let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
-        to_its_end(async move { values.remove_now(&plugin, &key).await }).await
+        run_and_report_end(async move { values.remove_now(&plugin, &key).await }).await
     }
 
     async fn remove_now(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
@@ -276,7 +276,9 @@ impl Values {
 }
 
 /// Carries a change out even if the caller gives it up.
-async fn to_its_end(change: impl Future<Output = Result<(), ValueError>> + Send + 'static) -> Result<(), ValueError> {
+async fn run_and_report_end(
+    change: impl Future<Output = Result<(), ValueError>> + Send + 'static,
+) -> Result<(), ValueError> {
     tokio::spawn(change).await.map_err(ValueError::Interrupted)?
 }
 

@@ -375,7 +375,7 @@ impl ResourceService {
         expect.extend(references.expect);
         let mut mutations = vec![Mutation::Put(Box::new(resource))];
         mutations.extend(references.work);
-        let batch = Batch { expect, referrers: references.referrers, ..Batch::of_all(mutations).limited() };
+        let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
         let stored = self.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
@@ -473,7 +473,7 @@ fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
         StoreError::WrongUid => {
             AttemptError::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
         }
-        StoreError::Unexpected { .. } | StoreError::ReferrersChanged => AttemptError::StaleExpectation,
+        StoreError::ExpectationFailed { .. } | StoreError::ReferrersChanged => AttemptError::StaleExpectation,
         StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),
         other => unexpected(&other).into(),
     }

@@ -173,7 +173,7 @@ impl From<&pb::Id> for ExpectedId {
 /// Changes that the store applies together or not at all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// Conditions, checked first; the first that does not hold fails the batch with [`StoreError::Unexpected`].
+    /// Conditions, checked first; the first that does not hold fails the batch with [`StoreError::ExpectationFailed`].
     pub expect: Vec<Expectation>,
     /// Expected references, checked second; a difference fails the batch with [`StoreError::ReferrersChanged`].
     pub referrers: Vec<ExpectedReferrers>,
@@ -193,13 +193,13 @@ pub struct Batch {
 impl Batch {
     /// Makes a batch of one change, without expectations and quotas.
     #[must_use]
-    pub fn of(mutation: Mutation) -> Self {
-        Self::of_all(vec![mutation])
+    pub fn single(mutation: Mutation) -> Self {
+        Self::new(vec![mutation])
     }
 
     /// Makes a batch of several changes, without expectations and quotas.
     #[must_use]
-    pub fn of_all(mutations: Vec<Mutation>) -> Self {
+    pub fn new(mutations: Vec<Mutation>) -> Self {
         Self { mutations, ..Self::default() }
     }
 
@@ -233,7 +233,7 @@ pub trait Cursor: Send {
     /// next call returns a page that was not delivered.
     ///
     /// # Errors
-    /// Faults of the store, [`StoreError::Unreadable`], [`StoreError::ScanOutrun`], [`StoreError::Closed`] once the
+    /// Faults of the store, [`StoreError::Unreadable`], [`StoreError::ScanAborted`], [`StoreError::Closed`] once the
     /// store is dropped. The cursor is dead after an error.
     async fn next(&mut self) -> Result<Option<Vec<EncodedResource>>, StoreError>;
 
@@ -396,12 +396,12 @@ pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
 
 fn limited(size: usize, version: &str, mark: Option<&str>) -> usize {
     // Each entry of a map is a message with a tag and a length, its key, and its value.
-    const ENTRY: usize = 6;
+    const MAP_ENTRY_BYTES: usize = 6;
     // Longest text that counts as a mark, a point in time; anything longer counts as the client's content.
-    const MARK: usize = 40;
+    const MAX_MARK_BYTES: usize = 40;
     let version = if version.is_empty() { 0 } else { version.len() + 2 };
-    let mark = mark.filter(|value| value.len() <= MARK);
-    let mark = mark.map_or(0, |value| meta::DELETION_TIMESTAMP.len() + value.len() + ENTRY);
+    let mark = mark.filter(|value| value.len() <= MAX_MARK_BYTES);
+    let mark = mark.map_or(0, |value| meta::DELETION_TIMESTAMP.len() + value.len() + MAP_ENTRY_BYTES);
     size.saturating_sub(version + mark)
 }
 
@@ -543,7 +543,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// As [`Backend::commit`].
     async fn write_cas(&self, resource: pb::Resource) -> Result<pb::Resource, StoreError> {
-        let stored = self.commit(Batch::of(Mutation::Put(Box::new(resource)))).await?;
+        let stored = self.commit(Batch::single(Mutation::Put(Box::new(resource)))).await?;
         Ok(stored.into_iter().flatten().next().ok_or(StoreError::Closed)?.decode()?)
     }
 
@@ -552,7 +552,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// As [`Backend::commit`].
     async fn put_limited(&self, resource: pb::Resource) -> Result<EncodedResource, StoreError> {
-        let stored = self.commit(Batch::of(Mutation::Put(Box::new(resource))).limited()).await?;
+        let stored = self.commit(Batch::single(Mutation::Put(Box::new(resource))).limited()).await?;
         stored.into_iter().flatten().next().ok_or(StoreError::Closed)
     }
 
@@ -562,6 +562,6 @@ pub trait Backend: Send + Sync + 'static {
     /// As [`Backend::commit`].
     async fn delete_cas(&self, id: &pb::Id, version: &str) -> Result<(), StoreError> {
         let mutation = Mutation::Delete { id: id.clone(), version: version.to_owned() };
-        self.commit(Batch::of(mutation)).await.map(drop)
+        self.commit(Batch::single(mutation)).await.map(drop)
     }
 }

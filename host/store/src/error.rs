@@ -35,7 +35,7 @@ pub enum StoreError {
     },
     /// An expectation of a batch does not hold.
     #[error("a resource that the write depends on has changed or is gone; read it again, then retry")]
-    Unexpected {
+    ExpectationFailed {
         /// Position in the batch's expectations.
         expectation: usize,
     },
@@ -72,7 +72,7 @@ pub enum StoreError {
         "the scan was aborted: more was overwritten ahead of it than the {bytes} bytes that all scans may buffer together \
          (limit store.watch_bytes); start it again"
     )]
-    ScanOutrun {
+    ScanAborted {
         /// Most bytes that all scans may buffer together.
         bytes: usize,
     },

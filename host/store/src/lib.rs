@@ -26,10 +26,10 @@ pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Place, Query, Record, RecordKind,
     ScanPart, Snapshot, SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
 };
-pub use changes::{Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position};
+pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState};
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
-pub use referrers::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet};
+pub use referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet};
 pub use set_hash::SetHash;
 pub use terms::{Term, TermField, TermSubject};

@@ -99,7 +99,8 @@ impl Sources {
         if let Some(audit) = self.service.audit()
             && let Some(why) = &*audit.fault().borrow()
         {
-            let so = if audit.waits() { "changes are refused meanwhile" } else { "records are dropped meanwhile" };
+            let so =
+                if audit.blocks_callers() { "changes are refused meanwhile" } else { "records are dropped meanwhile" };
             warnings.push(format!("the audit log cannot be written ({why}); {so}"));
         }
         warnings.extend(store_warnings(store));

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
-use mortise_audit::{Events, WhenFull};
+use mortise_audit::{Events, OnFull};
 use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::Rates;
@@ -201,7 +201,7 @@ section! {
         queue: usize = 4_096, QUEUE;
         /// What happens where more would: "wait", and refuse what would change something after wait_ms, or "drop" records,
         /// which are counted and said.
-        when_full: WhenFull = WhenFull::Wait;
+        when_full: OnFull = OnFull::Wait;
         /// How long a call waits until its record may be given.
         wait_ms: u64 = 5_000, WAIT;
         /// How long a record may be in the file before it is on the disk.

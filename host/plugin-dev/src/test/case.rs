@@ -384,7 +384,9 @@ mod tests {
         assert!(
             fault(json!({"case": "c", "mutate": thing, "validate": thing, "expect": {}})).contains("exactly one of")
         );
-        assert!(fault(json!({"case": "c", "mutate": thing, "expect": {}})).contains("must contain the answer of mutate"));
+        assert!(
+            fault(json!({"case": "c", "mutate": thing, "expect": {}})).contains("must contain the answer of mutate")
+        );
         assert!(fault(json!({"case": "c", "validate": thing, "expects": {}})).contains("unknown field `expects`"));
         assert!(fault(json!({"case": "c", "validate": thing, "expect": {"dta": 1}})).contains("unknown field `dta`"));
         assert!(fault(json!({"case": "c", "validate": thing, "expect": {"data": {}}})).contains("does not apply to"));

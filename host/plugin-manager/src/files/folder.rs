@@ -170,8 +170,8 @@ pub fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = dir.join(name);
     let write = || {
         make_dir(dir)?;
-        let mut file = AtomicFile::beside(&path)?;
-        file.write_all(bytes).map_err(FsError::at(&path, "write"))?;
+        let mut file = AtomicFile::new_beside(&path)?;
+        file.write_all(bytes).map_err(FsError::with_path(&path, "write"))?;
         file.replace_durably()
     };
     // Callers name the file.

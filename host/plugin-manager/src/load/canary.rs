@@ -118,7 +118,7 @@ impl Canary {
     pub(crate) async fn scan(&mut self) -> Result<(), Failure> {
         for _ in 1..SCANS {
             match self.try_scan().await {
-                Err(ScanError::Store(StoreError::WatchLagged { .. } | StoreError::ScanOutrun { .. })) => {}
+                Err(ScanError::Store(StoreError::WatchLagged { .. } | StoreError::ScanAborted { .. })) => {}
                 other => return other.map_err(Failure::from),
             }
         }
@@ -324,7 +324,7 @@ enum ScanError {
 impl From<ScanError> for Failure {
     fn from(error: ScanError) -> Self {
         match error {
-            ScanError::Store(e @ (StoreError::WatchLagged { .. } | StoreError::ScanOutrun { .. })) => outrun(e),
+            ScanError::Store(e @ (StoreError::WatchLagged { .. } | StoreError::ScanAborted { .. })) => outrun(e),
             ScanError::Store(e) => store_fault(&e),
             ScanError::Failed(failure) => failure,
         }

@@ -160,7 +160,7 @@ impl Cache {
         if parts.iter().map(|part| part.len() as u64).sum::<u64>() > self.limit {
             return Ok(());
         }
-        let mut file = AtomicFile::beside(&self.path(digest))?;
+        let mut file = AtomicFile::new_beside(&self.path(digest))?;
         for part in parts {
             file.write_all(part)?;
         }
@@ -268,8 +268,8 @@ fn refuse_foreign(metadata: &Metadata) -> io::Result<()> {
 fn new_secret(path: &Path) -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    let made = AtomicFile::beside(path).and_then(|mut file| {
-        file.write_all(&secret).map_err(FsError::at(path, "write"))?;
+    let made = AtomicFile::new_beside(path).and_then(|mut file| {
+        file.write_all(&secret).map_err(FsError::with_path(path, "write"))?;
         file.replace()
     });
     made.map(|()| secret).map_err(|e| e.source)

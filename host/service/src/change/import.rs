@@ -112,7 +112,7 @@ impl ResourceService {
         let batch = made.batch(&kind, resource, place.expect, references);
         let stored = self.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
-            StoreError::Unexpected { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
+            StoreError::ExpectationFailed { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
             e => store_fault("failed to import resource", &e),
         })?;

@@ -59,7 +59,7 @@ impl Made {
             mutations.push(Mutation::Put(Box::new(private_bytes::fresh(plugin.name(), &owner, kept))));
         }
         mutations.extend(references.work);
-        Batch { expect, ..Batch::of_all(mutations).limited() }
+        Batch { expect, ..Batch::new(mutations).limited() }
     }
 }
 

@@ -103,7 +103,7 @@ impl ResourceService {
         batch.mutations.extend(removal(old));
         let stored = self.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. }
-            | StoreError::Unexpected { .. }
+            | StoreError::ExpectationFailed { .. }
             | StoreError::ReferrersChanged
             | StoreError::WrongUid => {
                 Error::new(Code::Aborted, "the resource, its place or its new name changed meanwhile; try again")

@@ -94,7 +94,7 @@ impl ResourceService {
                 }
             }
         }
-        self.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::of_all(mutations) }).await?;
+        self.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::new(mutations) }).await?;
         Ok(fate)
     }
 

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb};
-use mortise_store::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet, StoreError};
+use mortise_store::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{FINALIZER, ResourceKey};
@@ -199,12 +199,12 @@ impl ResourceService {
         target: ResourceKey,
     ) -> Result<(), PlanError> {
         let id = target.expected();
-        let mut in_one_commit = ReferrerSet::default();
-        for on_delete in IN_ONE_COMMIT {
+        let mut at_commit = ReferrerSet::default();
+        for on_delete in COMMIT_BEHAVIOURS {
             let mut referrers = self.backend.scan_referrers(&id, on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 for referrer in page {
-                    in_one_commit.add(on_delete, referrer.id());
+                    at_commit.add(on_delete, referrer.id());
                     if !target.is(&referrer) && !self.is_foreign(&referrer) {
                         planning.refer(referrer, &target, on_delete)?;
                     }
@@ -212,7 +212,7 @@ impl ResourceService {
             }
         }
         let later = self.look_at_later(planning, index, &target).await?;
-        planning.plan.referrers.push(ExpectedReferrers { id, in_one_commit, later });
+        planning.plan.referrers.push(ExpectedReferrers { id, at_commit, deferred: later });
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl ResourceService {
         target: &ResourceKey,
     ) -> Result<Option<ReferrerSet>, PlanError> {
         let mut seen = ReferrerSet::default();
-        for on_delete in LATER {
+        for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.backend.scan_referrers(&target.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 for referrer in page {

@@ -132,13 +132,13 @@ impl ResourceService {
                 if rewritten.len() >= BATCH || bytes >= BATCH_BYTES {
                     hooks.release();
                     bytes = 0;
-                    self.backend.commit(Batch::of_all(std::mem::take(&mut rewritten))).await.map_err(failed)?;
+                    self.backend.commit(Batch::new(std::mem::take(&mut rewritten))).await.map_err(failed)?;
                 }
             }
             tokio::task::yield_now().await;
         }
         if !rewritten.is_empty() {
-            self.backend.commit(Batch::of_all(rewritten)).await.map_err(failed)?;
+            self.backend.commit(Batch::new(rewritten)).await.map_err(failed)?;
         }
         if unread > 0 {
             tracing::warn!(r#type = %kind.gvk, unread, "resources that their plugin cannot upgrade refer to what they say in their own schema version");

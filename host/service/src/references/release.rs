@@ -21,7 +21,7 @@ use mortise_resource::{
     goten::{Meta, OwnerReference},
     meta, pb, types,
 };
-use mortise_store::{Consistency, LATER, StoreError};
+use mortise_store::{Consistency, DEFERRED_BEHAVIOURS, StoreError};
 use prost::Message as _;
 use prost_types::Timestamp;
 
@@ -273,7 +273,7 @@ impl ResourceService {
 
     /// Whether something refers to a resource that is worked off later.
     async fn is_referred_to_later(&self, key: &ResourceKey) -> Result<bool, RemovalError> {
-        for on_delete in LATER {
+        for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.backend.scan_referrers(&key.expected(), on_delete).await?;
             if referrers.next().await?.is_some() {
                 return Ok(true);
@@ -287,7 +287,7 @@ impl ResourceService {
         let id = marked.id.clone().unwrap_or_default();
         let key = ResourceKey::from(&id);
         let mut outcome = Ok(());
-        for on_delete in LATER {
+        for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.backend.scan_referrers(&key.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 let (key, registry) = (&key, &registry);

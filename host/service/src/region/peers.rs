@@ -31,7 +31,7 @@ impl ResourceService {
     pub async fn record_region_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
         let next = self.next_region_peer(name, address, conditions).await;
         let committed = match next {
-            Ok(Some(next)) => self.backend.commit(Batch::of(Mutation::Put(Box::new(next)))).await.map(drop),
+            Ok(Some(next)) => self.backend.commit(Batch::single(Mutation::Put(Box::new(next)))).await.map(drop),
             Ok(None) => Ok(()),
             Err(e) => Err(e),
         };
@@ -54,7 +54,7 @@ impl ResourceService {
             let id = stored.id.unwrap_or_default();
             if !names.contains(&id.name.as_str()) {
                 let delete = Mutation::Delete { id, version: stored.version };
-                self.backend.commit(Batch::of(delete)).await.map_err(fault)?;
+                self.backend.commit(Batch::single(delete)).await.map_err(fault)?;
             }
         }
         Ok(())

@@ -159,10 +159,10 @@ impl ResourceService {
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
             self.renew_records(&mut stored);
-            let batch = Batch { expect: place.expect, ..Batch::of(Mutation::Put(Box::new(stored))) };
+            let batch = Batch { expect: place.expect, ..Batch::single(Mutation::Put(Box::new(stored))) };
             match self.backend.commit(batch).await {
                 Ok(_) => return Ok(true),
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::Unexpected { .. }) => {}
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. }) => {}
                 Err(e) => return Err(e),
             }
             stored =

@@ -103,7 +103,7 @@ impl Loader {
                 self.batch.insert(entry, &[]);
             }
             self.sums.step(Step::Add, &key, record.sequence);
-            self.sums.usage.found(&key, u32::try_from(record.payload.len()).unwrap_or(u32::MAX));
+            self.sums.usage.add_read(&key, u32::try_from(record.payload.len()).unwrap_or(u32::MAX));
         }
         self.batch_bytes += key.len() + record.payload.len();
         self.batch_keys.insert(key);

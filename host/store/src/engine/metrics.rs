@@ -53,7 +53,7 @@ pub(crate) fn watch_lagged() {
 }
 
 /// Counts an aborted scan: too much was overwritten ahead of it.
-pub(crate) fn scan_outrun() {
+pub(crate) fn scan_aborted() {
     metrics::counter!("mortise_store_scans_outrun_total").increment(1);
 }
 

@@ -2,7 +2,7 @@
 
 use mortise_query::{Candidate, IndexPath, Schema};
 use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};
-use mortise_store::{Before, ChangeEvent, Query, TypeKey};
+use mortise_store::{ChangeEvent, PriorState, Query, TypeKey};
 
 use super::content::{Entry, Step, Terms};
 use crate::registry::ResourceType;
@@ -53,8 +53,8 @@ impl Declared {
     /// What a change does to the indexes.
     pub(super) fn step(&self, change: &ChangeEvent) -> Step {
         let before = match &change.before {
-            Before::Resource(before) => self.entry(before),
-            Before::Absent | Before::Unknown => None,
+            PriorState::Resource(before) => self.entry(before),
+            PriorState::Absent | PriorState::Unknown => None,
         };
         Step { before, now: change.now.as_ref().and_then(|now| self.entry(now)) }
     }

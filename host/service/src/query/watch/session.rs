@@ -82,7 +82,7 @@ impl Session {
             }
         }
         if [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD) {
-            terms.push(Term::of_tenancy(&query.tenancy));
+            terms.push(Term::for_tenancy(&query.tenancy));
         }
         (query, part, terms)
     }

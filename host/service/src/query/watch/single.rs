@@ -7,7 +7,7 @@ use mortise_resource::{
     pb,
 };
 use mortise_store::{
-    Before, ChangeStep, ChangeWatch, OpenedChanges, Query, ScanPart, StoreError, Term, TermSubject, TypeKey,
+    ChangeStep, ChangeWatch, OpenedChanges, PriorState, Query, ScanPart, StoreError, Term, TermSubject, TypeKey,
 };
 
 use crate::{
@@ -109,7 +109,7 @@ impl ResourceChanges {
         let query = Query { type_key: TypeKey::from(&of), tenancy, name_prefix: self.id.name.clone() };
         let terms = [
             Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() },
-            Term::of_tenancy(&query.tenancy),
+            Term::for_tenancy(&query.tenancy),
         ];
         let opened = self.service.backend.open_changes(&query, &ScanPart::default(), &terms).await;
         let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
@@ -134,7 +134,7 @@ impl ResourceChanges {
         self.changes = Some(changes);
         match (&change.now, &change.before) {
             (Some(now), _) if self.is_it(now) => self.visible(now).await.map(Some),
-            (None, Before::Resource(before)) if self.is_it(before) => Ok(Some(None)),
+            (None, PriorState::Resource(before)) if self.is_it(before) => Ok(Some(None)),
             _ => Ok(None),
         }
     }

@@ -56,15 +56,15 @@ use crate::{
 };
 
 /// Smallest unit that disks write atomically, bytes; records begin at multiples of it, and of the disk's own unit.
-const BLOCK: usize = 512;
+const MIN_BLOCK_BYTES: usize = 512;
 /// Range of disks' units, bytes: the kernel writes no less at once, and disks have no larger unit.
-const DISK_BLOCKS: RangeInclusive<u64> = 4096..=64 << 10;
+const DISK_BLOCK_BYTES: RangeInclusive<u64> = 4096..=64 << 10;
 /// Bytes of a record before its body.
-const HEADER: usize = 28;
+const HEADER_BYTES: usize = 28;
 /// Smallest growth of a file, bytes. A file grows by its own length, but at most by eight times this.
-const GROWTH: u64 = 1 << 20;
+const GROWTH_BYTES: u64 = 1 << 20;
 /// Largest buffer that is kept for the next group, bytes.
-const KEPT_BUFFER: usize = 1 << 20;
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
 /// Names of the files in the store's directory.
 pub(crate) const FILES: [&str; 2] = ["wal.0", "wal.1"];
 
@@ -204,7 +204,7 @@ impl Wal {
         self.current.durable_len = self.current.len;
         self.position = end;
         self.number += 1;
-        if record.capacity() <= KEPT_BUFFER {
+        if record.capacity() <= KEPT_BUFFER_BYTES {
             self.buffer = record;
         }
         result
@@ -239,9 +239,9 @@ impl LogFile {
 
     /// Extends the file with zeros to `end`, and further if there is space.
     fn extend(&mut self, end: u64) -> Result<(), StoreError> {
-        let more = self.len.clamp(GROWTH, GROWTH * 8);
-        let grown = (self.len + more).max(end).next_multiple_of(GROWTH);
-        let zeros = vec![0; GROWTH as usize];
+        let more = self.len.clamp(GROWTH_BYTES, GROWTH_BYTES * 8);
+        let grown = (self.len + more).max(end).next_multiple_of(GROWTH_BYTES);
+        let zeros = vec![0; GROWTH_BYTES as usize];
         while self.len < grown {
             let left = usize::try_from(grown - self.len).unwrap_or(usize::MAX);
             match self.file.write_at(zeros.get(..left).unwrap_or(&zeros), self.len) {
@@ -271,7 +271,7 @@ fn physical_block(dir: &Path) -> usize {
         fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{queue}/physical_block_size")).ok()
     });
     let told = told.and_then(|text| text.trim().parse::<u64>().ok()).filter(|block| block.is_power_of_two());
-    told.unwrap_or(0).clamp(*DISK_BLOCKS.start(), *DISK_BLOCKS.end()) as usize
+    told.unwrap_or(0).clamp(*DISK_BLOCK_BYTES.start(), *DISK_BLOCK_BYTES.end()) as usize
 }
 
 fn path(dir: &Path, generation: u64) -> PathBuf {
@@ -316,12 +316,12 @@ fn encode(out: &mut Vec<u8>, salt: u64, block: usize, (generation, number): (u64
         }
     }
     let end = out.len();
-    let len = (end.saturating_sub(HEADER) as u64 | u64::from(block.trailing_zeros()) << 56).to_be_bytes();
+    let len = (end.saturating_sub(HEADER_BYTES) as u64 | u64::from(block.trailing_zeros()) << 56).to_be_bytes();
     if let Some(place) = out.get_mut(16..24) {
         place.copy_from_slice(&len);
     }
     let sum = checksum(salt, out).to_be_bytes();
-    if let Some(place) = out.get_mut(24..HEADER) {
+    if let Some(place) = out.get_mut(24..HEADER_BYTES) {
         place.copy_from_slice(&sum);
     }
     out.resize(end.next_multiple_of(block), 0);
@@ -332,7 +332,7 @@ fn checksum(salt: u64, record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_be_bytes());
     hasher.update(record.get(..24).unwrap_or_default());
-    hasher.update(record.get(HEADER..).unwrap_or_default());
+    hasher.update(record.get(HEADER_BYTES..).unwrap_or_default());
     hasher.finalize()
 }
 
@@ -360,11 +360,11 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     let (sum, _) = rest.split_first_chunk::<4>()?;
     let [logarithm, len @ ..] = *len;
     let [a, b, c, d, e, f, g] = len;
-    let block = 1_usize.checked_shl(logarithm.into()).filter(|block| DISK_BLOCKS.contains(&(*block as u64)))?;
-    let end = HEADER.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
+    let block = 1_usize.checked_shl(logarithm.into()).filter(|block| DISK_BLOCK_BYTES.contains(&(*block as u64)))?;
+    let end = HEADER_BYTES.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
     let record = bytes.get(..end)?;
     let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
-    let body = record.get(HEADER..).unwrap_or_default();
+    let body = record.get(HEADER_BYTES..).unwrap_or_default();
     let size = end.checked_next_multiple_of(block)?;
     whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size })
 }
@@ -430,7 +430,7 @@ fn read(
             recovered.checkpoint = CheckpointPosition { generation, number, salt: checkpoint.salt };
         }
         // The rest of the file is from an earlier turn, or zeros.
-        if let Some(later) = (at..bytes.len()).step_by(BLOCK).find(|later| record_at(*later).is_some()) {
+        if let Some(later) = (at..bytes.len()).step_by(MIN_BLOCK_BYTES).find(|later| record_at(*later).is_some()) {
             return Err(damaged(later, number, "is damaged, and others follow it"));
         }
         let [even, odd] = durable.lengths;

@@ -38,7 +38,7 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
             Some(&keys::EVENT) => check.event(&key, value),
             Some(&keys::RESOURCE) => {
                 // A record that cannot be read is reported below.
-                check.found.found(table, &key, &value).ok();
+                check.found.add_read(table, &key, &value).ok();
                 check.resource(&key, value);
             }
             Some(&keys::OWNER) => {
