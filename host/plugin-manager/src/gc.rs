@@ -39,7 +39,7 @@ impl ManagerState {
         data.types = mark(types_of(&next, name), &data.types);
         self.swap(next);
         if let Some(old) = old {
-            old.no_longer_serves();
+            old.record_stopped_serving();
             self.drain_old(name, old);
         }
     }

@@ -97,7 +97,7 @@ impl Manager {
                 settings,
                 starting: true,
             };
-            state.sandbox.answer_lookups(&state.lookups);
+            state.sandbox.set_lookup_host(&state.lookups);
             let core = Core::new(state);
             core.start().await?;
             let task = ManagerTask::new(core.clone(), received).await;

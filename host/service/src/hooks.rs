@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::registry::{DataFault, Owner, ResourceType};
-use mortise_plugin_host::{Call, Decision, HookError, MadeReply, MutateReply, Permission};
+use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission};
 use mortise_resource::{
     Code, Diagnostic, EncodedResource, Error, FieldPath, IdRef, PathStep, Severity,
     authorizer::{Authorizer as _, Effect, Verb, denial},
@@ -55,7 +55,7 @@ impl RequestHooks {
         let ruled = RuledCaller::new(caller.authorizer.clone());
         let call = match &kind.owner {
             Owner::Host | Owner::Missing(_) => None,
-            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone()).by(caller.number())),
+            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone()).for_caller(caller.number())),
         };
         let is_own = |asks: &Arc<str>| matches!(&kind.owner, Owner::Plugin(plugin) if plugin.name() == &**asks);
         let is_own = caller.hook_of.as_ref().is_some_and(is_own);
@@ -83,7 +83,7 @@ impl RequestHooks {
                     Ok(())
                 }
                 (Err(what), Owner::Plugin(plugin)) => {
-                    let error = plugin.unusable("mutate", self.caller.number(), what.to_string());
+                    let error = plugin.blame_answer("mutate", self.caller.number(), what.to_string());
                     self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
                 }
                 (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
@@ -98,7 +98,7 @@ impl RequestHooks {
 
     /// Handles a broken `mutate`: refuses the write, unless the type's policy is to go on without it.
     fn without_mutate(&mut self, error: HookError) -> Result<(), HookError> {
-        let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.skips_broken_mutate(&self.kind.gvk));
+        let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.bypasses_mutate(&self.kind.gvk));
         if !skips {
             return Err(error);
         }
@@ -150,7 +150,9 @@ impl RequestHooks {
             return Err(refusal(said.diagnostics));
         }
         let unusable = |what: String| match &self.kind.owner {
-            Owner::Plugin(plugin) => Error::from(plugin.unusable("plan", self.caller.number(), what)).context(CONTEXT),
+            Owner::Plugin(plugin) => {
+                Error::from(plugin.blame_answer("plan", self.caller.number(), what)).context(CONTEXT)
+            }
             Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
         };
         let root =
@@ -171,7 +173,7 @@ impl RequestHooks {
         source: &pb::Resource,
         since: u32,
         kept: Option<Vec<u8>>,
-    ) -> Result<MadeReply, Error> {
+    ) -> Result<NewResourceReply, Error> {
         const CONTEXT: &str = "failed move hook";
         match &mut self.call {
             Some(call) => call

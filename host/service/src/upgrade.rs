@@ -81,7 +81,7 @@ impl RequestHooks {
         if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
             let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;
             let unusable = |what: String| match &kind.owner {
-                Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", by, what)).context(CONTEXT),
+                Owner::Plugin(plugin) => Error::from(plugin.blame_answer("upgrade", by, what)).context(CONTEXT),
                 Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
             };
             match answer.map_err(|e| Error::from(e).context(CONTEXT))? {

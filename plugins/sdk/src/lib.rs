@@ -173,10 +173,10 @@ pub use adoption::{Import, Move};
 pub use authorize::Decision;
 pub use cache::Key;
 pub use context::Context;
-pub use controller::{Controller, Controls};
+pub use controller::{AnyController, Controller};
 pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata, setting};
 pub use failure::{Error, Failure};
-pub use finalizer::{Finalizer, Life};
+pub use finalizer::{DeletionState, Finalizer};
 pub use function::{Function, FunctionFault, Parameter};
 pub use grants::{Files, Kv, PrivateBytes};
 pub use http::{Http, HttpRequest, HttpResponse};
@@ -187,13 +187,13 @@ pub use plugin::{GrantRequest, Plugin};
 pub use query::{Page, Query, query};
 pub use reconcile::{Outcome, Reconciler, Request};
 pub use refs::{everywhere, reference_to, referent};
-pub use resource_type::{Registered, ResourceType};
+pub use resource_type::{AnyResourceType, ResourceType};
 pub use settings::settings;
 pub use status::{Condition, Status};
 pub use tcp::Tcp;
 pub use typed::Typed;
 pub use value::{Value, ValueType};
-pub use watch::{Index, Mapper, Watch, Watched};
+pub use watch::{AnyWatch, Index, Mapper, Watch};
 
 #[doc(hidden)]
 pub use mortise_resource::proto as __proto;

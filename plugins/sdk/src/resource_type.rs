@@ -26,9 +26,9 @@ type ValidateThrough<M> = fn(Validate<M>, &Spec, &mut HookInput, Option<Envelope
 
 type UpgradeThrough<M> = fn(Upgrade<M>, u32, &[u8]) -> Result<Vec<u8>, Diagnostics>;
 type PlanThrough<M> = fn(Plans<M>, &Spec, &[u8], &mut HookInput, Option<Envelope>, Option<&[u8]>) -> raw::Plan;
-type MadeResource = Result<raw::NewResource, Diagnostics>;
-type MoveThrough<M> = fn(Moves<M>, &Spec, &[u8], u32, Option<&[u8]>) -> MadeResource;
-type ImportThrough<M> = fn(Imports<M>, &Spec, &Context<'_>, &str, pb::Tenancy) -> MadeResource;
+type NewResourceResult = Result<raw::NewResource, Diagnostics>;
+type MoveThrough<M> = fn(Moves<M>, &Spec, &[u8], u32, Option<&[u8]>) -> NewResourceResult;
+type ImportThrough<M> = fn(Imports<M>, &Spec, &Context<'_>, &str, pb::Tenancy) -> NewResourceResult;
 
 /// Group, version and kind.
 type TypeName = (&'static str, &'static str, &'static str);
@@ -388,7 +388,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
 
 /// A [`ResourceType`] of any message: an entry of a [`crate::Plugin`]'s table.
 #[doc(hidden)]
-pub trait Registered: Sync {
+pub trait AnyResourceType: Sync {
     fn spec(&self) -> &Spec;
     fn hooks(&self) -> manifest::Hooks;
     fn mutate(&self, input: &[u8], resource: &mut HookInput) -> Result<Option<Vec<u8>>, Diagnostics>;
@@ -398,8 +398,8 @@ pub trait Registered: Sync {
     fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics>;
     fn plan(&self, input: &[u8], resource: &mut HookInput, prior: Option<Envelope>, kept: Option<&[u8]>) -> raw::Plan;
     /// `None` without the hook, here and below.
-    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<MadeResource>;
-    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<MadeResource>;
+    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<NewResourceResult>;
+    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<NewResourceResult>;
 }
 
 /// A type in the manifest: [`manifest::ResourceType`], with `moved_from` as encoded messages, which is the same on the
@@ -504,7 +504,7 @@ impl Spec {
     }
 }
 
-impl<M: 'static> Registered for ResourceType<M> {
+impl<M: 'static> AnyResourceType for ResourceType<M> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -557,12 +557,12 @@ impl<M: 'static> Registered for ResourceType<M> {
         through(hook, &self.spec, input, resource, prior, kept)
     }
 
-    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<MadeResource> {
+    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<NewResourceResult> {
         let (hook, through) = self.moves?;
         Some(through(hook, &self.spec, source, since, kept))
     }
 
-    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<MadeResource> {
+    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<NewResourceResult> {
         let (hook, through) = self.import?;
         Some(through(hook, &self.spec, ctx, external_id, within))
     }
@@ -628,7 +628,7 @@ fn move_to<M: Message + Name + Default + 'static>(
     source: &[u8],
     since: u32,
     kept: Option<&[u8]>,
-) -> MadeResource {
+) -> NewResourceResult {
     let source = pb::Resource::decode(source).map_err(DispatchError::Resource)?;
     Ok(hook(&source, since, kept)?.into_raw(source, spec.to_pb()))
 }
@@ -639,7 +639,7 @@ fn import<M: Message + Name + Default + 'static>(
     ctx: &Context<'_>,
     external_id: &str,
     within: pb::Tenancy,
-) -> MadeResource {
+) -> NewResourceResult {
     Ok(hook(ctx, external_id, &within)?.into_raw(spec.to_pb(), within))
 }
 

@@ -214,7 +214,7 @@ impl ControllerManager {
                 initializes: decl.initializes,
                 shared,
             });
-            let made = definition(plugin.name(), decl, controller, &self.0.registry, plugin.health().waits());
+            let made = definition(plugin.name(), decl, controller, &self.0.registry, plugin.health().backoff_range());
             let started = if old.contains(&name) {
                 // A version before may have been paused for its faults; this one has none yet.
                 let replaced = self.0.controllers.replace(made).await;
@@ -309,7 +309,7 @@ pub(crate) fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), Cir
         }
     }
     let all = others.into_values().flat_map(|other| pairs(other)).chain(pairs(plugin));
-    mortise_plugin_host::controllers::circular(all).map_or(Ok(()), |circle| Err(CircularWatch(circle)))
+    mortise_plugin_host::controllers::find_cycle(all).map_or(Ok(()), |circle| Err(CircularWatch(circle)))
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl Core {
             if !state.is_wanted(request) {
                 return Ok(Some(Change::Superseded));
             }
-            if !plugin.is_set_to(&state.settings) {
+            if !plugin.has_settings(&state.settings) {
                 return Ok(None);
             }
             state.check_name(&plugin, request)?;
@@ -181,7 +181,7 @@ impl ManagerState {
     /// Whether the source holds what serves already, which may have been hidden by something broken meanwhile.
     async fn already_serving(&mut self, request: &LoadRequest, grounds: &Grounds) -> Option<Loaded> {
         let name = request.plugin_before.clone()?;
-        let same = |plugin: &&Arc<Plugin>| plugin.digest() == request.digest && plugin.is_set_to(&self.settings);
+        let same = |plugin: &&Arc<Plugin>| plugin.digest() == request.digest && plugin.has_settings(&self.settings);
         let serving = self.registry.load().plugin(&name).filter(same).cloned()?;
         if matches!(request.reason, LoadReason::Rollback { .. }) || !self.is_wanted(request) {
             return None;
@@ -300,7 +300,7 @@ impl ManagerState {
         failpoint::reached(&format!("Swapping {}", request.source));
 
         self.record_loaded(&plugin, request, grounds, &before);
-        plugin.now_serves(old.is_some());
+        plugin.record_serving(old.is_some());
         self.watch_health(&plugin);
         let version = plugin.version().to_owned();
         let types = plugin.manifest().types.len();

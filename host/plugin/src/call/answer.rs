@@ -49,7 +49,7 @@ pub struct PlanReply {
 
 /// Answer of `move` or `import`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum MadeReply {
+pub enum NewResourceReply {
     /// The new resource.
     Made {
         /// Encoded resource.

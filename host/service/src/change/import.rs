@@ -16,7 +16,7 @@ use mortise_resource::{
 use mortise_store::StoreError;
 
 use super::{
-    made::{Made, already_exists, unusable},
+    made::{Made, already_exists, blame_answer},
     outside::Outside,
 };
 use crate::{
@@ -80,7 +80,7 @@ impl ResourceService {
             }
         }
         hooks.release();
-        let importer = importer.by(caller.number());
+        let importer = importer.for_caller(caller.number());
         let reply = importer.import(of, tenancy, request.external_id, Arc::new(Outside), &Cancel::new()).await?;
         let mut made = Made::read(&kind, caller, "import", reply)?;
         let name = match request.name.is_empty() {
@@ -128,6 +128,6 @@ fn found_name(kind: &ResourceType, caller: &Caller, made: &Made) -> Result<Strin
     id.r#type = Some(kind.gvk.to_pb());
     match types::check_id("id", &mut id) {
         Ok(()) => Ok(id.name),
-        Err(fault) => Err(unusable(kind, caller, "import", format!("its name: {fault}"))),
+        Err(fault) => Err(blame_answer(kind, caller, "import", format!("its name: {fault}"))),
     }
 }
