@@ -9,12 +9,12 @@ use std::{collections::BTreeMap, str::FromStr};
 use mortise_resource::data;
 
 use crate::{
-    hcl::{self, WrittenRule},
+    hcl::{self, RawRule},
     type_rule::CompiledTypeRule,
 };
 
 /// Longest text of rules, bytes.
-const MAX_TEXT: usize = 64 << 10;
+const MAX_RULES_BYTES: usize = 64 << 10;
 /// Most rules by area and name.
 const MAX_RULES: usize = 2_000;
 /// Most rules by type and place.
@@ -49,7 +49,7 @@ impl FromStr for Level {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The rules are longer than they may be.
-    #[error("the rules have {bytes} bytes; at most {MAX_TEXT} are read")]
+    #[error("the rules have {bytes} bytes; at most {MAX_RULES_BYTES} are read")]
     TooLong {
         /// How long they are.
         bytes: usize,
@@ -147,13 +147,13 @@ impl Policy {
 }
 
 fn read_rules(text: &str) -> Result<Vec<AreaRule>, PolicyError> {
-    if text.len() > MAX_TEXT {
+    if text.len() > MAX_RULES_BYTES {
         return Err(PolicyError::TooLong { bytes: text.len() });
     }
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let written = match hcl::looks_like(text) {
+    let written = match hcl::looks_like_hcl(text) {
         true => hcl::read(text, MAX_RULES)?,
         false => read_yaml(text)?,
     };
@@ -177,7 +177,7 @@ struct YamlPolicy {
     policy: String,
 }
 
-fn read_yaml(text: &str) -> Result<Vec<WrittenRule>, PolicyError> {
+fn read_yaml(text: &str) -> Result<Vec<RawRule>, PolicyError> {
     // Rules nest three deep, and their reader calls itself.
     let options =
         serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: 4, max_anchors: 0, max_aliases: 0 } };
@@ -185,7 +185,7 @@ fn read_yaml(text: &str) -> Result<Vec<WrittenRule>, PolicyError> {
         serde_saphyr::from_str_with_options(text, options).map_err(|fault| PolicyError::Yaml(fault.to_string()))?;
     let mut rules = Vec::new();
     for (keyword, area) in areas {
-        let rule = |label, level| WrittenRule { keyword: keyword.clone(), label, level, line: 0 };
+        let rule = |label, level| RawRule { keyword: keyword.clone(), label, level, line: 0 };
         match area {
             YamlArea::Level(level) => rules.push(rule(None, level)),
             YamlArea::Names(names) => {
@@ -196,8 +196,8 @@ fn read_yaml(text: &str) -> Result<Vec<WrittenRule>, PolicyError> {
     Ok(rules)
 }
 
-fn area_rule(written: WrittenRule) -> Result<AreaRule, PolicyError> {
-    let WrittenRule { keyword, label, level, .. } = written;
+fn area_rule(written: RawRule) -> Result<AreaRule, PolicyError> {
+    let RawRule { keyword, label, level, .. } = written;
     let Ok(level) = Level::from_str(&level) else { return Err(PolicyError::UnknownLevel { keyword, level }) };
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
     let is_area = keyword.len() <= 64

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 /// Longest secret that is looked at, bytes; a longer one is unknown.
-pub(crate) const MAX_SECRET: usize = 256;
+pub(crate) const MAX_SECRET_BYTES: usize = 256;
 
 /// The hash of a secret, as tokens carry it.
 #[must_use]

@@ -42,13 +42,13 @@ impl Drop for Task {
 
 /// The variable that makes a task panic a moment after the start, by its name; in builds for tests only.
 #[cfg(debug_assertions)]
-const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
+const FAILPOINT_VARIABLE: &str = "FAILPOINT_PANIC_OF_TASK";
 
 /// Never ends, but panics where it is told to, for tests.
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
 async fn failpoint(task: &str) {
     #[cfg(debug_assertions)]
-    if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {
+    if std::env::var_os(FAILPOINT_VARIABLE).is_some_and(|told| told == task) {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         panic!("it was told to");
     }

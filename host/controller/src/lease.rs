@@ -54,7 +54,7 @@ impl Lease {
     }
 
     /// Waits until it is held, or is not.
-    pub(crate) async fn until(&mut self, held: bool) {
+    pub(crate) async fn wait_until(&mut self, held: bool) {
         if self.0.wait_for(|now| *now == held).await.is_err() {
             // Without a sender nothing changes any more.
             std::future::pending().await

@@ -12,7 +12,7 @@
 //! dropped when the last call in it has ended (`load::drain`).
 //!
 //! Cost: looking at the folder is two `stat`s for each file; a transition is a handful of durable writes beside its
-//! compiling, which happens on threads of its own. Bounds: [`manager::QUEUE`] commands are under way at once, and
+//! compiling, which happens on threads of its own. Bounds: [`manager::MAX_COMMANDS`] commands are under way at once, and
 //! [`Limits::parallel_loads`] loads; at most [`files::folder::MAX_FILES`] files are looked at; messages in
 //! resources are cut.
 

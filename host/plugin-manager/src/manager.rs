@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// How many orders may wait; further callers wait for a place.
-pub const QUEUE: usize = 64;
+pub const MAX_COMMANDS: usize = 64;
 
 /// Gives commands to the manager. Cheap to clone.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ pub type FollowTask = JoinHandle<Option<()>>;
 
 impl Manager {
     /// Longest signature of a component, bytes.
-    pub const MAX_SIGNATURE: usize = mortise_signature::MAX_BYTES;
+    pub const MAX_SIGNATURE_BYTES: usize = mortise_signature::MAX_BYTES;
 
     /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows
     /// files, settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic
@@ -75,7 +75,7 @@ impl Manager {
         Box::pin(async move {
             let limit = sandbox.limits().component_bytes;
             let logs = sandbox.logs().clone();
-            let (events, received) = mpsc::channel(QUEUE);
+            let (events, received) = mpsc::channel(MAX_COMMANDS);
             let settings = std::mem::take(&mut options.config.settings);
             let state = ManagerState {
                 resources: PluginResources::open(backend.clone()).await?,
@@ -102,7 +102,7 @@ impl Manager {
             core.start().await?;
             let task = ManagerTask::new(core.clone(), received).await;
             let following = core.work.spawn_awaited(task.run());
-            Ok((Self { core, places: Arc::new(Semaphore::new(QUEUE)), limit, logs }, following))
+            Ok((Self { core, places: Arc::new(Semaphore::new(MAX_COMMANDS)), limit, logs }, following))
         })
     }
 

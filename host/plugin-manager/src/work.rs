@@ -10,12 +10,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A place among the loads that run at once. Held while a component is read, compiled and compared.
-pub(crate) struct Place {
+pub(crate) struct LoadPermit {
     loads: Arc<Semaphore>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl LoadPermit {
     /// Waits for something without the place: what is waited for may itself be waiting for one.
     pub(crate) async fn leave_while<T>(&mut self, waiting: impl Future<Output = T>) -> T {
         self._permit = None;
@@ -69,9 +69,9 @@ impl Work {
     }
 
     /// Waits for a place to load in.
-    pub(crate) async fn place(&self) -> Place {
+    pub(crate) async fn place(&self) -> LoadPermit {
         // It is never closed.
-        Place { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
+        LoadPermit { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
     }
 
     /// Has the manager's task end with a panic, and the process with that.

@@ -1,6 +1,6 @@
 //! What is wrong with a query, and what is wrong with a resource.
 
-use mortise_resource::BadEncoding;
+use mortise_resource::EncodingError;
 
 /// Which code a [`QueryError`] is answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl QueryError {
 pub enum Undecodable {
     /// The resource itself.
     #[error("the resource is no resource: {0}")]
-    Resource(#[from] BadEncoding),
+    Resource(#[from] EncodingError),
     /// Its encoding.
     #[error("the resource does not decode: {0}")]
     Encoding(#[from] prost::DecodeError),
@@ -103,9 +103,9 @@ pub enum Undecodable {
 
 /// A text for a message, cut off where it becomes long.
 pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 80;
-    if text.chars().nth(MOST).is_none() {
+    const MAX_SHOWN_CHARACTERS: usize = 80;
+    if text.chars().nth(MAX_SHOWN_CHARACTERS).is_none() {
         return text.to_owned();
     }
-    text.chars().take(MOST).chain("...".chars()).collect()
+    text.chars().take(MAX_SHOWN_CHARACTERS).chain("...".chars()).collect()
 }

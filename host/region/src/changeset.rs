@@ -19,12 +19,12 @@ type Key = (String, String, String);
 struct Entry {
     /// It is so now; `None`: it left.
     put: Option<Box<pb::Resource>>,
-    gone: Gone,
+    gone: DepartedResource,
 }
 
 /// Incarnations of a name that left, any of which may be the one that is here.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct DepartedResource {
     pub(crate) ids: Vec<pb::Id>,
     /// How the last one was before it left: so it still is if it was given to another region.
     pub(crate) last: Option<Box<pb::Resource>>,
@@ -74,7 +74,7 @@ impl Changeset {
 
     /// The changes. What is there replaces what went before. What became of what left is not known before the owner is
     /// asked.
-    pub(crate) fn take(&mut self) -> (Vec<CopyChange>, Vec<Gone>) {
+    pub(crate) fn take(&mut self) -> (Vec<CopyChange>, Vec<DepartedResource>) {
         let (mut puts, mut left) = (Vec::new(), Vec::new());
         for Entry { put, gone } in std::mem::take(self).changes.into_values() {
             match put {
@@ -105,7 +105,7 @@ mod tests {
         changes.remove(resource("b", "3").id.unwrap());
         let (puts, left) = changes.take();
         assert!(matches!(&*puts, [CopyChange::Put(a)] if a.id.as_ref().unwrap().uid == "2"));
-        assert!(matches!(&*left, [Gone { ids, last: Some(_) }] if ids[0].uid == "3"));
+        assert!(matches!(&*left, [DepartedResource { ids, last: Some(_) }] if ids[0].uid == "3"));
         assert!(changes.is_empty());
     }
 

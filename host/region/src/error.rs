@@ -15,20 +15,20 @@ pub(crate) enum FollowError {
     #[error("token_file {} holds no token; put the secret of a token of the peer's into it", path.display())]
     Token { path: PathBuf },
     /// The settings of the connection mean nothing.
-    #[error("{address}: {}", innermost(source))]
+    #[error("{address}: {}", root_cause(source))]
     Settings { address: String, source: tonic::transport::Error },
     /// The peer refuses, or the connection broke.
     #[error("{}", status_text(status))]
     Peer { status: Box<Status> },
     /// The peer does not answer.
     #[error("no answer within {} s", within.as_secs())]
-    Silent { within: Duration },
+    NoAnswer { within: Duration },
     /// The peer ended the watch.
     #[error("the watch was ended")]
     Ended,
     /// More is held back than can be named, so everything is asked for again.
     #[error("more than can be named is held back; a snapshot follows")]
-    TooMuchHeldBack,
+    TooManyDeferred,
     /// More resources are in a snapshot than are remembered.
     #[error(
         "the snapshot has more than {limit} resources of the type, which are too many for one; give fewer to this region"
@@ -36,7 +36,7 @@ pub(crate) enum FollowError {
     TooManyResources { limit: usize },
     /// Copies were removed here with a unit that was deleted.
     #[error("a unit with copies was emptied here; a snapshot follows")]
-    BegunAnew,
+    ReplicasRemoved,
     /// This server's own service failed.
     #[error("here: {}", source.message)]
     Local { source: Error },
@@ -49,7 +49,7 @@ impl FollowError {
     }
 
     /// Whether the peer's answer is about the ids that it was asked for, and not about the peer.
-    pub(crate) fn is_of_ids(&self) -> bool {
+    pub(crate) fn is_about_ids(&self) -> bool {
         let Self::Peer { status } = self else { return false };
         match status.code() {
             Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::OutOfRange => true,
@@ -74,13 +74,13 @@ impl From<Error> for FollowError {
 
 fn status_text(status: &Status) -> String {
     match std::error::Error::source(status) {
-        Some(source) => format!("{}: {}", status.message(), innermost(source)),
+        Some(source) => format!("{}: {}", status.message(), root_cause(source)),
         None => format!("{}: {}", status.code().description(), status.message()),
     }
 }
 
 /// The text of the last cause, which says most.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;

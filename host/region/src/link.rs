@@ -15,14 +15,14 @@ use tonic::{
 use crate::{PeerOptions, error::FollowError};
 
 /// Bytes of the longest answer to a BatchGet, but for one resource that is larger.
-const ANSWER_BYTES: usize = 16 << 20;
+const MAX_BATCH_BYTES: usize = 16 << 20;
 /// Bytes beside the resources of a message.
-const MESSAGE_ROOM: usize = 1 << 20;
+const MESSAGE_OVERHEAD_BYTES: usize = 1 << 20;
 /// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a stream, and of all streams, that the peer may send before they are taken. Each stream is bounded by itself:
 /// were all of them together, those that wait for an answer would keep the answer away.
-const WINDOWS: (u32, u32) = (1 << 20, (1 << 31) - 1);
+const WINDOW_BYTES: (u32, u32) = (1 << 20, (1 << 31) - 1);
 
 type Authorized = InterceptedService<Channel, Token>;
 
@@ -64,7 +64,8 @@ pub(crate) struct Connection {
 impl Link {
     /// What the host keeps of a resource does not count for its limit, and may be as much again.
     pub(crate) fn new(options: PeerOptions, max_resource_bytes: usize) -> Self {
-        let max_message = ANSWER_BYTES.max(max_resource_bytes.saturating_mul(2)).saturating_add(MESSAGE_ROOM);
+        let max_message =
+            MAX_BATCH_BYTES.max(max_resource_bytes.saturating_mul(2)).saturating_add(MESSAGE_OVERHEAD_BYTES);
         Self { options, max_message, open: Mutex::default() }
     }
 
@@ -89,12 +90,12 @@ impl Link {
         let wrong = |source| FollowError::Settings { address: address.clone(), source };
         let mut endpoint = Endpoint::from_shared(address.clone())
             .map_err(wrong)?
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(self.options.keep_alive)
             .keep_alive_timeout(self.options.keep_alive)
             .keep_alive_while_idle(true)
-            .initial_stream_window_size(WINDOWS.0)
-            .initial_connection_window_size(WINDOWS.1)
+            .initial_stream_window_size(WINDOW_BYTES.0)
+            .initial_connection_window_size(WINDOW_BYTES.1)
             .tcp_nodelay(true);
         if address.starts_with("https:") {
             let mut tls = match &files.ca {

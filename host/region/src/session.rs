@@ -11,20 +11,20 @@ use mortise_service::{CopyChange, CopyProgress, may_be_in, uid_number};
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    changeset::{Changeset, Gone},
+    changeset::{Changeset, DepartedResource},
     error::FollowError,
-    follower::{ANSWER, Follower},
+    follower::{ANSWER_TIMEOUT, Follower},
     link::Connection,
 };
 
 /// The first and the longest wait before what is held back is tried again.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const RETRY_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Resources that the peer is asked for at once, whole.
-const WHOLE: usize = 10;
+const MAX_WHOLE_RESOURCES: usize = 10;
 /// Resources of which the peer is asked at once whether they are there.
-const ASKED: usize = 500;
+const MAX_PRESENCE_IDS: usize = 500;
 /// How long after a snapshot the next one comes, where more is held back than can be named.
-const NEXT_SNAPSHOT: Duration = Duration::from_secs(120);
+const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(120);
 
 /// Uids of a snapshot, at most.
 const MAX_UIDS: usize = 4_000_000;
@@ -56,7 +56,7 @@ impl<'a> Session<'a> {
     pub(crate) fn new(follower: &'a Follower, connection: Connection, of: pb::Type, progress: CopyProgress) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
-        let mut waits = Waits::new(Backoff::new(RETRY.0, RETRY.1));
+        let mut waits = Waits::new(Backoff::new(RETRY_WAITS.0, RETRY_WAITS.1));
         let retry_at = begun + waits.next_wait();
         Self { follower, connection, of, progress, changes: Changeset::default(), snapshot, begun, retry_at, waits }
     }
@@ -117,7 +117,7 @@ impl<'a> Session<'a> {
     fn add(&mut self, change: ResourceChange) {
         match change.change_type {
             Some(ChangeType::Current(current)) => {
-                if let Some(resource) = current.resource.filter(|resource| self.is_for_here(resource)) {
+                if let Some(resource) = current.resource.filter(|resource| self.belongs_here(resource)) {
                     if let (Some(uids), Some(id)) = (&mut self.snapshot, &resource.id) {
                         uids.insert(uid_number(&id.uid));
                     }
@@ -135,7 +135,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the peer owns a resource that may be here: a peer that says otherwise is not listened to.
-    fn is_for_here(&self, resource: &pb::Resource) -> bool {
+    fn belongs_here(&self, resource: &pb::Resource) -> bool {
         let syncing = resource.meta.as_ref().and_then(|meta| meta.syncing.as_ref());
         let here = self.follower.service.region().unwrap_or_default();
         syncing.is_some_and(|syncing| {
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
     /// Applies what is held, with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
         let (mut changes, gone) = self.changes.take();
-        changes.extend(self.resolved(gone).await?);
+        changes.extend(self.resolve_departed(gone).await?);
         self.commit(&changes).await
     }
 
@@ -173,12 +173,12 @@ impl<'a> Session<'a> {
 
     /// Asks the peer about what left: what it still has for this region stays, as it was last told, since another region
     /// owns it now, or it came back; what is deleted takes along what it owns.
-    async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<CopyChange>, FollowError> {
+    async fn resolve_departed(&self, gone: Vec<DepartedResource>) -> Result<Vec<CopyChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
         let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
-        for some in ids.chunks(ASKED) {
-            let answer = self.ask(some, &["meta.syncing"]).await?;
+        for some in ids.chunks(MAX_PRESENCE_IDS) {
+            let answer = self.fetch(some, &["meta.syncing"]).await?;
             stays.extend(answer.unsure.into_iter().map(|id| id.uid));
             for found in answer.resources {
                 let syncing = found.meta.and_then(|meta| meta.syncing).unwrap_or_default();
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
             }
         }
         let mut changes = Vec::new();
-        for Gone { ids, last } in gone {
+        for DepartedResource { ids, last } in gone {
             match last.filter(|last| last.id.as_ref().is_some_and(|id| stays.contains(&id.uid))) {
                 Some(last) => changes.push(CopyChange::Put(last)),
                 None => changes.extend(ids.into_iter().filter(|id| !stays.contains(&id.uid)).map(|id| {
@@ -200,29 +200,29 @@ impl<'a> Session<'a> {
     }
 
     /// Asks the peer for resources: for each by itself if one of them keeps it from answering.
-    async fn ask(&self, ids: &[pb::Id], paths: &[&str]) -> Result<Answer, FollowError> {
-        match self.ask_at_once(ids, paths).await {
+    async fn fetch(&self, ids: &[pb::Id], paths: &[&str]) -> Result<Answer, FollowError> {
+        match self.fetch_batch(ids, paths).await {
             Ok(answer) => return Ok(Answer { resources: answer.resources, unsure: Vec::new() }),
-            Err(e) if !e.is_of_ids() => return Err(e),
+            Err(e) if !e.is_about_ids() => return Err(e),
             Err(_) => {}
         }
         let mut answer = Answer::default();
         for id in ids {
-            match self.ask_at_once(std::slice::from_ref(id), paths).await {
+            match self.fetch_batch(std::slice::from_ref(id), paths).await {
                 Ok(one) => answer.resources.extend(one.resources),
-                Err(e) if e.is_of_ids() => answer.unsure.push(id.clone()),
+                Err(e) if e.is_about_ids() => answer.unsure.push(id.clone()),
                 Err(e) => return Err(e),
             }
         }
         Ok(answer)
     }
 
-    async fn ask_at_once(&self, ids: &[pb::Id], paths: &[&str]) -> Result<BatchGetResponse, FollowError> {
+    async fn fetch_batch(&self, ids: &[pb::Id], paths: &[&str]) -> Result<BatchGetResponse, FollowError> {
         let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
         let field_mask = (!paths.is_empty()).then_some(prost_types::FieldMask { paths });
         let request = BatchGetRequest { ids: ids.to_vec(), field_mask, ..BatchGetRequest::default() };
-        let answer = timeout(ANSWER, self.connection.queries().batch_get(request)).await;
-        Ok(answer.map_err(|_| FollowError::Silent { within: ANSWER })??.into_inner())
+        let answer = timeout(ANSWER_TIMEOUT, self.connection.queries().batch_get(request)).await;
+        Ok(answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??.into_inner())
     }
 
     /// When what is held back is tried again.
@@ -240,10 +240,10 @@ impl<'a> Session<'a> {
     /// two minutes after the watch began at the earliest.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
         let ids: Vec<pb::Id> = self.progress.held_back_ids().cloned().collect();
-        for some in ids.chunks(WHOLE) {
-            let answer = self.ask(some, &[]).await?;
+        for some in ids.chunks(MAX_WHOLE_RESOURCES) {
+            let answer = self.fetch(some, &[]).await?;
             let there: Vec<pb::Resource> =
-                answer.resources.into_iter().filter(|resource| self.is_for_here(resource)).collect();
+                answer.resources.into_iter().filter(|resource| self.belongs_here(resource)).collect();
             let is_same = |a: &pb::Id, b: &pb::Id| a.name == b.name && a.tenancy == b.tenancy;
             for id in some {
                 let mut found = there.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
@@ -255,10 +255,10 @@ impl<'a> Session<'a> {
             let changes: Vec<CopyChange> = there.into_iter().map(|one| CopyChange::Put(Box::new(one))).collect();
             self.commit(&changes).await?;
         }
-        if self.progress.held_back_more() && self.begun.elapsed() > NEXT_SNAPSHOT {
+        if self.progress.held_back_more() && self.begun.elapsed() > MIN_SNAPSHOT_INTERVAL {
             self.progress.begin_anew();
             self.commit(&[]).await?;
-            return Err(FollowError::TooMuchHeldBack);
+            return Err(FollowError::TooManyDeferred);
         }
         self.retry_at = Instant::now() + self.waits.next_wait();
         Ok(())

@@ -8,7 +8,7 @@ use crate::{Error, IdRef, pb};
 /// deny < read < list < write.
 pub trait Authorizer: Send + Sync {
     /// Whether the caller has `permission` on the thing called `name`; `name` is empty for areas without names.
-    fn allowed(&self, permission: &str, name: &str) -> bool;
+    fn is_allowed(&self, permission: &str, name: &str) -> bool;
 
     /// Whether every question is answered with yes, so that none need be asked.
     fn allows_all(&self) -> bool {
@@ -16,14 +16,14 @@ pub trait Authorizer: Send + Sync {
     }
 
     /// Whether rules deny `permission` on `name` outright, instead of granting nothing.
-    fn denied(&self, _permission: &str, _name: &str) -> bool {
+    fn is_denied(&self, _permission: &str, _name: &str) -> bool {
         false
     }
 
     /// The decision of the caller's rules by type and place, which are those of `of`. `name` is `None` for the resources
     /// of a type in a place.
     fn effect(&self, _verb: Verb, _of: IdRef<'_>, _name: Option<&str>) -> Effect {
-        Effect::Silent
+        Effect::Undecided
     }
 
     /// The name of the caller in a refusal, such as `anonymous token`.
@@ -86,7 +86,7 @@ pub enum Effect {
     /// Allowed, unless the type's hook refuses by itself.
     Allow,
     /// No rule fits.
-    Silent,
+    Undecided,
 }
 
 /// Allows everything: the authorizer while access control is off, and of the host itself.
@@ -94,7 +94,7 @@ pub enum Effect {
 pub struct AllowAll;
 
 impl Authorizer for AllowAll {
-    fn allowed(&self, _permission: &str, _name: &str) -> bool {
+    fn is_allowed(&self, _permission: &str, _name: &str) -> bool {
         true
     }
 
@@ -111,9 +111,9 @@ impl Authorizer for AllowAll {
     }
 }
 
-/// The text of a refusal, in Consul's words, which clients search for `Permission denied` and `lacks permission`.
+/// The text of a refusal, in Consul's words, which clients search for `Permission is_denied` and `lacks permission`.
 #[must_use]
-pub fn denial(caller: &str, permission: &str, name: &str) -> String {
+pub fn denial_text(caller: &str, permission: &str, name: &str) -> String {
     if name.is_empty() {
         format!("Permission denied: {caller} lacks permission '{permission}'")
     } else {

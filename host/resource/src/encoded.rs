@@ -49,13 +49,13 @@ pub struct IdRef<'r> {
 
 /// Bytes that are no resource.
 #[derive(Debug, thiserror::Error)]
-pub enum BadEncoding {
+pub enum EncodingError {
     /// They do not decode.
     #[error("it does not decode: {0}")]
     Undecodable(#[from] DecodeError),
     /// A text of the id, the version or the generation is none.
     #[error("it does not decode: a text is not UTF-8")]
-    NotText(#[from] str::Utf8Error),
+    InvalidUtf8(#[from] str::Utf8Error),
     /// They are too many.
     #[error("it has {0} bytes, and 4 GiB are too many")]
     TooLong(usize),
@@ -124,30 +124,30 @@ impl EncodedResource {
     ///
     /// # Errors
     /// They are no encoded resource, as far as can be told without decoding its content.
-    pub fn parse(bytes: Bytes) -> Result<Self, BadEncoding> {
-        match Self::found(bytes.clone()) {
+    pub fn parse(bytes: Bytes) -> Result<Self, EncodingError> {
+        match Self::with_head(bytes.clone()) {
             Ok(Some(resource)) => Ok(resource),
-            Err(fault @ BadEncoding::TooLong(_)) => Err(fault),
+            Err(fault @ EncodingError::TooLong(_)) => Err(fault),
             // What is merged, or what only decoding can make sense of.
-            Ok(None) | Err(_) => Self::of(&pb::Resource::decode(bytes)?),
+            Ok(None) | Err(_) => Self::encode(&pb::Resource::decode(bytes)?),
         }
     }
 
     /// The encoding of a resource.
     ///
     /// # Errors
-    /// [`BadEncoding::TooLong`].
-    pub fn of(resource: &pb::Resource) -> Result<Self, BadEncoding> {
+    /// [`EncodingError::TooLong`].
+    pub fn encode(resource: &pb::Resource) -> Result<Self, EncodingError> {
         let bytes = Bytes::from(resource.encode_to_vec());
         let length = bytes.len();
         // An encoder writes each message once.
-        Self::found(bytes)?.ok_or(BadEncoding::TooLong(length))
+        Self::with_head(bytes)?.ok_or(EncodingError::TooLong(length))
     }
 
     /// With the head of bytes; `None` when a message of it stands several times.
-    fn found(bytes: Bytes) -> Result<Option<Self>, BadEncoding> {
+    fn with_head(bytes: Bytes) -> Result<Option<Self>, EncodingError> {
         if u32::try_from(bytes.len()).is_err() {
-            return Err(BadEncoding::TooLong(bytes.len()));
+            return Err(EncodingError::TooLong(bytes.len()));
         }
         Ok(Head::find(&bytes)?.map(|head| Self { bytes, head }))
     }
@@ -162,7 +162,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// Its content does not decode.
-    pub fn decode(&self) -> Result<pb::Resource, BadEncoding> {
+    pub fn decode(&self) -> Result<pb::Resource, EncodingError> {
         Ok(pb::Resource::decode(self.bytes.clone())?)
     }
 
@@ -183,13 +183,13 @@ impl EncodedResource {
 
     /// Whether it is of this very type, its GroupVersion included.
     #[must_use]
-    pub fn is_of(&self, of: &Gvk) -> bool {
-        self.is_of_kind(&of.group, &of.kind) && self.has(self.head.group_version, &of.group_version)
+    pub fn has_type(&self, of: &Gvk) -> bool {
+        self.has_kind(&of.group, &of.kind) && self.has(self.head.group_version, &of.group_version)
     }
 
     /// Whether it is of a type of this group and kind, whatever its GroupVersion.
     #[must_use]
-    pub fn is_of_kind(&self, group: &str, kind: &str) -> bool {
+    pub fn has_kind(&self, group: &str, kind: &str) -> bool {
         self.has(self.head.kind, kind) && self.has(self.head.group, group)
     }
 
@@ -257,7 +257,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// It does not decode.
-    pub fn decode_meta(&self) -> Result<Option<Meta>, BadEncoding> {
+    pub fn decode_meta(&self) -> Result<Option<Meta>, EncodingError> {
         Ok(self.head.meta.map(|span| Meta::decode(part(&self.bytes, span))).transpose()?)
     }
 
@@ -265,7 +265,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// One of them does not decode.
-    pub fn references(&self) -> Result<Vec<ReferenceRecord>, BadEncoding> {
+    pub fn references(&self) -> Result<Vec<ReferenceRecord>, EncodingError> {
         let mut found = Vec::new();
         if self.head.references == 0 {
             return Ok(found);
@@ -281,7 +281,7 @@ impl EncodedResource {
 
     /// Bytes that these records take in the encoding.
     #[must_use]
-    pub fn references_len(&self) -> usize {
+    pub fn references_bytes(&self) -> usize {
         self.head.references as usize
     }
 
@@ -318,7 +318,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// It does not decode.
-    pub fn decode_id(&self) -> Result<Option<pb::Id>, BadEncoding> {
+    pub fn decode_id(&self) -> Result<Option<pb::Id>, EncodingError> {
         self.message(self.head.id)
     }
 
@@ -326,11 +326,11 @@ impl EncodedResource {
     ///
     /// # Errors
     /// It does not decode.
-    pub fn decode_owner(&self) -> Result<Option<pb::Id>, BadEncoding> {
+    pub fn decode_owner(&self) -> Result<Option<pb::Id>, EncodingError> {
         self.message(self.head.owner)
     }
 
-    fn message(&self, span: Option<Span>) -> Result<Option<pb::Id>, BadEncoding> {
+    fn message(&self, span: Option<Span>) -> Result<Option<pb::Id>, EncodingError> {
         Ok(span.map(|span| pb::Id::decode(part(&self.bytes, span))).transpose()?)
     }
 
@@ -350,7 +350,7 @@ fn part(bytes: &[u8], span: Span) -> &[u8] {
 
 impl Head {
     /// Walks over the fields; `None` when a message stands several times.
-    fn find(bytes: &[u8]) -> Result<Option<Self>, BadEncoding> {
+    fn find(bytes: &[u8]) -> Result<Option<Self>, EncodingError> {
         let mut head = Self::default();
         let mut fields = Fields::of(bytes, whole(bytes));
         while let Some((tag, value)) = fields.next()? {
@@ -365,7 +365,7 @@ impl Head {
                 (1 | 2, Value::Bytes(_)) => return Ok(None),
                 (3, Value::Bytes(span)) => head.version = text(bytes, span)?,
                 (4, Value::Bytes(span)) => head.generation = text(bytes, span)?,
-                (5, Value::Bytes(span)) => head.find_mark(bytes, span)?,
+                (5, Value::Bytes(span)) => head.find_deletion_mark(bytes, span)?,
                 // As protobuf has it, the lower half counts.
                 (1000, Value::Number(number)) => head.schema_version = number as u32,
                 (META, Value::Bytes(span)) if head.meta.is_none() => head.meta = Some(span),
@@ -385,7 +385,7 @@ impl Head {
     }
 
     /// False when a message stands several times in the id.
-    fn find_id(&mut self, bytes: &[u8], id: Span) -> Result<bool, BadEncoding> {
+    fn find_id(&mut self, bytes: &[u8], id: Span) -> Result<bool, EncodingError> {
         let (mut types, mut tenancies) = (0, 0);
         let mut fields = Fields::of(bytes, id);
         while let Some((tag, value)) = fields.next()? {
@@ -422,7 +422,7 @@ impl Head {
     }
 
     /// Looks whether an entry of the metadata is the mark of a deletion.
-    fn find_mark(&mut self, bytes: &[u8], entry: Span) -> Result<(), BadEncoding> {
+    fn find_deletion_mark(&mut self, bytes: &[u8], entry: Span) -> Result<(), EncodingError> {
         let (mut is_mark, mut found) = (false, Span::default());
         let mut fields = Fields::of(bytes, entry);
         while let Some((tag, value)) = fields.next()? {
@@ -444,7 +444,7 @@ fn whole(bytes: &[u8]) -> Span {
 }
 
 /// The span, of which the bytes are a text.
-fn text(bytes: &[u8], span: Span) -> Result<Span, BadEncoding> {
+fn text(bytes: &[u8], span: Span) -> Result<Span, EncodingError> {
     str::from_utf8(part(bytes, span))?;
     Ok(span)
 }
@@ -467,7 +467,7 @@ impl<'b> Fields<'b> {
         Self { left: part(bytes, span), end: span.end }
     }
 
-    fn next(&mut self) -> Result<Option<(u32, Value)>, BadEncoding> {
+    fn next(&mut self) -> Result<Option<(u32, Value)>, EncodingError> {
         if self.left.is_empty() {
             return Ok(None);
         }
@@ -543,13 +543,13 @@ mod tests {
             pb::Resource { owner: None, metadata: BTreeMap::new(), schema_version: 0, ..whole.clone() },
             pb::Resource { schema_version: u32::MAX, version: "ü".into(), ..whole.clone() },
         ] {
-            let encoded = EncodedResource::of(&resource).unwrap();
+            let encoded = EncodedResource::encode(&resource).unwrap();
             assert_eq!(encoded.decode().unwrap(), resource);
             assert_eq!(encoded.bytes(), &resource.encode_to_vec());
             assert_eq!(encoded.id(), resource.id.as_ref().map(IdRef::from).unwrap_or_default());
             assert_eq!(encoded.references().unwrap(), resource.references);
             let without = pb::Resource { references: Vec::new(), ..resource.clone() };
-            assert_eq!(encoded.references_len(), resource.encoded_len() - without.encoded_len());
+            assert_eq!(encoded.references_bytes(), resource.encoded_len() - without.encoded_len());
             assert_eq!(encoded.uid(), encoded.id().uid);
             assert_eq!(encoded.name(), encoded.id().name);
             assert_eq!([encoded.partition(), encoded.namespace()], [encoded.id().partition, encoded.id().namespace]);
@@ -558,7 +558,7 @@ mod tests {
                 [("demo", "v2", "Artist"), ("demo", "v1", "Artist"), ("", "", ""), ("demo", "v2", "Album")]
             {
                 let is_of = (id.group, id.group_version, id.kind) == (group, group_version, kind);
-                assert_eq!(encoded.is_of(&Gvk::new(group, group_version, kind)), is_of);
+                assert_eq!(encoded.has_type(&Gvk::new(group, group_version, kind)), is_of);
             }
             assert_eq!(encoded.decode_id().unwrap(), resource.id);
             assert_eq!(encoded.decode_owner().unwrap(), resource.owner);

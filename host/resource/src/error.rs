@@ -1,6 +1,6 @@
 //! The error that callers of the API see: a code, a sentence, and where in the request the fault lies.
 
-use crate::{BadEncoding, Diagnostic};
+use crate::{Diagnostic, EncodingError};
 
 /// The kind of a failure. The numbers are gRPC's status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,9 +86,9 @@ pub struct PluginFault {
     pub retry_after: Option<std::time::Duration>,
 }
 
-impl From<BadEncoding> for Error {
+impl From<EncodingError> for Error {
     /// What is stored was looked through before, so it is a fault of ours.
-    fn from(fault: BadEncoding) -> Self {
+    fn from(fault: EncodingError) -> Self {
         Self::internal(format!("a stored resource: {fault}"))
     }
 }
@@ -121,7 +121,7 @@ impl Error {
 
     /// Names the one of many resources that could not be read.
     #[must_use]
-    pub fn of_resource(self, partition: &str, namespace: &str, name: &str) -> Self {
+    pub fn with_resource(self, partition: &str, namespace: &str, name: &str) -> Self {
         Self { resource: Some(format!("{partition}/{namespace}/{name}")), ..self }
     }
 

@@ -19,9 +19,9 @@ pub mod scope;
 pub mod tenancy;
 pub mod types;
 pub mod ulid;
-mod watch_of_search;
+mod watch_from_search;
 
-pub use encoded::{BadEncoding, EncodedResource, IdRef};
+pub use encoded::{EncodedResource, EncodingError, IdRef};
 pub use error::{Code, Error};
 pub use path::{FieldPath, PathStep};
 pub use scope::Scope;

@@ -12,7 +12,7 @@ pub const DELETION_TIMESTAMP: &str = "deletionTimestamp";
 pub const FINALIZERS: &str = "finalizers";
 
 /// The finalizer by which the host holds a marked resource while others that refer to it are worked off.
-pub const HELD_BY_REFERENCES: &str = "mortise.io/references";
+pub const REFERENCES_FINALIZER: &str = "mortise.io/references";
 
 /// The metadata of a resource.
 pub type Metadata = BTreeMap<String, String>;

@@ -146,7 +146,7 @@ pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
 }
 
 /// Longest part of a reference, bytes: a uid is a ULID of 26, and types have shorter names.
-const MAX_PART: usize = 128;
+const MAX_PART_BYTES: usize = 128;
 
 /// Checks type and uid of a reference, which become part of keys of the store, beyond [`check_id`]: length and zero
 /// bytes.
@@ -162,9 +162,11 @@ pub fn check_reference(prefix: &str, id: &pb::Id) -> Result<(), Error> {
         ("uid", &id.uid),
     ];
     for (part, text) in parts {
-        if text.len() > MAX_PART {
+        if text.len() > MAX_PART_BYTES {
             let length = text.len();
-            return Err(Error::invalid(format!("{prefix}.{part} invalid: {length} bytes, at most {MAX_PART} can be")));
+            return Err(Error::invalid(format!(
+                "{prefix}.{part} invalid: {length} bytes, at most {MAX_PART_BYTES} can be"
+            )));
         }
         if text.contains('\0') {
             return Err(Error::invalid(format!("{prefix}.{part} invalid: it has a zero byte in it")));

@@ -46,7 +46,7 @@ impl Watches {
         let mut policies = service.watch_type(&types::policy().to_pb()).await?;
         let known_policies = snapshot(&mut policies, |resource| access.put_policy(resource)).await?;
         let known_tokens = snapshot(&mut tokens, |resource| access.put_token(resource)).await?;
-        access.keep(|name| known_tokens.contains(name), |name| known_policies.contains(name));
+        access.retain(|name| known_tokens.contains(name), |name| known_policies.contains(name));
         Ok(Self { tokens, policies })
     }
 
@@ -101,7 +101,7 @@ impl ResourceService {
             let (Some(access), Some(barriers), Some(watches)) = (access, barriers, first) else { return };
             tokio::select! {
                 () = follow(&service, &access, barriers, watches) => {}
-                () = access.tell_of_expired() => {}
+                () = access.signal_expirations() => {}
                 () = service.stopped() => {}
             }
         })

@@ -47,7 +47,7 @@ impl ResourceService {
         let stored = match self.backend.read_encoded(Consistency::Eventual, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {
-                EncodedResource::of(&pb::Resource { id: Some(id), ..pb::Resource::default() })?
+                EncodedResource::encode(&pb::Resource { id: Some(id), ..pb::Resource::default() })?
             }
             Err(e) => return Err(crate::store_fault::store_fault("failed read", &e)),
         };

@@ -10,7 +10,7 @@ use crate::registry::{DataFault, Owner, ResourceType};
 use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission};
 use mortise_resource::{
     Code, Diagnostic, EncodedResource, Error, FieldPath, IdRef, PathStep, Severity,
-    authorizer::{Authorizer as _, Effect, Verb, denial},
+    authorizer::{Authorizer as _, Effect, Verb, denial_text},
     meta, pb,
 };
 use prost::Message as _;
@@ -283,10 +283,10 @@ impl RequestHooks {
         let effect = caller.effect(verb, id, name);
         self.ruled.set(effect == Effect::Allow);
         match effect {
-            Effect::Allow | Effect::Silent => Ok(()),
+            Effect::Allow | Effect::Undecided => Ok(()),
             Effect::Deny => {
                 let permission = format!("{}:{}", self.kind.gvk, verb.name());
-                Err(Error::denied(denial(caller.caller(), &permission, name.unwrap_or_default())))
+                Err(Error::denied(denial_text(caller.caller(), &permission, name.unwrap_or_default())))
             }
         }
     }
@@ -297,8 +297,8 @@ impl RequestHooks {
         match declared {
             None if caller.allows() => Ok(()),
             Some(permission) => permission.refusal(caller, id).map_or(Ok(()), |refusal| Err(Error::denied(refusal))),
-            None if caller.allowed(otherwise, "") => Ok(()),
-            None => Err(Error::denied(denial(caller.caller(), otherwise, ""))),
+            None if caller.is_allowed(otherwise, "") => Ok(()),
+            None => Err(Error::denied(denial_text(caller.caller(), otherwise, ""))),
         }
     }
 
@@ -405,7 +405,7 @@ mod tests {
     struct Only(&'static str, &'static str);
 
     impl Authorizer for Only {
-        fn allowed(&self, permission: &str, name: &str) -> bool {
+        fn is_allowed(&self, permission: &str, name: &str) -> bool {
             (permission, name) == (self.0, self.1)
         }
 
@@ -431,7 +431,7 @@ mod tests {
         let mut hooks = RequestHooks::new(kind, &caller);
         [
             hooks.authorize_read(&id).await.is_ok(),
-            hooks.authorize_read_of(&EncodedResource::of(&resource).unwrap()).await.is_ok(),
+            hooks.authorize_read_of(&EncodedResource::encode(&resource).unwrap()).await.is_ok(),
             hooks.authorize_write(Verb::Write, &resource, "").await.is_ok(),
             hooks.authorize_list(&place).await.is_ok(),
         ]

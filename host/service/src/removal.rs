@@ -101,7 +101,7 @@ impl ResourceService {
             return Ok(false);
         }
         if self.is_planned(registry, &stored) {
-            let plan = self.plan_deletion(registry, EncodedResource::of(&stored)?, purpose).await?;
+            let plan = self.plan_deletion(registry, EncodedResource::encode(&stored)?, purpose).await?;
             let host = Caller::host(Consistency::Consistent);
             return Ok(self.carry_out(registry, &host, plan).await? == Fate::Remove);
         }
@@ -184,7 +184,7 @@ fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
 /// unique.
 fn tombstone_name(owner: &str, uid: &str) -> String {
     const PREFIX: &str = "tombstone-";
-    let room = name::MAX_LEN.saturating_sub(PREFIX.len() + 1 + uid.len());
+    let room = name::MAX_NAME_BYTES.saturating_sub(PREFIX.len() + 1 + uid.len());
     let cut: String = owner.chars().take(room).collect();
     format!("{PREFIX}{cut}-{}", uid.to_lowercase())
 }

@@ -25,7 +25,7 @@ pub(crate) fn ended(error: &StoreError) -> Error {
             Error::new(Code::Aborted, error.to_string())
         }
         StoreError::Unreadable { place, .. } => {
-            store_fault("failed next", error).of_resource(&place.partition, &place.namespace, &place.name)
+            store_fault("failed next", error).with_resource(&place.partition, &place.namespace, &place.name)
         }
         other => store_fault("failed next", other),
     }

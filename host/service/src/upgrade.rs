@@ -66,12 +66,12 @@ impl RequestHooks {
     /// # Errors
     /// As there.
     pub(crate) async fn upgraded(&mut self, stored: EncodedResource) -> Result<EncodedResource, Error> {
-        if !stored.is_of(&self.kind.gvk) || !is_older(&self.kind, stored.schema_version()) {
+        if !stored.has_type(&self.kind.gvk) || !is_older(&self.kind, stored.schema_version()) {
             return Ok(stored);
         }
         let mut resource = stored.decode()?;
         Box::pin(self.upgrade_older(&mut resource)).await?;
-        Ok(EncodedResource::of(&resource)?)
+        Ok(EncodedResource::encode(&resource)?)
     }
 
     async fn upgrade_older(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
@@ -132,7 +132,7 @@ impl ResourceService {
             stored.next().await.map_err(failed)?
         } {
             for resource in page {
-                if !resource.is_of(&kind.gvk) {
+                if !resource.has_type(&kind.gvk) {
                     continue;
                 }
                 report.seen += 1;

@@ -238,7 +238,7 @@ impl Values {
         let kind = types::value();
         let mut owned = self.backend.scan_owned(owner).await?;
         while let Some(page) = owned.next().await? {
-            for value in page.iter().filter(|resource| resource.is_of(&kind)) {
+            for value in page.iter().filter(|resource| resource.has_type(&kind)) {
                 let content = content(&value.decode()?);
                 if content.plugin == plugin {
                     found.set(&content.key, content.key.len() + content.value.len());

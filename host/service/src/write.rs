@@ -199,7 +199,7 @@ impl ResourceService {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
                 match is_unchanged && !self.computes_other(kind, &stored, place.policy.as_deref()) {
-                    true => EncodedResource::of(&stored).map_err(Error::from)?,
+                    true => EncodedResource::encode(&stored).map_err(Error::from)?,
                     false => self.replace(sent, resource, stored, place).await?,
                 }
             }
@@ -313,7 +313,7 @@ impl ResourceService {
                 RemovalError::Store(e) => attempt_error(e, incoming),
                 RemovalError::Refused(error) => error.into(),
             })?;
-            return Ok(EncodedResource::of(&resource).map_err(Error::from)?);
+            return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
         }
         let references = match meta::is_marked(&stored.metadata) && stored.data == resource.data {
             // It loses a finalizer, and refers to what it did.
@@ -340,7 +340,7 @@ impl ResourceService {
         mut references: WrittenReferences,
     ) -> Result<WrittenReferences, Error> {
         if self.is_planned(registry, stored) {
-            let plan = self.plan_deletion(registry, EncodedResource::of(stored)?, Purpose::Delete).await?;
+            let plan = self.plan_deletion(registry, EncodedResource::encode(stored)?, Purpose::Delete).await?;
             if plan.is_blocked() {
                 return Err(self.refusal(registry, caller, &plan).await);
             }
@@ -359,7 +359,7 @@ impl ResourceService {
         if !self.is_planned(registry, stored) {
             return Ok(self.remove(stored).await?);
         }
-        let root = EncodedResource::of(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
+        let root = EncodedResource::encode(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
         let plan = self.plan_deletion(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
         self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)
     }

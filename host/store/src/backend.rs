@@ -367,16 +367,16 @@ impl Health {
 #[must_use]
 pub fn limited_size(resource: &pb::Resource) -> usize {
     let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
-    if mark.is_some() && meta::finalizers(&resource.metadata).contains(meta::HELD_BY_REFERENCES) {
+    if mark.is_some() && meta::finalizers(&resource.metadata).contains(meta::REFERENCES_FINALIZER) {
         // The server sets this finalizer together with the mark.
         let mut without = resource.clone();
-        meta::remove_finalizer(&mut without.metadata, meta::HELD_BY_REFERENCES);
+        meta::remove_finalizer(&mut without.metadata, meta::REFERENCES_FINALIZER);
         if !meta::has_finalizers(&without.metadata) {
             without.metadata.remove(meta::FINALIZERS);
         }
         return limited_size(&without);
     }
-    let meta = resource.meta.as_deref().map_or(0, resource_meta::server_part_len);
+    let meta = resource.meta.as_deref().map_or(0, resource_meta::server_part_bytes);
     let kept_by_server = meta + encoding::message::encoded_len_repeated(1002, &resource.references);
     limited(resource.encoded_len() - kept_by_server, &resource.version, mark.map(String::as_str))
 }
@@ -390,7 +390,7 @@ pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
         return limited_size(&resource);
     }
     let meta = resource.decode_meta().ok().flatten();
-    let kept_by_server = meta.as_ref().map_or(0, resource_meta::server_part_len) + resource.references_len();
+    let kept_by_server = meta.as_ref().map_or(0, resource_meta::server_part_bytes) + resource.references_bytes();
     limited(resource.bytes().len().saturating_sub(kept_by_server), resource.version(), resource.deletion_mark())
 }
 

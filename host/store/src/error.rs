@@ -6,7 +6,7 @@ use std::{
 };
 
 use mortise_durable_fs::FsError;
-use mortise_resource::{BadEncoding, EncodedResource};
+use mortise_resource::{EncodedResource, EncodingError};
 
 use crate::{backend::Place, quota::QuotaExceeded};
 
@@ -152,7 +152,7 @@ pub enum StoreError {
     },
     /// A resource cannot be stored, or its content is not the one that was checked.
     #[error("a resource is malformed: {0}")]
-    BadEncoding(#[from] BadEncoding),
+    BadEncoding(#[from] EncodingError),
     /// A resource of a scan cannot be read; the scan returned those before it.
     #[error("{source}")]
     Unreadable {

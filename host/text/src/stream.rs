@@ -67,13 +67,13 @@ pub struct Reader<'a, R> {
 }
 
 /// Largest value that is read from a stream unless limits say otherwise, bytes.
-const PART_BYTES: usize = 16 << 20;
+const MAX_PART_BYTES: usize = 16 << 20;
 
 impl<'a, R: BufRead> Reader<'a, R> {
     /// Reads from `reader`; `name` is the file as its user named it, `-` being the standard input. Without a format,
     /// the name's extension decides, and after that how the text begins.
     pub fn new(reader: R, name: &str, format: Option<Format>, types: &'a dyn Types) -> Self {
-        Self::within(reader, name, format, types, Limits { bytes: PART_BYTES, ..Limits::default() })
+        Self::within(reader, name, format, types, Limits { bytes: MAX_PART_BYTES, ..Limits::default() })
     }
 
     /// As [`Reader::new`], with limits for each part.

@@ -123,7 +123,9 @@ impl<'c> Namespace<'c> {
         while let Some(part) = parts.pop() {
             match self.ctx.cache().list(WORKLOAD, NAME, Key::Value(&self.value(&part))) {
                 Ok(all) => found.extend(all),
-                Err(failure) if failure.code == Failure::EXHAUSTED && part.len() < mortise_plugin::name::MAX_LEN => {
+                Err(failure)
+                    if failure.code == Failure::EXHAUSTED && part.len() < mortise_plugin::name::MAX_NAME_BYTES =>
+                {
                     found.extend(self.list(WORKLOAD, NAME, &part)?);
                     parts.extend(NAME_CHARACTERS.chars().map(|letter| format!("{part}{letter}")));
                 }

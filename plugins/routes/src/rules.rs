@@ -118,7 +118,7 @@ pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
 
 /// Checks a hostname: a DNS name in lower case, one after `*.`, or `_`.
 pub(crate) fn hostname(text: &str) -> Result<(), RuleError> {
-    if text == "_" || (text.len() <= name::MAX_DNS_NAME && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
+    if text == "_" || (text.len() <= name::MAX_DNS_NAME_BYTES && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
         return Ok(());
     }
     Err(RuleError::Hostname(shown(text)))

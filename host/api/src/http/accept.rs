@@ -21,12 +21,12 @@ pub(super) enum Form {
 
 impl Form {
     /// For Consul's routes, where text is customary.
-    pub(super) fn on_consuls_routes(headers: &HeaderMap) -> Self {
+    pub(super) fn text_by_default(headers: &HeaderMap) -> Self {
         if prefers_problem(headers, false) { Self::Problem } else { Self::Consul }
     }
 
     /// For routes of ours, where problems are customary.
-    pub(super) fn on_ours(headers: &HeaderMap) -> Self {
+    pub(super) fn problem_by_default(headers: &HeaderMap) -> Self {
         if prefers_problem(headers, true) { Self::Problem } else { Self::Text }
     }
 }

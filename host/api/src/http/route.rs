@@ -11,7 +11,7 @@ use mortise_service::registry::{Registry, ResourceType};
 use percent_encoding::percent_decode_str;
 
 /// The element behind an item that asks for a dry run. No name begins with an underscore.
-const VALIDATE: &str = "_validate";
+const VALIDATE_ELEMENT: &str = "_validate";
 
 /// What a path is about.
 pub(super) struct Route {
@@ -59,7 +59,7 @@ fn is_at(gvk: &Gvk, group: &str, version: &str, kind: &str) -> bool {
 fn target(rest: &str) -> Target {
     let mut elements = rest.trim_end_matches('/').rsplit('/').map(decoded);
     let last = elements.next().unwrap_or_default();
-    if last == VALIDATE { Target::Validate(elements.next().unwrap_or_default()) } else { Target::Item(last) }
+    if last == VALIDATE_ELEMENT { Target::Validate(elements.next().unwrap_or_default()) } else { Target::Item(last) }
 }
 
 /// Bytes that are no UTF-8 become what no name has.

@@ -97,7 +97,7 @@ enum EntryState {
 
 /// A key that does not run before its time.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct Hold {
     until: u64,
     /// Whether it broke down; otherwise it was postponed.
     aside: bool,
@@ -112,7 +112,7 @@ struct Entry<C> {
     failures: u32,
     place: EntryState,
     /// Until when the key does not run, whatever is added.
-    held: Option<Held>,
+    held: Option<Hold>,
     /// The key was throttled, and has not run since.
     throttled: bool,
     /// The key's timer fired since it was throttled.
@@ -278,7 +278,7 @@ impl<C: Content> Queue<C> {
             Next::Postponed(wait, _) => Some((wait, false)),
             _ => None,
         };
-        entry.held = held.map(|(wait, aside)| Held { until: since.saturating_add(nanos_of(wait)), aside });
+        entry.held = held.map(|(wait, aside)| Hold { until: since.saturating_add(nanos_of(wait)), aside });
         self.set_aside += usize::from(held.is_some_and(|(_, aside)| aside));
         let (timer, older) = match next {
             Next::Done(resync) => (resync.map(|wait| (wait, TimerReason::Resync)), None),

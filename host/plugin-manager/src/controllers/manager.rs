@@ -26,7 +26,7 @@ use super::{
     definition::{definition, pairs, whole_name},
     guest::Controller,
     host::ControllerContext,
-    report::{About, report},
+    report::{ControllerDetails, report},
     source::ServiceSource,
 };
 use crate::{failpoint, work::Work};
@@ -129,12 +129,12 @@ impl ControllerManager {
             let about = match status.name.split_once('/') {
                 None => {
                     let of = if &*status.name == "ownership" { types::ownership_check() } else { types::tombstone() };
-                    About { plugin: "", manages: of.to_pb(), watches: Vec::new() }
+                    ControllerDetails { plugin: "", manages: of.to_pb(), watches: Vec::new() }
                 }
                 Some((plugin, name)) => {
                     let declared = registry.plugin(plugin).map(|p| &p.manifest().controllers);
                     let decl = declared.and_then(|all| all.iter().find(|decl| *decl.name == *name));
-                    About {
+                    ControllerDetails {
                         plugin,
                         manages: decl.map(|decl| decl.manages.to_pb()).unwrap_or_default(),
                         watches: decl.iter().flat_map(|decl| &decl.watches).map(|watch| watch.of.to_pb()).collect(),
@@ -229,7 +229,7 @@ impl ControllerManager {
         }
         let lost: Vec<_> = old.into_iter().filter(|name| !names.contains(name)).collect();
         self.end(&lost).await;
-        let health = self.0.work.spawn(self.clone().mind(Arc::downgrade(plugin), names.clone()));
+        let health = self.0.work.spawn(self.clone().follow_health(Arc::downgrade(plugin), names.clone()));
         let attached = Attached { plugin: Arc::downgrade(plugin), names, health };
         self.0.attached.lock().insert(plugin.name().to_owned(), attached);
     }
@@ -243,7 +243,7 @@ impl ControllerManager {
     }
 
     /// Pauses a plugin's controllers while their hook is quarantined, until the plugin is gone.
-    async fn mind(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
+    async fn follow_health(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
         failpoint::reached("following quarantine");
         let Some(changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
         let (controllers, names) = (&self.0.controllers, &names);

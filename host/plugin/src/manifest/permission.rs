@@ -3,7 +3,7 @@
 
 use mortise_resource::{
     IdRef,
-    authorizer::{Authorizer, denial},
+    authorizer::{Authorizer, denial_text},
     manifest as wire,
 };
 
@@ -124,7 +124,7 @@ impl Permission {
                 TextPart::Part(which) => part(*which),
             });
         }
-        (!caller.allowed(&self.permission, &on)).then(|| denial(caller.caller(), &self.permission, &on))
+        (!caller.is_allowed(&self.permission, &on)).then(|| denial_text(caller.caller(), &self.permission, &on))
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
             "the tester"
         }
 
-        fn allowed(&self, permission: &str, name: &str) -> bool {
+        fn is_allowed(&self, permission: &str, name: &str) -> bool {
             (permission, name) == (self.0, self.1)
         }
 
@@ -174,7 +174,7 @@ mod tests {
             let permission = permission(on).unwrap();
             assert_eq!(permission.refusal(&Only("key:read", asked), IdRef::from(&id())), None, "{on}");
             let refused = permission.refusal(&Only("key:write", asked), IdRef::from(&id())).unwrap();
-            assert_eq!(refused, denial("the tester", "key:read", asked), "{on}");
+            assert_eq!(refused, denial_text("the tester", "key:read", asked), "{on}");
         }
     }
 

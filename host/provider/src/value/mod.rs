@@ -1,7 +1,7 @@
 //! Values of the protocol, exact: types, unknowns with refinements, numbers of any size; as MessagePack and as JSON.
 //!
 //! # Limits
-//! Types and values are at most [`DEPTH`] deep, numbers have at most [`number::DIGITS`] digits. What is encoded in how
+//! Types and values are at most [`DEPTH`] deep, numbers have at most [`number::MAX_DIGITS`] digits. What is encoded in how
 //! many bytes is bounded by the message that it came in.
 
 pub mod json;

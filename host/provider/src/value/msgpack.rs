@@ -7,11 +7,11 @@ use rmpv::Value as Packed;
 use super::{DEPTH, Number, Refinements, Step, Type, Value, ValueError, json};
 
 /// The extension of an unknown value of which nothing is known.
-const UNKNOWN: i8 = 0;
+const UNKNOWN_EXTENSION: i8 = 0;
 /// The extension of one with refinements.
-const REFINED: i8 = 12;
+const REFINED_EXTENSION: i8 = 12;
 /// Most bytes of refinements.
-const MAX_REFINEMENTS: usize = 1_024;
+const MAX_REFINEMENT_BYTES: usize = 1_024;
 
 /// Keys of refinements.
 const IS_NULL: u64 = 1;
@@ -117,7 +117,7 @@ fn number(packed: &Packed) -> Result<Number, ValueError> {
 fn unknown(kind: i8, bytes: &[u8]) -> Read {
     match kind {
         _ if bytes.len() <= 1 => Ok(Value::unknown()),
-        REFINED if bytes.len() <= MAX_REFINEMENTS => refinements(bytes).map(Value::Unknown),
+        REFINED_EXTENSION if bytes.len() <= MAX_REFINEMENT_BYTES => refinements(bytes).map(Value::Unknown),
         _ => Err(ValueError::new(format!("the extension {kind} of {} bytes is no unknown value", bytes.len()))),
     }
 }
@@ -220,15 +220,15 @@ fn pack_unknown(refinements: &Refinements) -> Packed {
     ];
     let known: Vec<_> = known.into_iter().filter_map(|(key, value)| Some((Packed::from(key), value?))).collect();
     if known.is_empty() {
-        return Packed::Ext(UNKNOWN, vec![0]);
+        return Packed::Ext(UNKNOWN_EXTENSION, vec![0]);
     }
     let mut bytes = Vec::new();
     // Memory takes everything.
     let _ = rmpv::encode::write_value(&mut bytes, &Packed::Map(known));
     match bytes.len() {
         // What is too long to be said is left out: the value is no less unknown.
-        len if len > MAX_REFINEMENTS => Packed::Ext(UNKNOWN, vec![0]),
-        _ => Packed::Ext(REFINED, bytes),
+        len if len > MAX_REFINEMENT_BYTES => Packed::Ext(UNKNOWN_EXTENSION, vec![0]),
+        _ => Packed::Ext(REFINED_EXTENSION, bytes),
     }
 }
 

@@ -67,7 +67,7 @@ impl Filter {
     /// What holds for every resource that matches; each fact by itself.
     #[must_use]
     pub fn required(&self) -> Vec<Fact> {
-        facts::of(&self.root)
+        facts::required_facts(&self.root)
     }
 
     /// Whether everything matches, so that nothing has to be evaluated.

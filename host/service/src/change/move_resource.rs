@@ -126,7 +126,7 @@ impl ResourceService {
             return Ok(Vec::new());
         }
         let id = old.id.clone().unwrap_or_default();
-        let plan = self.plan_deletion(registry, EncodedResource::of(old)?, Purpose::Delete).await?;
+        let plan = self.plan_deletion(registry, EncodedResource::encode(old)?, Purpose::Delete).await?;
         if plan.is_blocked() {
             return Err(self.refusal(registry, caller, &plan).await);
         }
@@ -158,7 +158,7 @@ impl ResourceService {
         let mut seen = old.clone();
         hooks.upgrade(&mut seen).await?;
         if reading == ReadDecision::NeedsResource {
-            hooks.authorize_read_of(&EncodedResource::of(&seen)?).await?;
+            hooks.authorize_read_of(&EncodedResource::encode(&seen)?).await?;
         }
         hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
         hooks.release();

@@ -118,7 +118,7 @@ impl ResourceService {
         };
         let stored = self.current(registry, hooks, stored).await?;
         if reading == ReadDecision::NeedsResource {
-            hooks.authorize_read_of(&EncodedResource::of(&stored)?).await?;
+            hooks.authorize_read_of(&EncodedResource::encode(&stored)?).await?;
         }
         hooks.release();
         let known = stored.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();

@@ -41,8 +41,8 @@ impl From<PlanError> for RemovalError {
     }
 }
 
-impl From<mortise_resource::BadEncoding> for RemovalError {
-    fn from(fault: mortise_resource::BadEncoding) -> Self {
+impl From<mortise_resource::EncodingError> for RemovalError {
+    fn from(fault: mortise_resource::EncodingError) -> Self {
         Self::Store(fault.into())
     }
 }

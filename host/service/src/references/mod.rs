@@ -23,7 +23,7 @@ pub(crate) mod release;
 pub(crate) use key::ResourceKey;
 use mortise_resource::{Error, meta};
 
-pub(crate) use mortise_resource::meta::HELD_BY_REFERENCES as FINALIZER;
+pub(crate) use mortise_resource::meta::REFERENCES_FINALIZER as FINALIZER;
 
 /// Whether the finalizer is among those of a resource.
 pub(crate) fn has_finalizer(metadata: &meta::Metadata) -> bool {

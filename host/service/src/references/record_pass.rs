@@ -111,7 +111,7 @@ impl ResourceService {
         loop {
             hooks.release();
             let Some(page) = stored.next().await.map_err(failed)? else { break };
-            for resource in page.into_iter().filter(|resource| resource.is_of(&kind.gvk)) {
+            for resource in page.into_iter().filter(|resource| resource.has_type(&kind.gvk)) {
                 hooks.next_item();
                 // Of one that cannot be upgraded what it says in its own version is better than nothing.
                 let current = match hooks.upgraded(resource.clone()).await {

@@ -301,8 +301,11 @@ impl ResourceService {
             }
         }
         outcome?;
-        let plan =
-            self.plan_deletion(&registry, EncodedResource::of(marked)?, Purpose::Finish { ignores_finalizers: false });
+        let plan = self.plan_deletion(
+            &registry,
+            EncodedResource::encode(marked)?,
+            Purpose::Finish { ignores_finalizers: false },
+        );
         let plan = plan.await?;
         if plan.is_blocked() || plan.fate() == Fate::Mark {
             return Ok(WorkedOff::Held);

@@ -98,7 +98,7 @@ impl Loader {
         };
         record::write(&mut self.batch, &key, kind, record.sequence, &record.payload);
         if kind == Kind::Resource {
-            for entry in record::index_entries(&EncodedResource::of(&resource)?, &key)? {
+            for entry in record::index_entries(&EncodedResource::encode(&resource)?, &key)? {
                 self.sums.step(Step::Add, &entry, 0);
                 self.batch.insert(entry, &[]);
             }

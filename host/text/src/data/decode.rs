@@ -21,7 +21,7 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 use crate::{
     Format, Types,
     data::{UNKNOWN, names, scalar, value::integer_range, wellknown},
-    diagnostic::Sink,
+    diagnostic::DiagnosticSink,
     node::{self, Entry, Node},
     place::{Position, Span},
 };
@@ -30,7 +30,7 @@ use crate::{
 /// being looked at.
 pub(crate) struct Decoder<'a, 's> {
     pub(crate) types: &'a dyn Types,
-    pub(crate) sink: &'s mut Sink,
+    pub(crate) sink: &'s mut DiagnosticSink,
     /// Where we are, from the resource down.
     pub(crate) path: FieldPath,
     /// The name that was last written for a field; HCL's faults name it.
@@ -39,7 +39,7 @@ pub(crate) struct Decoder<'a, 's> {
 }
 
 impl<'a, 's> Decoder<'a, 's> {
-    pub(crate) fn new(types: &'a dyn Types, sink: &'s mut Sink) -> Self {
+    pub(crate) fn new(types: &'a dyn Types, sink: &'s mut DiagnosticSink) -> Self {
         Self { types, sink, path: FieldPath::default(), argument: String::new(), redacted: RedactedFields::default() }
     }
 
@@ -178,7 +178,7 @@ impl<'a, 's> Decoder<'a, 's> {
 
     /// What was said of a redacted field's value becomes one fault that quotes nothing of it.
     fn redact(&mut self, field: &FieldDescriptor, since: usize, span: Span) {
-        if self.redacted.contain(field) && self.sink.forget_since(since) {
+        if self.redacted.contain(field) && self.sink.drop_since(since) {
             let kind = if field.is_map() { "map".to_owned() } else { format!("{:?}", field.kind()) };
             let list = if field.is_list() { "list of " } else { "" };
             self.fault(span, format!("is no {list}{kind}; the value is redacted, so no more is said"), None);

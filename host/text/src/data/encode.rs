@@ -9,7 +9,7 @@ use crate::{
     Types,
     data::{
         BYTES, TYPE, UNKNOWN,
-        hidden::Hidden,
+        hidden::RedactedValues,
         scalar, time, wellknown,
         wire::{self, order},
     },
@@ -18,14 +18,14 @@ use crate::{
 
 /// Messages that may be nested in each other, those in an `Any` included. It is protobuf's own limit, which begins anew
 /// in each `Any`; printing takes stack for each level.
-const DEPTH: usize = 100;
+const MAX_MESSAGE_DEPTH: usize = 100;
 
 /// Why a message cannot be printed as its fields.
 #[derive(Debug)]
 enum Unprintable {
     /// It has no form in proto3's JSON: a timestamp of the year 20,000, say.
     NoForm,
-    /// It is nested more than [`DEPTH`] levels deep.
+    /// It is nested more than [`MAX_MESSAGE_DEPTH`] levels deep.
     TooDeep,
 }
 
@@ -38,14 +38,14 @@ type PrintResult = Result<Tree, Unprintable>;
 struct Scope<'a> {
     types: &'a dyn Types,
     /// Where redacted values go; none: they are printed.
-    hidden: Option<&'a Hidden>,
+    hidden: Option<&'a RedactedValues>,
     /// Levels of messages that may follow.
     depth: usize,
 }
 
 impl<'a> Scope<'a> {
-    fn new(types: &'a dyn Types, hidden: Option<&'a Hidden>) -> Self {
-        Self { types, hidden, depth: DEPTH }
+    fn new(types: &'a dyn Types, hidden: Option<&'a RedactedValues>) -> Self {
+        Self { types, hidden, depth: MAX_MESSAGE_DEPTH }
     }
 
     fn inner(self) -> Result<Self, Unprintable> {
@@ -55,7 +55,7 @@ impl<'a> Scope<'a> {
 
 /// The data of a resource, as the map of its fields. Data that is not an instance of the type's message, whose type is
 /// not known, or that has no form in JSON is printed as `@type` and `@bytes`, which is read back as it is.
-pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
+pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden: Option<&RedactedValues>) -> Tree {
     let name = data.type_url.rsplit('/').next().unwrap_or_default();
     let known = ty.and_then(|ty| types.message(ty));
     let decoded = known
@@ -77,7 +77,7 @@ fn is_mistakable(tree: &Tree) -> bool {
 }
 
 /// Prints a message that is not data, such as a status; `None` when it has no form.
-pub(crate) fn known(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
+pub(crate) fn message_tree(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
     self::message(message, Scope::new(types, None)).ok()
 }
 
@@ -93,7 +93,7 @@ fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
     let descriptor = message.descriptor();
     if wellknown::has_own_form(descriptor.full_name()) && descriptor.name() != "Empty" {
         // These have no room for anything else.
-        if !wire::beyond(message).is_empty() {
+        if !wire::undeclared_fields(message).is_empty() {
             return Err(NoForm);
         }
         return own_form(message, &descriptor, scope);
@@ -128,7 +128,7 @@ fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tre
         };
         entries.push((field.json_name().to_owned(), tree));
     }
-    let beyond = wire::beyond(message);
+    let beyond = wire::undeclared_fields(message);
     if !beyond.is_empty() {
         entries.push((UNKNOWN.to_owned(), Tree::Text(scalar::to_base64(&beyond))));
     }

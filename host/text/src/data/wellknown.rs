@@ -275,7 +275,7 @@ pub(crate) fn names_message(url: &str, descriptor: &MessageDescriptor) -> bool {
 }
 
 /// Data as bytes: what is printed when its fields cannot be.
-pub(crate) fn opaque(
+pub(crate) fn data_from_bytes(
     node: &Node,
     bytes: &Node,
     descriptor: Option<&MessageDescriptor>,

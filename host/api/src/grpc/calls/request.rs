@@ -1,7 +1,7 @@
 //! A request's message while it arrives: counted, and ended when it takes too long.
 //!
 //! All bytes count, from the first on, by one atomic addition for a frame. Over the limit a message is refused that has
-//! more than [`SMALL_MESSAGE`] bytes itself, and over twice the limit any: so small calls go on while large messages are
+//! more than [`SMALL_MESSAGE_BYTES`] bytes itself, and over twice the limit any: so small calls go on while large messages are
 //! waited for. A request that is a stream counts as what the largest message of a question to reflection comes to, since
 //! it may last for ever.
 
@@ -19,7 +19,7 @@ use hyper::body::{Body as HttpBody, Bytes, Frame};
 use tonic::{Status, body::Body};
 
 /// A message of so many bytes has as much room again when large ones take all of theirs.
-pub(crate) const SMALL_MESSAGE: usize = 4 << 10;
+pub(crate) const SMALL_MESSAGE_BYTES: usize = 4 << 10;
 
 /// What the messages that are being received share.
 pub(super) struct RequestBytes {
@@ -49,15 +49,15 @@ pub(super) struct ReceivedShare {
 
 impl ReceivedShare {
     /// Counts what came of a stream: what one small message may have, and no more.
-    fn add_of_stream(&self, bytes: usize) -> bool {
-        self.add(bytes.min(SMALL_MESSAGE.saturating_sub(self.bytes.load(Ordering::Relaxed))))
+    fn add_stream_bytes(&self, bytes: usize) -> bool {
+        self.add(bytes.min(SMALL_MESSAGE_BYTES.saturating_sub(self.bytes.load(Ordering::Relaxed))))
     }
 
     /// Counts what came. False when there is no room for it.
     fn add(&self, bytes: usize) -> bool {
         let own = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
-        let room = if own > SMALL_MESSAGE { self.limit } else { self.limit.saturating_mul(2) };
+        let room = if own > SMALL_MESSAGE_BYTES { self.limit } else { self.limit.saturating_mul(2) };
         if before.saturating_add(bytes) > room {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
             return false;
@@ -103,7 +103,7 @@ impl HttpBody for RequestBody {
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                let fits = if self.is_stream { self.share.add_of_stream(bytes) } else { self.share.add(bytes) };
+                let fits = if self.is_stream { self.share.add_stream_bytes(bytes) } else { self.share.add(bytes) };
                 if fits {
                     return Poll::Ready(Some(Ok(frame)));
                 }
@@ -164,11 +164,11 @@ mod tests {
         assert_eq!((frames, refused.code(), held()), (1, tonic::Code::ResourceExhausted, 90 << 10), "{refused}");
         assert!(refused.message().contains("grpc.request_bytes"), "{refused}");
         assert!(taken(&mut unfinished(vec![10 << 10], second.clone(), false)).await.1.is_none(), "to the last byte");
-        for (bytes, fits) in [(SMALL_MESSAGE, true), (SMALL_MESSAGE + 1, false)] {
+        for (bytes, fits) in [(SMALL_MESSAGE_BYTES, true), (SMALL_MESSAGE_BYTES + 1, false)] {
             assert_eq!(taken(&mut unfinished(vec![bytes], all.share(), false)).await.1.is_none(), fits, "{bytes}");
             assert_eq!(held(), 100 << 10);
         }
-        let small = || unfinished(vec![SMALL_MESSAGE], all.share(), false);
+        let small = || unfinished(vec![SMALL_MESSAGE_BYTES], all.share(), false);
         let mut many: Vec<_> = (0..25).map(|_| small()).collect();
         for one in &mut many {
             assert!(taken(one).await.1.is_none());
@@ -181,13 +181,13 @@ mod tests {
     /// A stream may say as much as it likes, one message after the other, and takes little from others meanwhile.
     #[tokio::test]
     async fn a_stream_counts_as_one_small_message() {
-        let all = RequestBytes::new(SMALL_MESSAGE);
+        let all = RequestBytes::new(SMALL_MESSAGE_BYTES);
         let stream = |frames| unfinished(frames, all.share(), true);
         let mut streams = [stream(vec![1 << 20; 1_000]), stream(vec![100; 100])];
         for (stream, frames) in streams.iter_mut().zip([1_000, 100]) {
             assert_eq!(taken(stream).await.0, frames);
         }
-        assert_eq!(all.held.load(Ordering::Relaxed), 2 * SMALL_MESSAGE);
+        assert_eq!(all.held.load(Ordering::Relaxed), 2 * SMALL_MESSAGE_BYTES);
         assert!(taken(&mut stream(vec![1])).await.1.is_some(), "streams are bounded together, too");
         drop(streams);
         assert_eq!(all.held.load(Ordering::Relaxed), 0);

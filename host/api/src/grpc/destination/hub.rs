@@ -38,13 +38,13 @@ use super::{
     view::View,
 };
 use crate::{
-    call::guarded,
+    call::run_guarded,
     endpoints::{decode, require_catalog, service_endpoints},
     grpc::{calls::AnswerBytes, status::status},
 };
 
 /// The partition of all services.
-const PARTITION: &str = "default";
+const SERVICE_PARTITION: &str = "default";
 
 /// The first and the longest wait before a watch is opened again.
 const REOPEN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -139,9 +139,9 @@ impl Hub {
             if self.memory.used() > limit {
                 let what = "the endpoints of services that are known take too much memory already";
                 let text = format!("{what} ({limit} bytes, limit destination.state_bytes); try again later");
-                return Err(refused(text));
+                return Err(exhausted(text));
             }
-            service.tell(&subscription.view, missing)?;
+            service.update_views(&subscription.view, missing)?;
         }
         Ok(subscription)
     }
@@ -155,7 +155,7 @@ impl Hub {
             Entry::Occupied(watch) => watch.into_mut(),
             Entry::Vacant(_) if full => {
                 let text = format!("{limit} services are watched already (limit destination.max_services)");
-                return Err(refused(text));
+                return Err(exhausted(text));
             }
             Entry::Vacant(place) => {
                 let memory = self.memory.share();
@@ -234,7 +234,7 @@ impl WatchedService {
         }
     }
 
-    fn tell(&self, view: &View, (seen, state): (u64, State)) -> Result<(), Error> {
+    fn update_views(&self, view: &View, (seen, state): (u64, State)) -> Result<(), Error> {
         match state {
             State::Unknown => Ok(()),
             State::Known(data) => {
@@ -281,7 +281,7 @@ impl WatchedService {
     }
 }
 
-fn refused(text: String) -> Error {
+fn exhausted(text: String) -> Error {
     metrics::counter!("mortise_destination_streams_refused_total").increment(1);
     Error::new(Code::ResourceExhausted, text)
 }
@@ -296,7 +296,7 @@ async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watche
     let mut waits = Waits::new(Backoff::new(REOPEN.0, REOPEN.1).with_jitter(0.25));
     loop {
         let watching = Box::pin(watch_once(&service, &caller, &watched, &mut waits));
-        let Err(error) = guarded(Span::none(), watching).await else { continue };
+        let Err(error) = run_guarded(Span::none(), watching).await else { continue };
         let forbidden = matches!(error.code, Code::PermissionDenied | Code::Unauthenticated);
         if forbidden || (!watched.is_known() && error.code != Code::Aborted) {
             if let Some(hub) = hub.upgrade() {
@@ -322,7 +322,7 @@ async fn watch_once(
     let ServiceName { namespace, name } = watched.name.clone();
     let request = pb::WatchListRequest {
         r#type: Some(service_endpoints().to_pb()),
-        tenancy: Some(pb::Tenancy { partition: PARTITION.to_owned(), namespace }),
+        tenancy: Some(pb::Tenancy { partition: SERVICE_PARTITION.to_owned(), namespace }),
         name_prefix: name.clone(),
         after: None,
     };

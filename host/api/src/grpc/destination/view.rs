@@ -7,7 +7,7 @@
 //! # How the difference is known
 //! The view has a log: for each change of an address its version, and what the address was before. What an address was
 //! at some version is what the first later entry says, or what it is now if there is none. The log holds twice as many
-//! entries as there are addresses, and [`LOG_FLOOR`] more; a stream that is further behind has lagged.
+//! entries as there are addresses, and [`MIN_LOG_ENTRIES`] more; a stream that is further behind has lagged.
 //!
 //! # What is sent
 //! At most two messages: `add` with what is new or different, then `remove` with what is gone; all addresses if the
@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// Entries of the log of a view without addresses.
-const LOG_FLOOR: usize = 1_024;
+const MIN_LOG_ENTRIES: usize = 1_024;
 
 /// See the module.
 pub(super) struct View {
@@ -96,12 +96,12 @@ struct Change {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Position {
     version: u64,
-    pub(super) told: Told,
+    pub(super) sent: SentState,
 }
 
 /// What a stream was told last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum SentState {
     #[default]
     Nothing,
     NoEndpoints {
@@ -112,7 +112,7 @@ pub(super) enum Told {
 
 /// Why a stream cannot go on.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum StreamError {
     /// It is further behind than the log goes back.
     Lagged,
     Failed(Status),
@@ -189,23 +189,23 @@ impl View {
     ///
     /// # Errors
     /// The stream cannot go on.
-    pub(super) fn next(&self, position: &mut Position, dialect: Dialect) -> Result<Option<Bytes>, Broken> {
+    pub(super) fn next(&self, position: &mut Position, dialect: Dialect) -> Result<Option<Bytes>, StreamError> {
         let mut inner = self.inner.lock();
-        let none = |exists| match position.told == (Told::NoEndpoints { exists }) {
-            true => (position.told, None),
-            false => (Told::NoEndpoints { exists }, Some(encode::no_endpoints(exists))),
+        let none = |exists| match position.sent == (SentState::NoEndpoints { exists }) {
+            true => (position.sent, None),
+            false => (SentState::NoEndpoints { exists }, Some(encode::no_endpoints(exists))),
         };
-        let (told, bytes) = match &inner.state {
+        let (sent, bytes) = match &inner.state {
             State::Unknown => return Ok(None),
-            State::Failed(status) => return Err(Broken::Failed(status.clone())),
+            State::Failed(status) => return Err(StreamError::Failed(status.clone())),
             State::Absent => none(false),
             State::Present { .. } if inner.addresses.is_empty() => none(true),
             State::Present { .. } => {
-                let from = (position.told == Told::Endpoints).then_some(position.version);
-                (Told::Endpoints, inner.encoded(from, dialect, &self.answers)?)
+                let from = (position.sent == SentState::Endpoints).then_some(position.version);
+                (SentState::Endpoints, inner.encoded(from, dialect, &self.answers)?)
             }
         };
-        *position = Position { version: inner.version, told };
+        *position = Position { version: inner.version, sent };
         Ok(bytes)
     }
 
@@ -213,11 +213,11 @@ impl View {
     ///
     /// # Errors
     /// The service cannot be watched.
-    pub(super) fn summary(&self) -> Result<Option<Summary>, Broken> {
+    pub(super) fn summary(&self) -> Result<Option<Summary>, StreamError> {
         let inner = self.inner.lock();
         Ok(Some(match &inner.state {
             State::Unknown => return Ok(None),
-            State::Failed(status) => return Err(Broken::Failed(status.clone())),
+            State::Failed(status) => return Err(StreamError::Failed(status.clone())),
             State::Absent => Summary::Absent,
             State::Present { is_undefined } => {
                 Summary::Present { is_undefined: *is_undefined, first: inner.addresses.first().cloned() }
@@ -240,7 +240,7 @@ impl Inner {
         if same_state && set_labels.is_none() && changes.is_empty() {
             return false;
         }
-        let most = 2 * self.addresses.len().max(addresses.len()) + LOG_FLOOR;
+        let most = 2 * self.addresses.len().max(addresses.len()) + MIN_LOG_ENTRIES;
         self.log.extend(changes);
         while self.log.len() > most {
             let oldest = self.log.pop_front().map_or(version, |change| change.version);
@@ -258,12 +258,17 @@ impl Inner {
     }
 
     /// The way from a version to the newest one, `None` if it leads nowhere; all addresses if there is no such version.
-    fn encoded(&mut self, from: Option<u64>, dialect: Dialect, answers: &AnswerBytes) -> Result<Option<Bytes>, Broken> {
+    fn encoded(
+        &mut self,
+        from: Option<u64>,
+        dialect: Dialect,
+        answers: &AnswerBytes,
+    ) -> Result<Option<Bytes>, StreamError> {
         if from == Some(self.version) {
             return Ok(None);
         }
         if from.is_some_and(|from| from < self.complete_since) {
-            return Err(Broken::Lagged);
+            return Err(StreamError::Lagged);
         }
         if let Some(bytes) = self.encoded.get(&(from, dialect)).and_then(Weak::upgrade) {
             return Ok(Some(CountedBytes::share(bytes)));

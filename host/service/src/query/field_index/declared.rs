@@ -41,7 +41,7 @@ impl Declared {
 
     /// What of a resource stands in the indexes; nothing of one of another GroupVersion, which no query of this finds.
     pub(super) fn entry(&self, resource: &EncodedResource) -> Option<Entry> {
-        if !resource.is_of(&self.gvk) {
+        if !resource.has_type(&self.gvk) {
             return None;
         }
         let place = [resource.partition(), resource.namespace(), resource.name()].join("\0");
@@ -97,7 +97,7 @@ mod tests {
         let paths = vec![IndexPath::parse("data.tags", &schema).unwrap()];
         let declared = Declared { gvk: Gvk::new("g", "v1", "Kind"), paths, schema, schema_version: 2 };
         let terms = |resource: &pb::Resource| {
-            declared.entry(&EncodedResource::of(resource).unwrap()).map(|Entry { terms, .. }| match terms {
+            declared.entry(&EncodedResource::encode(resource).unwrap()).map(|Entry { terms, .. }| match terms {
                 Terms::Known(terms) => Some(terms.len()),
                 Terms::Any => None,
             })

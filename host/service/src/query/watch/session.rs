@@ -116,7 +116,7 @@ impl Session {
         hooks: &mut RequestHooks,
         resource: &EncodedResource,
     ) -> Result<Option<Visible>, Error> {
-        if !resource.is_of(&self.search.kind.gvk) {
+        if !resource.has_type(&self.search.kind.gvk) {
             return Ok(None);
         }
         hooks.next_item();

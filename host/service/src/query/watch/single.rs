@@ -147,7 +147,7 @@ impl ResourceChanges {
     async fn visible(&self, resource: &EncodedResource) -> Result<Option<pb::Resource>, Error> {
         let registry = self.service.types();
         let kind = registry.resolve_type(self.open.wanted())?;
-        if !resource.is_of(&kind.gvk) {
+        if !resource.has_type(&kind.gvk) {
             return Ok(None);
         }
         let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());

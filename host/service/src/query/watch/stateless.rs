@@ -401,7 +401,7 @@ async fn told(session: &Session, change: &ChangeEvent) -> Result<Option<Resource
     let left = match (before, now) {
         (PriorState::Resource(before), _) => session.visible(&mut hooks, before).await?.map(|before| before.resource),
         // It may have matched.
-        (PriorState::Unknown, Some(now)) if now.is_of(&session.search.kind.gvk) && hooks.may_read(now).await? => {
+        (PriorState::Unknown, Some(now)) if now.has_type(&session.search.kind.gvk) && hooks.may_read(now).await? => {
             Some(now.clone())
         }
         (PriorState::Absent | PriorState::Unknown, _) => None,

@@ -203,7 +203,7 @@ impl<'t> CommitGroup<'t> {
         let mut pending = PendingReferences::new();
         for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed()) {
             for (step, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
-                let Some(of) = of.as_ref().filter(|of| of.resource.references_len() > 0) else { continue };
+                let Some(of) = of.as_ref().filter(|of| of.resource.references_bytes() > 0) else { continue };
                 for entry in of.index_entries(key)? {
                     if let Some((to, referrer)) = keys::split_reference(&entry) {
                         pending.entry(to.to_vec()).or_default().push((step, referrer.to_vec()));
@@ -266,7 +266,7 @@ impl<'t> CommitGroup<'t> {
         if let Some(meta) = &mut resource.meta {
             meta.resource_version.clone_from(&resource.version);
         }
-        let resource = EncodedResource::of(&resource)?;
+        let resource = EncodedResource::encode(&resource)?;
         let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
         let prior = was.as_ref().map(|s| s.resource.clone());
         undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
@@ -290,7 +290,7 @@ impl<'t> CommitGroup<'t> {
         };
         let Some(stored) = slot.now.as_ref().filter(same) else { return Ok(None) };
         let (seq, prior) = (stored.seq, Some(stored.resource.clone()));
-        let resource = EncodedResource::of(&resource)?;
+        let resource = EncodedResource::encode(&resource)?;
         let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
         undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
         self.changes.push(Change { key, type_key, seq, is_event: false, prior, now: Some(resource.clone()) });

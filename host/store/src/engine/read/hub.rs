@@ -229,7 +229,7 @@ mod tests {
 
     fn resource(version: usize) -> EncodedResource {
         let resource = pb::Resource { version: version.to_string(), ..pb::Resource::default() };
-        EncodedResource::of(&resource).unwrap()
+        EncodedResource::encode(&resource).unwrap()
     }
 
     fn event(version: usize) -> HubEvent {

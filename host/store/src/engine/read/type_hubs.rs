@@ -307,7 +307,7 @@ mod tests {
                 made = labelled(made, label, random.pick(&VALUES));
             }
         }
-        EncodedResource::of(&made).unwrap()
+        EncodedResource::encode(&made).unwrap()
     }
 
     fn change(random: &mut Random) -> Change {

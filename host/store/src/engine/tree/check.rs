@@ -178,7 +178,7 @@ impl<'t> Check<'t> {
             None if head.seq >= self.meta.first_event => self.problem(key, "the event of its version is missing"),
             _ => {}
         }
-        let entries = EncodedResource::of(&resource).map(|resource| record::index_entries(&resource, key));
+        let entries = EncodedResource::encode(&resource).map(|resource| record::index_entries(&resource, key));
         let Ok(Ok(entries)) = entries else {
             self.problem(key, "its owner, labels or references do not fit into an index");
             return;

@@ -192,7 +192,7 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     let labels: BTreeMap<_, _> = resource.labels().collect();
     let labels = labels.iter().map(|(label, value)| keys::label(key, label, value));
     let mut entries: Vec<_> = owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
-    if resource.references_len() == 0 {
+    if resource.references_bytes() == 0 {
         return Ok(entries);
     }
     // Several fields may refer to one resource.

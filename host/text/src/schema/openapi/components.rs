@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 /// The longest name.
-const MAX_NAME: usize = mortise_resource::name::MAX_LEN;
+const MAX_NAME_CHARACTERS: usize = mortise_resource::name::MAX_NAME_BYTES;
 
 /// The rule of names, as an expression.
-const NAME: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
+const NAME_PATTERN: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
 /// Letters of a text in an address, so that all of them together fit: an address has 64 KiB at most, escapes included.
-const URI_TEXT: usize = 1 << 10;
+const MAX_TEXT_CHARACTERS: usize = 1 << 10;
 
 /// Parameters, by what they are called in operations.
 pub(super) fn parameters() -> Value {
@@ -23,14 +23,14 @@ pub(super) fn parameters() -> Value {
         })
     };
     let text = |longest: usize| json!({ "type": "string", "maxLength": longest });
-    let unit = || json!({ "type": "string", "maxLength": MAX_NAME, "pattern": NAME });
+    let unit = || json!({ "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": NAME_PATTERN });
     let units = || json!({ "anyOf": [unit(), { "const": "*" }] });
     let one = "; `default` when it is left out.";
     let many = "; `*` is every one, `default` when it is left out.";
     json!({
         "name": {
             "name": "name", "in": "path", "required": true, "description": "The resource's name.",
-            "schema": { "type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": NAME },
+            "schema": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS, "pattern": NAME_PATTERN },
         },
         "partition": query("partition", &format!("The outer unit of tenancy{one}"), unit()),
         "namespace": query("namespace", &format!("The inner unit of tenancy{one}"), unit()),
@@ -42,23 +42,23 @@ pub(super) fn parameters() -> Value {
         "name_prefix": query(
             "name_prefix",
             "Only names that begin so.",
-            json!({ "type": "string", "maxLength": MAX_NAME, "pattern": "^[a-z0-9-]*$" }),
+            json!({ "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": "^[a-z0-9-]*$" }),
         ),
         "consistent": flag("consistent", "Asks for a strong read; its presence is enough.", &["", "true"]),
-        "selector": query("selector", "Only with these labels, such as `env=prod,tier in (a,b),!old`.", text(URI_TEXT)),
-        "filter": query("filter", "Only what fits, such as `data.genre = \"GENRE_JAZZ\"`.", text(URI_TEXT)),
-        "order_by": query("order_by", "The order: paths separated by commas, each with `asc` or `desc` behind it.", text(URI_TEXT)),
-        "fields": query("fields", "Only these fields: paths separated by commas.", text(URI_TEXT)),
+        "selector": query("selector", "Only with these labels, such as `env=prod,tier in (a,b),!old`.", text(MAX_TEXT_CHARACTERS)),
+        "filter": query("filter", "Only what fits, such as `data.genre = \"GENRE_JAZZ\"`.", text(MAX_TEXT_CHARACTERS)),
+        "order_by": query("order_by", "The order: paths separated by commas, each with `asc` or `desc` behind it.", text(MAX_TEXT_CHARACTERS)),
+        "fields": query("fields", "Only these fields: paths separated by commas.", text(MAX_TEXT_CHARACTERS)),
         "view": query("view", "Which fields.", json!({ "enum": ["name", "basic", "detail", "full"] })),
         "page_size": query(
             "page_size",
             "So many at most; 0 is 100.",
             json!({ "type": "integer", "minimum": 0, "maximum": 1_000 }),
         ),
-        "page_token": query("page_token", "The page that a token of an earlier answer leads to.", text(URI_TEXT)),
+        "page_token": query("page_token", "The page that a token of an earlier answer leads to.", text(MAX_TEXT_CHARACTERS)),
         "explain": flag("explain", "Asks how the resources were found; its presence is enough.", &["", "true", "false"]),
         "paging_info": flag("paging_info", "Asks for the number of all that match; its presence is enough.", &["", "true", "false"]),
-        "resume_token": query("resume_token", "Where an earlier watch of the same query ended.", text(URI_TEXT)),
+        "resume_token": query("resume_token", "Where an earlier watch of the same query ended.", text(MAX_TEXT_CHARACTERS)),
         "watch": flag("watch", "Asks for events; its presence is enough, `false` and `0` mean no.", &["", "true", "false"]),
     })
 }

@@ -8,7 +8,7 @@ use crate::{
 impl WatchResourcesRequest {
     /// The watch of what a search finds, in its order if the kind has one; from a resume token on if there is one.
     #[must_use]
-    pub fn of_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
+    pub fn from_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
         // Counts and plans are a search's alone.
         let SearchRequest {
             parent,

@@ -6,14 +6,14 @@ use tokio::sync::watch::Receiver;
 
 /// What is known of it. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Soundness {
+pub(crate) struct WriteHealth {
     store: Receiver<Health>,
     /// The fault of the audit log, where nothing is changed while there is one.
     audit: Option<Receiver<Option<String>>>,
 }
 
-impl Soundness {
-    pub(crate) fn of(service: &ResourceService) -> Self {
+impl WriteHealth {
+    pub(crate) fn new(service: &ResourceService) -> Self {
         let audit = service.audit().filter(|audit| audit.blocks_callers()).map(|audit| audit.fault());
         Self { store: service.backend().health(), audit }
     }
