@@ -80,7 +80,7 @@ fn destination(config: &Config) -> DestinationOptions {
 fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
     let dns = &config.dns;
     // What is no zone was refused with the configuration.
-    let zone = DnsOptions::read_zone(&config.destination.zone).filter(|_| dns.enabled)?;
+    let zone = DnsOptions::parse_zone(&config.destination.zone).filter(|_| dns.enabled)?;
     Some(DnsOptions {
         addr: dns.addr,
         optional,

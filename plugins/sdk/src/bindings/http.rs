@@ -36,7 +36,7 @@ pub fn send(request: &HttpRequest) -> Result<HttpResponse, Failure> {
     let failed = |code: ErrorCode| failure(&parts, code);
     let outgoing = head(request, &parts)?;
     let body = outgoing.body().map_err(|()| invalid("its content-length header is malformed"))?;
-    let options = request.timeout.map(patience);
+    let options = request.timeout.map(request_options);
     // The body is taken while the request is sent, so sending comes first.
     let answer = outgoing_handler::handle(outgoing, options).map_err(failed)?;
     write(body, &request.body);
