@@ -1,4 +1,4 @@
-"""What schemathesis must know about this API: a watch does not end, so it is left out; the black-box tests have those."""
+"""Hooks of schemathesis: remove `watch` from requests, since a watch does not end. Black-box tests cover watches."""
 
 import schemathesis
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the lines of a script in one shell on a terminal of its own, and records what is seen as an asciicast (version 2).
+"""Runs the lines of a script in one shell on a terminal of its own, and records the terminal as an asciicast (version 2).
 
 usage: record.py SCRIPT CAST
-       record.py --check SCRIPT CAST    whether CAST is a recording of just these lines
+       record.py --check SCRIPT CAST    checks whether CAST is a recording of exactly these lines
 
-Each line is one command, and a marker in the recording. It ends, and nothing is written, at the first that fails. Play it
-with `asciinema play CAST`, or drop it into any player of asciicasts.
+Each line is one command, and a marker in the recording. The first failure ends the run, and nothing is written. Play the
+recording with `asciinema play CAST`, or any other player of asciicasts.
 """
 
 import fcntl
@@ -21,12 +21,12 @@ import time
 
 WIDTH, HEIGHT = 110, 32
 TYPING = 0.012  # seconds for a character
-PAUSE = 0.6  # seconds after a command's output; longer waits are cut down to this
+PAUSE = 0.6  # seconds after a command's output; longer waits are shortened to this
 PATIENCE = 120  # seconds for one command
 
 
 class Recorder:
-    """What is seen, and when. The clock is of its own, so that waiting does not bore who watches."""
+    """The output with its times. The clock is the recorder's own: it shortens long waits."""
 
     def __init__(self):
         self.now = 0.0
@@ -89,7 +89,7 @@ def record(script, cast):
 
 
 def follow(recorder, screen, done):
-    """Shows what comes until the command has ended; its exit status."""
+    """Records output until the command ends; returns its exit status."""
     begun = last = time.monotonic()
     status = None
     while True:

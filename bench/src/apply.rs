@@ -1,5 +1,5 @@
-//! `mortise apply` of one file with many resources, against clients that write the same ones: how much of a server's
-//! durable writes the command line gets. And again, when nothing is left to do.
+//! `mortise apply` of one file with many resources, against clients that write the same ones: the share of a server's
+//! durable writes that the command line reaches. And again, when no resource has changed.
 
 use std::{
     fmt::Write as _,
@@ -28,7 +28,7 @@ struct Run {
     mib: f64,
 }
 
-/// The artists that [`fill`] writes, as YAML.
+/// The artists of [`fill`], as YAML.
 fn file(count: usize) -> Outcome<String> {
     let mut text = String::new();
     for i in 0..count {

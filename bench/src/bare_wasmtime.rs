@@ -1,5 +1,5 @@
-//! The hooks of a plugin called through wasmtime's interface alone: an engine with pooled instances, and nothing of
-//! Mortise around it. No fuel, no deadline, no limit, no log.
+//! The hooks of a plugin called through wasmtime's interface alone: an engine with pooled instances, without Mortise
+//! around it. No fuel, no deadline, no limit, no log.
 
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
@@ -28,7 +28,7 @@ mod bindings {
     });
 }
 
-/// What a store holds: nothing.
+/// State of a store: empty.
 struct Nothing;
 
 impl plugin::log::Host for Nothing {
@@ -53,7 +53,7 @@ impl BarePlugin {
     /// Compiles a component.
     pub(crate) fn load(component: &[u8]) -> Outcome<Self> {
         let mut pool = PoolingAllocationConfig::default();
-        // As Mortise's own: what an instance leaves behind is cleared by writing over it.
+        // As in Mortise's own engine: an instance is cleared by overwriting.
         pool.total_component_instances(128).linear_memory_keep_resident(256 << 10).table_keep_resident(64 << 10);
         let mut config = Config::new();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
@@ -64,7 +64,7 @@ impl BarePlugin {
         Ok(Self { engine, pre })
     }
 
-    /// Makes an instance and calls the hooks of a write in it, or none.
+    /// Makes an instance and calls the hooks of a write in it; without a resource, no hooks.
     pub(crate) fn write(&self, resource: Option<&Vec<u8>>) -> Outcome<()> {
         let mut store = Store::new(&self.engine, Nothing);
         let hooks = self.pre.instantiate(&mut store)?;

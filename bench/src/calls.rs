@@ -1,5 +1,5 @@
-//! Read, Write and List against the server that does nothing. Writes are durable, and pass mutate, validate and authorize
-//! in a fresh instance of a guest each, or no hook; reads and lists are of the demo plugin's type, whose
+//! Read, Write and List against the server that does nothing. Writes are durable, and pass mutate, validate and
+//! authorize in a fresh instance of a guest each, or no hook; reads and lists are of the demo plugin's type, whose
 //! authorisation is declared. "Read through a hook" asks the guest each time: no decision is remembered.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -21,7 +21,7 @@ const DATA: usize = 512;
 /// Resources that reads read and writes rewrite.
 const NAMES: usize = 1_000;
 
-/// Clients that list those at once.
+/// Clients that list these resources at once.
 const LISTERS: usize = 4;
 
 /// A `demo.v2.Artist` with 512 bytes of data.
@@ -51,12 +51,12 @@ pub(crate) fn artist(name: &str) -> pb::Resource {
     }
 }
 
-/// An [`artist`]'s data, of the type that has every hook in its guest.
+/// An [`artist`]'s data, of the type with every hook in its guest.
 pub(crate) fn hooked(name: &str) -> pb::Resource {
     artist_of("every_hook", name)
 }
 
-/// The same, of the type that has no hook.
+/// An [`artist`]'s data, of the type without hooks.
 fn unhooked(name: &str) -> pb::Resource {
     artist_of("no_hook", name)
 }
@@ -80,7 +80,7 @@ pub(crate) fn name(client: usize, turn: u64, of: usize) -> String {
 pub(crate) struct Reads {
     pub(crate) clients: Vec<Client>,
     pub(crate) of: usize,
-    /// Whose id is read.
+    /// Maker of the resources whose ids are read.
     pub(crate) resource: MakeResource,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Writes {
 /// Makes the resource of a name.
 pub(crate) type MakeResource = fn(&str) -> pb::Resource;
 
-/// Writes with all hooks and without any: what they are called, and what is written.
+/// Writes with all hooks and without any: their names in the output, and their resources.
 pub(crate) const WRITES: [(&str, MakeResource); 2] = [("Write", hooked), ("Write without hooks", unhooked)];
 
 impl Work for Writes {
@@ -136,7 +136,7 @@ pub(crate) async fn fill(server: &Server, count: usize) -> Outcome<()> {
     fill_with(server, count, artist).await
 }
 
-/// Writes `count` of what `resource` makes of their names.
+/// Writes `count` resources that `resource` makes from their names.
 async fn fill_with(server: &Server, count: usize, resource: MakeResource) -> Outcome<()> {
     let clients = server.clients(LANES).await?;
     let mut tasks = tokio::task::JoinSet::new();
@@ -179,7 +179,7 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     if only_writes { Ok(()) } else { hooked_reads(rounds).await }
 }
 
-/// Measures Read and Write of this build's server against those of another's.
+/// Measures Read and Write of this build's server against those of another build's server.
 pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
     let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
     let [a, b] = &dirs;
@@ -209,10 +209,10 @@ pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
     theirs.stop().await
 }
 
-/// Measures Read of a type whose guest is asked for its authorisation each time.
+/// Measures Read of a type whose guest decides about each read.
 async fn hooked_reads(rounds: Rounds) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
-    let ours = Server::mortise(dir.path(), &[("MORTISE_SANDBOX_REMEMBERED_DECISIONS", "0")]).await?;
+    let ours = Server::mortise(dir.path(), &[("MORTISE_TEST_LIMITS", "remembered_decisions = 0")]).await?;
     let ceiling = Server::noop(0).await?;
     fill_with(&ours, NAMES, hooked).await?;
     for clients in [1, 64] {

@@ -1,5 +1,5 @@
-//! Service discovery: how long it takes until the endpoints of many services say what their workloads do, beside the
-//! writes themselves, and how many reconciles that costs.
+//! Service discovery: the time until the endpoints of many services match their workloads, beside the writes
+//! themselves, and the number of reconciles.
 //!
 //! Each service selects one workload. Every workload is changed once, by 64 clients; the clock stops when a watch of
 //! the endpoints has seen the last change. As a ceiling, the same clients write as many artists in the same run.
@@ -23,10 +23,10 @@ use crate::{
 
 const CLIENTS: usize = 64;
 
-/// How long the controllers have to be quiet.
+/// Time without reconciles after which the controllers count as finished.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Prints what changing the workloads of `services` services costs.
+/// Prints the cost of a change of the workloads of `services` services.
 pub(crate) async fn measure(services: usize) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let server = Server::mortise(dir.path(), &[]).await?;
@@ -56,7 +56,7 @@ struct Times {
     endpoints: Duration,
 }
 
-/// Writes every workload with an address, and waits for the endpoints that have it.
+/// Writes every workload with an address, and waits for the endpoints with this address.
 async fn settle(server: &Server, clients: &[Client], services: usize, address: &'static str) -> Outcome<Times> {
     let mut watching = ResourceServiceClient::new(channel(server.addr).await?);
     let begun = Instant::now();
@@ -82,7 +82,7 @@ async fn settle(server: &Server, clients: &[Client], services: usize, address: &
     write_all(clients, services, move |number| workload(number, address)).await?;
     let writes = begun.elapsed();
     let endpoints = seen.await??;
-    // What the controllers wrote wakes them once more.
+    // The writes of the controllers wake them once more.
     let mut count = reconciles(server).await?;
     loop {
         sleep(QUIET).await;

@@ -1,4 +1,4 @@
-//! Writes of a controller that writes once in each reconcile: the resources are there before it starts, so its queue is
+//! Writes of a controller that writes once in each reconcile: the resources exist before it starts, so its queue is
 //! full from the beginning, and no client works beside it.
 
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use crate::{
 
 const GUEST: &str = "reconcile-status";
 
-/// The guest's types, and how many resources of each are reconciled at once.
+/// The guest's types, and the number of resources of each that are reconciled at once.
 const KINDS: [(&str, usize); 3] = [("One", 1), ("Few", 16), ("Many", 64)];
 
 /// Longest time for a round.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How often it is looked how far the controller is.
+/// Interval between looks at the controller's progress.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// What a round came to.
+/// Result of a round.
 struct Round {
     writes_a_second: f64,
     /// Processor time of the whole process for each write, microseconds.
@@ -51,7 +51,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// From the moment when the controller begins to work to the last write.
+/// Measures from the start of the controller's work to the last write.
 async fn round(kind: &str, resources: usize) -> Outcome<Round> {
     let harness = BenchHarness::new(GUEST, &Gvk::new("reconcile_status", "v1", kind), resources).await?;
     let written = async || Ok::<_, mortise_store::StoreError>(harness.backend.stats().await?.head.sequence);

@@ -57,7 +57,7 @@ pub(crate) struct BenchHarness {
 }
 
 impl BenchHarness {
-    /// A store with so many resources of a type of the guest's.
+    /// Makes a store with this number of resources of a type of the guest.
     pub(crate) async fn new(guest: &str, of: &Gvk, resources: usize) -> Outcome<Self> {
         let dir = tempfile::tempdir()?;
         let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
@@ -75,7 +75,7 @@ impl BenchHarness {
         Ok(Self { backend, service, registry, plugin, _dir: dir })
     }
 
-    /// The controllers of the guest, which are to be started.
+    /// The controllers of the guest, not yet started.
     pub(crate) fn controller_manager(&self) -> ControllerManager {
         let (service, backend) = (self.service.clone(), self.backend.clone());
         ControllerManager::new(service, backend, self.registry.clone(), Quota::default())
@@ -171,8 +171,8 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         memory.0,
         memory.1
     ))?;
-    // A guest that does nothing gives no cause; in a round in which it was, it ran at low priority.
-    line(&format!("controllers: the plugin was set aside in {aside} of {} rounds", rounds.count))?;
+    // A guest that does nothing gives no cause for low priority.
+    line(&format!("controllers: the plugin ran at low priority in {aside} of {} rounds", rounds.count))?;
     drop(harness);
     idle().await
 }

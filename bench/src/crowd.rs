@@ -1,9 +1,9 @@
-//! Many lists at once: what they cost writes, and the server's memory. The percentiles of a few clients' writes while
-//! each of the lists is under way or waits its turn, against the same without them, alternately.
+//! Many lists at once: their cost to writes, and the server's memory. Percentiles of a few clients' writes while each
+//! of the lists is under way or waits its turn, against the same without lists, alternately.
 //!
-//! Clients take what comes as fast as they can. Those that list do so on threads of low priority: to take in and decode
-//! a list costs them more than it costs the server, and their processors are not the server's elsewhere. At the end of a
-//! round the lists are given up, also on the server.
+//! Clients take bytes as fast as they can. Listing clients do so on threads of low priority: receiving and decoding a
+//! list costs them more than it costs the server, and elsewhere they have processors of their own. At the end of a
+//! round the lists are cancelled, on the server, too.
 
 use std::{
     sync::{
@@ -30,11 +30,11 @@ use crate::{
 const WRITERS: usize = 4;
 const ON_ONE_CONNECTION: usize = 50;
 
-/// How often it is looked at the server's memory, and how long after a round it may come to rest.
+/// Interval between looks at the server's memory, and time for the memory to settle after a round.
 const LOOK: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_secs(1);
 
-/// Prints what `lists` lists of `resources` resources cost.
+/// Prints the cost of `lists` lists of `resources` resources.
 pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let server = Arc::new(Server::mortise(dir.path(), &[]).await?);
@@ -68,7 +68,7 @@ pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> O
         ratios.push(loud.p99 / quiet.p99);
     }
     looking.abort();
-    // It holds the server.
+    // The task holds the server.
     let _ = looking.await;
     let p50 = |rounds: &[crate::latencies::Latencies]| median(rounds.iter().map(|one| one.p50).collect());
     let p99 = |rounds: &[crate::latencies::Latencies]| median(rounds.iter().map(|one| one.p99).collect());
@@ -88,14 +88,14 @@ pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> O
     Arc::try_unwrap(server).map_err(|_| "the server is still looked at")?.stop().await
 }
 
-/// How lists ended.
+/// Outcomes of lists.
 #[derive(Default)]
 struct Counts {
     whole: AtomicU64,
     refused: AtomicU64,
 }
 
-/// So many lists at once, each begun anew when it has ended. Dropping them gives them up.
+/// Runs `lists` lists at once; each starts again when it has ended. Dropping the set cancels them.
 fn crowd(threads: &Arc<LowPriorityThreads>, clients: &[Client], lists: usize, counts: &Arc<Counts>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for client in clients.iter().cycle().take(lists) {

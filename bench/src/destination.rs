@@ -1,6 +1,6 @@
-//! The destination API: many streams of one large service, half of which take nothing. How long a change takes to reach
-//! the others, from before it is written; what it costs in bytes; what the server's memory grows by; and how the others
-//! catch up.
+//! The destination API: many streams of one large service, half of which take nothing. Measures the time from before a
+//! change is written until the other streams have it, its bytes, the growth of the server's memory, and how the slow
+//! streams catch up.
 
 use std::{
     sync::Arc,
@@ -30,13 +30,13 @@ use crate::{
 /// Streams of one connection.
 const ON_ONE_CONNECTION: usize = 50;
 
-/// How much of a stream that is not read a client takes, bytes.
+/// Bytes of an unread stream that a client accepts.
 const WINDOW: u32 = 64 << 10;
 
-/// How long memory may come to rest.
+/// Time for memory to settle.
 const REST: Duration = Duration::from_secs(1);
 
-/// Prints what `changes` changes of a service of `endpoints` endpoints cost with `streams` streams.
+/// Prints the cost of `changes` changes of a service with `endpoints` endpoints and `streams` streams.
 pub(crate) async fn measure(streams: usize, endpoints: u32, changes: u32) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let stall = [("MORTISE_HTTP_STALL_TIMEOUT_MS", "3600000")];
@@ -125,7 +125,7 @@ pub(crate) async fn measure(streams: usize, endpoints: u32, changes: u32) -> Out
     server.stop().await
 }
 
-/// The service after so many changes: each one moves the weight of one endpoint.
+/// Writes the service after this number of changes: each one moves the weight of one endpoint.
 async fn write(writer: &mut Client, endpoints: u32, changes: u32) -> Outcome<()> {
     let endpoint = |n: u32| Endpoint {
         workload: format!("web-{n}"),
@@ -163,7 +163,7 @@ fn heard_in(message: &Update) -> (impl Iterator<Item = u32>, u64) {
     (added.iter().filter(|one| one.weight > 1).map(|one| one.weight - 1), message.encoded_len() as u64)
 }
 
-/// Takes everything until the last change; answers how many bytes came first and then.
+/// Reads everything until the last change; returns the bytes of the first message and of the later ones.
 async fn read(
     mut stream: Streaming<Update>,
     changes: u32,
@@ -189,7 +189,7 @@ async fn read(
     Ok((first, later))
 }
 
-/// Takes what there is until the last change; answers in how many messages that came.
+/// Reads until the last change; returns the number of messages.
 async fn catch_up(mut stream: Streaming<Update>, changes: u32) -> Outcome<usize> {
     let mut messages = 0;
     loop {

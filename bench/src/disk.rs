@@ -1,5 +1,5 @@
 //! The least work of a durable server: waiting messages go to the end of a file with one write and one sync, and then
-//! all of them are answered. The file has its full length from the start, so that a sync changes no metadata.
+//! all of them are answered. The file has its full length from the start, so a sync changes no metadata.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::Outcome;
 
-/// Length of the file, bytes; it is written over from its beginning.
+/// Length of the file, bytes; it is overwritten from its beginning.
 const LENGTH: usize = 64 << 20;
 
 /// A message, and the channel of the call that waits for it.
@@ -22,7 +22,7 @@ type PendingMessage = (Vec<u8>, oneshot::Sender<()>);
 pub(crate) struct Disk(Sender<PendingMessage>);
 
 impl Disk {
-    /// Writes a message, and waits until it is on the disk; `None` when that failed.
+    /// Writes a message, and waits until it is on the disk; `None` on failure.
     pub(crate) async fn keep(&self, message: Vec<u8>) -> Option<()> {
         let (reply, kept) = oneshot::channel();
         self.0.send((message, reply)).ok()?;
@@ -58,7 +58,7 @@ fn run(file: &mut File, waiting: &Receiver<PendingMessage>) -> Outcome<()> {
         at += bytes.len();
         file.sync_data()?;
         for reply in replies {
-            // A call that was dropped needs no answer.
+            // A dropped call needs no answer.
             reply.send(()).ok();
         }
     }

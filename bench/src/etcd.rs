@@ -15,7 +15,7 @@ use crate::{
     versus::{Rounds, Work, compare},
 };
 
-/// The fields of etcd's `PutRequest` that this needs.
+/// The fields of etcd's `PutRequest` that the comparison needs.
 #[derive(Clone, PartialEq, prost::Message)]
 struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -24,7 +24,7 @@ struct PutRequest {
     value: Vec<u8>,
 }
 
-/// The fields of etcd's `PutResponse` that this needs: none.
+/// etcd's `PutResponse`, without its fields.
 #[derive(Clone, PartialEq, prost::Message)]
 struct PutResponse {}
 
@@ -49,7 +49,7 @@ fn ports() -> Outcome<(u16, u16)> {
     Ok((a.local_addr()?.port(), b.local_addr()?.port()))
 }
 
-/// Compares, or prints that there is no etcd.
+/// Compares, or prints that etcd is missing.
 pub(crate) async fn run(rounds: Rounds) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let (client_port, peer_port) = ports()?;

@@ -1,9 +1,9 @@
-//! Fan-out: every change of 100 resources to many watchers of all of them, and how long it takes to open those. Beside
+//! Fan-out: every change of 100 resources to many watchers of all of them, and the time to open these watches. Beside
 //! the server that does nothing, whose watchers each get an event of their own, encoded for them.
 //!
-//! The resources are written in bursts: the next begins when every watcher has the last one, so that no watcher falls
-//! behind and every event is counted. The watchers are this process's, on the same machine, and decode what they get;
-//! so the server's processor time for an event is the figure that says most.
+//! The resources are written in bursts. The next burst begins when every watcher has the last one, so no watcher falls
+//! behind and every event is counted. The watchers are in this process, on the same machine, and decode the events; so
+//! the server's processor time for an event is the most useful figure.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ use crate::{
 pub(crate) const RESOURCES: usize = 100;
 /// Connections that watchers share.
 const CONNECTIONS: usize = 16;
-/// Of so many watchers one says how long events took.
+/// Number of watchers, of which one reports the delays of events.
 const SAMPLE: usize = 16;
 
 /// Watchers that are open.
@@ -40,7 +40,7 @@ struct Watchers {
     received: Arc<AtomicU64>,
     count: usize,
     opened: Duration,
-    /// When the burst began whose events arrive now.
+    /// Start of the burst whose events arrive now.
     burst: watch::Sender<Instant>,
     tasks: JoinSet<Outcome<Vec<f64>>>,
 }
@@ -88,7 +88,7 @@ impl Watchers {
         Ok(Self { received, count, opened: took, burst, tasks })
     }
 
-    /// Writes every resource, and waits until every watcher has heard of it.
+    /// Writes every resource, and waits until every watcher has the events.
     async fn burst(&self, writers: &[Client]) -> Outcome<()> {
         let expected = self.received.load(Ordering::Relaxed) + (self.count * RESOURCES) as u64;
         self.burst.send_replace(Instant::now());

@@ -1,8 +1,9 @@
-//! The hooks of one write of a 1 KB resource, in process, by their parts: an instance, a call, the copy of the resource,
-//! and the guest's own work. Beside them the same components through bare wasmtime, and the same Rust code natively.
+//! The hooks of one write of a 1 KB resource, in process, by their parts: an instance, a call, the copy of the
+//! resource, and the guest's own work. Beside them the same components through bare wasmtime, and the same Rust code
+//! natively.
 //!
-//! Parts are differences of what is measured: a guest that looks into nothing is called with an empty resource and with
-//! the whole one, and then the guest with every hook. All variants are measured by turns.
+//! Parts are differences of measured times: a guest that ignores its input is called with an empty resource and with
+//! the whole one, and then the guest with every hook. All variants take turns.
 
 use std::{sync::Arc, time::Instant};
 
@@ -54,7 +55,7 @@ impl Guest {
     }
 }
 
-/// The hooks of a write as the service calls them, in an instance of their own; none: the instance alone.
+/// Calls the hooks of a write as the service does, in a new instance; without a resource, makes only the instance.
 pub(crate) async fn write(plugin: &Arc<Plugin>, resource: Option<&Vec<u8>>) -> Outcome<()> {
     let mut call = Call::new(plugin.clone(), Arc::new(AllowAll));
     let Some(resource) = resource else { return Ok(call.instantiate().await?) };
@@ -73,7 +74,7 @@ pub(crate) fn resource() -> Vec<u8> {
     }
     resource.metadata.insert("note".into(), String::new());
     let missing = SIZE.saturating_sub(resource.encoded_len());
-    // The two lengths become longer by a byte each, and the value gets a tag and a length.
+    // The two lengths grow by a byte each, and the value gets a tag and a length.
     let note = "x".repeat(missing.saturating_sub(4));
     resource.metadata.insert("note".into(), note);
     resource.encode_to_vec()
@@ -113,7 +114,7 @@ pub(crate) async fn measure() -> Outcome<()> {
     let parts = |figures: [Vec<f64>; 5]| {
         let [raw_instance, raw_empty, raw_whole, instance, all] = figures.map(median);
         let copy = raw_whole - raw_empty;
-        // What a call costs is the same for both guests; their instances differ in size.
+        // A call costs the same for both guests; their instances differ in size.
         [instance, (raw_empty - raw_instance) / HOOKS, copy, all - instance - (raw_whole - raw_instance), all]
     };
     let (ours, bare) = (parts(ours), parts(bare));
@@ -141,7 +142,7 @@ pub(crate) async fn measure() -> Outcome<()> {
     Ok(())
 }
 
-/// The guest's hooks as functions of this program, each with a copy of the resource as in a guest.
+/// The guest's hooks as functions of this program, each with a copy of the resource, as in a guest.
 fn natively(resource: &[u8]) -> Outcome<()> {
     let plugin = &every_hook::PLUGIN;
     plugin.mutate(&std::hint::black_box(resource.to_vec())).map_err(|_| "mutate refused")?;
@@ -158,7 +159,7 @@ fn copy(resource: &[u8]) -> Outcome<()> {
     Ok(())
 }
 
-/// Microseconds of one call, of a batch of them.
+/// Measures a batch of calls; returns microseconds of one call.
 async fn batch(mut call: impl AsyncFnMut() -> Outcome<()>) -> Outcome<f64> {
     let begun = Instant::now();
     for _ in 0..BATCH {

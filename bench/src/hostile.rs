@@ -1,8 +1,8 @@
 //! The cost of a hostile plugin to other types: the 99th percentile of another type's writes while a few clients call
-//! the guest without end, against the same without them, alternately.
+//! the guest without end, against the same without these calls, alternately.
 //!
-//! Quarantine is switched off as far as settings allow: a guest that is refused instead of run measures nothing of the
-//! sandbox. Only calls that ran the guest are counted.
+//! Quarantine is switched off as far as settings allow: a refused guest would measure nothing of the sandbox. Only
+//! calls that ran the guest are counted.
 
 use std::sync::{
     Arc,
@@ -27,7 +27,7 @@ use crate::{
 const HAMMERS: usize = 4;
 const WRITERS: usize = 4;
 
-/// Ten thousand faults within a millisecond, which no guest gets to.
+/// Ten thousand faults within a millisecond, which no guest reaches.
 const NO_QUARANTINE: [(&str, &str); 2] =
     [("MORTISE_QUARANTINE_FAULTS", "10000"), ("MORTISE_QUARANTINE_WINDOW_MS", "1")];
 
@@ -117,7 +117,7 @@ impl Hammering {
                 while !stop.load(Ordering::Relaxed) {
                     // The answer does not count; most are errors.
                     let answer = client.write(pb::WriteRequest { resource: Some(boom.clone()) }).await;
-                    // Refused by quarantine: the guest did not run.
+                    // A refusal by quarantine: the guest did not run.
                     if !answer.is_err_and(|status| status.code() == Code::Unavailable) {
                         blows.fetch_add(1, Ordering::Relaxed);
                     }
@@ -127,7 +127,7 @@ impl Hammering {
         Self { stop, blows, tasks }
     }
 
-    /// Waits for the last calls. Returns how many ran the guest; none at all would be no measurement.
+    /// Waits for the last calls. Returns the number that ran the guest; 0 would be no measurement.
     async fn stop(mut self) -> Outcome<u64> {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(task) = self.tasks.join_next().await {

@@ -1,13 +1,13 @@
-//! Instructions of a read, a write, a list and the hooks of a write, counted by callgrind: a figure that another process on
-//! the machine does not disturb, so that a check can fail on it.
+//! Instructions of a read, a write, a list and the hooks of a write, counted by callgrind. Other processes on the
+//! machine do not disturb this figure, so a check can fail on it.
 //!
-//! A process without a network does the work a number of times and then twice that number; the difference has no start-up
-//! in it. What runs by the clock is left out: sled's own threads, and the thread that copies from memory into sled's tree;
-//! the thread that commits is counted. Valgrind shows programs the same processor on all machines, so counts depend on the
-//! compiler and the profile, not on where they are taken.
+//! A process without a network does the work a number of times and then twice that number; the difference excludes the
+//! start. Threads that depend on the clock are left out: sled's own threads, and the thread that copies from memory
+//! into sled's tree. The thread that commits is counted. Valgrind shows programs the same processor on all machines, so
+//! counts depend on the compiler and the profile, not on the machine.
 //!
-//! What is read, written and listed are namespaces, a type of the host, whose hooks are no guest's. Those of a guest are
-//! called by themselves. It looks into nothing: an instance, the calls and the copies are the host's. Its code is compiled
+//! The resources are namespaces, a type of the host without hooks of a guest. The hooks of a guest are called by
+//! themselves. The guest ignores its input: an instance, the calls and the copies are the host's. Its code is compiled
 //! once before, for the processor that valgrind shows.
 
 use std::{
@@ -33,33 +33,33 @@ use crate::{
     report::{Line, Unit, line},
 };
 
-/// Part of the stored figure by which another may differ from it, percent.
+/// Largest difference from the stored figure, percent.
 const TOLERANCE: u128 = 5;
 
 /// Resources that are stored; a list has all of them.
 const NAMES: usize = 100;
 
-/// In the names of the functions of the one thread of ours that runs by the clock.
+/// Part of the names of the functions of Mortise's one thread that depends on the clock.
 const CHECKPOINT: &str = "checkpoint_thread";
 
-/// Bytes of data in each.
+/// Bytes of data in each resource.
 const DATA: usize = 512;
 
-/// What is counted; the first three of namespaces with 512 bytes of data.
+/// Counted works; the first three use namespaces with 512 bytes of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
     Read,
-    /// Durable.
+    /// A durable write.
     Write,
-    /// Of 101.
+    /// A list of 101 resources.
     List,
     /// The three hooks of a write of 1 KB.
     Hooks,
 }
 
 impl Work {
-    /// How often it is done in the shorter run: often enough for what happens now and then to weigh little.
+    /// Repetitions in the shorter run: enough for occasional work to weigh little.
     const fn count(self) -> usize {
         match self {
             Self::Read => 300,
@@ -108,7 +108,7 @@ impl StoredCounts {
     }
 }
 
-/// How a count stands to the stored one.
+/// Comparison of a count with the stored one.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     Same,
@@ -118,7 +118,7 @@ enum Change {
 
 impl Change {
     fn of(counted: u64, stored: u64) -> Self {
-        // In hundredths of the stored count, and whole: a fraction would not be exact at the bound.
+        // In hundredths of the stored count, as whole numbers: a fraction would not be exact at the bound.
         let (counted, stored) = (u128::from(counted) * 100, u128::from(stored));
         match () {
             () if counted > stored * (100 + TOLERANCE) => Self::Risen,
@@ -128,7 +128,7 @@ impl Change {
     }
 }
 
-/// Counts all works and compares them with the stored figures, or stores them anew.
+/// Counts all works, and compares them with the stored figures or replaces these.
 pub(crate) async fn check(update: bool) -> Outcome<()> {
     let there = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().await;
     if let Err(e) = there {
@@ -187,7 +187,7 @@ pub(crate) async fn check(update: bool) -> Outcome<()> {
         .into())
 }
 
-/// A copy of this program that valgrind need not read for seconds each time.
+/// Makes a copy of this program without debug information, which valgrind would read for seconds each time.
 async fn without_debug_info(dir: &Path) -> Outcome<PathBuf> {
     let copy = dir.join("mortise-bench");
     let status =
@@ -199,14 +199,14 @@ async fn without_debug_info(dir: &Path) -> Outcome<PathBuf> {
     }
 }
 
-/// What each counted process is and has.
+/// Program and files of the counted processes.
 struct Paths {
     program: PathBuf,
     guest: PathBuf,
     code: PathBuf,
 }
 
-/// Instructions of a work, start-up excluded.
+/// Counts the instructions of a work, the start excluded.
 async fn difference(paths: &Paths, work: Work) -> Outcome<u64> {
     // At once, on two processors.
     let (once, twice) = (work.count(), work.count() * 2);
@@ -215,7 +215,7 @@ async fn difference(paths: &Paths, work: Work) -> Outcome<u64> {
     Ok(more / work.count() as u64)
 }
 
-/// Instructions of a process that does the work so often, start-up included.
+/// Counts the instructions of a process that does the work `count` times, the start included.
 async fn instructions(paths: &Paths, work: Work, count: usize) -> Outcome<u64> {
     let dir = tempfile::tempdir()?;
     let out = dir.path().join("callgrind.out");
@@ -237,7 +237,7 @@ async fn instructions(paths: &Paths, work: Work, count: usize) -> Outcome<u64> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{} under valgrind: {}\n{said}", work.name(), output.status).into());
     }
-    // One file for each thread, `callgrind.out-01` and so on, and one for what was before there were any.
+    // One file for each thread, `callgrind.out-01` and so on, and one for the time before there were threads.
     let mut sum = 0;
     for entry in std::fs::read_dir(dir.path())? {
         let entry = entry?;
@@ -251,7 +251,7 @@ async fn instructions(paths: &Paths, work: Work, count: usize) -> Outcome<u64> {
     Ok(sum)
 }
 
-/// Does the work so often: the process that is counted.
+/// Does the work `count` times, in the process that is counted.
 pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> Outcome<()> {
     if let Work::Hooks = work {
         return call_hooks(count, guest, code).await;

@@ -1,4 +1,4 @@
-//! How long calls take: clients, each with one call after another.
+//! Latencies of calls: clients, each with one call after another.
 
 use std::{
     sync::Arc,
@@ -15,20 +15,20 @@ use crate::{
     versus::{Rounds, Work},
 };
 
-/// Percentiles of what some calls took, milliseconds.
+/// Percentiles of the durations of calls, milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Latencies {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
 }
 
-/// Lets each client write artists of its own for so long.
+/// Lets each client write artists of its own for this time.
 pub(crate) async fn of_writes(writers: &[Client], length: Duration) -> Outcome<Latencies> {
     let writes = Arc::new(Writes { clients: writers.to_vec(), resource: artist });
     of(&writes, writers.len(), 0, length).await.map(|(latencies, _)| latencies)
 }
 
-/// Lets each client call for so long, from a turn on. Answers the turn that no client has come to.
+/// Lets each client call for this time, from a turn on. Returns the first turn that no client has used.
 async fn of<W: Work>(work: &Arc<W>, clients: usize, from: u64, length: Duration) -> Outcome<(Latencies, u64)> {
     let mut tasks = JoinSet::new();
     for client in 0..clients {
@@ -69,7 +69,7 @@ pub(crate) async fn compare<A: Work, B: Work>(
     // The first round warms up.
     for round in 0..=rounds.count {
         let (a, b);
-        // Whichever comes second finds the machine a little warmer.
+        // The second side finds the machine a little warmer.
         if round % 2 == 0 {
             (a, our_turn) = of(&ours, clients, our_turn, rounds.length).await?;
             (b, their_turn) = of(&theirs, clients, their_turn, rounds.length).await?;

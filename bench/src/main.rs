@@ -1,7 +1,7 @@
 //! Measures Mortise, always against something else in the same run: machines differ and are noisy, ratios less so.
 //!
 //! Each comparison runs both sides alternately, round by round, and reports the median of each side and of the ratio of
-//! the pairs. Servers are processes of their own, children of this one; clients are this process. All on loopback.
+//! the pairs. Servers are child processes of this one; clients are in this process. All use loopback.
 //!
 //! ```text
 //! cargo build --release -p mortise && cargo run --release -p mortise-bench -- all
@@ -23,6 +23,7 @@ mod hostile;
 mod instructions;
 mod latencies;
 mod noop;
+mod outcome;
 mod plot;
 mod queries;
 mod reload;
@@ -33,12 +34,11 @@ mod sync;
 mod tokens;
 mod versus;
 
-use std::{error::Error, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
-/// The result of a measurement; any error ends the run.
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) use outcome::Outcome;
 
 #[derive(Parser)]
 #[command(about)]
@@ -58,10 +58,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything below.
+    /// All of the commands below.
     All,
     /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data; Write
-    /// also against one that does nothing but bring the message to the disk.
+    /// also against a server that only brings the message to the disk.
     Calls {
         /// Writes only.
         #[arg(long)]
@@ -75,22 +75,22 @@ enum Command {
         #[arg(long)]
         other: Option<PathBuf>,
     },
-    /// What many lists at once cost writes, and the server's memory.
+    /// Cost of many lists at once to writes, and the server's memory.
     Crowd {
         /// Lists that are under way, or wait their turn, at once.
         #[arg(long, default_value_t = 2_000)]
         lists: usize,
-        /// How many resources each of them has.
+        /// Resources of each list.
         #[arg(long, default_value_t = 100_000)]
         resources: usize,
     },
     /// `mortise apply` of one file against clients that write the same.
     Apply {
-        /// How many resources.
+        /// Number of resources.
         #[arg(long, default_value_t = 10_000)]
         resources: usize,
     },
-    /// Read and Write with a token against the same without.
+    /// Read and Write with a token against the same calls without one.
     Tokens,
     /// Read and Write against those of another build's server.
     Against {
@@ -101,82 +101,84 @@ enum Command {
     Etcd,
     /// The hooks of one write by their parts, in process, beside bare wasmtime and native code.
     Hooks,
-    /// What each hostile guest costs the writes of another type.
+    /// Cost of each hostile guest to the writes of another type.
     Hostile,
-    /// What an idle server takes; start-up time, memory, and percentiles of Read, Write and pages with a million resources.
+    /// Resources of an idle server; start-up time, memory, and percentiles of Read, Write and pages with a million
+    /// resources.
     Scale {
-        /// How many resources.
+        /// Number of resources.
         #[arg(long, default_value_t = 1_000_000)]
         resources: usize,
     },
-    /// From saving a plugin to serving it; then reloads that alternate two versions under 32 clients.
+    /// Time from saving a plugin to serving it; then reloads that alternate two versions under 32 clients.
     Reload {
-        /// How many reloads under load.
+        /// Number of reloads under load.
         #[arg(long, default_value_t = 1_000)]
         reloads: usize,
     },
-    /// Reconciles a second of a reconciler in a plugin, and of one in Rust; what idle controllers cost.
+    /// Reconciles a second of a reconciler in a plugin, and of one in Rust; cost of idle controllers.
     Controllers {
-        /// How many resources.
+        /// Number of resources.
         #[arg(long, default_value_t = 100_000)]
         resources: usize,
     },
-    /// Writes a second of a controller in a plugin that writes once in each reconcile, with a queue that is filled beforehand.
+    /// Writes a second of a controller in a plugin that writes once in each reconcile, with a queue filled beforehand.
     ControllerWrites {
-        /// How many resources.
+        /// Number of resources.
         #[arg(long, default_value_t = 20_000)]
         resources: usize,
     },
-    /// Endpoints of services after every workload changed.
+    /// Endpoints of services after a change of every workload.
     Catalog {
-        /// How many services.
+        /// Number of services.
         #[arg(long, default_value_t = 1_000)]
         services: usize,
     },
     /// The destination API with many streams of one service, half of which take nothing.
     Destination {
-        /// How many streams.
+        /// Number of streams.
         #[arg(long, default_value_t = 1_000)]
         streams: usize,
-        /// How many endpoints the service has.
+        /// Endpoints of the service.
         #[arg(long, default_value_t = 10_000)]
         endpoints: u32,
-        /// How many changes.
+        /// Number of changes.
         #[arg(long, default_value_t = 50)]
         changes: u32,
     },
-    /// Searches among many resources by a label, by a field with an index and without one, and what filtered watches cost writes.
+    /// Searches among many resources by a label, by a field with an index and without one, and the cost of filtered
+    /// watches to writes.
     Queries {
-        /// How many resources.
+        /// Number of resources.
         #[arg(long, default_value_t = 1_000_000)]
         resources: usize,
-        /// How many watches.
+        /// Number of watches.
         #[arg(long, default_value_t = 1_000)]
         watchers: usize,
     },
-    /// Copies between two regions: a snapshot, changes as they happen, one at a time, and what a region missed.
+    /// Copies between two regions: a snapshot, changes as they happen, single changes, and changes during an absence.
     Sync {
-        /// How many resources.
+        /// Number of resources.
         #[arg(long, default_value_t = 100_000)]
         resources: usize,
     },
-    /// A picture of what others wrote by --json.
+    /// A picture of the reports of --json.
     Plot {
-        /// Their files.
+        /// The reports.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The picture, SVG.
         #[arg(long)]
         out: PathBuf,
     },
-    /// Instructions of Read, Write and List, beside the stored figures; fails where one rose by more than 5 %.
-    /// Needs valgrind.
+    /// Instructions of Read, Write and List, beside the stored figures; fails if a count rose by more than 5 %. Needs
+    /// valgrind.
     Instructions {
-        /// Store the figures of this profile anew.
+        /// Replace the stored figures of this profile.
         #[arg(long)]
         update: bool,
     },
-    /// The work whose instructions are counted; started by the one above.
+    /// The work whose instructions are counted; `instructions` starts it.
     #[command(hide = true)]
     Counted {
         #[arg(long)]
@@ -186,17 +188,17 @@ enum Command {
         /// The plugin whose hooks are called.
         #[arg(long)]
         guest: PathBuf,
-        /// Where its compiled code is kept.
+        /// Directory of its compiled code.
         #[arg(long)]
         code: PathBuf,
     },
-    /// The server that does nothing; started by the others.
+    /// The server that does nothing; other commands start it.
     #[command(hide = true)]
     Noop {
         /// Resources in its list.
         #[arg(long, default_value_t = 1_000)]
         list: usize,
-        /// A file that writes go to, durably, before they are answered.
+        /// A file that gets each write, durably, before its answer.
         #[arg(long)]
         durable: Option<PathBuf>,
     },
@@ -265,7 +267,7 @@ fn main() -> Outcome<()> {
             }
         }
     });
-    // What was measured before a fault is worth keeping.
+    // Figures measured before a fault are kept.
     let written = json.map_or(Ok(()), |file| file.write(cli.rounds, cli.round_ms));
     outcome.and(written)
 }

@@ -26,7 +26,7 @@ struct Noop {
     disk: Option<Disk>,
 }
 
-/// Serves until the process is killed. `durable` is the file that writes go to.
+/// Serves until the process is killed. `durable` is the file for writes.
 pub(crate) async fn serve(addr: SocketAddr, list: usize, durable: Option<&Path>) -> Outcome<()> {
     let stored = |i: usize| {
         let mut resource = calls::artist(&format!("artist-{i:07}"));
@@ -67,7 +67,7 @@ impl ResourceService for Noop {
             disk.keep(resource.encode_to_vec()).await.ok_or_else(|| Status::internal("the disk failed"))?;
         }
         if let Some(resource) = &resource {
-            // Fails where nobody watches.
+            // Fails without watchers.
             let _ = self.changes.send(resource.clone());
         }
         Ok(Response::new(pb::WriteResponse { resource, warnings: Vec::new() }))

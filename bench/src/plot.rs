@@ -17,21 +17,21 @@ use crate::{
 const WIDTH: u32 = 960;
 const ROW: u32 = 26;
 
-/// Pixels for the names of rows, and for what stands above and below the rows of a panel.
+/// Pixels for the names of rows, and for the texts above and below the rows of a panel.
 const NAMES: u32 = 330;
 const AROUND: u32 = 110;
 
 const OURS: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 const THEIRS: RGBColor = RGBColor(0xc9, 0x6a, 0x1b);
 
-/// Figures of one line that have the same unit: ours, and the one beside.
+/// Two figures of one line with the same unit: Mortise's, and the one beside it.
 struct Row {
     name: String,
     ours: f64,
     theirs: f64,
 }
 
-/// A line's first two figures of a unit; none for a line that compares nothing in it.
+/// Returns a line's first two figures of a unit; `None` for a line that compares nothing in it.
 fn row(line: &Line, unit: Unit) -> Option<Row> {
     let mut figures = line.figures.iter().filter(|figure| figure.unit == unit);
     let (ours, theirs) = (figures.next()?, figures.next()?);
@@ -89,7 +89,7 @@ pub(crate) fn draw(files: &[PathBuf], out: &Path) -> Outcome<()> {
 
 type Panel<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Rates as multiples of those beside them.
+/// Draws rates as multiples of those beside them.
 fn rates_panel(panel: &Panel<'_>, rows: &[Row]) -> Outcome<()> {
     let multiple = |row: &Row| row.ours / row.theirs;
     let most = rows.iter().map(multiple).fold(1.0, f64::max) * 1.2;
@@ -110,7 +110,7 @@ fn rates_panel(panel: &Panel<'_>, rows: &[Row]) -> Outcome<()> {
     Ok(area.draw(&PathElement::new([(1.0, 0.0), (1.0, rows.len() as f64)], THEIRS.stroke_width(2)))?)
 }
 
-/// Processor times for one operation, on a scale of powers.
+/// Draws processor times for one operation, on a logarithmic scale.
 fn costs_panel(panel: &Panel<'_>, rows: &[Row]) -> Outcome<()> {
     let all = || rows.iter().flat_map(|row| [row.ours, row.theirs]);
     let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
@@ -141,7 +141,7 @@ fn costs_panel(panel: &Panel<'_>, rows: &[Row]) -> Outcome<()> {
     Ok(())
 }
 
-/// How names and values of rows are written.
+/// Style of the names and values of rows.
 fn label(at: HPos) -> TextStyle<'static> {
     ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(at, VPos::Center))
 }

@@ -1,8 +1,8 @@
-//! Queries: searches among many resources, by an index of labels or fields and without one; and what filtered watches cost
-//! writes.
+//! Queries: searches among many resources, by an index of labels or fields and without one; and the cost of filtered
+//! watches to writes.
 //!
-//! Of searches the server's own time is reported, which each answer's plan has; of watches the server's processor time
-//! for a write, beside that with no watch at all in the same run.
+//! For searches the figure is the server's own time, from each answer's plan; for watches the server's processor time
+//! for a write, beside the same without watches in the same run.
 
 use std::{
     path::Path,
@@ -35,14 +35,14 @@ use crate::{
 const ALIKE: usize = 100;
 /// Resources of one commit while a store is filled.
 const BATCH: usize = 1_000;
-/// Searches of which the median is reported.
+/// Searches whose median is reported.
 const SEARCHES: usize = 1_000;
 /// Connections that watchers share.
 const CONNECTIONS: usize = 16;
 /// Writers.
 const WRITERS: usize = 8;
 
-/// An artist whose data has its name, too, and the label as a field with an index.
+/// An artist with its name in the data, and the label also as an indexed field.
 fn labelled(number: usize, label: usize) -> Outcome<pb::Resource> {
     let labels = [("shard".to_owned(), label.to_string())].into();
     let name = format!("artist-{number:07}");
@@ -79,7 +79,7 @@ fn of_shard(shard: usize) -> LabelSelector {
     LabelSelector { match_labels: [("shard".to_owned(), shard.to_string())].into(), match_expressions: Vec::new() }
 }
 
-/// Searches of which each finds the resources that are alike.
+/// Runs searches that each find the resources with one label.
 async fn alike(
     queries: &mut QueryServiceClient<Channel>,
     what: &str,
@@ -120,7 +120,7 @@ pub(crate) async fn searches(resources: usize) -> Outcome<()> {
         let filter = format!(r#"data.group_members.lead = "{number}""#);
         SearchRequest { filter, ..request() }
     };
-    // All over the store.
+    // Spread all over the store.
     let shard = |round: usize| round * 7_919 % (resources / ALIKE).max(1);
     alike(&mut queries, "by a label, first", 1, |_| by_label(0)).await?;
     alike(&mut queries, "by a label, warm", SEARCHES, |round| by_label(shard(round))).await?;
@@ -152,7 +152,7 @@ pub(crate) async fn searches(resources: usize) -> Outcome<()> {
     server.stop().await
 }
 
-/// Opens watches, reads them for ever, and answers once each has its snapshot.
+/// Opens watches, reads them without end, and returns once each has its snapshot.
 async fn watch(server: &Server, requests: Vec<WatchResourcesRequest>) -> Outcome<JoinSet<u64>> {
     let connections = try_join_all((0..CONNECTIONS).map(|_| channel(server.addr))).await?;
     let mut tasks = JoinSet::new();
@@ -171,7 +171,7 @@ async fn watch(server: &Server, requests: Vec<WatchResourcesRequest>) -> Outcome
     Ok(tasks)
 }
 
-/// Writes for so long. Answers how many, and the server's processor time for each, microseconds.
+/// Writes for this time. Returns the number of writes, and the server's processor time for each, microseconds.
 async fn write(server: &Server, writers: &[Client], length: Duration, shards: usize) -> Outcome<(usize, f64)> {
     let (before, begun) = (server.processor_seconds()?, Instant::now());
     let written = try_join_all(writers.iter().enumerate().map(|(lane, client)| async move {
@@ -189,7 +189,7 @@ async fn write(server: &Server, writers: &[Client], length: Duration, shards: us
     Ok((written, (server.processor_seconds()? - before) * 1e6 / written as f64))
 }
 
-/// What watches with filters cost writes of which each concerns one of them.
+/// Measures the cost of filtered watches to writes, each of which concerns one watch.
 pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
     let request = || WatchResourcesRequest {
         r#type: WatchType::Stateless.into(),
@@ -199,7 +199,7 @@ pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
     let by_label = |number: usize| WatchResourcesRequest { selector: Some(of_shard(number)), ..request() };
     let by_content =
         |number: usize| WatchResourcesRequest { filter: format!(r#"data.name = "artist-{number:07}""#), ..request() };
-    // The same as a value, but nothing that has to be there follows from it.
+    // The same condition as by value, but without a required value.
     let by_range = |number: usize| WatchResourcesRequest {
         filter: format!(r#"data.name >= "artist-{number:07}" data.name <= "artist-{number:07}""#),
         ..request()
@@ -235,12 +235,12 @@ pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
             told += task?;
         }
         if concerned && told == 0 {
-            return Err(format!("{name}: no change was told").into());
+            return Err(format!("{name}: the watches got no change").into());
         }
         Line::of(format!("write beside {watchers} watches, {name}"))
             .figure("a write", median(costs), Unit::ProcessorMicroseconds)
             .figure("writes", total as f64, Unit::Count)
-            .figure("changes told", told as f64, Unit::Count)
+            .figure("changes received", told as f64, Unit::Count)
             .print()?;
     }
     Ok(())

@@ -32,7 +32,7 @@ const CLIENTS: usize = 32;
 /// Reloads after which memory must no longer grow.
 const WARM: usize = 50;
 
-/// Files of which the median time from saving to serving is reported.
+/// Files whose median time from saving to serving is reported.
 const SAVES: usize = 9;
 
 /// Measures single reloads, then reloads under load.
@@ -41,7 +41,7 @@ pub(crate) async fn measure(reloads: usize) -> Outcome<()> {
     under_load(reloads).await
 }
 
-/// The demo plugin with a section without a meaning: another component, as big and as slow to compile.
+/// The demo plugin with a meaningless section: another component, as large and as slow to compile.
 fn variant(n: usize) -> Vec<u8> {
     let note = format!("{n:08}");
     let mut bytes = DEMO.to_vec();
@@ -56,7 +56,7 @@ async fn saves() -> Outcome<()> {
     let server = Server::bare(dir.path()).await?;
     let mut plugins = Watch::open(&server).await?;
     let path = dir.path().join("plugins").join("demo.wasm");
-    for (what, fresh) in [("compiled anew", true), ("found in the compile cache", false)] {
+    for (what, fresh) in [("compiled", true), ("found in the compile cache", false)] {
         let mut took = Vec::new();
         for n in 0..SAVES + 2 {
             let bytes = variant(if fresh { n } else { n % 2 });
@@ -116,7 +116,7 @@ async fn under_load(reloads: usize) -> Outcome<()> {
     server.stop().await
 }
 
-/// Fails with the first call that fails, or that was served by half of each version.
+/// Fails at the first call that fails, or that two versions served by halves.
 async fn write_and_read(mut client: Client, n: usize, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) -> Outcome<()> {
     while !stop.load(Ordering::Relaxed) {
         let value = Thing::default().encode_to_vec();
@@ -134,7 +134,7 @@ async fn write_and_read(mut client: Client, n: usize, stop: Arc<AtomicBool>, don
         let stored = written.resource.ok_or("no resource")?;
         let said = format!("validated by {}", stored.metadata.get("mutated-by").ok_or("not mutated")?);
         if !written.warnings.iter().any(|warning| warning.summary == said) {
-            return Err(format!("half of each version: {said}, but {:?}", written.warnings).into());
+            return Err(format!("one call was served by two versions: {said}, but {:?}", written.warnings).into());
         }
         client.read(pb::ReadRequest { id: stored.id }).await?;
         done.fetch_add(2, Ordering::Relaxed);
@@ -142,7 +142,7 @@ async fn write_and_read(mut client: Client, n: usize, stop: Arc<AtomicBool>, don
     Ok(())
 }
 
-/// Saves a file as editors and build tools do: a new one, renamed over the old one.
+/// Saves a file as editors and build tools do: writes a new one, and renames it over the old one.
 fn save(path: &Path, bytes: &[u8]) -> Outcome<()> {
     let next = path.with_extension("next");
     std::fs::write(&next, bytes)?;
@@ -159,7 +159,7 @@ impl Watch {
         Ok(Self(client.watch_list(request).await?.into_inner()))
     }
 
-    /// Waits until a plugin serves for which the condition holds.
+    /// Waits until a serving plugin fulfils the condition.
     async fn until(&mut self, holds: impl Fn(&data::Plugin) -> bool) -> Outcome<()> {
         loop {
             let event = self.0.message().await?.ok_or("the watch ended")?;

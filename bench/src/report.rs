@@ -1,6 +1,6 @@
-//! What a run prints, and the same as JSON: every figure with what it is about, its unit, the command and the machine.
+//! The output of a run, as text and as JSON: every figure with its subject, its unit, the command and the machine.
 //!
-//! A line is made of its figures, so the text says nothing that the JSON lacks.
+//! A line is made from its figures, so the text has nothing that the JSON lacks.
 
 use std::{
     fmt,
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
     /// Operations a second.
     #[serde(rename = "/s")]
     PerSecond,
-    /// One figure over another.
+    /// Quotient of two figures.
     #[serde(rename = "ratio")]
     Ratio,
     #[serde(rename = "µs")]
@@ -38,7 +38,7 @@ pub(crate) enum Unit {
     Mebibytes,
     #[serde(rename = "bytes")]
     Bytes,
-    /// Of one core.
+    /// Percent of one core.
     #[serde(rename = "% of a core")]
     PercentOfCore,
     #[serde(rename = "instructions")]
@@ -65,10 +65,10 @@ impl fmt::Display for Unit {
     }
 }
 
-/// One figure of a line.
+/// Figure of a line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// Whose it is, or which of several of one unit.
+    /// Subject of the figure, or its name among several of one unit.
     pub(crate) of: String,
     pub(crate) value: f64,
     pub(crate) unit: Unit,
@@ -88,7 +88,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A line of results: what was done, by how many clients, and its figures.
+/// A line of results: the work, the number of clients, and the figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) work: String,
@@ -98,7 +98,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line without figures yet.
+    /// Makes a line without figures.
     pub(crate) fn of(work: impl Into<String>) -> Self {
         Self { work: work.into(), clients: None, figures: Vec::new() }
     }
@@ -173,10 +173,10 @@ impl Machine {
     }
 }
 
-/// A run, as its file of JSON has it.
+/// A run, as in its JSON file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// The arguments, but for the file itself; of paths the last part.
+    /// The arguments, without `--json` and its file; of paths the last part.
     pub(crate) command: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) round_ms: u64,
@@ -189,11 +189,12 @@ impl Report {
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let bytes = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         Ok(serde_json::from_slice(&bytes)
-            .map_err(|e| format!("{} is no report of mortise-bench ({e}); make one with --json", path.display()))?)
+            .map_err(|e| format!("{} cannot be read as a report ({e}); make one with --json", path.display()))?)
     }
 }
 
-/// Where the JSON of this run goes: open from the beginning, so that a wrong path is known before an hour of measuring.
+/// The file for the JSON of this run. It is opened at the start, so that a wrong path fails before an hour of
+/// measuring.
 pub(crate) struct JsonFile(File);
 
 impl JsonFile {
@@ -202,7 +203,7 @@ impl JsonFile {
         Ok(Self(file))
     }
 
-    /// Writes what was printed so far.
+    /// Writes all lines printed so far.
     pub(crate) fn write(mut self, rounds: usize, round_ms: u64) -> Outcome<()> {
         let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let command = command(std::env::args().skip(1));
@@ -225,13 +226,13 @@ fn command(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// The middle of some figures.
+/// Returns the median.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The figure that so many percent of sorted ones do not exceed.
+/// Returns the figure that `percent` percent of the sorted ones do not exceed.
 pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get(sorted.len() * percent / 100).copied().unwrap_or(f64::NAN)
 }

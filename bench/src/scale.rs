@@ -1,5 +1,5 @@
-//! What a million resources cost: the start, memory, and Read, Write and a page of a list beside those of 1,000; and what
-//! an idle server costs that has many watches and controllers.
+//! Costs of a million resources: the start, memory, and Read, Write and a page of a list beside those of 1,000; and the
+//! costs of an idle server with many watches and controllers.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -26,16 +26,16 @@ use crate::{
 /// Resources of one commit while a store is filled.
 const BATCH: usize = 1_000;
 
-/// Starts of which the median is reported.
+/// Starts whose median is reported.
 const STARTS: usize = 5;
 
-/// Time that 64 clients read before the comparison.
+/// Time of reads by 64 clients before the comparison.
 const WARM_UP: Duration = Duration::from_secs(20);
 
-/// Resources of a page, which are those whose names have all digits but the last two in common.
+/// Resources of a page: their names have all digits but the last two in common.
 const PAGE: usize = 100;
 
-/// Resources of the store beside.
+/// Resources of the small store.
 const FEW: usize = 1_000;
 
 /// Fills a store directly, without a server.
@@ -84,7 +84,7 @@ async fn starts(resources: usize, data: &Path) -> Outcome<Server> {
     Ok(server)
 }
 
-/// Writes anew what is there already, all over the store.
+/// Writes of existing resources, all over the store.
 struct Rewrites {
     clients: Vec<Client>,
     of: usize,
@@ -99,14 +99,14 @@ impl Work for Rewrites {
     }
 }
 
-/// What the names of the page begin with that a client asks for in its turn: pages all over the store.
+/// Returns the prefix of the names on the page for a client's turn: pages all over the store.
 fn page(client: usize, turn: u64, of: usize) -> String {
     let mut name = calls::name(client, turn, of);
     name.truncate(name.len().saturating_sub(2));
     name
 }
 
-/// Lists of a page each, by what its names begin with.
+/// Lists of a page each, by a prefix of names.
 struct Lists {
     clients: Vec<Client>,
     of: usize,
@@ -124,7 +124,7 @@ impl Work for Lists {
     }
 }
 
-/// Searches of a page each, by the same.
+/// Searches of a page each, by a prefix of names.
 struct Searches {
     clients: Vec<QueryServiceClient<Channel>>,
     of: usize,
@@ -151,15 +151,15 @@ impl Work for Searches {
     }
 }
 
-/// A page has what it should: a list of nothing would be quick.
+/// Checks the size of a page: a list without resources would be quick.
 fn whole(resources: usize) -> Outcome<()> {
     if resources == PAGE { Ok(()) } else { Err(format!("a page of {resources} resources instead of {PAGE}").into()) }
 }
 
-/// Measures all of it with so many resources.
+/// Measures everything with this number of resources.
 pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     if resources < FEW || !resources.is_multiple_of(PAGE) {
-        return Err(format!("--resources {resources} is no multiple of {PAGE} from {FEW} on; choose one").into());
+        return Err(format!("--resources {resources} must be a multiple of {PAGE}, at least {FEW}").into());
     }
     let (small_dir, large_dir) = (tempfile::tempdir()?, tempfile::tempdir()?);
     fill(small_dir.path(), FEW).await?;
@@ -195,7 +195,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     idle().await
 }
 
-/// Guests with so many controllers together, which have nothing to do.
+/// Controllers without work, over all guests.
 const IDLE_RUNNING: usize = 20;
 const IDLE_CONTROLLERS: [&str; 5] =
     ["reconcile-sixteen", "reconcile-noop", "reconcile-self", "reconcile-slow", "reconcile-fail"];
@@ -205,11 +205,11 @@ const IDLE_WATCHES: usize = 1_000;
 const IDLE_RESOURCES: usize = 100;
 const IDLE_CONNECTIONS: usize = 16;
 
-/// How long an idle server may come to rest, and for how long it is measured then.
+/// Time for an idle server to settle, and time of the measurement after it.
 const REST: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Prints what an idle server takes: with nothing, with controllers, and with watches as well.
+/// Prints the costs of an idle server: alone, with controllers, and with watches as well.
 async fn idle() -> Outcome<()> {
     let (bare, full) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let server = Server::mortise(bare.path(), &[]).await?;

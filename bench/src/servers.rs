@@ -1,4 +1,4 @@
-//! Child processes that serve, killed when dropped.
+//! Server processes, killed when dropped.
 
 use std::{
     net::SocketAddr,
@@ -25,7 +25,7 @@ pub(crate) type Client = ResourceServiceClient<Channel>;
 pub(crate) struct Server {
     child: Child,
     pub(crate) addr: SocketAddr,
-    /// Time from spawning the process to its line that says ready.
+    /// Time from spawning the process to its ready line.
     pub(crate) ready_after: Duration,
 }
 
@@ -44,7 +44,7 @@ async fn start(mut command: Command) -> Outcome<Server> {
 }
 
 impl Server {
-    /// Starts the release binary next to this one, with the demo plugin and the guests that have every hook and none.
+    /// Starts the release binary next to this one, with the demo plugin and the guests with every hook and with none.
     pub(crate) async fn mortise(data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
         Self::of_binary(&sibling("mortise")?, data, env).await
     }
@@ -88,7 +88,7 @@ impl Server {
         start(command).await
     }
 
-    /// Starts the server that does nothing but write messages to a file in `dir`.
+    /// Starts the server that only writes messages to a file in `dir`.
     pub(crate) async fn durable_noop(dir: &Path) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["noop", "--list", "0", "--durable"]).arg(dir.join("noop"));
@@ -101,7 +101,7 @@ impl Server {
         Ok(ResourceServiceClient::new(channel).max_decoding_message_size(usize::MAX))
     }
 
-    /// Connects so many clients, each with a connection of its own.
+    /// Connects `count` clients, each with a connection of its own.
     pub(crate) async fn clients(&self, count: usize) -> Outcome<Vec<Client>> {
         let mut clients = Vec::with_capacity(count);
         for _ in 0..count {
@@ -144,7 +144,7 @@ pub(crate) async fn channel(addr: SocketAddr) -> Outcome<Channel> {
         .await?)
 }
 
-/// The path of the binary of that name next to this one.
+/// Returns the path of the binary with this name next to this one.
 pub(crate) fn sibling(name: &str) -> Outcome<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     if path.exists() {

@@ -1,5 +1,5 @@
-//! Copies between two regions: a snapshot of many resources, changes as they are written, how long one takes to be
-//! there, and what a region that was away takes to come back. The owner and the other region share the machine.
+//! Copies between two regions: a snapshot of many resources, changes as they are written, the delay of a single change,
+//! and the recovery of a region after an absence. The owner and the other region share the machine.
 
 use std::{
     path::Path,
@@ -25,12 +25,12 @@ use crate::{
     servers::{Server, channel},
 };
 
-/// Writes of which each is waited for.
+/// Writes that are awaited one by one.
 const SINGLE: usize = 200;
-/// How long anything may take that has to happen.
+/// Longest wait for an expected state.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
-/// A server of a region, which pulls from a peer if there is one.
+/// Starts a server of a region, which pulls from the peer if one is given.
 async fn region(dir: &Path, name: &str, peer: Option<(&str, &Server)>) -> Outcome<Server> {
     let mut config = format!("[region]\nname = {name:?}\nmax_backoff_ms = 1000\n");
     if let Some((peer, server)) = peer {
@@ -39,10 +39,10 @@ async fn region(dir: &Path, name: &str, peer: Option<(&str, &Server)>) -> Outcom
     let file = dir.join("config.toml");
     std::fs::write(&file, config)?;
     let file = file.to_str().ok_or("no path")?;
-    // A machine with two servers and 64 clients may keep a hook waiting.
+    // A machine with two servers and 64 clients may delay a hook.
     let env = [("MORTISE_CONFIG", file), ("MORTISE_SANDBOX_DEADLINE_MS", "5000")];
     let server = Server::mortise(dir, &env).await?;
-    // What is in the partition `default` belongs to eu.
+    // Resources in the partition `default` belong to eu.
     let policy = MultiRegionPolicy {
         enabled_regions: vec!["eu".into(), "us".into()],
         default_control_region: "eu".into(),
@@ -59,7 +59,7 @@ async fn region(dir: &Path, name: &str, peer: Option<(&str, &Server)>) -> Outcom
     Ok(server)
 }
 
-/// How far the copies of artists are.
+/// Returns the progress of the copies of artists.
 async fn artists(client: &mut RegionServiceClient<Channel>) -> Outcome<PeerType> {
     let status = client.status(RegionStatusRequest {}).await?.into_inner();
     let mut types = status.peers.into_iter().flat_map(|peer| peer.types);
@@ -67,7 +67,7 @@ async fn artists(client: &mut RegionServiceClient<Channel>) -> Outcome<PeerType>
     Ok(types.find(is_artist).unwrap_or_default())
 }
 
-/// Waits until so many copies were written, or until they are current.
+/// Waits until this number of copies was written, or until the copies are current.
 async fn applied(server: &Server, count: u64) -> Outcome<()> {
     let mut client = RegionServiceClient::new(channel(server.addr).await?);
     let begun = Instant::now();
@@ -86,7 +86,7 @@ async fn write(server: &Server, name: &str) -> Outcome<pb::Resource> {
     Ok(server.client().await?.write(request).await?.into_inner().resource.unwrap_or_default())
 }
 
-/// From the answer to the owner's write to the copy being readable.
+/// Measures from the answer to the owner's write until the copy can be read.
 async fn single(eu: &Server, us: &Server) -> Outcome<Vec<f64>> {
     let (mut owner, mut other) = (eu.client().await?, us.client().await?);
     let mut took = Vec::new();
@@ -104,7 +104,7 @@ async fn single(eu: &Server, us: &Server) -> Outcome<Vec<f64>> {
     Ok(took)
 }
 
-/// Measures all of it with so many resources.
+/// Measures everything with this number of resources.
 pub(crate) async fn measure(resources: usize) -> Outcome<()> {
     let (eu_dir, us_dir) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let eu = region(eu_dir.path(), "eu", None).await?;
@@ -122,7 +122,7 @@ pub(crate) async fn measure(resources: usize) -> Outcome<()> {
         .figure("memory of the region", us.resident_mib()?, Unit::Mebibytes)
         .print()?;
 
-    // Everything again, which the region hears of as it happens.
+    // All resources once more, as changes that the region gets at once.
     let begun = Instant::now();
     fill(&eu, resources).await?;
     let written = begun.elapsed().as_secs_f64();

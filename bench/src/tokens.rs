@@ -1,5 +1,5 @@
-//! What a token costs: Read and Write with one, of which rules by area and by type have to be asked, against the same
-//! server without tokens. And what it costs that a Write is recorded.
+//! The cost of a token: Read and Write with a token with rules by area and by type, against the same server without
+//! tokens. And the cost of the audit record of a Write.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,13 +19,13 @@ use crate::{
     versus::{Costs, Rounds, Work},
 };
 
-/// Resources that are read.
+/// Resources to read.
 const NAMES: usize = 1_000;
 
-/// The secret of the token that is measured.
+/// The secret of the measured token.
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// What the token may do: the demo types by area and name, the type with every hook by type.
+/// Rules of the token: the demo types by area and name, the type with every hook by type.
 const RULES: &str = r#"
 key_prefix "resource/demo.v2." { policy = "write" }
 key_prefix "resource/demo.v2.Artist/locked-" { policy = "deny" }
@@ -65,13 +65,13 @@ impl Work for Writes {
     }
 }
 
-/// Pairs of servers that are measured: how a process lies in memory makes one dearer than the other by some percent, for as
+/// Measured pairs of servers: the memory layout of a process makes one slower than the other by some percent, for as
 /// long as it lives.
 const PAIRS: usize = 5;
 
 const CLIENTS: [usize; 2] = [1, 64];
 
-/// Measures both.
+/// Measures tokens and records.
 pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
     let of_pair = Rounds { count: rounds.count.div_ceil(PAIRS), ..rounds };
     line(&format!("tokens: the same server with a token's rules and without; {PAIRS} pairs of servers"))?;
@@ -81,7 +81,7 @@ pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
         let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
         let [with, without] = &dirs;
         let acl = [("MORTISE_ACL_ENABLED", "true")];
-        // Neither is always the first.
+        // The sides take turns to be first.
         let (asked, open) = if pair % 2 == 0 {
             let asked = Server::mortise(with.path(), &acl).await?;
             (asked, Server::mortise(without.path(), &[]).await?)
@@ -114,7 +114,7 @@ pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
     records(rounds).await
 }
 
-/// Measures what the audit log's record of a Write costs.
+/// Measures the cost of the audit record of a Write.
 async fn records(rounds: Rounds) -> Outcome<()> {
     let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
     let [with, without] = &dirs;
@@ -135,7 +135,7 @@ async fn records(rounds: Rounds) -> Outcome<()> {
     silent.stop().await
 }
 
-/// Writes the policy and the token as the operator; answers the token.
+/// Writes the policy and the token as the operator; returns the token.
 async fn make_token(server: &Server, dir: &Path) -> Outcome<Secret> {
     let operator = std::fs::read_to_string(dir.join("data/bootstrap-token"))?;
     let operator = Some(operator.trim().parse()?);

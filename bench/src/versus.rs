@@ -84,7 +84,7 @@ pub(crate) async fn compare<A: Work, B: Work>(
     Ok(ratio)
 }
 
-/// Compares two servers by [`Costs`], and prints them.
+/// Compares two servers by [`Costs`], and prints the result.
 pub(crate) async fn costs<A: Work, B: Work>(
     title: impl Into<String>,
     (a_name, a_server, a): (&'static str, &Server, &Arc<A>),
@@ -110,18 +110,18 @@ pub(crate) struct Costs {
     title: String,
     names: [&'static str; 2],
     clients: usize,
-    /// Of each round: both rates and their ratio, both times and their ratio. The ratios are above 1 where the second is
-    /// better.
+    /// Figures of each round: both rates and their ratio, both times and their ratio. A ratio above 1 means that the
+    /// second side is better.
     figures: [Vec<f64>; 6],
 }
 
 impl Costs {
-    /// Nothing is measured yet.
+    /// Makes a comparison without measurements.
     pub(crate) fn new(title: impl Into<String>, names: [&'static str; 2], clients: usize) -> Self {
         Self { title: title.into(), names, clients, figures: Default::default() }
     }
 
-    /// Measures some rounds more, perhaps of another pair of servers.
+    /// Measures more rounds, perhaps of another pair of servers.
     pub(crate) async fn measure<A: Work, B: Work>(
         &mut self,
         (a_server, a): (&Server, &Arc<A>),
@@ -131,7 +131,7 @@ impl Costs {
         rate(a, self.clients, rounds.length / 4).await?;
         rate(b, self.clients, rounds.length / 4).await?;
         for round in 0..rounds.count {
-            // Whichever comes second finds the machine a little warmer.
+            // The second side finds the machine a little warmer.
             let (of_a, of_b) = if round % 2 == 0 {
                 let of_a = cost(a_server, a, self.clients, rounds.length).await?;
                 (of_a, cost(b_server, b, self.clients, rounds.length).await?)

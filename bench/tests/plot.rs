@@ -1,4 +1,4 @@
-//! The picture that the program makes of reports.
+//! The picture that `plot` makes from reports.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -16,7 +16,7 @@ const REPORT: &str = r#"{
   ]
 }"#;
 
-/// Runs the program on a file with that content. Answers the picture, or what it says.
+/// Runs the program on a file with this content. Returns the picture, or the error.
 fn plot(report: &str) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let (file, out) = (dir.path().join("report.json"), dir.path().join("picture.svg"));
@@ -41,7 +41,7 @@ fn a_report_becomes_a_picture_with_its_names_and_figures() {
 #[test]
 fn what_is_no_report_is_refused() {
     let said = plot("{}").unwrap_err();
-    assert!(said.contains("is no report of mortise-bench") && said.contains("--json"), "{said}");
+    assert!(said.contains("cannot be read as a report") && said.contains("--json"), "{said}");
     let said = plot(&REPORT.replace("clients\": 64", "clients\": null")).unwrap_err();
     assert!(said.contains("compare no two servers"), "{said}");
 }

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 channel = grpc.insecure_channel(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8502")
 
-# The server describes its API and the messages of every plugin; so there is nothing to generate.
+# The server describes its API and the messages of every plugin, so the client needs no generated code.
 pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
 service = pool.FindServiceByName("hashicorp.consul.resource.ResourceService")
 
@@ -25,7 +25,7 @@ def call(method, **fields):
     return kind(f"/{service.full_name}/{method.name}", request.SerializeToString, response.FromString)(request(**fields))
 
 
-# A resource is an id, and data of the message that its type is registered with.
+# A resource has an id, and data: the message of its type.
 Resource = message_factory.GetMessageClass(pool.FindMessageTypeByName("hashicorp.consul.resource.Resource"))
 Artist = message_factory.GetMessageClass(pool.FindMessageTypeByName("hashicorp.consul.internal.demo.v2.Artist"))
 kind = {"group": "demo", "group_version": "v2", "kind": "Artist"}
@@ -38,17 +38,17 @@ artist = Artist()
 stored.data.Unpack(artist)
 print(f"stored {stored.id.name}, version {stored.version}:", artist)
 
-# With the version, a write succeeds only if nobody wrote in between.
+# With the version, a write succeeds only if the resource has not changed meanwhile.
 stored.metadata["rated"] = "yes"
 stored = call("Write", resource=stored).resource
 
-# A watch is everything that is there, a mark, and then every change.
+# A watch sends every existing resource, a mark, and then every change.
 for event in call("WatchList", type=kind):
     if event.WhichOneof("event") == "end_of_snapshot":
         break
     print("there is", event.upsert.resource.id.name)
 
-# The plugin refuses what makes no sense, and says what is wrong.
+# The plugin refuses invalid data, with the reason.
 korn.data.Pack(Artist())
 try:
     call("Write", resource=korn)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A client in 90 lines that knows no type beforehand: it asks the server by reflection.
+"""A client in 90 lines without built-in types: it asks the server by reflection.
 
     pip install grpcio grpcio-reflection
     mortise.py write  demo.v2.Artist korn '{"name": "Korn"}' [--owner demo.v2.Artist/other] [--dry-run]
@@ -8,7 +8,7 @@
     mortise.py watch  demo.v2.Artist --count 3
     mortise.py delete demo.v2.Artist korn
 
-The server is MORTISE_GRPC_ADDR, by default 127.0.0.1:8502. Answers are JSON; exit 1 means that the server refused.
+The server is MORTISE_GRPC_ADDR, by default 127.0.0.1:8502. Answers are JSON; the exit code 1 is a refusal of the server.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ API = "hashicorp.consul.resource."
 channel = grpc.insecure_channel(os.environ.get("MORTISE_GRPC_ADDR", "127.0.0.1:8502"))
 pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
 
-# Which message a type's data is. (The server will say so itself once it has a type service.)
+# The messages of the types' data, by group. (mortise.v1.TypeService lists them, too.)
 MESSAGES = {"demo": "hashicorp.consul.internal.demo.{version}.{kind}", "tenancy": "hashicorp.consul.tenancy.{version}.{kind}"}
 
 

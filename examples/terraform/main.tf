@@ -1,4 +1,4 @@
-# docs/terraform.md walks through this.
+# The configuration of docs/terraform.md.
 terraform {
   required_providers {
     mortise = { source = "mortise.local/mortise/mortise" }

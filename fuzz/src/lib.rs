@@ -1,8 +1,8 @@
-//! Fuzz targets: what strangers send, taken apart by the code that takes it apart in the server. A target is a function
-//! of bytes that returns, whatever they are; a panic, a hang or much memory is what it is to find.
+//! Fuzz targets: untrusted bytes for the code of the server that decodes them. A target is a function that must return
+//! for any bytes; the fuzzer looks for a panic, a hang or much memory.
 //!
 //! `.ci/fuzz` runs each with libFuzzer for a minute; `cargo fuzz run TARGET` works as well, with a nightly toolchain.
-//! `tests/corpus.rs` gives each the corpus, in every test run. What was found has a seed in the corpus.
+//! `tests/corpus.rs` gives each target the corpus, in every test run. Each finding has a seed in the corpus.
 
 mod names;
 mod requests;
@@ -19,10 +19,10 @@ use prost::Message as _;
 pub use names::names;
 pub use requests::requests;
 
-/// What `describe` answers, as a plugin's manifest, and as what its controllers and grants are.
+/// Decodes an answer of `describe`: as a plugin's manifest, and as its controllers and grants.
 ///
-/// The library that reads descriptors panics on some. That is contained where it is called, and no finding; libFuzzer's
-/// hook would end the process before.
+/// The library that reads descriptors panics on some. The caller contains such a panic, so it is not a finding; without
+/// this hook libFuzzer's would end the process before.
 pub fn manifests(bytes: &[u8]) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -36,7 +36,7 @@ pub fn manifests(bytes: &[u8]) {
     mortise_plugin_host::fuzzing::manifest(bytes);
 }
 
-/// A file of the plugin folder, up to its compilation; names of imports and exports.
+/// Reads a file of the plugin folder, up to its compilation, and names of imports and exports.
 pub fn components(bytes: &[u8]) {
     let _ = truncation::shape(bytes);
     for name in String::from_utf8_lossy(bytes).split(['\0', '\n']) {
@@ -44,13 +44,13 @@ pub fn components(bytes: &[u8]) {
     }
 }
 
-/// What is read of disks and backups: values of the tree, records and edits of the log, records and names of backups.
+/// Reads data of disks and backups: values of the tree, records and edits of the log, records and names of backups.
 pub fn records(bytes: &[u8]) {
     mortise_store::fuzzing::stored(bytes);
     mortise_backup::fuzzing::entries(bytes);
 }
 
-/// A policy: the message, and its rules as HCL, YAML or JSON.
+/// Reads a policy: the message, and its rules as HCL, YAML or JSON.
 pub fn policies(bytes: &[u8]) {
     if let Ok(policy) = data::Policy::decode(bytes) {
         let _ = Policy::read(&policy);
@@ -59,7 +59,7 @@ pub fn policies(bytes: &[u8]) {
     let _ = Policy::read(&data::Policy { rules, ..data::Policy::default() });
 }
 
-/// Resources as YAML, JSON and HCL.
+/// Reads resources as YAML, JSON and HCL.
 pub fn text(bytes: &[u8]) {
     static TYPES: OnceLock<Option<OneType>> = OnceLock::new();
     let text = String::from_utf8_lossy(bytes);
@@ -72,13 +72,13 @@ pub fn text(bytes: &[u8]) {
     }
 }
 
-/// Signatures, keys and encrypted secrets.
+/// Reads signatures, keys and encrypted secrets.
 pub fn signed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let keys: Vec<_> = mortise_signature::PublicKey::parse(&text).into_iter().collect();
-    let _ = mortise_signature::verify(b"content", &text, &keys);
-    let known = mortise_signature::PublicKey::parse("RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3");
-    let _ = mortise_signature::verify(b"test", &text, &known.into_iter().collect::<Vec<_>>());
+    let keys: Vec<_> = mortise_keys::signature::PublicKey::parse(&text).into_iter().collect();
+    let _ = mortise_keys::signature::verify(b"content", &text, &keys);
+    let known = mortise_keys::signature::PublicKey::parse("RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3");
+    let _ = mortise_keys::signature::verify(b"test", &text, &known.into_iter().collect::<Vec<_>>());
     if let Some(identities) = requests::identities() {
         let _ = identities.decrypt(bytes);
     }

@@ -1,11 +1,11 @@
-//! Names, and what leads to them.
+//! Names, and texts that contain names.
 
 use std::sync::OnceLock;
 
 use mortise_resource::{name, pb, tenancy, types::Gvk};
 use mortise_service::registry::Registry;
 
-/// Names of resources and types, paths and queries of HTTP, authorities of the destination API, names of the DNS.
+/// Reads names of resources and types, paths and queries of HTTP, authorities of the destination API, names of DNS.
 pub fn names(bytes: &[u8]) {
     static REGISTRY: OnceLock<Option<Registry>> = OnceLock::new();
     let text = String::from_utf8_lossy(bytes);

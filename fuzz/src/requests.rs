@@ -3,7 +3,7 @@
 use std::{io::Write as _, num::NonZeroU32, os::unix::fs::PermissionsExt as _, sync::Arc, sync::OnceLock};
 
 use arc_swap::ArcSwap;
-use mortise_age::Identities;
+use mortise_keys::age::Identities;
 use mortise_resource::pb;
 use mortise_service::{Caller, Consistency, Options, Rates, ResourceService, registry::Registry};
 use mortise_store::SledBackend;
@@ -20,7 +20,7 @@ fn server() -> Option<&'static Server> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
     let make = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        // It is there for as long as the process.
+        // The directory stays for as long as the process.
         let dir = tempfile::tempdir().ok()?.keep();
         let rate = NonZeroU32::MAX;
         let rates = Rates { reads: rate, writes: rate, caller_reads: rate, caller_writes: rate };
@@ -34,8 +34,8 @@ fn server() -> Option<&'static Server> {
     SERVER.get_or_init(make).as_ref()
 }
 
-/// Requests as the wire has them; the first byte says which. Nothing is stored: what a write does before it stores is
-/// what `MutateAndValidate` does.
+/// Handles requests as on the wire; the first byte selects the method. Nothing is stored: `MutateAndValidate` does the
+/// work of a write up to its commit.
 pub fn requests(bytes: &[u8]) {
     let Some((which, message)) = bytes.split_first() else { return };
     let Some(Server { runtime, service }) = server() else { return };
@@ -67,7 +67,7 @@ pub fn requests(bytes: &[u8]) {
     });
 }
 
-/// The identity that the seeds are encrypted for.
+/// Returns the identity for which the seeds are encrypted.
 pub(crate) fn identities() -> Option<&'static Identities> {
     const IDENTITY: &str = "AGE-SECRET-KEY-1PQKRTJHPEXPEN9XQ9U7AYEV2ERPQGK8AK467688EM9JE0CNYCJDQL0HE3K";
     static IDENTITIES: OnceLock<Option<Identities>> = OnceLock::new();

@@ -1,5 +1,5 @@
-//! Gives every target its corpus: seeds made of real inputs, and what the fuzzer found. `MORTISE_UPDATE_SEEDS=1` writes
-//! the seeds that are made here.
+//! Gives every target its corpus: seeds made from real inputs, and findings of the fuzzer. `MORTISE_UPDATE_SEEDS=1`
+//! writes the seeds that this file makes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::{fs, path::Path};
@@ -51,7 +51,7 @@ fn prost_types_any(message: &str, value: Vec<u8>) -> prost_types::Any {
     prost_types::Any { type_url: format!("type.googleapis.com/{message}"), value }
 }
 
-/// A manifest with a type, whose message is the policy's own.
+/// Makes a manifest with a type whose message is that of policies.
 fn manifest() -> Vec<u8> {
     let registry = Registry::builtin().unwrap();
     let policy = registry.pools().find_map(|pool| pool.get_message_by_name("mortise.v1.Policy")).unwrap();
@@ -78,7 +78,7 @@ fn manifest() -> Vec<u8> {
     manifest::Manifest { name, version, types, descriptors, ..Default::default() }.encode_to_vec()
 }
 
-/// What is made here.
+/// Makes the seeds: target, name and bytes.
 fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let write = pb::WriteRequest { resource: Some(policy_resource()) }.encode_to_vec();
     let id = policy_resource().id;
@@ -134,7 +134,7 @@ fn every_target_takes_its_corpus() {
             let bytes = fs::read(&file).unwrap();
             total += bytes.len() as u64;
             target(&bytes);
-            // And what is left of it when it is cut, or has one byte changed.
+            // Also its beginnings, and the bytes with one byte changed.
             for at in (0..bytes.len()).step_by(bytes.len() / 64 + 1) {
                 target(&bytes[..at]);
                 let mut changed = bytes.clone();
@@ -146,7 +146,7 @@ fn every_target_takes_its_corpus() {
     assert!(total <= MOST, "the corpus has {total} bytes, more than {MOST}");
 }
 
-/// Each target is a program, and the other way round.
+/// Each target is a program, and each program a target.
 #[test]
 fn every_target_is_a_program() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_targets");

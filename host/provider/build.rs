@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", root.join(folder).display());
     }
     let files = protox::compile(["tfplugin6/provider.proto", "goplugin/plugin.proto"], [&root])?;
-    // The client is for the tests' core.
+    // The client is for tests, which play the part of core.
     tonic_prost_build::configure().btree_map(".").compile_fds(files)?;
     Ok(())
 }

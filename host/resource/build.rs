@@ -60,13 +60,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate_grpc(descriptors, &out.join("grpc"))
 }
 
-/// Service discovery, which plugins do not carry: the destination API, and the catalog's messages that it is made from.
+/// Service discovery: the destination API and the catalog's messages behind it. Plugins are built without them.
 #[cfg(feature = "grpc")]
 const DISCOVERY: [&str; 2] = ["conduit/destination.proto", "linkerd/destination.proto"];
 #[cfg(feature = "grpc")]
 const CATALOG: &str = "catalog/v1/catalog.proto";
 
-/// Generates the clients and servers of every service, whose messages are those above, and service discovery.
+/// Generates the clients and servers of every service, for the messages above, and service discovery.
 #[cfg(feature = "grpc")]
 fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(out)?;
@@ -90,13 +90,13 @@ fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Res
     Ok(())
 }
 
-/// Without the feature `grpc` this crate knows no transport.
+/// Does nothing: without the feature `grpc` this crate has no transport.
 #[cfg(not(feature = "grpc"))]
 fn generate_grpc(_descriptors: prost_types::FileDescriptorSet, _out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The messages are generated without their services; those are behind the feature `grpc`.
+/// Leaves the services out of the generated messages; they are behind the feature `grpc`.
 struct NoServices;
 
 impl prost_build::ServiceGenerator for NoServices {

@@ -16,7 +16,7 @@ static PLUGIN: Plugin = Plugin::new(
 );
 mortise_plugin::export!(PLUGIN: mutating, validating);
 
-/// Fills in what the caller left out. Asked again about its own answer, it changes nothing.
+/// Fills in absent fields. A second call with its own result changes nothing.
 fn default_beats(song: &mut Typed<Song>) -> Result<(), Diagnostics> {
     if song.data.beats_per_minute == 0 {
         song.data.beats_per_minute = 120;
@@ -24,7 +24,7 @@ fn default_beats(song: &mut Typed<Song>) -> Result<(), Diagnostics> {
     Ok(())
 }
 
-/// Judges what came out of `default_beats`. The second argument is what is stored now.
+/// Checks the result of `default_beats`. The second argument is the stored resource.
 fn validate_song(song: &Typed<Song>, _stored: Option<&Typed<Song>>, diagnostics: &mut Diagnostics) {
     if song.data.title.is_empty() {
         diagnostics.error("song.title required").at(field("title"));

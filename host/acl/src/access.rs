@@ -1,4 +1,4 @@
-//! Every token and policy, as they are now.
+//! The table of all tokens and policies, kept up to date.
 
 use std::{
     collections::HashMap,
@@ -20,21 +20,21 @@ use crate::{
     secret::{MAX_SECRET_BYTES, hash_secret},
 };
 
-/// The name of a caller without credentials, in Consul's words.
+/// The name of callers without credentials, in Consul's words.
 const ANONYMOUS: &str = "anonymous token";
 
-/// Who has which policies without a token.
+/// Policies of callers without a token.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Policies of callers without credentials.
+    /// Names of the policies of callers without credentials.
     pub anonymous: Vec<String>,
-    /// Policies of the DNS port's callers.
+    /// Names of the policies of the DNS port's callers.
     pub dns: Vec<String>,
-    /// Policies of client certificates, by a name in the certificate.
+    /// Names of the policies of client certificates, by a name in the certificate.
     pub certificates: Vec<(String, Vec<String>)>,
 }
 
-/// Tokens, policies and identities. One for each server.
+/// All tokens, policies and identities of a server.
 #[derive(Debug)]
 pub struct Access {
     tables: RwLock<Tables>,
@@ -47,21 +47,21 @@ pub struct Access {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// What is stored, by accessor.
+    /// The stored tokens by accessor.
     tokens: HashMap<String, (Hash, TokenFacts)>,
-    /// The tokens of each secret. Of a secret that several tokens have, it is not known whose it is, so it is unknown.
+    /// Accessors of the tokens with a secret. A secret that several tokens share has no known owner and is rejected.
     owners: HashMap<Hash, Vec<String>>,
-    /// The holders of secrets that one token has.
+    /// Identities by the hash of a secret that exactly one token has.
     identities: HashMap<Hash, (TokenFacts, Arc<Identity>)>,
     policies: HashMap<String, Arc<Policy>>,
-    /// Rules by the policies that they are made of.
+    /// Compiled rules by the sorted names of their policies.
     rules: HashMap<Vec<String>, Arc<RuleSet>>,
 }
 
 type Hash = [u8; 32];
 
 impl Tables {
-    /// The rules of policies by name, compiled or as they were.
+    /// The compiled rules of policies; compiles them if no other identity uses the same policies.
     fn rules(&mut self, names: &[String]) -> Arc<RuleSet> {
         let mut key = names.to_vec();
         key.sort();
@@ -75,7 +75,7 @@ impl Tables {
         rules
     }
 
-    /// Takes a token as it is now; `None` for one that is not. Answers whether identities changed.
+    /// Stores a token, or removes it for `None`. Returns whether identities changed.
     fn set_token(&mut self, accessor: &str, token: Option<(Hash, TokenFacts)>) -> bool {
         let before = match &token {
             Some(token) => self.tokens.insert(accessor.to_owned(), token.clone()),
@@ -92,12 +92,13 @@ impl Tables {
         }
         let changed = [before, now].into_iter().flatten().map(|hash| self.refresh_identity(hash));
         let changed = changed.fold(false, |any, one| any | one);
-        // Rules that only this table holds are nobody's any more.
+        // Nobody else holds these rules.
         self.rules.retain(|_, rules| Arc::strong_count(rules) > 1);
         changed
     }
 
-    /// Brings the identity of a secret up to date. One whose token is as it was (a status was written) stays.
+    /// Updates the identity of a secret, and returns whether it changed. An identity stays if the facts of its token
+    /// are the same, as after a write of a status.
     fn refresh_identity(&mut self, hash: Hash) -> bool {
         let owner = match self.owners.get(&hash).map(Vec::as_slice) {
             Some([one]) => self.tokens.get(one).map(|(_, facts)| facts.clone()),
@@ -128,7 +129,7 @@ impl Tables {
 }
 
 impl Access {
-    /// Knows nothing but what the settings say.
+    /// Creates the table with the identities of the settings; tokens and policies come later.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let mut tables = Tables::default();
@@ -143,10 +144,10 @@ impl Access {
         Self { tables: RwLock::new(tables), changes: watch::Sender::new(0), anonymous, dns, certificates, management }
     }
 
-    /// The identity of a token's holder; an empty secret is the anonymous one's.
+    /// The identity of a token's holder; an empty secret means the anonymous caller.
     ///
     /// # Errors
-    /// `Unauthenticated`: there is no such token.
+    /// `Unauthenticated`: the token does not exist.
     pub fn identity_for_secret(&self, secret: &str) -> Result<Arc<Identity>, Error> {
         if secret.is_empty() {
             return Ok(self.anonymous.clone());
@@ -169,25 +170,25 @@ impl Access {
         &self.anonymous
     }
 
-    /// The identity of everyone who asks the DNS port.
+    /// The identity of every caller on the DNS port.
     #[must_use]
     pub fn dns(&self) -> &Arc<Identity> {
         &self.dns
     }
 
-    /// The identity of a verified client certificate, by the first of its names that the settings know.
+    /// The identity of a verified client certificate, by the first of its names in the settings.
     #[must_use]
     pub fn identity_for_certificate(&self, names: &[String]) -> Option<&Arc<Identity>> {
         names.iter().find_map(|name| self.certificates.get(name))
     }
 
-    /// The identity of the host's own operator, such as root on a unix socket, who may do everything.
+    /// The identity of the machine's operator, such as root on a unix socket, with all permissions.
     #[must_use]
     pub fn operator(&self, name: String) -> Arc<Identity> {
         Arc::new(Identity::named(name, vec![GLOBAL_MANAGEMENT.to_owned()], self.management.clone()))
     }
 
-    /// Counts changes of what identities are and may do.
+    /// Counts changes of identities and of their permissions.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -197,27 +198,27 @@ impl Access {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Takes a token as it is stored now. One that cannot be read is none.
+    /// Stores or replaces a token. An unreadable token is removed.
     pub fn put_token(&self, resource: &pb::Resource) {
         let accessor = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
         let data = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
         self.set_token(&accessor, data::Token::decode(data).ok().and_then(|token| read(&accessor, &token)));
     }
 
-    /// Forgets a token.
+    /// Removes a token.
     pub fn remove_token(&self, accessor: &str) {
         self.set_token(accessor, None);
     }
 
     fn set_token(&self, accessor: &str, token: Option<(Hash, TokenFacts)>) {
-        // The guard is gone before others are told.
+        // The lock is released before others are notified.
         let changed = self.tables.write().set_token(accessor, token);
         if changed {
             self.signal_change();
         }
     }
 
-    /// Takes a policy as it is stored now. One that cannot be read grants nothing.
+    /// Stores or replaces a policy. An unreadable policy grants nothing.
     pub fn put_policy(&self, resource: &pb::Resource) {
         let name = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
         let data = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
@@ -225,7 +226,7 @@ impl Access {
         self.set_policy(&name, policy.map(Arc::new));
     }
 
-    /// Forgets a policy.
+    /// Removes a policy.
     pub fn remove_policy(&self, name: &str) {
         self.set_policy(name, None);
     }
@@ -250,7 +251,7 @@ impl Access {
         self.signal_change();
     }
 
-    /// Forgets the tokens and policies that are not among these, after a complete snapshot.
+    /// Removes the tokens and policies for which the filters return false, after a complete snapshot.
     pub fn retain(&self, tokens: impl Fn(&str) -> bool, policies: impl Fn(&str) -> bool) {
         let tables = self.tables.read();
         let lost_tokens: Vec<_> = tables.tokens.keys().filter(|name| !tokens(name)).cloned().collect();
@@ -260,7 +261,8 @@ impl Access {
         lost_policies.iter().for_each(|name| self.remove_policy(name));
     }
 
-    /// Tells of tokens that have expired, for ever. They are none from that moment on, told or not.
+    /// Runs for ever and signals a change whenever a token expires. Tokens are rejected from their expiry on, even
+    /// before the signal.
     pub async fn signal_expirations(&self) {
         let mut changes = self.changes.subscribe();
         let mut seen = SystemTime::now();
@@ -271,7 +273,7 @@ impl Access {
             if expired {
                 self.signal_change();
             }
-            // A clock that is set forward is noticed, too.
+            // Waits one second at most, so that a clock that is set forward is noticed.
             let wait =
                 next.map_or(MAX_EXPIRY_WAIT, |next| next.duration_since(now).unwrap_or_default().min(MAX_EXPIRY_WAIT));
             changes.borrow_and_update();
@@ -282,7 +284,7 @@ impl Access {
         }
     }
 
-    /// Whether a token expired after `seen`, and when the next will.
+    /// Whether a token expired after `seen`, and the time of the next expiry.
     fn check_expirations(&self, seen: SystemTime, now: SystemTime) -> (bool, Option<SystemTime>) {
         let tables = self.tables.read();
         let times = || tables.tokens.values().filter_map(|(_, facts)| facts.expires_at);
@@ -292,13 +294,13 @@ impl Access {
 
 const MAX_EXPIRY_WAIT: Duration = Duration::from_secs(1);
 
-/// The hash of a token, and what else it says; `None` for one that cannot be used.
+/// Reads hash and facts of a token; `None` for an unusable one.
 fn read(accessor: &str, token: &data::Token) -> Option<(Hash, TokenFacts)> {
     let hash = Hash::try_from(token.secret_sha256.as_slice()).ok()?;
     if token.policies.len() > MAX_POLICIES {
         return None;
     }
-    // A time before all times is past.
+    // A time that `SystemTime` cannot represent counts as past.
     let expires_at = token.expires_at.map(|at| SystemTime::try_from(at).unwrap_or(SystemTime::UNIX_EPOCH));
     let defaults = pb::Tenancy { partition: token.partition.clone(), namespace: token.namespace.clone() };
     let facts = TokenFacts {

@@ -3,20 +3,20 @@
 //! The grammar does not nest, and is read in one pass, since rules come from strangers:
 //! docs/decisions/0026-rules-of-policies-are-parsed-here.md.
 
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 
-/// One rule, as it is written: `key_prefix`, its label, its level.
+/// A rule as written: `key_prefix`, its label, its level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RawRule {
     pub(crate) keyword: String,
-    /// `None` for an attribute.
+    /// The quoted name; `None` for an attribute.
     pub(crate) label: Option<String>,
     pub(crate) level: String,
-    /// From 1; 0 where it is not known.
+    /// Line number from 1; 0 if unknown.
     pub(crate) line: usize,
 }
 
-/// Whether a text reads as HCL rather than as YAML or JSON: a word, and then a label, a block or `=`.
+/// Whether a text looks like HCL rather than YAML or JSON: a word, followed by a label, a block or `=`.
 pub(crate) fn looks_like_hcl(text: &str) -> bool {
     let mut reader = Reader { rest: text, line: 1 };
     reader.skip_blank();
@@ -27,7 +27,7 @@ pub(crate) fn looks_like_hcl(text: &str) -> bool {
     reader.rest.starts_with(['"', '{', '='])
 }
 
-/// Reads all rules of a text, `most` at most.
+/// Reads all rules of a text; at most `most`.
 pub(crate) fn read(text: &str, most: usize) -> Result<Vec<RawRule>, PolicyError> {
     let mut reader = Reader { rest: text, line: 1 };
     let mut rules = Vec::new();
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         passed
     }
 
-    /// Passes over space and comments. A comment that does not end is all there is.
+    /// Skips white space and comments. A comment without an end reaches to the end of the text.
     fn skip_blank(&mut self) {
         loop {
             let space = self.rest.len() - self.rest.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']).len();
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A string in quotes, with the escapes of JSON but `\u`.
+    /// Reads a string in quotes, with the escapes of JSON except `\u`.
     fn text(&mut self, expected: &'static str) -> Result<String, PolicyError> {
         self.expect('"', expected)?;
         let mut text = String::new();

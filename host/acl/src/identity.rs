@@ -1,4 +1,4 @@
-//! Who a caller is.
+//! The identity of a caller.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -18,12 +18,12 @@ use mortise_resource::{
 
 use crate::rule_set::RuleSet;
 
-/// A caller that was recognised. It answers as of now.
+/// A recognised caller. Its answers are as of now, even while a stream is open.
 #[derive(Debug)]
 pub struct Identity {
-    /// As refusals name it.
+    /// The name in refusals.
     name: String,
-    /// The token's name; empty for who has none.
+    /// The token's name; empty for callers without a token.
     accessor: String,
     policies: Vec<String>,
     rules: ArcSwap<RuleSet>,
@@ -32,7 +32,7 @@ pub struct Identity {
     gone: AtomicBool,
 }
 
-/// What a token says of itself.
+/// The facts of a token that decide about its identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenFacts {
     pub(crate) accessor: String,
@@ -42,7 +42,7 @@ pub(crate) struct TokenFacts {
 }
 
 impl Identity {
-    /// Of a holder without a token.
+    /// Creates the identity of a caller without a token.
     pub(crate) fn named(name: String, policies: Vec<String>, rules: Arc<RuleSet>) -> Self {
         Self {
             name,
@@ -69,13 +69,13 @@ impl Identity {
         }
     }
 
-    /// The names of the policies.
+    /// Names of the policies.
     #[must_use]
     pub fn policies(&self) -> &[String] {
         &self.policies
     }
 
-    /// From when on it is none any more.
+    /// Time of the token's expiry; `None` for never.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.expires_at
@@ -123,7 +123,7 @@ impl Authorizer for Identity {
     }
 
     fn fingerprint(&self) -> u64 {
-        // Keyed, since names are chosen by strangers and decisions are remembered under this.
+        // Fingerprints are keyed: strangers choose names, and decisions are cached under fingerprints.
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         KEYS.hash_one((self.rules.load().number, &self.name, self.is_valid()))
     }
@@ -140,7 +140,8 @@ impl Authorizer for Identity {
     }
 }
 
-/// The refusal of a token that is unknown, and of one that is not valid any more: which of these says too much.
+/// The refusal of an unknown, deleted or expired token. The text is the same for all three, since the difference would
+/// reveal too much.
 pub(crate) fn unknown_token() -> Error {
     Error::new(
         Code::Unauthenticated,

@@ -1,8 +1,8 @@
-//! A policy, read from the resource: rules by area and name, and rules by type and place.
+//! A policy, read from its resource: rules by area and name, and rules by type and place.
 //!
-//! Rules by area are Consul's: HCL, or the same as YAML or JSON (a map of areas, whose values are a level or a map of
-//! names to `{policy: LEVEL}`). What an area means is for plugins to say, so every word is one; `_prefix` at its end says
-//! that the names are prefixes.
+//! Rules by area are Consul's: HCL, or the same as YAML or JSON (a map from areas to a level, or to a map of names to
+//! `{policy: LEVEL}`). Plugins define the meaning of areas, so every word is accepted; the suffix `_prefix` makes the
+//! names prefixes.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -10,11 +10,10 @@ use mortise_resource::data;
 
 use crate::{
     hcl::{self, RawRule},
+    policy_error::{MAX_RULES_BYTES, PolicyError},
     type_rule::CompiledTypeRule,
 };
 
-/// Longest text of rules, bytes.
-const MAX_RULES_BYTES: usize = 64 << 10;
 /// Most rules by area and name.
 const MAX_RULES: usize = 2_000;
 /// Most rules by type and place.
@@ -22,7 +21,7 @@ const MAX_TYPE_RULES: usize = 256;
 /// Most policies of one token, certificate or setting.
 pub const MAX_POLICIES: usize = 32;
 
-/// How much an area allows. Each level includes those before it, but for `Deny`, which allows nothing.
+/// The level of access in an area. Each level includes the ones before it, except `Deny`, which allows nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     Deny,
@@ -45,74 +44,7 @@ impl FromStr for Level {
     }
 }
 
-/// Why a policy is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
-    /// The rules are longer than they may be.
-    #[error("the rules have {bytes} bytes; at most {MAX_RULES_BYTES} are read")]
-    TooLong {
-        /// How long they are.
-        bytes: usize,
-    },
-    /// There are more rules than there may be.
-    #[error("more than {most} rules; make several policies of them")]
-    TooManyRules {
-        /// How many there may be.
-        most: usize,
-    },
-    /// The text is no HCL of rules.
-    #[error("line {line}: expected {expected}, found {found}")]
-    Syntax {
-        /// From 1.
-        line: usize,
-        /// What could stand there.
-        expected: &'static str,
-        /// What is there.
-        found: String,
-    },
-    /// The text is no YAML of rules.
-    #[error("it is neither HCL (AREA = \"LEVEL\", AREA \"NAME\" {{ policy = \"LEVEL\" }}) nor the same in YAML: {0}")]
-    Yaml(String),
-    /// A level that there is not.
-    #[error("{keyword}: there is no level {level:?}; levels are deny, read, list and write")]
-    UnknownLevel {
-        /// The area.
-        keyword: String,
-        /// What is written.
-        level: String,
-    },
-    /// A word that is no area.
-    #[error("{keyword:?} is no area: letters, digits, `-` and `_`, at most 64, beginning with a letter in lower case")]
-    BadArea {
-        /// What is written.
-        keyword: String,
-    },
-    /// `key_prefix = "read"`.
-    #[error("{keyword}: names follow, as in {keyword} \"NAME\" {{ policy = \"LEVEL\" }}")]
-    NameMissing {
-        /// The area.
-        keyword: String,
-    },
-    /// A rule by type and place that says nothing.
-    #[error("type rule without {0}")]
-    Incomplete(&'static str),
-    /// A verb that there is not.
-    #[error("there is no verb {0:?}; verbs are read, list, write, delete and *")]
-    UnknownVerb(String),
-    /// A type that is written in another way.
-    #[error("{0:?} names no types: write *, GROUP/*, GROUP/KIND or GROUP.VERSION.KIND")]
-    BadType(String),
-    /// A rule by type and place with too many words.
-    #[error("type rule with more than {most} {what}; make several of it")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many there may be.
-        most: usize,
-    },
-}
-
-/// One rule by area and name.
+/// Rule by area and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AreaRule {
     pub(crate) area: Box<str>,
@@ -121,7 +53,7 @@ pub(crate) struct AreaRule {
     pub(crate) level: Level,
 }
 
-/// A policy whose rules can be used.
+/// A valid policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
     pub(crate) area_rules: Vec<AreaRule>,
@@ -132,7 +64,7 @@ impl Policy {
     /// Reads a policy.
     ///
     /// # Errors
-    /// The first fault, with the field that it is in, such as `type_rules[2]`.
+    /// The first fault and its field, such as `type_rules[2]`.
     pub fn read(policy: &data::Policy) -> Result<Self, (String, PolicyError)> {
         let area_rules = read_rules(&policy.rules).map_err(|fault| ("rules".to_owned(), fault))?;
         if policy.type_rules.len() > MAX_TYPE_RULES {
@@ -163,7 +95,7 @@ fn read_rules(text: &str) -> Result<Vec<AreaRule>, PolicyError> {
     written.into_iter().map(area_rule).collect()
 }
 
-/// What an area has in YAML.
+/// The value of an area in YAML.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum YamlArea {
@@ -178,7 +110,7 @@ struct YamlPolicy {
 }
 
 fn read_yaml(text: &str) -> Result<Vec<RawRule>, PolicyError> {
-    // Rules nest three deep, and their reader calls itself.
+    // Rules nest three deep; the limit protects the recursive reader.
     let options =
         serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: 4, max_anchors: 0, max_aliases: 0 } };
     let areas: BTreeMap<String, YamlArea> =
@@ -210,7 +142,7 @@ fn area_rule(written: RawRule) -> Result<AreaRule, PolicyError> {
     match (area, label) {
         (Some(_), None) => Err(PolicyError::NameMissing { keyword }),
         (Some(area), Some(name)) => Ok(AreaRule { area: area.into(), name: name.into(), is_prefix: true, level }),
-        // One level for the area is one for every name in it.
+        // A single level for an area applies to every name in it.
         (None, None) => Ok(AreaRule { area: keyword.into(), name: "".into(), is_prefix: true, level }),
         (None, Some(name)) => Ok(AreaRule { area: keyword.into(), name: name.into(), is_prefix: false, level }),
     }

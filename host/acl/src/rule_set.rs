@@ -1,4 +1,4 @@
-//! The rules of several policies together, compiled.
+//! The combined, compiled rules of several policies.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,12 +19,12 @@ use crate::{
     type_rule::{self, CompiledTypeRule},
 };
 
-/// What an identity may do.
+/// The permissions of an identity.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
-    /// Of this process, never given twice: sets with equal numbers are one.
+    /// Number of the set, unique in this process: sets with equal numbers are the same set.
     pub(crate) number: u64,
-    /// Whether everything is allowed.
+    /// Whether the set allows everything.
     management: bool,
     areas: HashMap<Box<str>, Area>,
     type_rules: Vec<CompiledTypeRule>,
@@ -38,13 +38,13 @@ struct Area {
 }
 
 impl Area {
-    /// The level of the rule that is closest to a name.
+    /// The level of the closest rule for a name.
     fn level(&self, name: &str) -> Option<Level> {
         if let Some(level) = self.exact.get(name) {
             return Some(*level);
         }
-        // The greatest that is not above the name is the longest prefix, or shares with the name what every prefix of
-        // it has to be within.
+        // The greatest prefix not above the name is either the longest prefix of the name, or the bytes that it shares
+        // with the name bound the search for shorter prefixes.
         let mut within = name.as_bytes();
         loop {
             let (prefix, level) =
@@ -59,7 +59,7 @@ impl Area {
 }
 
 impl RuleSet {
-    /// Compiles policies; `management` allows everything besides.
+    /// Compiles policies; `management` additionally allows everything.
     pub(crate) fn new<'a>(policies: impl IntoIterator<Item = &'a Arc<Policy>>, management: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut areas = HashMap::<Box<str>, Area>::new();
@@ -85,7 +85,7 @@ impl RuleSet {
         self.areas.get(area)?.level(name)
     }
 
-    /// Whether `permission` is granted on `name`. A permission that is none is not.
+    /// Whether `permission` is granted on `name`. A malformed permission is never granted.
     pub(crate) fn is_allowed(&self, permission: &str, name: &str) -> bool {
         if self.management {
             return true;
@@ -95,7 +95,7 @@ impl RuleSet {
         wanted > Level::Deny && self.level(area, name).is_some_and(|level| level >= wanted)
     }
 
-    /// Whether a rule denies the name outright.
+    /// Whether a rule denies the permission on the name outright.
     pub(crate) fn is_denied(&self, permission: &str, name: &str) -> bool {
         let area = permission.rsplit_once(':').map_or(permission, |(area, _)| area);
         !self.management && self.level(area, name) == Some(Level::Deny)
@@ -129,7 +129,8 @@ mod tests {
         })
     }
 
-    /// What the rules say, by looking at each: the exact one, else the longest prefix; deny, else the highest.
+    /// The expected level, by looking at each rule: the exact one, else the longest prefix; of equals deny, else the
+    /// highest.
     fn expected(rules: &[AreaRule], name: &str) -> Option<Level> {
         let fits = |rule: &&AreaRule| match rule.is_prefix {
             true => name.starts_with(&*rule.name),

@@ -1,4 +1,4 @@
-//! A rule by type and place.
+//! Rules by type and place.
 
 use mortise_resource::{
     IdRef,
@@ -7,12 +7,12 @@ use mortise_resource::{
     tenancy::WILDCARD,
 };
 
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 
-/// Most words of one kind in a rule.
+/// Most words in one list of a rule.
 const MAX_LIST_ENTRIES: usize = 256;
 
-/// Which types a rule is about.
+/// The types of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TypePattern {
     Any,
@@ -93,7 +93,7 @@ impl Verbs {
     }
 }
 
-/// A rule that can be used.
+/// A valid rule in compiled form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CompiledTypeRule {
     types: Vec<TypePattern>,
@@ -105,7 +105,7 @@ pub(crate) struct CompiledTypeRule {
     deny: bool,
 }
 
-/// How closely a rule fits a name: the exact name is closest, then the longest prefix.
+/// The closeness of a rule's fit: an exact name is closest, then the longest prefix.
 type Closeness = usize;
 
 const EXACT: Closeness = usize::MAX;
@@ -139,9 +139,9 @@ impl CompiledTypeRule {
         self.names.is_empty() && self.name_prefixes.is_empty()
     }
 
-    /// How closely the rule fits; `None` if it does not. Without a name the question is about all resources of the type
-    /// in a place, where `*` is every unit: a rule for some names allows the question (each resource is looked at
-    /// again), but does not deny it.
+    /// The closeness of the rule; `None` if it does not fit. A question without a name is about all resources of the
+    /// type in a place, where `*` stands for every unit. A rule with names can allow such a question (each resource is
+    /// checked later), but cannot deny it.
     fn fits(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Option<Closeness> {
         let unit = |units: &[Box<str>], unit: &str| {
             units.is_empty() || units.iter().any(|one| **one == *unit || **one == *WILDCARD)
@@ -165,7 +165,7 @@ impl CompiledTypeRule {
     }
 }
 
-/// The decision of rules together.
+/// The decision of several rules together.
 pub(crate) fn decide<'a>(
     rules: impl IntoIterator<Item = &'a CompiledTypeRule>,
     verb: Verb,

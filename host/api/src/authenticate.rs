@@ -1,11 +1,11 @@
-//! Who a request is from, and what its method asks for, on both ports.
+//! The caller of a request, and the permission that its method requires, on both ports.
 //!
-//! Credentials are, in this order: a token (`x-consul-token`, or `authorization: Bearer`), a client certificate that the
-//! settings know, the user at the other end of a unix socket. Without any the caller is the anonymous one. A token that is
-//! not known is an error, and never falls back to what comes after it.
+//! Credentials are, in this order: a token (`x-consul-token`, or `authorization: Bearer`), a client certificate named
+//! in the settings, the user at the other end of a unix socket. A request without any has the anonymous caller. An
+//! unknown token is an error; the later credentials are not tried.
 //!
-//! Methods about resources are judged by the service, with the hooks of the type. Of every other method [`Requirement`]
-//! says what it asks for; a method that no table has asks for `operator:write`.
+//! The service decides about methods on resources, with the hooks of the type. [`Requirement`] has the requirement of
+//! every other method; a method in no table requires `operator:write`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,30 +19,30 @@ use mortise_service::{Origin, Remote, Surface};
 
 use crate::peer::{LocalUser, PeerCertificate};
 
-/// The header of a token, Consul's.
+/// The header with a token, as in Consul.
 static TOKEN_HEADER: HeaderName = HeaderName::from_static("x-consul-token");
 
-/// The header of a request's number, which answers that refuse carry.
+/// The header with a request's number; refusals carry it.
 pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// What a method asks of its caller.
+/// The requirement of a method for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requirement {
-    /// Nothing; the service behind it decides, or there is nothing to decide.
+    /// Free here: the service behind the method decides, or the answer needs no protection.
     None,
-    /// A caller that has some policy: what there is to see is no secret among those that may do anything at all.
+    /// A caller with at least one policy: the answer is public among callers that have any permission.
     AnyPolicy,
-    /// A permission.
+    /// The named permission.
     Permission(&'static str),
 }
 
 impl Requirement {
-    /// Whether what asks for it changes something, for all that is known here.
+    /// Whether the method counts as a change.
     pub(crate) fn is_change(self) -> bool {
         self == Self::Permission("operator:write")
     }
 
-    /// What a method of gRPC asks for, by its path.
+    /// The requirement of a gRPC method, by its path.
     pub(crate) fn for_grpc(path: &str) -> Self {
         const READ: Requirement = Requirement::Permission("operator:read");
         const WRITE: Requirement = Requirement::Permission("operator:write");
@@ -53,7 +53,7 @@ impl Requirement {
             ("hashicorp.consul.resource.ResourceService", _)
             | ("conduit.proxy.destination.Destination" | "io.linkerd.proxy.destination.Destination", _)
             | ("grpc.health.v1.Health", _)
-            // Which calls the resource service, by the caller's own rights.
+            // These services call the resource service with the caller's own permissions.
             | ("mortise.v1.AuthService" | "mortise.v1.ChangeService" | "mortise.v1.QueryService", _)
             | ("mortise.v1.WatchService", _)
             | ("mortise.v1.OwnershipService", "GetTree" | "PlanDelete") => Self::None,
@@ -67,7 +67,7 @@ impl Requirement {
         }
     }
 
-    /// What a path of HTTP asks for.
+    /// The requirement of an HTTP path.
     pub(crate) fn for_http(path: &str) -> Self {
         match path {
             "/metrics" => Self::Permission("operator:read"),
@@ -77,16 +77,16 @@ impl Requirement {
     }
 }
 
-/// The caller of a request, recognised.
+/// A recognised caller of a request.
 #[derive(Clone)]
 pub(crate) struct Authenticated {
     pub(crate) authorizer: Arc<dyn Authorizer>,
-    /// `None` where tokens are not asked for.
+    /// `None` while access control is off.
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) origin: Arc<Origin>,
 }
 
-/// What a request comes with, besides its headers.
+/// The connection's part of a request's credentials.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Peer<'a> {
     pub(crate) certificate: Option<&'a PeerCertificate>,
@@ -95,10 +95,10 @@ pub(crate) struct Peer<'a> {
 }
 
 impl Authenticated {
-    /// Recognises the caller of a request. `token` is one that was given elsewhere than in a header.
+    /// Recognises the caller of a request. `token` comes from outside of the headers.
     ///
     /// # Errors
-    /// `Unauthenticated`: the token is not known, or no token.
+    /// `Unauthenticated`: the token is unknown or malformed.
     pub(crate) fn of(
         access: Option<&Arc<Access>>,
         token: Option<&str>,
@@ -122,10 +122,10 @@ impl Authenticated {
         Ok(Self { authorizer: identity.clone(), identity: Some(identity), origin })
     }
 
-    /// Checks what a method asks for, now.
+    /// Checks a method's requirement, as of now.
     ///
     /// # Errors
-    /// `Unauthenticated`: the token is not valid any more. `PermissionDenied`.
+    /// `Unauthenticated`: the token is no longer valid. `PermissionDenied`.
     pub(crate) fn check(&self, requirement: Requirement) -> Result<(), Error> {
         self.authorizer.check_valid()?;
         let refused = |permission| Err(Error::denied(denial_text(self.authorizer.caller(), permission, "")));
@@ -139,25 +139,25 @@ impl Authenticated {
     }
 }
 
-/// The caller where tokens are not asked for.
+/// The caller while access control is off.
 fn allow_all() -> Arc<dyn Authorizer> {
     static ALL: LazyLock<Arc<AllowAll>> = LazyLock::new(Arc::default);
     ALL.clone()
 }
 
-/// A caller that could not be recognised, in records.
+/// An unrecognised caller, for the audit log.
 pub(crate) fn unknown_caller() -> Arc<dyn Authorizer> {
     static STRANGER: LazyLock<Arc<UnknownCaller>> = LazyLock::new(Arc::default);
     STRANGER.clone()
 }
 
-/// Where a request came from, with the number that its client gave it.
+/// The origin of a request, with the number that its client gave it.
 pub(crate) fn origin(surface: Surface, remote: Remote, headers: &HeaderMap) -> Arc<Origin> {
     let number = headers.get(REQUEST_ID_HEADER).and_then(|number| number.to_str().ok());
     Arc::new(Origin::new(surface, remote, number))
 }
 
-/// May do nothing.
+/// A caller without any permission.
 #[derive(Default)]
 struct UnknownCaller;
 
@@ -175,7 +175,7 @@ impl Authorizer for UnknownCaller {
     }
 }
 
-/// The token of a request's headers. What is no text is no token that is known, either.
+/// The token in a request's headers. A value that is not text reads as an unknown token.
 fn token_from_headers(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let bearer = || {

@@ -1,4 +1,4 @@
-//! What calls have in common, whatever the transport: who calls, the span, and that a panic stays where it is.
+//! Parts that calls on both transports share: the caller, the span, and the containment of panics.
 
 use std::panic::AssertUnwindSafe;
 
@@ -9,13 +9,13 @@ use tracing::{Instrument as _, Span};
 
 use crate::authenticate::Authenticated;
 
-/// The caller of a request that was authenticated.
+/// The caller of an authenticated request.
 pub(crate) fn caller(by: &Authenticated, strong: bool, source: Source) -> Caller {
     let consistency = if strong { Consistency::Consistent } else { Consistency::Eventual };
-    Caller::new(by.authorizer.clone(), consistency).at(source).from(Some(by.origin.clone()))
+    Caller::new(by.authorizer.clone(), consistency).with_source(source).from(Some(by.origin.clone()))
 }
 
-/// The span of a call about a resource. Disabled, as it is by default, it costs one load, and no field is looked at.
+/// The span of a call about a resource. While disabled, as by default, it costs one load and reads no field.
 pub(crate) fn span(method: &'static str, id: Option<&pb::Id>) -> Span {
     let kind = || id.and_then(|id| id.r#type.as_ref()).map(gvk);
     tracing::debug_span!(
@@ -28,13 +28,13 @@ pub(crate) fn type_span(method: &'static str, kind: Option<&pb::Type>) -> Span {
     tracing::debug_span!(target: "mortise::span", "rpc", method, r#type = kind.map(gvk))
 }
 
-/// The span of a call about something else.
+/// The span of any other call.
 pub(crate) fn call_span(method: &'static str) -> Span {
     tracing::debug_span!(target: "mortise::span", "rpc", method)
 }
 
-/// Runs a call. A panic is a defect of ours; it must not take the connection with it. Calls of the resource API are
-/// thousands of bytes: they come in a box, or else every layer on their way here would hold them twice.
+/// Runs a call. A panic, which is a defect of the server, must not end the connection. Calls of the resource API take
+/// thousands of bytes, so they come in a box: otherwise every layer on the way here would hold them twice.
 ///
 /// # Errors
 /// Those of the call; `Internal` for a panic.
@@ -45,7 +45,7 @@ pub(crate) async fn run_guarded<T>(span: Span, call: impl Future<Output = Result
         .unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request")))
 }
 
-/// The text, or as much of it as `max` bytes hold.
+/// The longest prefix of a text within `max` bytes.
 pub(crate) fn truncate(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();

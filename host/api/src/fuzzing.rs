@@ -1,15 +1,15 @@
-//! What `fuzz/` calls: names as they come over the wire.
+//! Entry points for `fuzz/`: parsers of names from the network.
 
 use mortise_service::registry::Registry;
 
 use crate::{dns, grpc::destination, http};
 
-/// Reads a text as path and query of a request.
+/// Parses a text as path and query of a request.
 pub fn paths(registry: &Registry, text: &str) {
     http::fuzz(registry, text);
 }
 
-/// Reads a text as what the destination API is asked for, and as a name of the DNS.
+/// Parses a text as a target of the destination API and as a DNS name.
 pub fn authorities(text: &str) {
     destination::fuzz(text);
     dns::fuzz(text);

@@ -1,7 +1,7 @@
 //! Transports: the resource API over gRPC, with reflection and health, and over HTTP/JSON, with metrics.
 //!
-//! Nothing here decides anything: requests are decoded, handed to `service`, and its answers and errors are put on the
-//! wire.
+//! Nothing here decides about resources: requests are decoded and handed to `service`, and its answers and errors go
+//! onto the wire.
 
 mod authenticate;
 mod call;

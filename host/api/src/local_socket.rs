@@ -1,6 +1,6 @@
-//! The unix socket of gRPC: a file by which this machine's users reach the server, and the kernel says who they are.
+//! The unix socket of gRPC: a file through which local users reach the server. The kernel reports their user ids.
 //!
-//! Everyone may connect who reaches the file; who is no operator is anonymous there, as on the port.
+//! Every user with access to the file may connect; users who are not operators are anonymous there, as on the port.
 
 use std::{
     fs::{self, Permissions},
@@ -17,14 +17,14 @@ pub(crate) struct LocalSocket {
     listener: UnixListener,
 }
 
-/// The socket's file, which goes when this is dropped.
+/// The socket's file, removed on drop.
 pub(crate) struct SocketFile(PathBuf);
 
 impl LocalSocket {
-    /// Opens a socket, in the place of one that nobody serves any more.
+    /// Opens a socket, and replaces one that no process serves any more.
     ///
     /// # Errors
-    /// The path is too long for a socket (107 bytes on Linux), or something else is there.
+    /// The path is too long for a socket (107 bytes on Linux), or is a file that is not a socket.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
         remove_socket(&path)?;
         let listener = UnixListener::bind(&path)?;
@@ -33,7 +33,7 @@ impl LocalSocket {
         Ok(Self { place, listener })
     }
 
-    /// The file and what arrives there.
+    /// Splits the socket into its file and its listener.
     pub(crate) fn take(self) -> (SocketFile, UnixListener) {
         (self.place, self.listener)
     }
@@ -42,16 +42,16 @@ impl LocalSocket {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if let Err(e) = remove_socket(&self.0) {
-            tracing::warn!("{} stays behind: {e}", self.0.display());
+            tracing::warn!("the socket {} cannot be removed: {e}", self.0.display());
         }
     }
 }
 
-/// Removes a socket, and nothing else.
+/// Removes a socket; fails for any other file.
 fn remove_socket(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there")),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket has this path")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e),
     }

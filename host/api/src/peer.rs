@@ -1,12 +1,12 @@
-//! What is known of a client by its connection.
+//! Facts about a client from its connection.
 
 use std::sync::Arc;
 
-use mortise_certificate::{Certificate, CertificateDer, MalformedCertificate};
+use mortise_keys::certificate::{Certificate, CertificateDer, MalformedCertificate};
 
-/// The certificate that a client has shown, after it was verified against `tls.client_ca_file`. Cheap to clone.
+/// A client's certificate, verified against `tls.client_ca_file`. Cheap to clone.
 ///
-/// Requests on both ports have it among their extensions; those of a client without a certificate have none.
+/// Requests on both ports carry it in their extensions, unless the client has no certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PeerCertificate {
     /// DNS names, URIs, then the subject's common name, each once. May be empty.
@@ -14,21 +14,21 @@ pub(crate) struct PeerCertificate {
 }
 
 impl PeerCertificate {
-    /// Reads the names of a certificate that was verified.
+    /// Reads the names of a verified certificate.
     ///
     /// # Errors
-    /// The certificate is one that rustls takes and this reader does not; then the client counts as unknown.
+    /// rustls accepts the certificate, but this reader does not; then the client counts as unknown.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, MalformedCertificate> {
         Ok(Self { names: Certificate::parse(certificate)?.identities().into() })
     }
 }
 
-/// The user at the other end of a unix socket, as the kernel says.
+/// The user at the other end of a unix socket, as reported by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LocalUser(u32);
 
 impl LocalUser {
-    /// The user of an id.
+    /// Makes a user from its id.
     pub(crate) fn new(uid: u32) -> Self {
         Self(uid)
     }
@@ -38,7 +38,7 @@ impl LocalUser {
         self.0
     }
 
-    /// Whether the user is root, or the one that the server runs as.
+    /// Whether the user is root, or the user of the server's process.
     pub(crate) fn is_operator(self) -> bool {
         self.0 == 0 || self.0 == rustix::process::geteuid().as_raw()
     }

@@ -1,5 +1,5 @@
-//! Taking connections, as both ports do. An error that has to do with all of them, such as too many open files, is
-//! waited out; what goes wrong again and again is said once in a while.
+//! Accepts connections, for both ports. After a fault that concerns all connections, such as too many open files, the
+//! port waits. A repeated fault is logged once in a while.
 
 use std::time::Duration;
 
@@ -8,39 +8,39 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long is waited after an error.
+/// Wait after a failed accept.
 const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// How long a line is not said again.
+/// Shortest time between two log lines of a kind.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A port that is listened on.
+/// A listening port.
 pub(crate) struct Port {
     listener: TcpListener,
-    /// What the log calls it.
+    /// The port's name in the log.
     name: &'static str,
     failed: LogThrottle,
     full: LogThrottle,
 }
 
 impl Port {
-    /// Over an open port, with its name.
+    /// Wraps an open port with its name.
     pub(crate) fn new(listener: TcpListener, name: &'static str) -> Self {
         Self { listener, name, failed: LogThrottle::default(), full: LogThrottle::default() }
     }
 
-    /// The next connection. May be dropped while it waits: none is lost.
+    /// Accepts the next connection. Dropping the future loses no connection.
     pub(crate) async fn next(&mut self) -> TcpStream {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    // Answers are written whole; a failure only makes them slower.
+                    // A failure only makes answers slower, which are written whole.
                     let _ = stream.set_nodelay(true);
                     return stream;
                 }
                 Err(e) => {
                     if self.failed.due(Instant::now()) {
-                        tracing::warn!("{}: cannot take a connection: {e}", self.name);
+                        tracing::warn!("{}: cannot accept a connection: {e}", self.name);
                     }
                     sleep(ACCEPT_RETRY_WAIT).await;
                 }
@@ -48,7 +48,7 @@ impl Port {
         }
     }
 
-    /// Says that a connection is refused since there are too many, and the setting that says how many may be.
+    /// Logs that connections are refused, with the setting of the limit.
     pub(crate) fn full(&mut self, setting: &str) {
         if self.full.due(Instant::now()) {
             tracing::warn!("{}: too many connections are open, further ones are refused (limit {setting})", self.name);

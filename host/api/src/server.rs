@@ -68,58 +68,61 @@ use crate::{
     write_health::WriteHealth,
 };
 
-/// How long gRPC connections have to take leave once no call is left in them.
+/// Longest time for gRPC connections to close after their last call.
 const CONNECTION_CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How the server listens. Part of config.toml.
+/// Concurrent calls of one gRPC connection.
+const MAX_STREAMS: u32 = 2_048;
+
+/// Longest wait for the answer to the ping of a silent gRPC connection before the connection is closed.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Options of the server, in config.toml.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Where gRPC listens; port 0 lets the system pick one.
+    /// Address of gRPC; port 0 lets the system pick one.
     pub grpc_addr: SocketAddr,
-    /// Where HTTP listens; port 0 lets the system pick one.
+    /// Address of HTTP; port 0 lets the system pick one.
     pub http_addr: SocketAddr,
     /// Largest request, bytes.
     pub max_request_bytes: usize,
-    /// Connections of the gRPC port at once; further ones are closed. One has as long to begin as HTTP gives for a
-    /// head.
+    /// Concurrent connections of the gRPC port; further ones are closed. The time limit for a connection's beginning is
+    /// HTTP's limit for a request's head.
     pub max_connections: usize,
-    /// Streams of one connection at once.
-    pub max_streams: u32,
-    /// Calls of one caller at once, over all its connections, where callers are told apart.
+    /// Concurrent calls of a caller, over all its connections, while access control is on.
     pub caller_streams: usize,
-    /// How long a gRPC connection may be silent before its client is pinged.
+    /// Silence of a gRPC connection before its client is pinged.
     pub keep_alive: Duration,
-    /// How long that ping's answer may take before the connection is closed.
-    pub keep_alive_timeout: Duration,
-    /// How long calls in flight may take to finish at shutdown.
+    /// Longest time for calls in flight to finish at shutdown.
     pub grace: Duration,
-    /// Bytes of messages that gRPC receives at once; further large ones are refused.
+    /// Bytes of arriving gRPC messages; beyond them, large ones are refused.
     pub request_bytes: usize,
-    /// Bytes of large answers over gRPC that wait for their clients; over that, those end that are not taken.
+    /// Bytes of large gRPC answers that wait for their clients; beyond them, the answers that were read least recently
+    /// end.
     pub answer_bytes: usize,
-    /// How long the upload of a plugin may take.
+    /// Longest time for the upload of a plugin.
     pub upload_timeout: Duration,
     /// The destination API.
     pub destination: DestinationOptions,
-    /// How the HTTP port behaves.
+    /// Options of the HTTP port.
     pub http: HttpOptions,
     /// TLS for gRPC and HTTP; without it, both are in the clear.
     pub tls: Option<TlsOptions>,
-    /// How the DNS port behaves; without it, there is none.
+    /// Options of the DNS port; `None` serves no DNS.
     pub dns: Option<DnsOptions>,
 }
 
-/// Why the server does not serve.
+/// The reason why the server does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is taken, or not ours.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot listen on {addr} ({setting}): {source}")]
     Bind {
         /// The address.
         addr: SocketAddr,
         /// The setting that names it.
         setting: &'static str,
-        /// Why.
+        /// Fault from the system.
         source: io::Error,
     },
     /// The files of TLS cannot be used.
@@ -131,16 +134,16 @@ pub enum ServeError {
     /// The compiled-in descriptors are broken.
     #[error("reflection: {0}")]
     Reflection(#[from] prost_reflect::DescriptorError),
-    /// A task that runs as long as the server does ended before it.
-    #[error("{task} ended by itself, so the server stops, to be started again: {}", reason(.source))]
+    /// A task that must run as long as the server ended.
+    #[error("{task} ended by itself, so the server stops; start it again: {}", reason(.source))]
     Task {
-        /// What it does.
+        /// Name of the task.
         task: &'static str,
-        /// Its panic, if it had one; else the log says why.
+        /// The task's panic; without one, the log has the reason.
         #[source]
         source: Option<JoinError>,
     },
-    /// A port does not say where it listens.
+    /// The system does not report a port's address.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -149,25 +152,25 @@ fn reason(ended: &Option<JoinError>) -> String {
     ended.as_ref().map_or_else(|| "it gave no reason".to_owned(), JoinError::to_string)
 }
 
-/// What is served.
+/// The services behind the ports.
 pub struct Services {
-    /// What the process knows of itself.
+    /// Facts about the process.
     pub about: ServerInfo,
-    /// Resources.
+    /// The resource service.
     pub service: ResourceService,
-    /// Their types.
+    /// The registry of types.
     pub registry: Arc<ArcSwap<Registry>>,
-    /// Plugins.
+    /// The manager of plugins.
     pub manager: Manager,
-    /// Controllers.
+    /// The manager of controllers.
     pub controller_manager: ControllerManager,
-    /// Copies of other regions.
+    /// The replication from other regions.
     pub regions: Regions,
-    /// What has been counted.
+    /// The recorded metrics.
     pub metrics: PrometheusHandle,
 }
 
-/// Open ports, not served yet.
+/// Open ports that are not served yet.
 pub struct OpenPorts {
     grpc: TcpListener,
     http: TcpListener,
@@ -177,7 +180,7 @@ pub struct OpenPorts {
     options: ServerOptions,
 }
 
-/// Opens the ports. Clients may connect from here on; they are answered once [`OpenPorts::serve`] runs.
+/// Opens the ports. Clients may connect from here on; [`OpenPorts::serve`] answers them.
 ///
 /// # Errors
 /// [`ServeError::Bind`], [`ServeError::Tls`].
@@ -198,7 +201,7 @@ pub async fn bind(options: ServerOptions) -> Result<OpenPorts, ServeError> {
     })
 }
 
-/// Opens the port of DNS, if it is wanted.
+/// Opens the DNS port, if it is configured.
 async fn bind_dns(options: Option<DnsOptions>) -> Result<Option<DnsPorts>, ServeError> {
     let Some(options) = options else { return Ok(None) };
     let (addr, optional) = (options.addr, options.optional);
@@ -213,28 +216,28 @@ async fn bind_dns(options: Option<DnsOptions>) -> Result<Option<DnsPorts>, Serve
 }
 
 impl OpenPorts {
-    /// Opens the unix socket, on which this machine's own users are known. What a server that was killed left there is
-    /// removed, so nobody else may serve from the place.
+    /// Opens the unix socket for local users, and removes the socket of a server that was killed. The caller has to
+    /// make sure that no other server uses the path.
     ///
     /// # Errors
-    /// The path is too long for a socket, or something else is there.
+    /// The path is too long for a socket, or is a file that is not a socket.
     pub fn open_socket(&mut self, path: PathBuf) -> io::Result<()> {
         self.local = Some(LocalSocket::open(path)?);
         Ok(())
     }
 
-    /// Where gRPC and HTTP really listen.
+    /// The actual addresses of gRPC and HTTP.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system does not report them.
     pub fn addrs(&self) -> io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.grpc.local_addr()?, self.http.local_addr()?))
     }
 
-    /// Where DNS really listens, if it does.
+    /// The actual address of DNS, if it is served.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system does not report it.
     pub fn dns_addr(&self) -> io::Result<Option<SocketAddr>> {
         self.dns.as_ref().map(|ports| ports.tcp.local_addr()).transpose()
     }
@@ -242,7 +245,7 @@ impl OpenPorts {
     /// Serves until `stop` resolves; then ends watches, lets calls in flight finish, and returns.
     ///
     /// # Errors
-    /// When the transport fails.
+    /// The transport failed, or a necessary task ended.
     pub fn serve(self, parts: Services, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, Result<(), ServeError>> {
         Box::pin(async move {
             let Services { about, service, registry, manager, controller_manager, regions, metrics } = parts;
@@ -253,7 +256,7 @@ impl OpenPorts {
             let sound = write_health.fault().is_none();
             health::report(&health, true, sound).await;
             let mut following =
-                Task::spawn("what follows the server's health", health::follow(health.clone(), write_health.clone()));
+                Task::spawn("the task that reports health", health::follow(health.clone(), write_health.clone()));
             let reflection = Reflection::new(registry.clone(), service.clone(), self.options.destination.enabled)?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
@@ -284,7 +287,7 @@ impl OpenPorts {
 
             let (stopping_tx, stopping) = watch::channel(false);
             let until = |mut stopping: watch::Receiver<bool>| async move {
-                // An error means that the sender is gone, which means stop too.
+                // An error means that the sender is gone, which also means stop.
                 let _ = stopping.wait_for(|stopping| *stopping).await;
             };
             let bounds = ConnectionLimits {
@@ -303,7 +306,7 @@ impl OpenPorts {
             let destination = self.options.destination.clone();
             let destination =
                 destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));
-            // Removed from its place when the server ends.
+            // The socket's file is removed when the server ends.
             let (socket, listener) = self.local.map(LocalSocket::take).unzip();
             let local = match listener {
                 Some(listener) => connections::accept_local(listener, bounds, stopping.clone()).boxed(),
@@ -311,12 +314,12 @@ impl OpenPorts {
             };
             let _socket = socket;
             let grpc = Server::builder()
-                .max_concurrent_streams(self.options.max_streams)
+                .max_concurrent_streams(MAX_STREAMS)
                 .initial_stream_window_size(1 << 20)
                 .initial_connection_window_size(4 << 20)
-                // Finds out about clients that vanished while watching.
+                // Notices clients that vanished during a watch.
                 .http2_keepalive_interval(Some(self.options.keep_alive))
-                .http2_keepalive_timeout(Some(self.options.keep_alive_timeout))
+                .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
                 .layer(ContentTypeLayer)
                 .layer(MapRequestLayer::new(move |mut request: ::http::Request<tonic::body::Body>| {
                     counts.count(request.uri().path());
@@ -351,7 +354,7 @@ impl OpenPorts {
                     until(stopping.clone()),
                 );
             let mut upkeep = Task::spawn("the upkeep of metrics", upkeep(metrics.clone()));
-            let mut watching = Task::spawn("the watch over answers", {
+            let mut watching = Task::spawn("the supervision of answers", {
                 let calls = calls.clone();
                 let changes = service.access().map(|access| access.changes());
                 async move { calls.supervise(changes).await }
@@ -371,11 +374,11 @@ impl OpenPorts {
                     }
                 })
             });
-            let mut reloading = self.tls.map(|tls| Task::spawn("the watch over the files of TLS", tls.follow()));
+            let mut reloading = self.tls.map(|tls| Task::spawn("the reload of TLS files", tls.follow()));
 
             tokio::pin!(grpc);
-            // Without one of these the server would look alive and not be: it ends, and whatever started it starts it
-            // again.
+            // Without one of these tasks the server would look alive but not work. So it ends, and its supervisor
+            // starts it again.
             let tasks = [&mut following, &mut http, &mut upkeep, &mut watching];
             tokio::select! {
                 served = &mut grpc => return Ok(served?),
@@ -391,7 +394,7 @@ impl OpenPorts {
             service.stop();
             stopping_tx.send_replace(true);
             calls.stop();
-            // A connection may stay behind of which the client takes nothing; no call in it can end.
+            // A connection whose client does not read may stay open; no call in it can end.
             let left = async {
                 calls.ended().await;
                 sleep(CONNECTION_CLOSE_TIMEOUT).await;

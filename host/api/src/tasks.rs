@@ -1,9 +1,9 @@
-//! The tasks without which a server would look alive and not be.
+//! The tasks without which the server would look alive but not work.
 
 use futures::future::select_all;
 use tokio::task::{JoinError, JoinHandle};
 
-/// A task that runs as long as the server. Dropping it ends it.
+/// A task that must run as long as the server. Dropping it ends the task.
 pub(crate) struct Task {
     name: &'static str,
     running: JoinHandle<()>,
@@ -21,13 +21,14 @@ impl Task {
         Self { name, running }
     }
 
-    /// Waits for the end of the task; answers its name, and its panic if it had one. Not to be called again after that.
+    /// Waits for the end of the task; returns its name, and its panic if it had one. Must not be called again
+    /// afterwards.
     pub(crate) async fn ended(&mut self) -> (&'static str, Option<JoinError>) {
         let ended = (&mut self.running).await;
         (self.name, ended.err())
     }
 
-    /// Ends the task, and waits for that.
+    /// Ends the task, and waits until it has ended.
     pub(crate) async fn end(mut self) {
         self.running.abort();
         self.ended().await;
@@ -40,24 +41,25 @@ impl Drop for Task {
     }
 }
 
-/// The variable that makes a task panic a moment after the start, by its name; in builds for tests only.
+/// Name of the variable that makes a task panic a moment after the start, in test builds only. Its value is the task's
+/// name.
 #[cfg(debug_assertions)]
 const FAILPOINT_VARIABLE: &str = "FAILPOINT_PANIC_OF_TASK";
 
-/// Never ends, but panics where it is told to, for tests.
+/// Never resolves, or panics if the variable names this task; for tests.
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
 async fn failpoint(task: &str) {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT_VARIABLE).is_some_and(|told| told == task) {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        panic!("it was told to");
+        panic!("a test asked for this panic");
     }
     #[cfg(not(debug_assertions))]
     let _ = task;
     std::future::pending().await
 }
 
-/// The first of some tasks to end, by a panic or otherwise. There has to be one.
+/// Waits for the first task to end, by a panic or otherwise. There has to be a task.
 pub(crate) async fn first_ended(tasks: impl Iterator<Item = &mut Task>) -> (&'static str, Option<JoinError>) {
     select_all(tasks.map(|task| Box::pin(task.ended()))).await.0
 }
@@ -74,10 +76,10 @@ mod tests {
         let mut ending = Task::spawn("ending", async {});
         let (name, panic) = first_ended([&mut lasting, &mut ending].into_iter()).await;
         assert_eq!((name, panic.is_none()), ("ending", true));
-        let mut panicking = Task::spawn("panicking", async { panic!("it was told to") });
+        let mut panicking = Task::spawn("panicking", async { panic!("a test asked for this panic") });
         let (name, panic) = first_ended([&mut lasting, &mut panicking].into_iter()).await;
         assert_eq!(name, "panicking");
-        assert!(panic.unwrap().to_string().contains("it was told to"));
+        assert!(panic.unwrap().to_string().contains("a test asked for this panic"));
         lasting.end().await;
     }
 }

@@ -1,4 +1,4 @@
-//! A connection of either port, whatever it goes over.
+//! A connection of either port, over any transport.
 
 use std::{
     io,
@@ -15,13 +15,13 @@ use tonic::transport::server::{Connected as _, TcpConnectInfo};
 
 use crate::peer::{LocalUser, PeerCertificate};
 
-/// The bytes of a connection, without what encrypts them.
+/// The bytes of a connection, after decryption.
 pub(crate) enum Transport {
-    /// In the clear.
+    /// TCP in the clear.
     Tcp(TcpStream),
-    /// On this machine.
+    /// A unix socket.
     Unix(UnixStream),
-    /// After the handshake. Boxed: it has a kilobyte of state.
+    /// TLS after its handshake. Boxed, since its state takes a kilobyte.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -37,7 +37,7 @@ macro_rules! of_stream {
 }
 
 impl Transport {
-    /// The connection below, unless it is on this machine.
+    /// The TCP connection below; `None` for a unix socket.
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(stream) => Some(stream),
@@ -46,7 +46,7 @@ impl Transport {
         }
     }
 
-    /// Where both ends are, unless they are on this machine.
+    /// The addresses of both ends; `None` for a unix socket.
     pub(crate) fn connect_info(&self) -> Option<TcpConnectInfo> {
         self.tcp().map(TcpStream::connect_info)
     }
@@ -57,7 +57,7 @@ impl Transport {
         stream.peer_cred().ok().map(|peer| LocalUser::new(peer.uid()))
     }
 
-    /// The client's certificate, if it has shown one.
+    /// The client's certificate, if the client has shown one.
     pub(crate) fn peer_certificate(&self) -> Option<PeerCertificate> {
         let Self::Tls(stream) = self else { return None };
         let certificate = stream.get_ref().1.peer_certificates()?.first()?;

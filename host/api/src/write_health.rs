@@ -1,14 +1,14 @@
-//! Whether the server can do what it is there for: the store is sound, and changes can be recorded.
+//! The server's ability to take changes: the store works, and the audit log takes records.
 
 use mortise_service::ResourceService;
 use mortise_store::Health;
 use tokio::sync::watch::Receiver;
 
-/// What is known of it. Cheap to clone.
+/// The health of store and audit log. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct WriteHealth {
     store: Receiver<Health>,
-    /// The fault of the audit log, where nothing is changed while there is one.
+    /// The fault of the audit log; `None` if changes go on without records.
     audit: Option<Receiver<Option<String>>>,
 }
 
@@ -18,16 +18,16 @@ impl WriteHealth {
         Self { store: service.backend().health(), audit }
     }
 
-    /// Why it is not; `None` while it is.
+    /// The fault that keeps the server from taking changes; `None` if it can take them.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match &self.audit {
-            _ if !self.store.borrow().is_ready() => Some("the store is not sound"),
+            _ if !self.store.borrow().is_ready() => Some("the store is damaged or cannot write"),
             Some(audit) if audit.borrow().is_some() => Some("the audit log cannot be written"),
             _ => None,
         }
     }
 
-    /// Resolves when it may be otherwise than it was; false once the store is closed.
+    /// Resolves after a possible change of the health; false once the store is closed.
     pub(crate) async fn changed(&mut self) -> bool {
         let audit = async {
             match &mut self.audit {

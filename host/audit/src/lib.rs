@@ -72,3 +72,14 @@ pub struct Options {
     /// Longest time between writing and syncing a record.
     pub sync: Duration,
 }
+
+impl Options {
+    /// Records that may wait to be written.
+    pub const QUEUE: usize = 4_096;
+
+    /// Time that a call waits for a place in the queue before it is refused.
+    pub const WAIT: Duration = Duration::from_secs(5);
+
+    /// Time that a record may be in the file before it is on the disk.
+    pub const SYNC: Duration = Duration::from_secs(1);
+}

@@ -33,7 +33,7 @@ pub enum OpenError {
 /// Refusal: no place became free in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the audit log takes no records: {}; nothing was changed; retry later (audit.when_full = \"wait\", audit.wait_ms)",
+    "the audit log takes no records: {}; nothing was changed; retry later (audit.on_full = \"wait\")",
     .fault.as_deref().unwrap_or("too many records wait to be written")
 )]
 pub struct QueueFull {

@@ -1,4 +1,4 @@
-//! What controllers cost that have nothing to do: 100 of them, with 10,000 resources each.
+//! Cost of idle controllers: 100 of them, with 10,000 resources each.
 //!
 //! `cargo run --release -p mortise-controller --example idle [controllers] [resources] [seconds]`
 

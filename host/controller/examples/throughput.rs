@@ -1,4 +1,4 @@
-//! How fast the loop is by itself: a reconciler that does nothing, 100,000 resources, in memory.
+//! Speed of the reconcile loop alone: a reconciler that does nothing, 100,000 resources, in memory.
 //!
 //! `cargo run --release -p mortise-controller --example throughput [resources] [parallel]`
 

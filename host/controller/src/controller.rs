@@ -12,10 +12,10 @@ use crate::{
     status::{ControllerMetrics, Status, StatusRecorder},
 };
 
-/// Keys that are throttled, and keys that are set aside, that a status names.
+/// Most throttled keys, and most keys set aside, in a status.
 const MAX_SHOWN_KEYS: usize = 16;
 
-/// One registered controller, from its registration to its removal.
+/// A registered controller, from its registration to its removal.
 pub(crate) struct Controller {
     pub(crate) name: Arc<str>,
     pub(crate) queue: SharedQueue<ReconcileItem>,
@@ -42,7 +42,7 @@ impl Controller {
         self.mappings.lock().clear();
     }
 
-    /// Lets every key run that is set aside: the code that it broke is another one now.
+    /// Lets every key that is set aside run again: the code that broke down on it has been replaced.
     pub(crate) fn release(&self) {
         self.queue.release();
         self.mappings.lock().values().for_each(|queue| queue.release());

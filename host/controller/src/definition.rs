@@ -37,7 +37,7 @@ pub struct Definition {
     pub(crate) self_wakes: u32,
 }
 
-/// A definition that makes no sense. The first two texts are Consul's.
+/// The error of an invalid definition. The first two texts are Consul's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DefinitionError {
     /// A type is watched twice. Versions of one kind are one type: one watch delivers both.
@@ -46,7 +46,7 @@ pub enum DefinitionError {
     /// Two indexes of one type share a name.
     #[error("Index with name {0:?} is already defined.")]
     IndexTwice(String),
-    /// A mapper uses an index that does not exist.
+    /// A mapper uses a missing index.
     #[error(
         "controller {controller:?} maps through index {index:?} of {of}, which it does not have; add the index to the managed or watched type"
     )]
@@ -87,14 +87,14 @@ impl Definition {
         self
     }
 
-    /// Watches another type, whose events lead to requests through `mapper`.
+    /// Watches another type; `mapper` turns its events into requests.
     #[must_use]
     pub fn watch(mut self, of: pb::Type, mapper: Mapper, indexes: Vec<Index>) -> Self {
         self.watched.push(Watched { of, mapper: Arc::new(mapper), indexes });
         self
     }
 
-    /// Sets the servers on which it runs.
+    /// Sets the servers on which the controller runs.
     #[must_use]
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
@@ -108,30 +108,29 @@ impl Definition {
         self
     }
 
-    /// Sets how long a resource is set aside whose reconcile, or whose mapping, ended with
-    /// [`crate::ReconcileError::fault`].
+    /// Sets the waits of a resource after a reconcile or a mapping of it ended with [`crate::ReconcileError::fault`].
     #[must_use]
     pub fn set_aside(mut self, waits: Backoff) -> Self {
         self.set_aside = waits;
         self
     }
 
-    /// Sets the interval after 0.8 to 1.0 of which a resource without changes is reconciled; `None` for never. Less
-    /// than a second counts as a second.
+    /// Sets the resync interval: a resource without changes is reconciled after 0.8 to 1.0 of it; `None` for never.
+    /// Less than a second counts as a second.
     #[must_use]
     pub fn resync(mut self, interval: Option<Duration>) -> Self {
         self.resync = interval.map(|interval| interval.max(Duration::from_secs(1)));
         self
     }
 
-    /// Sets how many resources may be reconciled at once; at least one.
+    /// Sets the number of resources that may be reconciled at once; at least one.
     #[must_use]
     pub fn parallel(mut self, keys: usize) -> Self {
         self.parallel = keys.max(1);
         self
     }
 
-    /// Sets how long running reconciles may go on when the run is ending, before they are dropped. Code that blocks its
+    /// Sets the time that running reconciles have when the run ends, before they are dropped. Code that blocks its
     /// thread cannot be dropped; the end of the run waits for it without a limit.
     #[must_use]
     pub fn drain(mut self, deadline: Duration) -> Self {
@@ -139,9 +138,8 @@ impl Definition {
         self
     }
 
-    /// Sets how long a chain of own writes that cause each other may be before each further link waits, as after a
-    /// failure: the first [`Backoff::base`], then twice as long each time. Without a change from outside, a resource is
-    /// thus reconciled at most this often in a row at full speed.
+    /// Sets the longest chain of own writes that cause each other at full speed. Each further link waits as after a
+    /// failure: the first [`Backoff::base`], then twice as long each time.
     #[must_use]
     pub fn self_wakes(mut self, limit: u32) -> Self {
         self.self_wakes = limit;
@@ -160,10 +158,10 @@ impl Definition {
         &self.managed
     }
 
-    /// Whether the definition makes sense by itself.
+    /// Checks the definition by itself.
     ///
     /// # Errors
-    /// The first fault found.
+    /// The first fault that is found.
     pub fn check(&self) -> Result<(), DefinitionError> {
         for (n, watched) in self.watched.iter().enumerate() {
             let group_kind = GroupKind::from(&watched.of);
@@ -212,7 +210,7 @@ impl fmt::Debug for Definition {
 }
 
 impl fmt::Display for Definition {
-    /// In Consul's form.
+    /// Writes the definition in Consul's form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let watched: Vec<String> = self.watched.iter().map(|watched| types::gvk(&watched.of)).collect();
         write!(

@@ -1,25 +1,25 @@
 //! Keys of resources in queues and caches: partition, namespace and name, within one type.
 //!
-//! The uid is no part of it. Consul's queue has it in the key, so that one resource may wait twice, once with a uid and
-//! once without; here there is one place for each name, and the newest uid that is known travels with it as content.
-//! The price: when a name is deleted and created again before its turn comes, there is one reconcile and not two. What
-//! has to be done for each incarnation needs a finalizer.
+//! The uid is not part of the key. Consul's queue has it in the key, so that one resource may wait twice, once with a
+//! uid and once without; here each name has one place, and the newest known uid is part of the content. The price: when
+//! a name is deleted and created again before its turn comes, there is one reconcile instead of two. Work for each
+//! incarnation needs a finalizer.
 //!
-//! Each part ends with a zero byte, which no part can contain, so that keys sort by partition, namespace, name, and
-//! what is in a tenancy is a range. A key is one shared allocation: the cache and the queue of a controller hold the
-//! same one.
+//! Each part ends with a zero byte, which no part can contain, so that keys sort by partition, namespace, name, and the
+//! keys of a tenancy are a range. A key is one shared allocation: the cache and the queue of a controller hold the same
+//! one.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use mortise_resource::{IdRef, pb};
 
-/// Names one resource of a type that is known from elsewhere. Cheap to clone.
+/// Identifies a resource within a type that the context gives. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// Makes a key of its parts. Zero bytes in a part, which the store refuses, are dropped: they would shift the
-    /// parts.
+    /// Makes a key of its parts. Zero bytes in a part are dropped, since they would shift the parts; the store rejects
+    /// them anyway.
     #[must_use]
     pub fn new(partition: &str, namespace: &str, name: &str) -> Self {
         Self(text(partition, namespace, name).into())
@@ -78,7 +78,7 @@ impl Key {
     }
 }
 
-/// The text of an id's key, to look one up without making it.
+/// The text of an id's key, for a look-up without an allocation of a key.
 pub(crate) fn text_of<'i>(id: impl Into<IdRef<'i>>) -> String {
     let IdRef { partition, namespace, name, .. } = id.into();
     text(partition, namespace, name)
@@ -104,7 +104,7 @@ impl Borrow<str> for Key {
 }
 
 impl fmt::Display for Key {
-    /// `partition/namespace/name`, without the units that are empty.
+    /// Writes `partition/namespace/name` without empty units.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for unit in [self.partition(), self.namespace()] {
             if !unit.is_empty() {

@@ -1,15 +1,15 @@
-//! Leases: the right to run a controller of which the whole cluster runs one. This server is alone, so [`AlwaysLeased`]
-//! grants every lease; manifests declare a placement all the same, which a cluster will honour.
+//! Leases: the right to run a controller that runs only once in the whole cluster. This server is alone, so
+//! [`AlwaysLeased`] grants every lease; manifests declare a placement all the same, for a future cluster.
 
 use tokio::sync::watch;
 
 /// The servers on which a controller runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// On the one server that holds the controller's lease.
+    /// The one server that holds the controller's lease.
     #[default]
     Singleton,
-    /// On each server. Such controllers should not write: they would compete.
+    /// Each server. Such controllers should not write: they would compete.
     EachServer,
 }
 
@@ -22,13 +22,13 @@ impl std::fmt::Display for Placement {
     }
 }
 
-/// Hands out leases.
+/// Grants leases.
 ///
-/// The loss of a lease is honoured late: running reconciles have until their drain deadline. An implementation waits
-/// that long before it gives the lease to another server, or relies on compare-and-swap as all writes do.
+/// The loss of a lease takes effect late: running reconciles have until their drain deadline. An implementation waits
+/// that long before it grants the lease to another server, or relies on compare-and-swap as all writes do.
 pub trait Leases: Send + Sync + 'static {
-    /// Asks for the lease of a controller. The value says whether it is held now. Dropping the receiver gives it up; a
-    /// dropped sender leaves its last value in force for ever.
+    /// Asks for the lease of a controller. The value is true while the lease is held. Dropping the receiver returns the
+    /// lease; a dropped sender leaves its last value in force for good.
     fn lease(&self, controller: &str) -> watch::Receiver<bool>;
 }
 
@@ -53,10 +53,10 @@ impl Lease {
         })
     }
 
-    /// Waits until it is held, or is not.
+    /// Waits until the lease is held, or until it is lost.
     pub(crate) async fn wait_until(&mut self, held: bool) {
         if self.0.wait_for(|now| *now == held).await.is_err() {
-            // Without a sender nothing changes any more.
+            // Without a sender the lease never changes again.
             std::future::pending().await
         }
     }

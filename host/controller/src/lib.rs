@@ -8,21 +8,22 @@
 //! # Contract
 //! - After the last change of a resource, or of anything that maps to it, it is reconciled at least once. Changes in
 //!   between may be seen as one.
-//! - A resource is never reconciled twice at the same time; by default nothing in one controller is.
-//! - Nothing is mapped or reconciled before the cache is complete.
-//! - A failure concerns one resource, which is tried again; a panic is a failure. A run that breaks begins anew.
-//! - A run has ended before the next begins, also when a lease is lost and regained at once. Ending waits for the
-//!   reconciles that began, up to a deadline.
+//! - A resource is never reconciled twice at the same time; by default a controller reconciles one resource at a time.
+//! - Mapping and reconciling begin when the cache is complete.
+//! - A failure concerns one resource, and is retried; a panic is a failure. A broken run starts again.
+//! - A run has ended before the next begins, even if a lease is lost and regained at once. The end waits for reconciles
+//!   under way, up to a deadline.
 //!
-//! The rules and their numbers are Consul's, but for these: a resource waits in one place only, with or without uid
-//! ([`Key`]); deduplicated work has the newest content; mappers are asked about former versions too ([`Mapper`]); a
+//! The rules and their numbers are Consul's, with these exceptions: a resource waits in one place only, with or without
+//! uid ([`Key`]); deduplicated work has the newest content; mappers are asked about former versions too ([`Mapper`]); a
 //! resource that was deleted between two runs is reconciled by the second; several keys may be reconciled at once;
-//! controllers that wake themselves are throttled ([`Definition::self_wakes`]); one watch primes and goes on.
+//! controllers that wake themselves are throttled ([`Definition::self_wakes`]); the watch that fills the cache
+//! continues.
 //!
 //! # Cost and limits
-//! An idle controller does nothing: it has tasks that await its watches, and one timer. Memory is bounded by the number
-//! of resources: each has a place in the queue once, a timer once, and a place in the cache of each controller that
-//! watches its type.
+//! An idle controller costs no time: it has tasks that await its watches, and one timer. Memory is bounded by the
+//! number of resources: each has a place in the queue once, a timer once, and a place in the cache of each controller
+//! that watches its type.
 
 mod cache;
 mod controller;

@@ -1,24 +1,23 @@
 //! Detection of controllers that wake themselves for ever.
 //!
 //! A reconcile that writes without comparing wakes itself through its own write, at full speed. So each item in a queue
-//! carries the length of the chain that led to it: 0 when something from outside did; n+1 when it was woken by what a
-//! reconcile with chain n of this controller wrote. It does not matter whether the chain goes through one key or
-//! through several that wake each other, or through a mapper that writes. A reconcile that asks to be called again at
-//! once is a link of a chain as well. Items that merge keep the shortest chain: work that spreads over many resources
-//! and settles stays short, while in a loop without news from outside even the shortest grows. Timers of a second and
-//! more say nothing about causes. A key whose chain is over the limit waits ([`crate::Definition::self_wakes`]) until
-//! its wait is over or a change from outside wakes it.
+//! carries the length of the chain that led to it: 0 for a cause outside; n+1 for a write of a reconcile with chain n
+//! of this controller. The chain may go through one key, through several keys that wake each other, or through a mapper
+//! that writes. A reconcile that asks to be called again at once is a link of a chain as well. Merged items keep the
+//! shortest chain: work that spreads over many resources and settles stays short, while in a loop without changes from
+//! outside even the shortest chain grows. Timers of a second and more do not count as causes. A key whose chain is over
+//! the limit waits ([`crate::Definition::self_wakes`]) until its wait is over or a change from outside wakes it.
 //!
 //! # How a write is recognised
-//! The code that writes for a reconciler calls [`crate::Context::wrote`] with the version that was stored, before the
-//! reconcile returns. The event may be faster than that call; an event whose version is not known is therefore kept
-//! open, and judged when the item's turn comes, by when the reconcile that wrote it is over (with several keys in
-//! parallel, one that wakes another may be judged too early: its chain then starts anew, and is found a little later).
+//! The code that writes for a reconciler calls [`crate::Context::wrote`] with the stored version, before the reconcile
+//! returns. The event may arrive before that call; an event of an unknown version is therefore kept open, and judged
+//! when the item's turn comes: by then the writing reconcile is over. (With several keys in parallel, a woken key may
+//! be judged too early: its chain then starts from 0 again, and the loop is found a little later.)
 //!
 //! # Limits
-//! The last [`MAX_REMEMBERED_WRITES`] writes of a controller are known, 64-bit marks of them; [`MAX_OPEN_EVENTS`] events of an item are kept
-//! open, and when there are more, those that are known by then are judged. What is beyond counts as from outside, so
-//! that a fault here makes a loop fast and never makes an honest key slow.
+//! The last [`MAX_REMEMBERED_WRITES`] writes of a controller are known, as 64-bit marks. [`MAX_OPEN_EVENTS`] events of an item are kept open;
+//! when there are more, those known by then are judged. Events beyond these bounds count as from outside, so that an
+//! error here makes a loop fast but never makes a healthy key slow.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,20 +30,20 @@ use parking_lot::Mutex;
 
 use crate::key::text_of;
 
-/// Writes of a controller that are remembered. An event is at most as late as a watch may lag.
+/// Most remembered writes of a controller. An event is at most as late as a watch may lag.
 const MAX_REMEMBERED_WRITES: usize = 16_384;
 
-/// Events of one item that are kept open.
+/// Most open events of an item.
 const MAX_OPEN_EVENTS: usize = 64;
 
 /// The cause of an item in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Cause {
-    /// Length of the shortest chain that is known; `u32::MAX` while there is none.
+    /// Length of the shortest known chain; `u32::MAX` while no chain is known.
     chain: u32,
-    /// Marks of events that may turn out to be own writes.
+    /// Marks of open events, which may turn out to be own writes.
     open: Vec<u64>,
-    /// What judges them; `None` when there are none.
+    /// The writes that decide the open events; `None` without open events.
     writes: Option<Arc<OwnWrites>>,
 }
 
@@ -54,7 +53,7 @@ impl Cause {
         Self { chain: 0, ..Self::default() }
     }
 
-    /// The next link of a chain of this length, which asked for it itself.
+    /// The next link of a chain of this length, for a reconcile that asks to be called again.
     pub(crate) fn link(chain: u32) -> Self {
         Self { chain: chain.saturating_add(1), ..Self::default() }
     }
@@ -67,7 +66,8 @@ impl Cause {
         if self.open.len() > MAX_OPEN_EVENTS
             && let Some(writes) = self.writes.clone()
         {
-            // Of what one reconcile writes for one key, as for an owner's children, all but the last is known by now.
+            // When a reconcile writes much for one key, such as an owner's children, all but its last write is known by
+            // now.
             writes.judge_known(self);
             if self.open.len() > MAX_OPEN_EVENTS {
                 *self = Self::from_outside();
@@ -80,7 +80,7 @@ impl Cause {
 }
 
 impl Default for Cause {
-    /// The cause of a timer: none.
+    /// The cause of a timer: no chain.
     fn default() -> Self {
         Self { chain: u32::MAX, open: Vec::new(), writes: None }
     }
@@ -110,7 +110,7 @@ impl OwnWrites {
         self.note(self.mark(id.into(), Change::Deleted(&id.uid)), chain);
     }
 
-    /// The cause that an event makes.
+    /// The cause of an item that an event adds.
     pub(crate) fn cause_of(self: &Arc<Self>, resource: &EncodedResource, deleted: bool) -> Cause {
         let change = if deleted { Change::Deleted(resource.uid()) } else { Change::Stored(resource.version()) };
         let mark = self.mark(resource.id(), change);
@@ -120,7 +120,7 @@ impl OwnWrites {
         }
     }
 
-    /// The length of the chain as far as it is known: events that are kept open stay so.
+    /// The known length of the chain; open events stay open.
     pub(crate) fn known_length(&self, cause: &Cause) -> u32 {
         let known = self.known.lock();
         let of = |mark| known.chains.get(mark).map_or(0, |chain: &u32| chain.saturating_add(1));
@@ -128,7 +128,7 @@ impl OwnWrites {
         if chain == u32::MAX { 0 } else { chain }
     }
 
-    /// Judges those events that are known to be own writes; the others stay open.
+    /// Judges the events that are known to be own writes; the others stay open.
     fn judge_known(&self, cause: &mut Cause) {
         let known = self.known.lock();
         let Cause { chain, open, .. } = cause;
@@ -141,7 +141,7 @@ impl OwnWrites {
         });
     }
 
-    /// Decides the events that were kept open, and returns the length of the chain.
+    /// Judges the open events, and returns the length of the chain.
     pub(crate) fn chain_length(&self, cause: &mut Cause) -> u32 {
         if !cause.open.is_empty() {
             let known = self.known.lock();
@@ -202,7 +202,7 @@ mod tests {
         }
         assert_eq!(writes.chain_length(&mut before), 5);
         assert_eq!(writes.chain_length(&mut writes.cause_of(&late, false)), 5);
-        assert_eq!(writes.chain_length(&mut writes.cause_of(&late, true)), 0, "somebody else deleted it");
+        assert_eq!(writes.chain_length(&mut writes.cause_of(&late, true)), 0, "another client deleted it");
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         cause.merge(Cause::default());
         assert_eq!(writes.chain_length(&mut cause.clone()), 4);
         cause.merge(writes.cause_of(&resource("a", "3"), false));
-        assert_eq!(writes.chain_length(&mut cause), 0, "version 3 is not ours");
+        assert_eq!(writes.chain_length(&mut cause), 0, "version 3 is not an own write");
         assert_eq!(writes.chain_length(&mut Cause::default()), 0);
     }
 

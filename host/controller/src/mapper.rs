@@ -1,8 +1,8 @@
 //! Mappers: from a changed resource to the resources of the managed type that have to be reconciled.
 //!
-//! A mapper whose result may change with the resource (a reference, an index, code of its own) is asked about former
-//! versions as well, so that the old target is reconciled too. In Consul it sees the new target only, and the old one
-//! is orphaned.
+//! A mapper with a result that may change with the resource (a reference, an index, its own code) maps former versions
+//! as well, so that the old target is reconciled too. In Consul a mapper sees the new target only, and the old one is
+//! orphaned.
 
 use std::{fmt, sync::Arc};
 
@@ -17,11 +17,11 @@ use crate::{
     request::ReconcileError,
 };
 
-/// A mapper with code of its own.
+/// A mapper with its own code.
 #[async_trait]
 pub trait Map: Send + Sync + 'static {
-    /// Maps a resource to resources of the managed type. What the mapper writes it has to tell the context, as a
-    /// reconcile has. Results of another type are logged and left out. The resource may be deleted, or be a former
+    /// Maps a resource to resources of the managed type. A mapper that writes has to report its writes to the context,
+    /// as a reconcile has. Results of another type are logged and skipped. The resource may be deleted, or be a former
     /// version.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ pub trait Map: Send + Sync + 'static {
     }
 }
 
-/// How changes of a watched type lead to requests.
+/// Rules by which changes of a watched type lead to requests.
 #[derive(Clone)]
 pub enum Mapper {
     /// The owner, if it is of the managed type.
@@ -44,16 +44,16 @@ pub enum Mapper {
     SameName,
     /// The targets of its references.
     References(References),
-    /// The resources that are cached under keys made of the resource.
+    /// The cached resources under keys that are made of the resource.
     Index {
-        /// The cached type to look in: the managed one, or results are left out.
+        /// The cached type to look in. It should be the managed type, since other results are skipped.
         of: pb::Type,
         /// The index to look in.
         index: String,
         /// Makes the keys; every index key that begins with one of them matches.
         keys: Keys,
     },
-    /// Code of its own.
+    /// The mapper's own code.
     Custom(Arc<dyn Map>),
 }
 

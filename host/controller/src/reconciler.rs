@@ -1,4 +1,4 @@
-//! The code that a controller runs, and the context that it is given.
+//! The code that a controller runs, and its context.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
     /// Reconciles one resource, which may be deleted. There is one call at a time for a key, and by default one at a
-    /// time at all; changes between two calls may be seen as one.
+    /// time for the controller; changes between two calls may be seen as one.
     ///
     /// # Errors
     /// Any error. The resource is reconciled again after a wait that doubles with each failure in a row.
@@ -37,8 +37,8 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn notify_stop(&self, _context: &Context) {}
 }
 
-/// The context of a reconcile or of a mapping: its run, and its place in a chain of own writes. Cheap to clone, and to
-/// be handed to the code that writes for the reconciler.
+/// The context of a reconcile or of a mapping: its run, and its place in a chain of own writes. Cheap to clone, so that
+/// it can be passed to the code that writes for the reconciler.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) run: Arc<RunContext>,
@@ -68,13 +68,13 @@ impl Context {
         &self.run.managed
     }
 
-    /// The resources that the run's watches have seen so far. A write shows here when its event arrives, not before.
+    /// The resources that the run's watches have seen so far. A write shows up here when its event arrives, not before.
     #[must_use]
     pub fn cache(&self) -> &Arc<Cache> {
         &self.run.cache
     }
 
-    /// Waits until the run is ending. Calls that still work then have until the drain deadline, and are dropped at it.
+    /// Waits until the run is ending. Calls that still work then are dropped at the drain deadline.
     pub async fn cancelled(&self) {
         self.run.ending.cancelled().await;
     }
@@ -85,13 +85,14 @@ impl Context {
         self.run.ending.is_cancelled()
     }
 
-    /// Records that this call wrote a resource or its status: the id, and the version as stored. To be called
-    /// before the call returns, or else a controller that wakes itself for ever is not found.
+    /// Records that this call wrote a resource or its status: the id, and the stored version. It must be called before
+    /// the call returns; otherwise a controller that wakes itself for ever is not detected.
     pub fn wrote(&self, id: &pb::Id, version: &str) {
         self.run.writes.wrote(id, version, self.chain);
     }
 
-    /// Records that this call deleted a resource: the id, with its uid. To be called as [`Context::wrote`].
+    /// Records that this call deleted a resource: the id, with its uid. It must be called as early as
+    /// [`Context::wrote`].
     pub fn deleted(&self, id: &pb::Id) {
         self.run.writes.deleted(id, self.chain);
     }

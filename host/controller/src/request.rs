@@ -6,14 +6,13 @@ use mortise_resource::pb;
 
 use crate::key::Key;
 
-/// A request to reconcile one resource of the managed type. The resource may be gone: the reconciler finds out by
-/// reading.
+/// A request to reconcile one resource of the managed type. The resource may be gone: the reconciler has to read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The resource.
     pub key: Key,
-    /// The uid of the newest known incarnation. `None` when only the name is known (a mapper's result, a resync): then
-    /// any incarnation is meant.
+    /// The uid of the newest known incarnation. `None` when only the name is known (a mapper's result, a resync); the
+    /// request is then about any incarnation.
     pub uid: Option<Box<str>>,
 }
 
@@ -28,20 +27,20 @@ impl Request {
 /// The outcome of a reconcile that did not fail. It resets the count of failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is nothing to do until something changes. A resource that exists is reconciled again after the resync
-    /// interval at the latest.
+    /// Wait until something changes. A resource that exists is reconciled again after the resync interval at the
+    /// latest.
     Done,
-    /// Reconcile again, behind everything that waits. This is waking oneself, as a write is: a chain of them that is
-    /// too long is slowed down, to one reconcile a second in the end.
+    /// Reconcile again, behind everything that waits. Like a write, this is a link of a chain: a chain that is too long
+    /// is slowed down, to one reconcile a second in the end.
     Now,
     /// Reconcile again after this time at the latest; an earlier timer stays. Less than a second counts as
     /// [`Outcome::Now`] does.
     After(Duration),
-    /// As [`Outcome::After`], with a reason that is shown in [`crate::Status::deferred`] until the next outcome.
+    /// The same as [`Outcome::After`], with a reason that [`crate::Status::deferred`] shows until the next outcome.
     Deferred(Duration, String),
 }
 
-/// The error of a reconciler, a mapper or an initializer. The message is for people.
+/// An error of a reconciler, a mapper or an initializer. The message is for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ReconcileError {
@@ -51,19 +50,19 @@ pub struct ReconcileError {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What follows an error.
+/// Next step after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
     /// The key is tried again after a wait, or as soon as it changes.
     Failed,
     /// The code broke down: the key is set aside, and not tried before the wait is over, whatever changes.
     Fault,
-    /// The code was not called: nothing is counted, and the key is tried again after this time.
+    /// The code was not called: the key is tried again after this time, and no counter changes.
     Refused(Duration),
 }
 
 impl ReconcileError {
-    /// Makes an error of a message that names the thing and the fault.
+    /// Makes an error of a message that names subject and fault.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), kind: ErrorKind::Failed, source: None }
     }
@@ -73,13 +72,13 @@ impl ReconcileError {
         Self { message: message.into(), kind: ErrorKind::Failed, source: Some(source.into()) }
     }
 
-    /// Makes the error of code that broke down (a trap, a limit) where it should have answered. The resource is set
-    /// aside: it is not tried again before a wait is over ([`crate::Definition::set_aside`]), even if it changes.
+    /// Makes the error of code that broke down (a trap, a limit) instead of answering. The resource is set aside: it is
+    /// not tried again before a wait is over ([`crate::Definition::set_aside`]), even if it changes.
     pub fn fault(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Fault, ..Self::new(message) }
     }
 
-    /// Makes the error of a call that was refused before it began, and is worth another try after `wait`. It counts
+    /// Makes the error of a call that was refused before it began, and can be tried again after `wait`. It counts
     /// neither as a reconcile nor as a failure.
     pub fn refused(message: impl Into<String>, wait: Duration) -> Self {
         Self { kind: ErrorKind::Refused(wait), ..Self::new(message) }
@@ -93,7 +92,7 @@ impl ReconcileError {
     pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
         let said =
             payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        Self::new(format!("panic [recovered]: {}", said.unwrap_or("(a value that is no text)")))
+        Self::new(format!("panic [recovered]: {}", said.unwrap_or("(a value that is not text)")))
     }
 }
 

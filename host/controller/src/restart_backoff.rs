@@ -7,8 +7,9 @@ use mortise_resource::backoff::{Backoff, Waits};
 /// A run that lasted longer than this did not crash at its start.
 const MIN_STABLE_RUN: Duration = Duration::from_secs(2);
 
-/// The waits of a controller whose runs keep ending, as in Consul: none after a run that lasted, else 500 ms, 1, 2, 4 …
-/// 60 s, each longer by up to a quarter, so that a hundred controllers with one fault do not return as one.
+/// The waits of a controller with runs that keep ending, as in Consul: none after a run that lasted, else 500 ms, 1, 2,
+/// 4 … 60 s, each longer by up to a quarter, so that a hundred controllers with the same fault do not return at the
+/// same time.
 #[derive(Debug)]
 pub(crate) struct RestartBackoff(Waits);
 
@@ -29,7 +30,7 @@ impl RestartBackoff {
         self.0.next_wait()
     }
 
-    /// Forgets the short runs.
+    /// Starts over with the shortest wait.
     pub(crate) fn reset(&mut self) {
         self.0.reset();
     }
@@ -47,9 +48,6 @@ mod tests {
             assert!((wanted..=wanted * 1.25).contains(&wait), "{wait} for {wanted}");
         }
         assert_eq!(restarts.after(Duration::from_millis(2001)), Duration::ZERO);
-        assert!(
-            restarts.after(Duration::ZERO) <= Duration::from_millis(625),
-            "a run that lasted forgets the short ones"
-        );
+        assert!(restarts.after(Duration::ZERO) <= Duration::from_millis(625), "a run that lasted resets the waits");
     }
 }

@@ -32,8 +32,8 @@ impl SourceError {
 /// Opens watches.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// Watches every resource of the type's group and kind, whatever its GroupVersion and its tenancy: a snapshot as
-    /// upserts, the end marker exactly once, then every change, in order and each once.
+    /// Watches every resource of the type's group and kind, in any GroupVersion and tenancy: a snapshot as upserts, the
+    /// end marker exactly once, then every change, in order and each once.
     ///
     /// # Errors
     /// An error ends the controller's run, which begins again after a wait; so a controller waits for a type that is

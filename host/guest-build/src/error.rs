@@ -53,7 +53,7 @@ pub enum Error {
         source: BoxError,
     },
     /// The workspace has no such package.
-    #[error("there is no package `{package}` in the workspace at {}", root.display())]
+    #[error("the package `{package}` is not in the workspace at {}", root.display())]
     NoPackage {
         /// Requested package.
         package: String,

@@ -96,5 +96,5 @@ fn a_library_is_no_plugin() {
 #[test]
 fn an_unknown_package() {
     let error = Build::package("mortise-plugin-nowhere").run().unwrap_err();
-    assert!(error.to_string().starts_with("there is no package `mortise-plugin-nowhere`"), "{error}");
+    assert!(error.to_string().starts_with("the package `mortise-plugin-nowhere` is not in"), "{error}");
 }

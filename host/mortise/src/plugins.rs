@@ -3,12 +3,11 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
+use mortise_keys::signature::PublicKey;
 use mortise_plugin_host::Identities;
 use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options, TrustRules};
-use mortise_signature::PublicKey;
 
 use crate::{
     bundled,
@@ -17,18 +16,15 @@ use crate::{
 
 /// Builds the options of the manager.
 pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, ConfigError> {
-    let ms = Duration::from_millis;
+    let mut limits = Limits::default();
+    config.test_limits.apply_to_manager(&mut limits);
     Ok(Options {
         plugin_dir: config.plugin_dir.clone(),
         component_dir: config.data_dir.join("plugins"),
         bundled: bundled_plugins(&config.plugins.bundled),
-        settle: ms(config.plugins.settle_ms),
-        unfinished: ms(config.plugins.unfinished_ms),
-        rescan: ms(config.plugins.rescan_ms.max(1)),
-        drain: ms(config.plugins.drain_ms),
         trust: trust(config)?,
         config: source(config, reload)?,
-        limits: Limits::default(),
+        limits,
     })
 }
 
@@ -42,7 +38,7 @@ fn trust(config: &Config) -> Result<TrustRules, SettingError> {
     Ok(TrustRules {
         keys: plugins.trusted_keys.iter().map(key).collect::<Result<_, _>>()?,
         require_signed: plugins.require_signed,
-        trust_folder: plugins.trust_folder,
+        load_unsigned: plugins.load_unsigned,
         pinned: plugins.pinned.iter().map(|digest| digest.to_ascii_lowercase()).collect(),
     })
 }

@@ -110,7 +110,8 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     if mode == Mode::Dev && !given.audit {
         config.audit.events = Events::None;
     }
-    config.plugins.trust_folder |= mode == Mode::Dev && !given.trust;
+    config.plugins.load_unsigned |= mode == Mode::Dev && !given.load_unsigned;
+    config.test_limits.log();
     let metrics = install_metrics().map_err(|e| system("cannot set up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let (grpc, http) = bound.addrs().map_err(system("cannot read the ports' addresses"))?;
@@ -125,7 +126,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         Ok::<_, RunError>(SledBackend::open(store_options)?)
     });
     let sandbox_options = SandboxOptions { identities: plugins::age_identities(&config)?, ..parts::sandbox(&config) };
-    let sandbox = Sandbox::with_options(&config.sandbox, sandbox_options, cache_dir)?;
+    let sandbox = Sandbox::with_options(&parts::limits(&config), sandbox_options, cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("cannot open the store")(std::io::Error::other(e)))??;
 
@@ -153,7 +154,8 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     if config.acl.enabled {
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
-    let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), config.kv);
+    let controller_manager =
+        ControllerManager::new(service.clone(), backend.clone(), registry.clone(), parts::kv(&config));
     let (manager, following) = Manager::start(
         plugin_options,
         sandbox,

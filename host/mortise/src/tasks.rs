@@ -69,7 +69,7 @@ async fn failpoint(task: &str) -> Result<(), JoinError> {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        return tokio::spawn(async { panic!("it was told to") }).await;
+        return tokio::spawn(async { panic!("a test asked for this panic") }).await;
     }
     #[cfg(not(debug_assertions))]
     let _ = task;
@@ -91,10 +91,10 @@ mod tests {
             one.await.unwrap();
         }
         assert_eq!(tasks.panic(), None);
-        tasks.spawn("bad", async { panic!("it was told to") }).await.unwrap();
+        tasks.spawn("bad", async { panic!("a test asked for this panic") }).await.unwrap();
         tasks.over("worse", tokio::spawn(async { panic!("later") })).await.unwrap();
         tasks.panicked().await;
         let text = tasks.panic().unwrap().to_string();
-        assert!(text.starts_with("bad panicked (") && text.contains("it was told to"), "{text}");
+        assert!(text.starts_with("bad panicked (") && text.contains("a test asked for this panic"), "{text}");
     }
 }

@@ -1,13 +1,13 @@
-//! Components that were loaded, kept in the data directory: what serves and what served before.
+//! Copies of loaded components in the data directory: of the serving and of the previous one.
 //!
-//! `<data_dir>/plugins/<plugin>/<sha256>.wasm`, and its signature beside it as `<sha256>.wasm.minisig`, if it came with
-//! one by a trusted key. A rollback needs them; so do types whose plugin's file is gone while
-//! something of them is stored, and a start with a broken file in the folder. A file whose content is not what its name
-//! says is as good as none.
+//! A copy is `<data_dir>/plugins/<plugin>/<sha256>.wasm`, with its signature as `<sha256>.wasm.minisig` if it came with
+//! one by a trusted key. A rollback needs the copies; so do types with stored resources after their plugin's file is
+//! gone, and a start with a broken file in the folder. A file with content that does not match its name counts as
+//! missing.
 
 use std::{fs, io, path::PathBuf};
 
-use mortise_signature::read_signature;
+use mortise_keys::signature::read_signature;
 
 use crate::{
     files::folder,
@@ -18,23 +18,23 @@ use crate::{
     trust::TrustDecision,
 };
 
-/// The directory.
+/// The directory of copies.
 #[derive(Debug, Clone)]
 pub(crate) struct ComponentStore {
     dir: PathBuf,
 }
 
 impl ComponentStore {
-    /// In a directory that is made when something is kept.
+    /// Uses a directory; the first copy creates it.
     #[must_use]
     pub(crate) fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// Keeps a component, durably, with its signature. A copy that is damaged is replaced.
+    /// Keeps a component durably, with its signature. Replaces a damaged copy.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// The error of the file system.
     pub(crate) fn keep(&self, plugin: &str, digest: &str, bytes: &[u8], signature: Option<&str>) -> io::Result<()> {
         if let Some(text) = signature.filter(|text| self.signature(plugin, digest).as_deref() != Some(*text)) {
             let name = folder::signature_name(&format!("{digest}.wasm"));
@@ -46,7 +46,7 @@ impl ComponentStore {
         folder::write_durably(&self.dir.join(plugin), &format!("{digest}.wasm"), bytes)
     }
 
-    /// [`ComponentStore::keep`] on a thread that may wait for the disk.
+    /// Calls [`ComponentStore::keep`] on a thread that may wait for the disk.
     ///
     /// # Errors
     /// `HostFault`.
@@ -60,12 +60,17 @@ impl ComponentStore {
         let (bytes, signature) = (request.bytes.clone(), decision.signature().map(str::to_owned));
         let kept =
             tokio::task::spawn_blocking(move || store.keep(&plugin, &digest, &bytes, signature.as_deref())).await;
-        let fault =
-            |e: io::Error| Failure::new(Stage::Checking, "HostFault", format!("keeping a copy in data_dir: {e}"));
+        let fault = |e: io::Error| {
+            Failure::new(
+                Stage::Checking,
+                "HostFault",
+                format!("a copy of the component cannot be kept in data_dir: {e}"),
+            )
+        };
         kept.map_err(io::Error::other).and_then(|kept| kept).map_err(fault)
     }
 
-    /// Whether there is a copy of a component, damaged or not.
+    /// Whether a copy of a component exists, damaged or not.
     #[must_use]
     pub(crate) fn has(&self, plugin: &str, digest: &str) -> bool {
         self.path(plugin, digest).exists()
@@ -75,20 +80,20 @@ impl ComponentStore {
         self.dir.join(plugin).join(format!("{digest}.wasm"))
     }
 
-    /// The signature that is kept with a component.
+    /// The kept signature of a component.
     #[must_use]
     pub(crate) fn signature(&self, plugin: &str, digest: &str) -> Option<String> {
         let path = self.path(plugin, digest);
         read_signature(&path)
-            .inspect_err(|e| tracing::warn!(plugin, "a kept signature is not used: {e}"))
+            .inspect_err(|e| tracing::warn!(plugin, "a kept signature cannot be read and is ignored: {e}"))
             .ok()
             .flatten()
     }
 
-    /// A component that was kept.
+    /// A kept component.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidData` when the content is not what was kept; whatever else the file system says.
+    /// `NotFound`; `InvalidData` when the copy is damaged; other errors of the file system.
     pub(crate) fn get(&self, plugin: &str, digest: &str) -> io::Result<Vec<u8>> {
         let path = self.path(plugin, digest);
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
@@ -96,26 +101,26 @@ impl ComponentStore {
         if folder::digest(&bytes) == digest {
             return Ok(bytes);
         }
-        Err(named(io::Error::new(io::ErrorKind::InvalidData, "its content is not what its name says")))
+        Err(named(io::Error::new(io::ErrorKind::InvalidData, "its content does not match its name")))
     }
 
-    /// Drops every component of a plugin but those of some digests.
+    /// Removes every component of a plugin except those of some digests.
     pub(crate) fn prune(&self, plugin: &str, keep: &[&str]) {
         let Ok(entries) = fs::read_dir(self.dir.join(plugin)) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             let name = path.file_name().and_then(|name| name.to_str());
             let kept = name.and_then(|name| name.split('.').next()).is_some_and(|digest| keep.contains(&digest));
             if !kept && let Err(e) = fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), "an old component is not removed: {e}");
+                tracing::warn!(path = %path.display(), "an old component cannot be removed: {e}");
             }
         }
     }
 
-    /// Drops a plugin.
+    /// Removes all components of a plugin.
     pub(crate) fn forget(&self, plugin: &str) {
         match fs::remove_dir_all(self.dir.join(plugin)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(plugin, "the components of a plugin that is gone are not removed: {e}");
+                tracing::warn!(plugin, "the components of a removed plugin cannot be removed: {e}");
             }
             _ => {}
         }

@@ -1,15 +1,15 @@
-//! What the manager's task, commands and loads share.
+//! State and limits that the manager's task, commands and loads share.
 //!
-//! The state is behind one lock, which is held for a step: comparing, writing a record, swapping the registry. What
-//! takes long (reading, compiling, comparing with what is stored) runs without it, so that no plugin waits for another;
-//! what it was computed for is compared again when the lock is taken to apply it. Transitions of one plugin wait for
+//! The state is behind one lock, which is held for a step: comparing, writing a record, swapping the registry. Long
+//! work (reading, compiling, comparing with stored resources) runs without it, so that no plugin waits for another;
+//! when the lock is taken to apply the result, its assumptions are compared again. Transitions of one plugin wait for
 //! each other ([`Turns`]).
 //!
 //! # Panics
-//! What panics is a defect of ours. Without the lock nothing was changed: a load is refused with `HostFault`, a command
-//! answers `Internal`, and the server goes on. Under the lock a step may have been done by half ([`StateGuard`]), and
-//! what runs by itself would be missing from then on ([`Work::spawn`]): the manager's task ends then, and with it the
-//! process, to be started again.
+//! A panic is a defect of Mortise. A panic without the lock has changed nothing: a load is rejected with `HostFault`, a
+//! command answers `Internal`, and the server goes on. A panic under the lock may leave a half-done step
+//! ([`StateGuard`]), and a panic of a background task would leave that task missing ([`Work::spawn`]): then the
+//! manager's task ends, and with it the process, which has to be restarted.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -27,7 +27,7 @@ use crate::{
     work::Work,
 };
 
-/// Shared by everything that changes plugins.
+/// The state and limits that all work on plugins shares.
 pub(crate) struct Core {
     state: Arc<Mutex<ManagerState>>,
     pub(crate) options: Arc<Options>,
@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub(crate) work: Work,
 }
 
-/// The state, while it is held. A panic meanwhile ends the manager.
+/// The locked state. A panic while it is held ends the manager.
 pub(crate) struct StateGuard(OwnedMutexGuard<ManagerState>);
 
 impl Deref for StateGuard {
@@ -72,12 +72,12 @@ impl Core {
         })
     }
 
-    /// The state. No transition begins or ends while it is held; turns and places are waited for without it.
+    /// Locks the state. No transition begins or ends while it is locked; do not wait for turns or places meanwhile.
     pub(crate) async fn lock(&self) -> StateGuard {
         StateGuard(self.state.clone().lock_owned().await)
     }
 
-    /// The turn of the plugin that a file provides; none when it provides none.
+    /// Waits for the turn of the plugin that a file provides; `None` if it provides none.
     pub(crate) async fn turn_of_file(&self, file: &str) -> Option<Turn> {
         loop {
             let plugin = self.lock().await.files.get(file).and_then(|known| known.provides.clone())?;

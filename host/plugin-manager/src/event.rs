@@ -1,22 +1,22 @@
-//! What background work tells the manager's task when it has ended.
+//! Events of background work for the manager's task.
 
 use mortise_resource::pb;
 
-/// News from background work.
+/// The end of background work.
 pub(crate) enum Event {
     /// The last call in a replaced version has ended.
     Drained {
         /// The plugin's name.
         plugin: String,
     },
-    /// What was stored in older schema versions is upgraded.
+    /// All stored resources of some types are upgraded from older schema versions.
     Migrated(Migrated),
 }
 
-/// Types of which everything that is stored is in their schema version.
+/// Types with all stored resources in their schema version.
 pub(crate) struct Migrated {
     pub(crate) plugin: String,
-    /// The component that upgraded it.
+    /// The component that upgraded them.
     pub(crate) digest: String,
     pub(crate) types: Vec<pb::Type>,
 }

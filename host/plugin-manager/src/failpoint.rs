@@ -1,4 +1,4 @@
-//! Panics and failures where a test wants one, in builds for tests only.
+//! Panics and failures at places that a test names, in builds for tests only.
 
 /// The variable that names the place of a panic.
 #[cfg(debug_assertions)]
@@ -8,17 +8,17 @@ const PANIC_VARIABLE: &str = "FAILPOINT_PANIC_AT";
 const FAILURE_VARIABLE: &str = "FAILPOINT_FAIL_AT";
 
 /// Panics if this is the place.
-#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
+#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "only builds for tests panic here"))]
 pub(crate) fn reached(place: &str) {
     #[cfg(debug_assertions)]
     if std::env::var_os(PANIC_VARIABLE).is_some_and(|told| told == place) {
-        panic!("it was told to");
+        panic!("a test asked for this panic");
     }
     #[cfg(not(debug_assertions))]
     let _ = place;
 }
 
-/// Whether the step at this place is to fail.
+/// Whether the step at this place has to fail.
 pub(crate) fn fails(place: &str) -> bool {
     cfg!(debug_assertions) && std::env::var_os(FAILURE_VARIABLE).is_some_and(|told| told == place)
 }

@@ -1,4 +1,4 @@
-//! The end of plugins: their types stay while something of them is stored, and are forgotten after that.
+//! The end of plugins: their types stay while resources of them are stored, and are removed after that.
 
 use mortise_resource::{pb::condition::State, types::Gvk};
 use mortise_service::registry::{MissingReason, Owner};
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl ManagerState {
-    /// A plugin's source is gone.
+    /// Removes a plugin from service after its source is gone.
     pub(crate) async fn remove_from_service(&mut self, name: &str) {
         if self.managed(name).is_file_only() {
             return self.forget(name).await;
@@ -20,7 +20,7 @@ impl ManagerState {
         self.take_out(name, MissingReason::Removed);
         self.managed(name).source_gone();
         let source = &self.managed(name).record.data.source;
-        let text = format!("{source} is gone; what is stored can be read and deleted, not written");
+        let text = format!("{source} is gone; stored resources can be read and deleted, but not written");
         self.set_loaded(name, State::False, REMOVED, text).await;
         self.collect_garbage().await;
         self.retry_refused();
@@ -44,7 +44,7 @@ impl ManagerState {
         }
     }
 
-    /// A replaced version is gone: so may be types that only it had.
+    /// Handles the end of a replaced version: types that only it had may be removed now.
     pub(crate) async fn drained(&mut self, plugin: &str) {
         if let Some(managed) = self.plugins.get_mut(plugin) {
             managed.draining = managed.draining.saturating_sub(1);
@@ -52,7 +52,7 @@ impl ManagerState {
         self.collect_garbage().await;
     }
 
-    /// Forgets types of plugins that are not there and of which nothing is stored, and plugins without types.
+    /// Removes types without stored resources of plugins that are gone, and then plugins without types.
     pub(crate) async fn collect_garbage(&mut self) {
         let registry = self.registry.load_full();
         let mut gone: Vec<Gvk> = Vec::new();
@@ -60,7 +60,7 @@ impl ManagerState {
             let Ok(stored) = self.backend.types().await else { return };
             for t in registry.types() {
                 let Owner::Missing(owner) = &t.owner else { continue };
-                // A write that began before may still be under way.
+                // An earlier write may still be under way.
                 let busy = self.plugins.get(&owner.name).is_some_and(|managed| managed.draining > 0);
                 if busy || !matches!(owner.why, MissingReason::Removed | MissingReason::Dropped) {
                     continue;
@@ -90,25 +90,25 @@ impl ManagerState {
         }
         drop(registry);
         for name in leaving {
-            tracing::info!(plugin = name, "nothing of the plugin is stored any more; it is forgotten");
+            tracing::info!(plugin = name, "the plugin has no stored resources any more; its record is removed");
             self.forget(&name).await;
         }
         if !self.starting {
             let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
             if let Err(e) = self.resources.put(pages).await {
-                tracing::error!("the resources of plugins are not written: {e}");
+                tracing::error!("the resources of plugins cannot be written: {e}");
             }
         }
     }
 
-    /// Drops a record and what is kept with it.
+    /// Removes a record, and the copies and the resource that belong to it.
     pub(crate) async fn forget(&mut self, name: &str) {
         self.plugins.remove(name);
         self.components.forget(name);
         if let Some(id) = self.resources.resource(name).and_then(|resource| resource.id.clone()) {
             match self.service.delete_unchecked(&id).await {
                 Ok(_) => self.resources.forget(name),
-                Err(e) => tracing::error!(plugin = name, "the plugin's resource is not deleted: {e}"),
+                Err(e) => tracing::error!(plugin = name, "the plugin's resource cannot be deleted: {e}"),
             }
         }
     }

@@ -38,10 +38,10 @@ use crate::{
     work::Work,
 };
 
-/// How many orders may wait; further callers wait for a place.
+/// Most commands under way; further callers wait for a place.
 pub const MAX_COMMANDS: usize = 64;
 
-/// Gives commands to the manager. Cheap to clone.
+/// The handle for commands to the manager. Cheap to clone.
 #[derive(Clone)]
 pub struct Manager {
     core: Arc<Core>,
@@ -55,14 +55,14 @@ pub type FollowTask = JoinHandle<Option<()>>;
 
 impl Manager {
     /// Longest signature of a component, bytes.
-    pub const MAX_SIGNATURE_BYTES: usize = mortise_signature::MAX_BYTES;
+    pub const MAX_SIGNATURE_BYTES: usize = mortise_keys::signature::MAX_BYTES;
 
-    /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows
-    /// files, settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic
-    /// step of the file system, the store or the registry. The task that follows them comes with it, to be watched.
+    /// Loads all plugins into `registry`, notifies the controller manager of each swap, and follows files, settings and
+    /// commands until [`Manager::stop`]. The stop may come at any moment: every change is one atomic step of the file
+    /// system, the store or the registry. Returns the task that follows them, to be watched.
     ///
     /// # Errors
-    /// [`StartError`]. A plugin that cannot be loaded is no error: it is said in its resource and in the log.
+    /// [`StartError`]. A plugin that cannot be loaded is not an error: its resource and the log show it.
     pub fn start(
         mut options: Options,
         sandbox: Sandbox,
@@ -106,12 +106,12 @@ impl Manager {
         })
     }
 
-    /// Ends everything that is under way where it next waits, and waits for that. Commands are refused from then on.
+    /// Ends all work at its next wait, and waits for that. Commands are refused from then on.
     pub async fn stop(&self) {
         self.core.work.stop().await;
     }
 
-    /// What plugins log.
+    /// Log lines of plugins.
     #[must_use]
     pub fn logs(&self) -> &Arc<Logs> {
         &self.logs
@@ -123,12 +123,13 @@ impl Manager {
         self.limit
     }
 
-    /// Serves a component and puts it into the folder, with its signature if that is by a trusted key. Answers the resource, and whether nothing had to change.
+    /// Loads a component and puts it into the folder, with its signature if that is by a trusted key. Returns the
+    /// resource, and whether it was up to date already.
     ///
     /// # Errors
-    /// `InvalidArgument`: the digest is not the content's, or the content is no such plugin. `ResourceExhausted`: too
-    /// large. `FailedPrecondition`: it does not fit what is stored or loaded, or lacks the signature that it needs. Nothing
-    /// is changed then.
+    /// `InvalidArgument`: the digest does not match the content, or the content is not that plugin.
+    /// `ResourceExhausted`: too large. `FailedPrecondition`: it does not fit stored resources or loaded plugins, or
+    /// lacks a required signature. An error changes nothing.
     pub async fn install(
         &self,
         name: String,
@@ -148,7 +149,7 @@ impl Manager {
         self.run(|core| async move { install(&core, &name, bytes, signature).await }).await
     }
 
-    /// What a component over the limit is answered with.
+    /// The error for a component over the limit.
     #[must_use]
     pub fn too_large(&self) -> Error {
         let limit = self.limit;
@@ -158,7 +159,7 @@ impl Manager {
         )
     }
 
-    /// Takes a plugin's file out of the folder. Answers its resource while there still is one.
+    /// Removes a plugin's file from the folder. Returns its resource if it still exists.
     ///
     /// # Errors
     /// `NotFound`; `FailedPrecondition` for a bundled plugin; `Internal` when the file cannot be removed.
@@ -166,10 +167,10 @@ impl Manager {
         self.run(|core| async move { remove(&core, &name).await }).await
     }
 
-    /// Goes back to the component before.
+    /// Returns to the previous component.
     ///
     /// # Errors
-    /// `NotFound`; `FailedPrecondition` when there is none, or when it does not fit what is stored.
+    /// `NotFound`; `FailedPrecondition` without a previous component, or when it does not fit stored resources.
     pub async fn rollback(&self, name: String) -> Result<pb::Resource, Error> {
         self.run(|core| async move { roll_back(&core, &name).await }).await
     }
@@ -177,28 +178,28 @@ impl Manager {
     /// Lifts the quarantine of a plugin's hooks.
     ///
     /// # Errors
-    /// `NotFound`; `FailedPrecondition` when it is not loaded.
+    /// `NotFound`; `FailedPrecondition` when the plugin is not loaded.
     pub async fn reset(&self, name: String) -> Result<pb::Resource, Error> {
         self.run(|core| async move { reset(&core, &name).await }).await
     }
 
-    /// Switches a plugin off. One that is off stays off.
+    /// Disables a plugin; succeeds if it is disabled already.
     ///
     /// # Errors
-    /// `NotFound`; `FailedPrecondition` when there is nothing to switch off.
+    /// `NotFound`; `FailedPrecondition` when the record is not about a plugin.
     pub async fn disable(&self, name: String) -> Result<pb::Resource, Error> {
         self.run(|core| async move { disable(&core, &name).await }).await
     }
 
-    /// Switches a plugin on. One that is on stays on.
+    /// Enables a plugin; succeeds if it is enabled already.
     ///
     /// # Errors
-    /// `NotFound`; whatever is wrong with what its source holds.
+    /// `NotFound`; the faults of the component in its source.
     pub async fn enable(&self, name: String) -> Result<pb::Resource, Error> {
         self.run(|core| async move { enable(&core, &name).await }).await
     }
 
-    /// Everything that is known.
+    /// Shows all known facts of a plugin.
     ///
     /// # Errors
     /// `NotFound`.
@@ -206,7 +207,7 @@ impl Manager {
         self.run(|core| async move { inspect(&core, &name).await }).await
     }
 
-    /// Makes no transition until the answer is dropped, or for [`Limits::pause`](crate::Limits::pause) at most.
+    /// Holds up transitions until the answer is dropped, for [`Limits::pause`](crate::Limits::pause) at most.
     ///
     /// # Errors
     /// `Unavailable`: the server is stopping.
@@ -214,8 +215,8 @@ impl Manager {
         self.run(|core| async move { pause(&core).await }).await
     }
 
-    /// Runs a command to its end, also when its caller does not wait for it any more. One that panics answers
-    /// `Internal`, with the panic.
+    /// Runs a command to its end, even when its caller no longer waits for it. A panic becomes the error `Internal`,
+    /// with its message.
     async fn run<T, F>(&self, command: impl FnOnce(Arc<Core>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -233,7 +234,7 @@ impl Manager {
         match answer.await {
             Ok(answer) => answer.ok_or_else(gone)?,
             Err(ended) if ended.is_panic() => Err(Error::internal(format!(
-                "the command did not come to its end ({ended}); this is a fault of Mortise, please report it with the log"
+                "the command failed ({ended}); this is a fault of Mortise, please report it with the log"
             ))),
             Err(_) => Err(gone()),
         }

@@ -1,4 +1,4 @@
-//! What the manager is started with.
+//! Options of the manager.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,76 +10,83 @@ use crate::trust::TrustRules;
 /// A plugin that is compiled into the binary: its name, and its component.
 pub type Bundled = (&'static str, &'static [u8]);
 
-/// Where plugins come from, and how patiently they are looked after. Part of config.toml.
+/// Sources of plugins, and waiting times. Part of config.toml.
 pub struct Options {
     /// The folder. It may appear later.
     pub plugin_dir: PathBuf,
-    /// Where components are kept.
+    /// Directory of kept components.
     pub component_dir: PathBuf,
-    /// Bundled plugins that are switched on.
+    /// Bundled plugins that are enabled.
     pub bundled: Vec<Bundled>,
-    /// How long a file must stay as it is before it is read.
-    pub settle: Duration,
-    /// How long a file that is not whole is waited for, from its last change on.
-    pub unfinished: Duration,
-    /// How often the folder is looked at without having been told to.
-    pub rescan: Duration,
-    /// How long calls in a replaced version are waited for.
-    pub drain: Duration,
-    /// Which components are loaded.
+    /// Rules for loading components.
     pub trust: TrustRules,
     /// Settings of plugins.
     pub config: ConfigSource,
-    /// What has a default.
+    /// Bounds with a default.
     pub limits: Limits,
 }
 
 /// Bounds of the manager's work.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// How many components are compiled, and compared with what is stored, at once.
+    /// Time without a change before a file is read. Default 50 ms.
+    pub settle: Duration,
+    /// Longest wait for the rest of an incomplete file, from its last change on. Default 5 s.
+    pub unfinished: Duration,
+    /// Interval of scans of the folder, since some file systems report no changes. Default 2 s.
+    pub rescan: Duration,
+    /// Time for calls in a replaced version before the log names them. Default 30 s.
+    pub drain: Duration,
+    /// Most components that are compiled, and compared with stored resources, at once.
     pub parallel_loads: usize,
-    /// How long a backup may hold up transitions.
+    /// Longest time that a backup may hold up transitions.
     pub pause: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { parallel_loads: 4, pause: Duration::from_secs(20) }
+        Self {
+            settle: Duration::from_millis(50),
+            unfinished: Duration::from_secs(5),
+            rescan: Duration::from_secs(2),
+            drain: Duration::from_secs(30),
+            parallel_loads: 4,
+            pause: Duration::from_secs(20),
+        }
     }
 }
 
-/// Where settings come from.
+/// Source of settings.
 pub struct ConfigSource {
     /// The configuration's file, if there is one.
     pub path: Option<PathBuf>,
-    /// As they are now.
+    /// Current settings.
     pub settings: PluginSettings,
-    /// Reads them anew.
+    /// Reads the settings again.
     pub read: Box<dyn Fn() -> Result<PluginSettings, ConfigFault> + Send + Sync>,
 }
 
-/// A configuration that cannot be used. Nothing changes because of it.
+/// A faulty configuration. It has no effect.
 #[derive(Debug, Clone)]
 pub struct ConfigFault {
     /// The plugin that it concerns, if it concerns one.
     pub plugin: Option<String>,
-    /// What is wrong, and where.
+    /// Fault and place.
     pub what: String,
 }
 
-/// Why there is no manager.
+/// Reasons why the manager cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store does not answer.
-    #[error("reading what is known of plugins: {0}")]
+    #[error("the records of plugins cannot be read: {0}")]
     Store(#[from] StoreError),
-    /// The folder is there and cannot be read.
+    /// The folder exists but cannot be read.
     #[error("plugin_dir {}: {source}; make it readable, or choose another", path.display())]
     PluginDir {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
 }

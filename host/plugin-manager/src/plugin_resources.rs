@@ -1,6 +1,6 @@
-//! The resources of type `mortise.v1.Plugin`: read at the start, and written when something changed, only then.
+//! The resources of type `mortise.v1.Plugin`: read at the start, and written only when they change.
 //!
-//! They are the manager's memory: what served, what was switched off or rolled back, survives a restart in them.
+//! They are the manager's memory: plugins that served, were disabled or rolled back survive a restart in them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,10 +23,10 @@ const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
 /// Longest message of a condition, bytes.
 const MAX_MESSAGE_BYTES: usize = 4_096;
 
-/// How often a write is tried again when the stored version is not the known one.
+/// Most attempts of a write when the stored version is not the known one.
 const WRITE_ATTEMPTS: u32 = 5;
 
-/// What a plugin's resource says.
+/// Content of a plugin's resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PluginRecord {
     /// The data.
@@ -37,14 +37,14 @@ pub(crate) struct PluginRecord {
     pub(crate) healthy: Condition,
 }
 
-/// All of them.
+/// The resources of all plugins.
 pub(crate) struct PluginResources {
     backend: Arc<dyn Backend>,
     written: BTreeMap<String, pb::Resource>,
 }
 
 impl PluginResources {
-    /// Reads what is stored.
+    /// Reads the stored resources.
     ///
     /// # Errors
     /// Faults of the store.
@@ -72,7 +72,7 @@ impl PluginResources {
         self.written.get(name)
     }
 
-    /// Writes what changed of some pages, in one commit.
+    /// Writes the changed ones of some records, in one commit.
     ///
     /// # Errors
     /// Faults of the store.
@@ -109,7 +109,7 @@ impl PluginResources {
         self.written.remove(name);
     }
 
-    /// What has to be stored for a page to be true; none when it is.
+    /// The resource to store for a record; `None` if the stored one is up to date.
     fn next(&self, name: &str, page: &PluginRecord) -> Option<pb::Resource> {
         let value = page.data.encode_to_vec();
         let conditions = vec![cut_message(page.loaded.clone()), cut_message(page.healthy.clone())];
@@ -139,7 +139,7 @@ impl PluginResources {
     }
 }
 
-/// A condition.
+/// Makes a condition with the current time.
 #[must_use]
 pub(crate) fn condition(kind: &str, state: State, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
@@ -151,7 +151,7 @@ pub(crate) fn condition(kind: &str, state: State, reason: &str, message: impl In
     }
 }
 
-/// Now, as protobuf has it.
+/// The current time in protobuf's form.
 #[must_use]
 pub(crate) fn now() -> prost_types::Timestamp {
     let now = Timestamp::now();

@@ -1,4 +1,4 @@
-//! Settings of plugins follow the configuration's file: a plugin whose settings changed is brought in anew, through the
+//! Settings of plugins follow the configuration's file: a plugin with changed settings is loaded again, through the
 //! same stages as a new component.
 
 use std::{io, sync::Arc, time::Duration};
@@ -15,10 +15,10 @@ use crate::{
 };
 
 impl Core {
-    /// Reads the configuration again if its file has changed and settled. Answers when to look again.
+    /// Reads the configuration again if its file has changed and settled. Returns the time until the next look.
     pub(crate) async fn look_at_config(self: &Arc<Self>) -> Option<Duration> {
         let mut state = self.lock().await;
-        if let Err(wait) = state.config.changed(self.options.settle) {
+        if let Err(wait) = state.config.changed(self.options.limits.settle) {
             return wait;
         }
         match (self.options.config.read)() {
@@ -36,7 +36,7 @@ impl Core {
         None
     }
 
-    /// Loads the component that serves anew, with the settings as they are now, unless it has them by then.
+    /// Loads the serving component again with the current settings, unless it has them by then.
     async fn reload(&self, name: &str) {
         let mut turn = Some(self.turns.take(name).await);
         let place = self.work.place().await;
@@ -50,10 +50,13 @@ impl Core {
         };
         let outcome = match request {
             Ok(request) => self.load(&request, &mut turn, place).await.map(drop),
-            Err(e) => Err(Failure::new(Stage::Waiting, "HostFault", format!("the copy in data_dir: {e}")).into()),
+            Err(e) => {
+                Err(Failure::new(Stage::Waiting, "HostFault", format!("the copy in data_dir cannot be read: {e}"))
+                    .into())
+            }
         };
         if let Err(refusal) = outcome {
-            tracing::error!("plugin {name}: its new settings are not used: {}", refusal.failure.message);
+            tracing::error!("plugin {name}: its new settings are rejected: {}", refusal.failure.message);
             let mut state = self.lock().await;
             state.config.unsettled.insert(name.to_owned());
             state.failed(name, refusal.failure, digest).await;
@@ -62,7 +65,7 @@ impl Core {
 }
 
 impl ManagerState {
-    /// A request for the component that served last, out of the copies in data_dir.
+    /// A request for the component that served last, from the copies in data_dir.
     pub(crate) fn kept_request(&self, name: &str, reason: LoadReason) -> io::Result<LoadRequest> {
         let data = self.plugins.get(name).map(|managed| managed.record.data.clone()).unwrap_or_default();
         let bytes = self.components.get(name, &data.digest)?;
@@ -77,24 +80,24 @@ impl ManagerState {
         })
     }
 
-    /// Warns of settings for plugins that are not there.
+    /// Warns of settings for plugins that are not loaded.
     pub(crate) fn warn_of_unknown_settings(&self) {
         let registry = self.registry.load();
         for name in self.settings.names().filter(|name| registry.plugin(name).is_none()) {
-            tracing::warn!("plugin.{name} is configured, but no plugin of that name is loaded; is the name right?");
+            tracing::warn!("plugin.{name} is configured, but no plugin of that name is loaded; check the name");
         }
     }
 
     async fn config_fault(&mut self, fault: ConfigFault) {
-        tracing::error!("the changed configuration is not used, everything stays as it is: {}", fault.what);
+        tracing::error!("the changed configuration is rejected and has no effect: {}", fault.what);
         if let Some(plugin) = fault.plugin.filter(|plugin| self.plugins.contains_key(plugin)) {
             self.config.unsettled.insert(plugin.clone());
             self.failed(&plugin, Failure::new(Stage::Waiting, "BadSettings", fault.what), String::new()).await;
         }
     }
 
-    /// The plugins whose settings have changed. Those whose new settings were refused, and have the old ones again, are
-    /// shown as they are.
+    /// The plugins with changed settings. Plugins that rejected new settings, and now have the old ones again, are
+    /// shown as serving.
     async fn plugins_to_set(&mut self) -> Vec<String> {
         let unsettled = std::mem::take(&mut self.config.unsettled);
         let registry = self.registry.load_full();

@@ -1,4 +1,4 @@
-//! The manager's task: it looks at files and settings when they change, and has what changed handled beside it.
+//! The manager's task: it examines files and settings when they change, and has the changes handled in the background.
 
 use std::{
     collections::BTreeSet,
@@ -40,12 +40,12 @@ impl ManagerTask {
         Self { core, events, kick, health, watcher }
     }
 
-    /// Runs until it is dropped, or with a panic after that of another task ([`Core`]).
+    /// Runs until it is dropped; panics after a panic of another task ([`Core`]).
     pub(crate) async fn run(mut self) {
         self.watcher.ensure();
-        // What changed between the first look and the watch.
+        // Finds changes between the first look and the watch.
         let mut next_look = Instant::now();
-        let mut rescan = Instant::now() + self.core.options.rescan;
+        let mut rescan = Instant::now() + self.core.options.limits.rescan;
         loop {
             let due = next_look.min(rescan);
             let rescanning = tokio::select! {
@@ -58,7 +58,7 @@ impl ManagerTask {
                 () = tokio::time::sleep_until(due.into()) => Instant::now() >= rescan,
             };
             if rescanning {
-                rescan = Instant::now() + self.core.options.rescan;
+                rescan = Instant::now() + self.core.options.limits.rescan;
                 self.watcher.ensure();
                 self.core.lock().await.collect_garbage().await;
             }
@@ -75,8 +75,8 @@ impl ManagerTask {
         }
     }
 
-    /// Looks at the folder and at the configuration, and has handled what has changed and settled. Answers when to look
-    /// again, if sooner than usual.
+    /// Examines the folder and the configuration, and has settled changes handled. Returns the time until the next
+    /// look, if it is sooner than usual.
     async fn look(&self) -> Option<Duration> {
         let core = &self.core;
         let config = core.look_at_config().await;
@@ -94,7 +94,7 @@ impl ManagerTask {
         let (mut next, mut gone) = (config, Vec::new());
         for name in names {
             let now = found.get(&name).copied();
-            match state.file(&name).observe(now, core.options.settle, core.options.unfinished) {
+            match state.file(&name).observe(now, core.options.limits.settle, core.options.limits.unfinished) {
                 Observation::Nothing => {}
                 Observation::NeverThere => drop(state.files.remove(&name)),
                 Observation::Wait(wait) => next = Some(next.map_or(wait, |known| known.min(wait))),
@@ -105,8 +105,8 @@ impl ManagerTask {
                 }
             }
         }
-        // A file that is new may be one that is gone, renamed, and its plugin is not removed then. What it provides is
-        // known when it is loaded; that wakes this task.
+        // A new file may be a removed one under a new name; its plugin must not be removed then. The plugin of a new
+        // file is known after its load, which wakes this task.
         let unknown = state.files.values().any(|file| file.is_busy() && file.provides.is_none());
         if !unknown {
             for name in gone {

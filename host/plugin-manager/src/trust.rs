@@ -1,41 +1,41 @@
-//! Which components are loaded: one rule, [`TrustRules::judge`], for every way that a component comes.
+//! Rules for loading components: one function, [`TrustRules::judge`], for components of every origin.
 //!
-//! It is asked before anything of a component is compiled, and about the bytes that are compiled then. What it refuses
-//! changes nothing but the condition `Loaded`.
+//! It is called before a component is compiled, with the bytes that are compiled then. A rejection changes only the
+//! condition `Loaded`.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use mortise_signature::{FileError, PublicKey, SignatureError, Verified};
+use mortise_keys::signature::{FileError, PublicKey, SignatureError, Verified};
 
 use crate::load::stage::{Failure, Stage};
 
-/// Which components are loaded. Part of config.toml.
+/// Rules for loading components. Part of config.toml.
 #[derive(Debug, Clone, Default)]
 pub struct TrustRules {
-    /// Whose signatures count.
+    /// Keys with trusted signatures.
     pub keys: Vec<PublicKey>,
-    /// Nothing else counts, but what is inside the binary.
+    /// Whether components outside the binary need a signature.
     pub require_signed: bool,
-    /// Every file of the folder is loaded.
-    pub trust_folder: bool,
+    /// Whether files of the folder are loaded without a signature.
+    pub load_unsigned: bool,
     /// SHA-256, in lower-case hexadecimal, of files that are loaded without a signature.
     pub pinned: BTreeSet<String>,
 }
 
-/// How a component comes.
+/// Origin of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// From the binary.
+    /// The binary.
     Binary,
-    /// From a file of the folder.
+    /// A file of the folder.
     Folder,
-    /// From a caller who may install plugins.
+    /// A caller who may install plugins.
     Caller,
-    /// From the copies in data_dir, which holds what was accepted.
+    /// The copies in data_dir, which hold only accepted components.
     Kept,
 }
 
-/// Why a component is accepted.
+/// Reasons for accepting a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TrustDecision {
     Bundled,
@@ -49,7 +49,7 @@ pub(crate) enum TrustDecision {
 }
 
 impl TrustDecision {
-    /// As the plugin's resource says it.
+    /// The text in the plugin's resource.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Bundled => "it is inside the binary".to_owned(),
@@ -57,11 +57,11 @@ impl TrustDecision {
             Self::Installed => "installed by a caller".to_owned(),
             Self::Served => "it was served before".to_owned(),
             Self::Pinned => "its SHA-256 is in plugins.pinned".to_owned(),
-            Self::TrustedFolder => "plugins.trust_folder".to_owned(),
+            Self::TrustedFolder => "plugins.load_unsigned".to_owned(),
         }
     }
 
-    /// The signature, to be kept with the component.
+    /// The signature to keep with the component.
     pub(crate) fn signature(&self) -> Option<&str> {
         match self {
             Self::Signed(_, text) => Some(text),
@@ -70,7 +70,7 @@ impl TrustDecision {
     }
 }
 
-/// Why no signature speaks for a component.
+/// Reasons why a component has no valid signature.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignatureFault {
     #[error("it has no signature")]
@@ -81,31 +81,31 @@ pub(crate) enum SignatureFault {
     Refused(#[from] SignatureError),
 }
 
-/// What is known of a component.
+/// Known facts about a component.
 #[derive(Debug)]
 pub(crate) struct TrustFacts<'f> {
     pub(crate) origin: Origin,
     pub(crate) digest: &'f str,
-    /// Who signed it, with the signature.
+    /// The signer, with the signature.
     pub(crate) signed: Result<(Verified, String), SignatureFault>,
-    /// It has the digest of a bundled plugin that is switched on.
+    /// Whether it has the digest of an enabled bundled plugin.
     pub(crate) is_bundled: bool,
-    /// A plugin that has not been removed by an operator serves it, or served it before.
+    /// Whether a plugin that no operator has removed serves it, or served it before.
     pub(crate) has_served: bool,
 }
 
 impl TrustRules {
-    /// The rule.
+    /// Decides whether a component may be loaded:
     ///
-    /// | where it comes from | `require_signed = false` | `require_signed = true` |
+    /// | origin | `require_signed = false` | `require_signed = true` |
     /// |---|---|---|
     /// | the binary | yes | yes |
-    /// | the folder | if it is signed, has served before, is pinned, or with `trust_folder` | if it is signed |
+    /// | the folder | if it is signed, has served before, is pinned, or with `load_unsigned` | if it is signed |
     /// | a caller who may install | yes | if it is signed |
     /// | the copies in data_dir | yes | if it is signed |
     ///
-    /// Signed means: by one of `keys`, beside the component or kept with a copy of it. What has the digest of a bundled
-    /// plugin that is switched on counts as from the binary. `mortise dev` has `trust_folder` unless it is set.
+    /// Signed means: by one of `keys`, beside the component or kept with a copy of it. A component with the digest of
+    /// an enabled bundled plugin counts as from the binary. `mortise dev` has `load_unsigned` unless it is set.
     pub(crate) fn verify(&self, facts: TrustFacts<'_>) -> Result<TrustDecision, Failure> {
         let unsigned = match facts.signed {
             _ if facts.is_bundled => return Ok(TrustDecision::Bundled),
@@ -125,12 +125,12 @@ impl TrustRules {
             Origin::Kept => Ok(TrustDecision::Served),
             Origin::Folder if facts.has_served => Ok(TrustDecision::Served),
             Origin::Folder if self.pinned.contains(facts.digest) => Ok(TrustDecision::Pinned),
-            Origin::Folder if self.trust_folder => Ok(TrustDecision::TrustedFolder),
+            Origin::Folder if self.load_unsigned => Ok(TrustDecision::TrustedFolder),
             Origin::Folder => refused(
                 "NotTrusted",
                 format!(
                     "the folder is not trusted, and {unsigned}; sign it with one of plugins.trusted_keys (`mortise plugin sign`), add its \
-                     SHA-256 {} to plugins.pinned, install it (`mortise plugin install`), or set plugins.trust_folder",
+                     SHA-256 {} to plugins.pinned, install it (`mortise plugin install`), or set plugins.load_unsigned",
                     facts.digest
                 ),
             ),
@@ -154,9 +154,9 @@ mod tests {
         TrustFacts { signed: Ok((verified, "text".into())), ..facts(origin) }
     }
 
-    fn rules(require_signed: bool, trust_folder: bool, pinned: &[&str]) -> TrustRules {
+    fn rules(require_signed: bool, load_unsigned: bool, pinned: &[&str]) -> TrustRules {
         let pinned = pinned.iter().map(|digest| (*digest).to_owned()).collect();
-        TrustRules { keys: Vec::new(), require_signed, trust_folder, pinned }
+        TrustRules { keys: Vec::new(), require_signed, load_unsigned, pinned }
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_to_do() {
         let failure = rules(false, false, &[]).verify(facts(Origin::Folder)).unwrap_err();
-        for part in ["it has no signature", "mortise plugin sign", DIGEST, "plugins.pinned", "plugins.trust_folder"] {
+        for part in ["it has no signature", "mortise plugin sign", DIGEST, "plugins.pinned", "plugins.load_unsigned"] {
             assert!(failure.message.contains(part), "{part}: {}", failure.message);
         }
         let failure = rules(true, true, &[]).verify(facts(Origin::Caller)).unwrap_err();

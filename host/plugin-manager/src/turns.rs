@@ -1,8 +1,8 @@
-//! One transition at a time for each plugin. Those who wait for a plugin get their turn in the order in which they
-//! came; plugins do not wait for each other.
+//! Turns: one transition at a time for each plugin. Tasks that wait for a plugin get their turn in the order of their
+//! arrival; plugins do not wait for each other.
 //!
-//! A task has one turn at most, and waits for none while it holds the lock of the state or a place for a load; so no
-//! two wait for each other.
+//! A task has one turn at most, and does not wait for a turn while it holds the lock of the state or a place for a
+//! load; so two tasks never wait for each other.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// The right to change one plugin. Ends when it is dropped.
+/// The right to change a plugin, until it is dropped.
 pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
-/// A queue for each plugin that someone changes. Memory: one entry for each of these.
+/// A queue for each plugin that is being changed. Memory: an entry for each of these.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
 

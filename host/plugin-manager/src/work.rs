@@ -1,4 +1,4 @@
-//! Work that runs while the manager's task goes on: loads, commands of callers, and waits for calls to end.
+//! Background work beside the manager's task: loads, commands of callers, and waits for the end of calls.
 
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc};
 
@@ -16,7 +16,7 @@ pub(crate) struct LoadPermit {
 }
 
 impl LoadPermit {
-    /// Waits for something without the place: what is waited for may itself be waiting for one.
+    /// Waits for a future without holding the place, since that future may itself wait for a place.
     pub(crate) async fn leave_while<T>(&mut self, waiting: impl Future<Output = T>) -> T {
         self._permit = None;
         let awaited = waiting.await;
@@ -25,7 +25,7 @@ impl LoadPermit {
     }
 }
 
-/// Starts work, bounds how many loads run at once, and ends all of it with the server. Cheap to clone.
+/// Starts background work, bounds the number of concurrent loads, and ends all work with the server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Work {
     tasks: TaskTracker,
@@ -44,8 +44,8 @@ impl Work {
         }
     }
 
-    /// Runs what nobody waits for to its end, or until the manager stops. A panic ends the manager: something that has
-    /// to go on does not any more.
+    /// Runs a task in the background to its end, or until the manager stops. A panic ends the manager, since work that
+    /// has to continue would be missing.
     pub(crate) fn spawn<F>(&self, future: F) -> AbortHandle
     where
         F: Future<Output: Send> + Send + 'static,
@@ -60,7 +60,7 @@ impl Work {
         task.abort_handle()
     }
 
-    /// Runs a future whose end is waited for, or until the manager stops; answers nothing then.
+    /// Runs a future for a caller that waits for it; `None` if the manager stops before its end.
     pub(crate) fn spawn_awaited<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -68,23 +68,23 @@ impl Work {
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(future))
     }
 
-    /// Waits for a place to load in.
+    /// Waits for a place among the concurrent loads.
     pub(crate) async fn place(&self) -> LoadPermit {
-        // It is never closed.
+        // The semaphore is never closed.
         LoadPermit { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
     }
 
-    /// Has the manager's task end with a panic, and the process with that.
+    /// Ends the manager's task with a panic, and with it the process.
     pub(crate) fn give_up(&self) {
         self.given_up.cancel();
     }
 
-    /// Resolves when the manager is to end.
+    /// Resolves when the manager has to end.
     pub(crate) async fn given_up(&self) {
         self.given_up.cancelled().await;
     }
 
-    /// Ends everything where it next waits, and waits for that.
+    /// Ends all work at its next wait, and waits for that.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();

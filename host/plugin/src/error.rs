@@ -246,7 +246,7 @@ impl fmt::Display for HookFault {
                 write!(f, "asked for more memory than its {limit} bytes (limit {setting})")
             }
             Self::Table { limit } => {
-                write!(f, "asked for a table of more than {limit} elements (limit sandbox.table_elements)")
+                write!(f, "asked for a table of more than {limit} elements (a fixed limit)")
             }
             Self::Stack => f.write_str("recursed deeper than its stack allows"),
             Self::Reply { limit } => {
@@ -256,7 +256,7 @@ impl fmt::Display for HookFault {
                 write!(f, "called the host more than {limit} times (limit {setting})")
             }
             Self::Handles { limit } => {
-                write!(f, "held more than {limit} handles to host resources (limit sandbox.handles)")
+                write!(f, "held more than {limit} handles to host resources (a fixed limit)")
             }
             Self::Exit { status } => {
                 write!(f, "called exit with status {status}; a hook must return an answer, and not end itself")

@@ -29,6 +29,7 @@ mod reconcile_limits;
 mod reconciler;
 mod request;
 mod sandbox;
+pub mod units;
 
 pub use call::answer::{Decision, FunctionFault, MutateReply, NewResourceReply, PlanReply, UpgradeReply, Usage};
 pub use engine::{
@@ -69,7 +70,7 @@ pub use manifest::{
     permission::{Permission, Permissions},
     references::{DataReference, DataReferenceError, MAX_REFERENCES, ReferenceDecls},
 };
-pub use mortise_age::{Identities, IdentityError};
+pub use mortise_keys::age::{Identities, IdentityError};
 pub use plugin::Plugin;
 pub use reconcile_limits::ReconcileLimits;
 pub use reconciler::{Outcome, ReconcileError, Reconciler};

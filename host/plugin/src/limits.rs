@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use mortise_resource::manifest;
-use serde::{Deserialize, Serialize};
 
 /// Limits of one request to a plugin, of the plugin as a whole, and of all plugins together: `[sandbox]` in
 /// config.toml.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Instances of all plugins at once; 0 chooses by the machine: 128, or 32 with less than 1 GiB of memory.
     pub instances: u32,
@@ -53,7 +51,6 @@ pub struct Limits {
     /// Compiled code kept in `cache_dir`, bytes; the least recently used goes first, and 0 keeps none.
     pub code_cache_bytes: u64,
     /// The limits that the plugin lowered for itself. Not a setting.
-    #[serde(skip)]
     pub own: LoweredLimits,
 }
 
@@ -152,7 +149,7 @@ impl Limits {
 
     /// Setting or field that set the limit on host calls.
     pub(crate) fn host_calls_setting(&self) -> &'static str {
-        if self.own.controllers { "controllers.host_calls" } else { "sandbox.host_calls" }
+        if self.own.controllers { "controllers.host_calls" } else { "fixed for hooks" }
     }
 
     /// Wall clock of one request.

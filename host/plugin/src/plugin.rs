@@ -247,10 +247,10 @@ impl Plugin {
     }
 
     /// Whether a type (`demo.v2.Artist`) is written without its `mutate` while that hook is quarantined, by the setting
-    /// `quarantine.skip_mutate`.
+    /// `quarantine.bypass_mutate_types`.
     #[must_use]
     pub fn bypasses_mutate(&self, gvk: &Gvk) -> bool {
-        let skipped = &self.sandbox.quarantine.skip_mutate;
+        let skipped = &self.sandbox.quarantine.bypass_mutate_types;
         !skipped.is_empty() && skipped.contains(&gvk.to_string())
     }
 

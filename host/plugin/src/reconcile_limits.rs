@@ -1,13 +1,11 @@
 //! Resource limits of one reconcile. Every limit is finite; those not listed here are the hooks' ([`Limits`]).
 
 use mortise_resource::manifest;
-use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
 
 /// Limits of one call of a controller: a reconcile, a mapping, an initialisation: `[controllers]` in config.toml.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReconcileLimits {
     /// Instances of all controllers at once, warm ones included; 0 chooses by the machine.
     pub instances: u32,

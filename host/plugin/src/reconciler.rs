@@ -11,15 +11,14 @@
 //! # Limits
 //! Concurrent calls are bounded by the sum of `parallel` of the running controllers, and by the instances
 //! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor
-//! time runs them at low priority (`sandbox.low_priority_ms`); its hooks are not affected.
+//! time runs them at low priority (`Limits::low_priority_ms`); its hooks are not affected.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use mortise_redaction::Secrets;
-use mortise_resource::pb;
+use mortise_resource::{pb, redaction::Secrets};
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::{

@@ -1,8 +1,7 @@
 //! Hooks of one request. An instance is made when the first hook is called, and not at all without one.
 use std::{pin::Pin, sync::Arc};
 
-use mortise_redaction::Secrets;
-use mortise_resource::{Diagnostic, EncodedResource, authorizer::Authorizer, pb};
+use mortise_resource::{Diagnostic, EncodedResource, authorizer::Authorizer, pb, redaction::Secrets};
 use parking_lot::Mutex;
 use prost::Message as _;
 

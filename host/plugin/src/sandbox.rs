@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-use mortise_age::Identities;
+use mortise_keys::age::Identities;
 use mortise_resource::manifest;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;

@@ -1,4 +1,4 @@
-//! What the provider asks of a server: the resource service and the types, as a caller with an identity like any other.
+//! The provider's client of a server: resources and types, with the rights of its identity like any other caller.
 
 mod grpc;
 
@@ -18,16 +18,16 @@ use crate::schema::{Snapshot, TypeDescription};
 /// A server.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
-    /// Every type that it has.
+    /// Every type of the server.
     async fn types(&self) -> Result<Vec<TypeDescription>, Status>;
 
-    /// What a write would do; `create` plans a creation, whatever is stored.
+    /// Plans a write; `create` plans a creation even if the resource exists.
     async fn plan(&self, resource: pb::Resource, create: bool) -> Result<PlanResponse, Status>;
 
-    /// Gives a resource another type, or says what would come of it.
+    /// Gives a resource another type; a dry run returns the resource that would result.
     async fn move_resource(&self, request: MoveRequest) -> Result<pb::Resource, Status>;
 
-    /// Takes something outside over, or says what would come of it.
+    /// Imports something from outside; a dry run returns the resource that would result.
     async fn import(&self, request: ImportRequest) -> Result<pb::Resource, Status>;
 
     /// Every function of its plugins.
@@ -36,53 +36,53 @@ pub trait ResourceClient: Send + Sync {
     /// Calls a function.
     async fn call_function(&self, request: CallFunctionRequest) -> Result<Outcome, Status>;
 
-    /// One resource; none where there is none of this id and uid.
+    /// Reads a resource; `None` if no resource has this id and uid.
     async fn read(&self, id: pb::Id) -> Result<Option<pb::Resource>, Status>;
 
-    /// Writes a resource; what is stored then, with warnings.
+    /// Writes a resource; returns the stored one, with warnings.
     async fn write(&self, resource: pb::Resource) -> Result<(pb::Resource, Vec<String>), Status>;
 
-    /// Deletes a resource; one that is not there is gone already.
+    /// Deletes a resource; succeeds if it does not exist.
     async fn delete(&self, id: pb::Id) -> Result<(), Status>;
 
     /// Lists resources of a type.
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status>;
 
-    /// Where the server is, for people.
+    /// Address of the server, for people.
     fn address(&self) -> &str;
 }
 
-/// How a server is reached, as far as a configuration says.
+/// Settings of the connection to a server; `None` for those that the configuration leaves out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionSettings {
     /// The server.
     pub address: Option<String>,
     /// The token.
     pub token: Option<String>,
-    /// A file that holds it.
+    /// A file that holds the token.
     pub token_file: Option<String>,
     /// Certificates to trust.
     pub ca_file: Option<String>,
     /// This client's certificate.
     pub client_cert: Option<String>,
-    /// Its key.
+    /// The key of this client's certificate.
     pub client_key: Option<String>,
     /// The name that the server's certificate is for.
     pub tls_server_name: Option<String>,
 }
 
-/// Reaches servers.
+/// Connects to servers.
 #[async_trait]
 pub trait Connector: Send + Sync {
-    /// Reaches the server that settings mean; what they leave out is as the environment has it.
+    /// Connects to the server of the settings; the environment gives the settings that are left out.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// The reason of the failure, for people.
     async fn connect(&self, settings: &ConnectionSettings) -> Result<std::sync::Arc<dyn ResourceClient>, String>;
 
-    /// What a server had when somebody wrote it down, for when none is reached; `None` where nobody did.
+    /// The exported types and functions of a server, for use without a server; `None` without an export.
     ///
     /// # Errors
-    /// Why what was written down cannot be read, for people.
+    /// The reason why the export cannot be read, for people.
     fn snapshot(&self) -> Result<Option<Snapshot>, String>;
 }

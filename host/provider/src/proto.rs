@@ -1,4 +1,5 @@
-//! The generated messages and services: the provider protocol, and what core wants of each process that it starts.
+//! The generated messages and services: the provider protocol, and the services that core expects of each process that
+//! it starts.
 
 /// Provider protocol 6.5.
 #[allow(
@@ -12,7 +13,7 @@ pub mod tfplugin6 {
     include!(concat!(env!("OUT_DIR"), "/tfplugin6.rs"));
 }
 
-/// What core wants of a process.
+/// Services that core expects of a process.
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -118,7 +118,7 @@ fn leaf_value(random: &mut Rng, leaf: &Leaf, kind: &Kind) -> Value {
     }
 }
 
-/// What a server makes of data: it fills in, and writes texts in another way.
+/// Imitates a server's hook: it fills in values, and rewrites texts.
 fn hook(shape: &Shape, value: &Value) -> Value {
     match (shape, value) {
         (Shape::Leaf(Leaf::String), Value::String(text)) => Value::String(text.to_lowercase()),
@@ -152,7 +152,7 @@ fn random_values_of_random_messages_survive_every_way() {
         for _ in 0..5 {
             let value = values(&mut random, &of);
             assert_eq!(msgpack::decode(&msgpack::encode(&value), &kind).as_ref(), Ok(&value), "{text}");
-            // JSON may say what its message does not have, which is refused.
+            // JSON may have fields that its message lacks; such data is rejected.
             let Ok(data) = to_data(&of, &value) else { continue };
             sent += 1;
             let back = from_data(&of, Some(&data)).unwrap();

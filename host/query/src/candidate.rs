@@ -24,7 +24,7 @@ pub struct Candidate<'r> {
     parts: Arc<Parts>,
 }
 
-/// What was decoded of a resource.
+/// The decoded parts of a resource.
 #[derive(Debug, Default)]
 struct Parts {
     whole: OnceLock<Value>,
@@ -32,14 +32,16 @@ struct Parts {
     labels: OnceLock<BTreeMap<String, String>>,
 }
 
-/// What was decoded lately, for many queries that look at the same resources one after another, as watches do. It holds
-/// 32 resources of 4 KiB at most, which is some MiB at worst once they are decoded; larger ones are decoded by each query.
+/// Cache of decoded parts for many queries that look at the same resources one after another, as watches do. It holds
+/// 32 resources of 4 KiB at most, which is some MiB at worst once they are decoded; each query decodes larger resources
+/// itself.
 #[derive(Debug, Default)]
 pub struct RecentlyDecoded {
     latest_first: Mutex<VecDeque<Decoded>>,
 }
 
-/// A resource, by the place of its bytes, which are held so that no others come there.
+/// A cached resource, recognized by the address of its bytes. The cache holds the bytes, so no others can take their
+/// address.
 #[derive(Debug)]
 struct Decoded {
     resource: Bytes,
@@ -71,13 +73,13 @@ impl RecentlyDecoded {
 }
 
 impl<'r> Candidate<'r> {
-    /// Makes a candidate; nothing is decoded yet.
+    /// Makes a candidate without decoding anything.
     #[must_use]
     pub fn new(resource: &'r EncodedResource, schema: &'r Schema) -> Self {
         Self { resource, schema, parts: Arc::default() }
     }
 
-    /// Makes a candidate that shares what is decoded with others of the same resource.
+    /// Makes a candidate that shares its decoded parts with others of the same resource.
     #[must_use]
     pub fn sharing(resource: &'r EncodedResource, schema: &'r Schema, recent: &RecentlyDecoded) -> Self {
         Self { resource, schema, parts: recent.parts(resource.bytes(), schema) }
@@ -89,16 +91,16 @@ impl<'r> Candidate<'r> {
         self.resource
     }
 
-    /// Whether something of it was decoded.
+    /// Whether a part of the resource was decoded.
     #[must_use]
     pub fn is_decoded(&self) -> bool {
         self.parts.whole.get().is_some() || self.parts.data.get().is_some() || self.parts.labels.get().is_some()
     }
 
-    /// Its labels, for a [`Selector`](crate::Selector). The rest is skipped.
+    /// The resource's labels, for a [`Selector`](crate::Selector). Decoding skips the rest.
     ///
     /// # Errors
-    /// It does not decode.
+    /// The resource does not decode.
     pub fn labels(&self) -> Result<&BTreeMap<String, String>, Undecodable> {
         if let Some(labels) = self.parts.labels.get() {
             return Ok(labels);
@@ -107,11 +109,11 @@ impl<'r> Candidate<'r> {
         Ok(self.parts.labels.get_or_init(|| meta.unwrap_or_default().labels))
     }
 
-    /// The values at a path as an index holds them, sorted and each once: what a [`Subject::Field`](crate::Subject::Field)
-    /// is looked up by. Zero values, floats, messages and absent values have none; of a list there is one per element.
+    /// The values at a path as an index holds them, sorted and each once; a [`Subject::Field`](crate::Subject::Field)
+    /// is looked up by them. Zero values, floats, messages and absent values have none; a list has one per element.
     ///
     /// # Errors
-    /// What is looked at does not decode.
+    /// The part that the path goes into does not decode.
     pub fn index_values(&self, path: &Path) -> Result<Vec<String>, Undecodable> {
         let mut texts = Vec::new();
         let mut add = |value: &Value| texts.extend(Scalar::of(value).and_then(|value| value.index_text()));
@@ -160,7 +162,7 @@ impl<'r> Candidate<'r> {
         let any = DataPart::decode(self.resource.bytes().clone())?.data;
         let decode = |any: AnyBytes| match self.schema.data() {
             Some(_) => decode_data(self.schema, &any.type_url, any.value),
-            // Paths then lead to the data as a whole, of which only the presence is known.
+            // Paths then lead to the data as a whole; only its presence is known.
             None => Ok(DynamicMessage::new(().descriptor())),
         };
         let data = any.map(decode).transpose()?;
@@ -179,7 +181,7 @@ pub(crate) fn decode_data(schema: &Schema, type_url: &str, value: Bytes) -> Resu
         .map_err(|source| Undecodable::Data { message: message.full_name().to_owned(), source })
 }
 
-/// Of a resource, its data only. Decoding skips the rest and copies nothing.
+/// The part of a resource that holds its data. Decoding skips the rest and copies nothing.
 #[derive(Clone, PartialEq, prost::Message)]
 struct DataPart {
     #[prost(message, optional, tag = "7")]
@@ -195,14 +197,14 @@ struct AnyBytes {
     value: Bytes,
 }
 
-/// Of a resource, its labels only.
+/// The part of a resource that holds its labels.
 #[derive(Clone, PartialEq, prost::Message)]
 struct MetaPart {
     #[prost(message, optional, tag = "1001")]
     meta: Option<MetaLabels>,
 }
 
-/// Of `goten.types.Meta`, its labels only.
+/// The part of `goten.types.Meta` that holds the labels.
 #[derive(Clone, PartialEq, prost::Message)]
 struct MetaLabels {
     #[prost(btree_map = "string, string", tag = "5")]
@@ -230,7 +232,7 @@ mod tests {
         };
         let small = resource("a", 10);
         assert!(shares(&small, &schema, &small.clone(), &schema));
-        assert!(!shares(&small, &schema, &resource("a", 10), &schema), "equal, and not the same");
+        assert!(!shares(&small, &schema, &resource("a", 10), &schema), "equal, but at another address");
         assert!(!shares(&small, &schema, &small, &Schema::new(Some(Schema::resource().clone()))));
         let large = resource("a", RecentlyDecoded::MAX_RESOURCE_BYTES);
         assert!(!shares(&large, &schema, &large, &schema));

@@ -7,8 +7,8 @@ pub(crate) fn is_same(a: &DynamicMessage, b: &DynamicMessage) -> bool {
     compare(a, b, false)
 }
 
-/// Whether two messages say the same: an absent message equals an empty one, a list of one empty message equals an empty
-/// list, and entries of maps with empty messages count as absent.
+/// Whether two messages mean the same: an absent message equals an empty one, a list of one empty message equals an
+/// empty list, and entries of maps with empty messages count as absent.
 pub(crate) fn is_equivalent(a: &DynamicMessage, b: &DynamicMessage) -> bool {
     compare(a, b, true)
 }
@@ -30,7 +30,7 @@ fn compare(a: &DynamicMessage, b: &DynamicMessage, leniently: bool) -> bool {
             leniently && is_empty(value)
         })
     };
-    // Each way, since each may have fields that the other lacks.
+    // Both ways, since each message may have fields that the other lacks.
     a.descriptor() == b.descriptor()
         && is_matched(a, b)
         && b.fields()
@@ -44,7 +44,7 @@ fn same_value(a: &Value, b: &Value, leniently: bool) -> bool {
         (Value::Message(a), Value::Message(b)) => compare(a, b, leniently),
         (Value::F32(a), Value::F32(b)) => a == b || (a.is_nan() && b.is_nan()),
         (Value::F64(a), Value::F64(b)) => a == b || (a.is_nan() && b.is_nan()),
-        // One that is empty is absent, so both have elements.
+        // An empty list is absent, so both have elements.
         (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(same),
         (Value::Map(a), Value::Map(b)) => {
             let has = |key, value| match b.get(key) {
@@ -59,7 +59,7 @@ fn same_value(a: &Value, b: &Value, leniently: bool) -> bool {
     }
 }
 
-/// Whether a present value says no more than an absent one.
+/// Whether a present value means no more than an absent one.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Message(_) => is_empty_message(value),

@@ -1,8 +1,8 @@
-//! What is wrong with a query, and what is wrong with a resource.
+//! Errors of queries and of resources that a query cannot decode.
 
 use mortise_resource::EncodingError;
 
-/// Which code a [`QueryError`] is answered with.
+/// gRPC code of the answer to a [`QueryError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// InvalidArgument.
@@ -11,7 +11,7 @@ pub enum Kind {
     Unimplemented,
 }
 
-/// A query that is refused. The text names the part of the request, the place, the fault and the remedy.
+/// The error of a rejected query. The text names the part of the request, the place, the fault and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// A filter does not parse, or does not fit the schema. Characters count from 1.
@@ -19,7 +19,7 @@ pub enum QueryError {
     Filter {
         /// Character of the text.
         at: usize,
-        /// Thing, fault and remedy.
+        /// Subject, fault and remedy.
         fault: String,
     },
     /// A filter uses `LIKE`. Characters count from 1.
@@ -31,7 +31,7 @@ pub enum QueryError {
     /// A filter is too large.
     #[error("filter: {0}")]
     TooLarge(String),
-    /// A path leads nowhere.
+    /// A path leads to no field.
     #[error("path {path:?}: {fault}")]
     Path {
         /// The path, cut off if it is long.
@@ -42,17 +42,17 @@ pub enum QueryError {
     /// A label selector contradicts itself or is too large.
     #[error("selector: {0}")]
     Selector(String),
-    /// An order does not parse, or names what has no order.
+    /// An order does not parse, or names a path without an order.
     #[error("order_by: {0}")]
     Order(String),
-    /// A page token that was not given out for this query.
+    /// A page token of another query, or no page token.
     #[error("page_token: {0}")]
     Token(String),
-    /// A resume token that is none.
+    /// A text that cannot be decoded as a resume token.
     #[error("resume_token: {0}")]
     Resume(String),
     /// A negative page size.
-    #[error("page_size: {0} is negative; say 0 for the default, or at least 1")]
+    #[error("page_size: {0} is negative; use 0 for the default, or at least 1")]
     PageSize(i32),
     /// A field mask that cannot be applied.
     #[error("field mask: {0}")]
@@ -60,7 +60,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// Which code it is answered with.
+    /// The gRPC code of the answer.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -74,34 +74,34 @@ impl QueryError {
     }
 }
 
-/// A resource that a query cannot look into. The caller knows which one it is, and names it.
+/// A resource that a query cannot look into. The caller adds the resource's id.
 #[derive(Debug, thiserror::Error)]
 pub enum Undecodable {
     /// The resource itself.
-    #[error("the resource is no resource: {0}")]
+    #[error("the stored resource cannot be decoded: {0}")]
     Resource(#[from] EncodingError),
     /// Its encoding.
-    #[error("the resource does not decode: {0}")]
+    #[error("the resource cannot be decoded: {0}")]
     Encoding(#[from] prost::DecodeError),
     /// The data does not decode as the message of the type.
-    #[error("its data does not decode as {message}: {source}")]
+    #[error("its data cannot be decoded as {message}: {source}")]
     Data {
         /// Message of the type.
         message: String,
-        /// What is wrong with the bytes.
+        /// Fault of the bytes.
         source: prost::DecodeError,
     },
     /// The data is of another message than the type's.
-    #[error("its data is a {found:?}, and the type's message is {expected}")]
+    #[error("its data is a {found:?}, but the type's message is {expected}")]
     OtherMessage {
         /// Message of the type.
         expected: String,
-        /// What `type_url` says.
+        /// Message that `type_url` names.
         found: String,
     },
 }
 
-/// A text for a message, cut off where it becomes long.
+/// Cuts a text off where it becomes long, for error messages.
 pub(crate) fn shown(text: &str) -> String {
     const MAX_SHOWN_CHARACTERS: usize = 80;
     if text.chars().nth(MAX_SHOWN_CHARACTERS).is_none() {

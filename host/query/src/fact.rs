@@ -1,8 +1,8 @@
-//! What a query requires of every resource that it matches, for a look-up in an index.
+//! Facts: requirements of a query that every match meets, for a look-up in an index.
 
 use std::collections::BTreeSet;
 
-/// What a [`Fact`] is about.
+/// The part of a resource that a [`Fact`] is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// Partition of the id.
@@ -22,14 +22,14 @@ pub enum Subject {
     Field(String),
 }
 
-/// One requirement: the subject is there, and is one of the values. Of a field that is a list, or is in a list, one of
-/// the elements is. No
-/// resource without the label or field satisfies it, not even one whose value would count as zero.
+/// Requirement: the subject is present and has one of the values; a field that is a list, or in a list, has an element
+/// with one of the values. No resource without the label or field satisfies it, not even if the absent value would
+/// compare as zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is about.
+    /// The part of the resource that has the value.
     pub subject: Subject,
-    /// What it may be. Empty for [`Subject::LabelPresence`]; for others, nothing matches if it is empty.
+    /// Allowed values. Empty for [`Subject::LabelPresence`]; for others, nothing matches if it is empty.
     pub values: BTreeSet<String>,
 }
 
@@ -39,7 +39,7 @@ impl Fact {
     }
 }
 
-/// The facts that hold if one of several branches does: those whose subject every branch has a fact about.
+/// The facts that hold if one of several branches does: those about subjects that every branch has a fact about.
 pub(crate) fn common_facts(mut branches: impl Iterator<Item = Vec<Fact>>) -> Vec<Fact> {
     let mut facts = branches.next().unwrap_or_default();
     for branch in branches {

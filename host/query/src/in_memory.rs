@@ -1,11 +1,12 @@
-//! Searches and updates of resources at hand, for hosts in memory that plugins are tested with.
+//! Searches and updates of resources in memory, for the hosts that plugins are tested with.
 //!
-//! They mean what the server's mean, of resources that were chosen by type, tenancy and name before, in the order of
-//! names: filter, selector, order, pages in both directions, views and masks; conditions and masks of updates.
+//! They behave as the server's do. The caller chooses resources by type, tenancy and name, and passes them in the order
+//! of names. Supported are filter, selector, order, pages in both directions, views and masks, and of updates
+//! conditions and masks.
 //!
 //! # Limits
-//! The views BASIC and DETAIL have what the type's plugin declares, which is not known here: they show what the mask
-//! does. There is no plan.
+//! The paths of the views BASIC and DETAIL come from the type's plugin and are not known here, so these views show what
+//! the mask shows. Answers have no query plan.
 
 use mortise_resource::{
     EncodedResource,
@@ -19,10 +20,10 @@ use crate::{
     page_size,
 };
 
-/// Why a search or an update in memory fails.
+/// Errors of a search or an update in memory.
 #[derive(Debug, thiserror::Error)]
 pub enum InMemoryError {
-    /// The query is none.
+    /// The query is invalid.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// A resource does not decode.
@@ -36,10 +37,10 @@ pub enum InMemoryError {
     Condition,
 }
 
-/// Answers one page of what matches.
+/// Answers one page of the matching resources.
 ///
 /// # Errors
-/// The query is none, or a resource is none of the schema.
+/// The query is invalid, or a resource does not decode by the schema.
 pub fn search(
     resources: impl IntoIterator<Item = pb::Resource>,
     request: &SearchRequest,
@@ -102,10 +103,10 @@ pub fn search(
     })
 }
 
-/// What an update makes of a stored resource; the resource of the request where none is stored.
+/// Applies an update to a stored resource; returns the request's resource where none is stored.
 ///
 /// # Errors
-/// A mask is none, or the condition does not hold.
+/// A mask is invalid, or the condition does not hold.
 pub fn update(
     stored: Option<&pb::Resource>,
     request: &UpdateRequest,

@@ -1,4 +1,4 @@
-//! Paths to what an index can be kept of.
+//! Paths to values that can be indexed.
 
 use crate::{
     Candidate, Path, QueryError, Schema, Undecodable,
@@ -17,19 +17,19 @@ impl IndexPath {
     /// Resolves a path.
     ///
     /// # Errors
-    /// It leads nowhere, or to what no index can be kept of.
+    /// The path leads to no field, or to one that cannot be indexed.
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, QueryError> {
         let path = Path::parse(text, schema)?;
         let fault = match &path.shape {
             _ if path.root != Root::Data || path.steps.is_empty() => {
-                Some("an index is of a field in data; write data.field")
+                Some("an index needs a field in data; write data.field")
             }
             Shape::One(of) | Shape::List(of) if !has_text(of) => {
-                Some("no index is kept of floats and messages; name a field with a text, a number, an enum or a time")
+                Some("floats and messages cannot be indexed; name a field with a string, an integer, an enum or a time")
             }
-            Shape::Map { .. } => Some("no index is kept of a map; name one of its keys"),
+            Shape::Map { .. } => Some("a map cannot be indexed; name one of its keys"),
             _ if path.zero.as_ref().is_some_and(|zero| zero.index_text().is_some()) => {
-                Some("no index is kept of a field with a default of its own; name another one")
+                Some("a field with its own default cannot be indexed; name another one")
             }
             _ => None,
         };
@@ -45,7 +45,7 @@ impl IndexPath {
         &self.name
     }
 
-    /// The values that a resource is found by.
+    /// The values by which an index finds a resource.
     ///
     /// # Errors
     /// Its `data` does not decode.

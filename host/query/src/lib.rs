@@ -1,13 +1,13 @@
 //! Queries over typed resources: filters, label selectors, orders, page tokens and field masks.
 //!
-//! What is queried is a `hashicorp.consul.resource.Resource`. A [`Schema`] says which message its `data` holds; paths go
+//! Queries look into a `hashicorp.consul.resource.Resource`. A [`Schema`] names the message of its `data`; paths go
 //! into `data` as though it were a field of that message. docs/query.md describes the language for users.
 //!
 //! # Contract
-//! Everything here is pure: no I/O, no clock, no state but what [`RecentlyDecoded`] remembers. A query is compiled once
-//! against a [`Schema`], and refused with a [`QueryError`] that names the place, the fault and the remedy; it is evaluated
-//! against one [`Candidate`] at a time. Evaluation fails only for a resource that does not decode ([`Undecodable`]). Input
-//! of any size and shape is safe: see [`limits`].
+//! Everything here is pure: no I/O, no clock, no state except the cache [`RecentlyDecoded`]. A query is compiled once
+//! against a [`Schema`]; a faulty query is rejected with a [`QueryError`] that names the place, the fault and the
+//! remedy. It is evaluated against one [`Candidate`] at a time. Evaluation fails only for a resource that does not
+//! decode ([`Undecodable`]). Input of any size and shape is safe: see [`limits`].
 //!
 //! ```
 //! use mortise_query::{Candidate, Filter, Schema};
@@ -22,9 +22,9 @@
 //! ```
 //!
 //! # Cost
-//! Compiling takes time in proportion to the text. Evaluating decodes what the query looks at and no more: the name of a
-//! resource costs nothing, `data` is decoded at most once, and only when a path goes into it. Each condition visits the
-//! values at its path once, and looks each up among its own.
+//! Compiling takes time in proportion to the text. Evaluating decodes only the parts that the query looks at: the name
+//! of a resource costs nothing, and `data` is decoded at most once, when a path first goes into it. Each condition
+//! visits the values at its path once, and looks each up in its own list of values.
 //!
 //! # Limits
 //! Paths address what descriptors declare: no extensions, no fields inside an `Any` other than `data`.

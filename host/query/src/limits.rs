@@ -1,6 +1,7 @@
-//! Bounds of queries. They bound the time and memory that one text of a client takes.
+//! Bounds of queries. They limit the time and memory that one text of a client takes.
 
-/// Most bytes of a filter or an order. A page token holds values of a resource, and is as long as these are.
+/// Most bytes of a filter or an order. Page tokens have no such limit: a token holds values of a resource and is as
+/// long as they are.
 pub const TEXT_BYTES: usize = 64 << 10;
 /// Most parentheses, or braces of a value, within each other.
 pub const NESTING: usize = 64;

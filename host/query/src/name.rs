@@ -14,7 +14,7 @@ impl NamePattern {
     /// Reads a pattern, from the right.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut segments = text.rsplit('/').map(|segment| match segment {
-            "" => Err("a segment of the name is empty".to_owned()),
+            "" => Err("a segment of the name is empty; write [partition/][namespace/]name".to_owned()),
             "-" => Ok(None),
             segment => Ok(Some(segment.to_owned())),
         });

@@ -1,4 +1,4 @@
-//! Numbers of a filter: JSON's, read exactly.
+//! Numbers in filters: JSON's syntax, read exactly.
 
 use winnow::{
     ModalResult, Parser as _,
@@ -7,10 +7,10 @@ use winnow::{
     token::{one_of, take_while},
 };
 
-/// Decimal digits that every integer of protobuf fits in.
+/// Most decimal digits of an integer in protobuf.
 const MAX_INTEGER_DIGITS: usize = 20;
 
-/// Why a text is not the number that a field has.
+/// Reasons why a text is not a number of the field's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadNumber {
     /// JSON has no such number.
@@ -24,9 +24,9 @@ pub(crate) enum BadNumber {
 impl BadNumber {
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Self::Syntax => "is no number; numbers are JSON's, as -1, 0.5 or 1e6",
-            Self::Fraction => "has a fraction",
-            Self::Range => "is out of range",
+            Self::Syntax => "it is not a number; write it as in JSON, such as -1, 0.5 or 1e6",
+            Self::Fraction => "it has a fraction",
+            Self::Range => "it is out of range",
         }
     }
 }
@@ -44,7 +44,7 @@ fn parts<'t>(input: &mut &'t str) -> ModalResult<Parts<'t>> {
     let fraction = opt(preceded('.', digit1)).parse_next(input)?.unwrap_or("");
     let exponent = opt(preceded(one_of(['e', 'E']), (opt(one_of(['+', '-'])), digit1))).parse_next(input)?;
     let exponent = exponent.map_or(0, |(sign, digits): (Option<char>, &str)| {
-        // Beyond any number that is in range, digits do not matter.
+        // Exponents beyond every range are all alike.
         let size: i64 = digits
             .trim_start_matches('0')
             .parse()

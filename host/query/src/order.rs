@@ -13,7 +13,7 @@ use crate::{
     Candidate, Path, QueryError, Schema, Undecodable, error::shown, limits, path::Root, scalar::Scalar, walk::Slot,
 };
 
-/// What resources are sorted by.
+/// The keys that resources are sorted by.
 #[derive(Debug, Clone)]
 pub struct OrderBy {
     keys: Vec<Key>,
@@ -25,7 +25,7 @@ struct Key {
     is_descending: bool,
 }
 
-/// Where a resource stands in an order. Keys of one [`OrderBy`] are comparable.
+/// A resource's position in an order. Positions of one [`OrderBy`] are comparable.
 #[derive(Debug, Clone)]
 pub struct SortKey {
     parts: Vec<Part>,
@@ -41,19 +41,19 @@ impl OrderBy {
     /// Reads an order; an empty text stands for `name`.
     ///
     /// # Errors
-    /// It does not parse, names an unknown path or one without an order, or exceeds [`limits`].
+    /// The text does not parse, names an unknown path or one without an order, or exceeds [`limits`].
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, QueryError> {
         if text.len() > limits::TEXT_BYTES {
-            let fault = format!("it has {} bytes, and {} are the most", text.len(), limits::TEXT_BYTES);
+            let fault = format!("it has {} bytes; at most {} are allowed", text.len(), limits::TEXT_BYTES);
             return Err(QueryError::Order(fault));
         }
         let mut keys = Vec::new();
         for item in text.split(',').filter(|_| !text.trim().is_empty()) {
             if keys.len() == limits::ORDER_KEYS {
-                return Err(QueryError::Order(format!("it has more than {} keys", limits::ORDER_KEYS)));
+                return Err(QueryError::Order(format!("it has more than {} keys; name fewer", limits::ORDER_KEYS)));
             }
             let key = Key::parse(item, schema)?;
-            // Each would hold the value once more, however large it is.
+            // Each repeated key would copy the value once more, however large it is.
             if keys.iter().any(|other: &Key| other.path.to_string() == key.path.to_string()) {
                 let fault = format!("{:?} is named twice; name each path once", shown(item.trim()));
                 return Err(QueryError::Order(fault));
@@ -67,16 +67,16 @@ impl OrderBy {
         Ok(Self { keys })
     }
 
-    /// Whether it is by name only, ascending: by partition, namespace and name.
+    /// Whether the order is by name only, ascending: by partition, namespace and name.
     #[must_use]
     pub fn is_by_name(&self) -> bool {
         matches!(self.keys.as_slice(), [key, ..] if key.path.root == Root::Name && !key.is_descending)
     }
 
-    /// Where a resource stands.
+    /// The position of a resource.
     ///
     /// # Errors
-    /// What the order looks at does not decode.
+    /// A part of the resource that the order looks at does not decode.
     pub fn key(&self, candidate: &Candidate<'_>) -> Result<SortKey, Undecodable> {
         let mut parts = Vec::with_capacity(self.keys.len() + 2);
         for Key { path, is_descending } in &self.keys {
@@ -104,7 +104,7 @@ impl OrderBy {
     /// Reads a key that [`SortKey::encode`] wrote for the same order.
     ///
     /// # Errors
-    /// It is no key of this order.
+    /// The bytes are not a key of this order.
     pub fn decode(&self, bytes: &[u8]) -> Result<SortKey, QueryError> {
         let wire = WireKey::decode(bytes).ok();
         let parts: Option<Vec<Part>> = wire.and_then(|wire| {
@@ -124,7 +124,12 @@ impl OrderBy {
             });
             parts.collect()
         });
-        let parts = parts.ok_or_else(|| QueryError::Token("its value is no place in this order".to_owned()))?;
+        let parts = parts.ok_or_else(|| {
+            QueryError::Token(
+                "its value is not a position in this order; use a token from an answer to the same query, or none"
+                    .to_owned(),
+            )
+        })?;
         Ok(SortKey { parts })
     }
 }
@@ -135,26 +140,28 @@ impl Key {
         let mut words = item.split_whitespace();
         let (path, direction) = match (words.next(), words.next(), words.next()) {
             (Some(path), direction, None) => (path, direction),
-            (None, ..) => return Err(QueryError::Order("a key is empty; write path, path desc".to_owned())),
-            _ => return Err(fault("has more than two words; write a path, and asc or desc behind it")),
+            (None, ..) => {
+                return Err(QueryError::Order("a key is empty; write keys such as path or path desc".to_owned()));
+            }
+            _ => return Err(fault("has more than two words; write a path, then asc or desc")),
         };
         let is_descending = match direction {
             None => false,
             Some(word) if word.eq_ignore_ascii_case("asc") => false,
             Some(word) if word.eq_ignore_ascii_case("desc") => true,
-            Some(_) => return Err(fault("has an unknown direction; say asc or desc")),
+            Some(_) => return Err(fault("has an unknown direction; use asc or desc")),
         };
         let path = Path::parse(path, schema)?;
         if path.is_through_list() || path.shape.scalar().is_none() {
-            return Err(fault("is, or is in, a list, a map or a message, which have no order; name a single value"));
+            return Err(fault("is or lies in a list, a map or a message, which have no order; name a single value"));
         }
         Ok(Self { path, is_descending })
     }
 }
 
 impl SortKey {
-    /// Partition, namespace and name of the resource, of an order that [is by name](OrderBy::is_by_name); `None` of others
-    /// that do not begin with three texts.
+    /// Partition, namespace and name of the resource if the order [is by name](OrderBy::is_by_name); `None` if the key
+    /// does not begin with three texts.
     #[must_use]
     pub fn place(&self) -> Option<[&str; 3]> {
         let [partition, namespace, name, ..] = self.parts.as_slice() else { return None };
@@ -206,7 +213,7 @@ impl PartialEq for SortKey {
 
 impl Eq for SortKey {}
 
-/// A key in a token. Nothing but this file reads it.
+/// A key in a token. Only this file reads it.
 #[derive(Clone, PartialEq, prost::Message)]
 struct WireKey {
     #[prost(message, repeated, tag = "1")]
@@ -241,7 +248,7 @@ impl From<Scalar> for WireValue {
     fn from(scalar: Scalar) -> Self {
         match scalar {
             Scalar::Bool(value) => Self::Bool(value),
-            // Integers of protobuf fit one of the two.
+            // Every integer of protobuf fits one of the two.
             Scalar::Int(value) => match i64::try_from(value) {
                 Ok(value) => Self::Signed(value),
                 Err(_) => Self::Unsigned(u64::try_from(value).unwrap_or(u64::MAX)),

@@ -1,8 +1,8 @@
-//! Pages: their size, and the tokens that name a place in the order of a query's results.
+//! Pages: their size, and the tokens for positions in a query's results.
 //!
-//! A token is `<direction>.<inclusion>.<kind>.<value>`: `r` or `l`, `i` or `e`, `S`, and the standard base64 of a digest of the
-//! query followed by the place. A token of another query is refused. Tokens are no secret and no proof: who makes one up
-//! reaches places of a query that it may make anyway.
+//! A token is `<direction>.<inclusion>.<kind>.<value>`: `r` or `l`, `i` or `e`, `S`, and the standard base64 of a
+//! digest of the query followed by the position. A token of another query is rejected. Tokens are neither secret nor
+//! proof: a made-up token reaches only positions of a query that the caller may make anyway.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
@@ -12,7 +12,7 @@ use crate::{OrderBy, QueryError, SortKey, limits};
 /// Bytes of a digest in a token.
 const DIGEST_BYTES: usize = 16;
 
-/// Which way a page goes from its boundary, in the order of the query.
+/// Direction of a page from its boundary, in the order of the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Towards the first resource: a previous page.
@@ -21,14 +21,14 @@ pub enum Direction {
     Right,
 }
 
-/// What a token is bound to: everything of a query that decides which resources it has and in which order.
+/// Digest of the parts of a query that decide which resources it finds and in which order. A token is bound to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding([u8; DIGEST_BYTES]);
 
-/// Where a page begins.
+/// The boundary at which a page begins, and the page's direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageToken {
-    /// Which way the page goes.
+    /// Direction of the page.
     pub direction: Direction,
     /// Whether the resource at the boundary belongs to the page.
     pub is_inclusive: bool,
@@ -36,11 +36,11 @@ pub struct PageToken {
     pub boundary: SortKey,
 }
 
-/// Items of a page, of what a request says: 0 stands for [`limits::DEFAULT_PAGE_SIZE`], and more than
-/// [`limits::MAX_PAGE_SIZE`] for that.
+/// Items of a page for the size that a request asks for: 0 stands for [`limits::DEFAULT_PAGE_SIZE`]; sizes above
+/// [`limits::MAX_PAGE_SIZE`] are reduced to it.
 ///
 /// # Errors
-/// It is negative.
+/// The requested size is negative.
 pub fn page_size(requested: i32) -> Result<usize, QueryError> {
     match usize::try_from(requested) {
         Ok(0) => Ok(limits::DEFAULT_PAGE_SIZE),
@@ -119,15 +119,15 @@ impl PageToken {
     /// Reads a token that was written for the same query.
     ///
     /// # Errors
-    /// It is no token, or one of another query.
+    /// The text is not a token, or belongs to another query.
     pub fn decode(text: &str, binding: &Binding, order: &OrderBy) -> Result<Self, QueryError> {
         let fault =
-            |fault: &str| QueryError::Token(format!("{fault}; give one of an answer to the same query, or none"));
+            |fault: &str| QueryError::Token(format!("{fault}; use a token from an answer to the same query, or none"));
         let mut parts = text.split('.');
         let (Some(direction), Some(inclusion), Some(kind), Some(value), None) =
             (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(fault("it has not four parts"));
+            return Err(fault("it does not have four parts"));
         };
         let direction = match direction {
             "l" => Direction::Left,

@@ -15,18 +15,18 @@ use crate::{
     value_type::{Shape, ValueType, zero_of},
 };
 
-/// Where a path begins.
+/// The start of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// At the resource.
+    /// The resource.
     Resource,
-    /// At the message in its `data`.
+    /// The message in the resource's `data`.
     Data,
     /// The virtual field `name`.
     Name,
 }
 
-/// One step of a path.
+/// Step of a path.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// Into a field; if it is a list and steps follow, into each of its messages.
@@ -35,10 +35,10 @@ pub(crate) enum Step {
     Key(MapKey),
 }
 
-/// Why a path leads nowhere.
+/// An error from resolving a path.
 struct Unresolved {
     fault: String,
-    /// The field was removed, and its message reserves its name.
+    /// Whether the message reserves the name, as it does for a removed field.
     is_reserved: bool,
 }
 
@@ -48,13 +48,13 @@ impl From<String> for Unresolved {
     }
 }
 
-/// A path that leads somewhere. `Display` writes its canonical form, in snake_case.
+/// A resolved path. `Display` writes its canonical form, in snake_case.
 #[derive(Debug, Clone)]
 pub struct Path {
     pub(crate) root: Root,
     pub(crate) steps: Vec<Step>,
     pub(crate) shape: Shape,
-    /// What an absent value is compared as.
+    /// The value that an absent one is compared as.
     pub(crate) zero: Option<Scalar>,
 }
 
@@ -62,12 +62,12 @@ impl Path {
     /// Resolves a path.
     ///
     /// # Errors
-    /// It is no path, or leads nowhere.
+    /// The text is not a path, or the path leads to no field.
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, QueryError> {
         Self::resolve(text, schema).map_err(|unresolved| QueryError::path(text, unresolved.fault))
     }
 
-    /// Resolves a path; `None` if it names a field that was removed, and whose name its message reserves.
+    /// Resolves a path; `None` if it names a removed field, recognized by its reserved name.
     pub(crate) fn parse_unless_reserved(text: &str, schema: &Schema) -> Result<Option<Self>, QueryError> {
         match Self::resolve(text, schema) {
             Ok(path) => Ok(Some(path)),
@@ -79,15 +79,15 @@ impl Path {
     fn resolve(text: &str, schema: &Schema) -> Result<Self, Unresolved> {
         let fault = |fault: &str| Err(Unresolved::from(fault.to_owned()));
         let segments = split(text)?;
-        let Some((first, rest)) = segments.split_first() else { return fault("it is empty") };
+        let Some((first, rest)) = segments.split_first() else { return fault("it is empty; name a field") };
         if first == "name" {
             let path = Self { root: Root::Name, steps: Vec::new(), shape: Shape::One(ValueType::Text), zero: None };
-            return if rest.is_empty() { Ok(path) } else { fault("name has no fields") };
+            return if rest.is_empty() { Ok(path) } else { fault("name has no fields; write name alone") };
         }
         let (root, message, segments) = match find(Schema::resource(), first) {
             Some(field) if field.number() == DATA => match schema.data() {
                 Some(data) => (Root::Data, data.clone(), rest),
-                // The whole of it is known well enough.
+                // A path to `data` itself needs no descriptor.
                 None if rest.is_empty() => (Root::Data, ().descriptor(), rest),
                 None => return fault("the message of the type's data is not known"),
             },
@@ -100,7 +100,7 @@ impl Path {
         Ok(path)
     }
 
-    /// Whether it passes through a list of messages on its way.
+    /// Whether the path passes through a list of messages before its end.
     pub(crate) fn is_through_list(&self) -> bool {
         passes_list(&self.steps)
     }
@@ -120,12 +120,16 @@ impl Path {
                 self.steps.push(Step::Field(field));
             }
             Shape::One(_) if matches!(self.steps.last(), Some(Step::Key(_))) => {
-                let fault = "follows a key of a map, whose values have no fields; write a dot in a key as \\.";
+                let fault = "follows a map's key, and the map's values have no fields; write a dot in a key as \\.";
                 return Err(format!("{segment:?} {fault}").into());
             }
-            Shape::One(_) => return Err(format!("{segment:?} is asked of a value that has no fields").into()),
+            Shape::One(_) => {
+                return Err(format!("{segment:?} follows a value that has no fields; end the path before it").into());
+            }
             Shape::List(_) => {
-                return Err(format!("{segment:?} is asked of a list of values that have no fields").into());
+                return Err(
+                    format!("{segment:?} follows a list of values without fields; end the path before it").into()
+                );
             }
         }
         Ok(())
@@ -166,10 +170,10 @@ fn key_text(key: &MapKey) -> String {
     }
 }
 
-/// Segments of a path, with their escapes undone.
+/// Splits a path into segments and undoes their escapes.
 fn split(text: &str) -> Result<Vec<String>, String> {
     if text.len() > limits::PATH_BYTES {
-        return Err(format!("it has {} bytes, and {} are the most", text.len(), limits::PATH_BYTES));
+        return Err(format!("it has {} bytes; at most {} are allowed", text.len(), limits::PATH_BYTES));
     }
     let mut segments = vec![String::new()];
     let mut letters = text.chars().peekable();
@@ -182,7 +186,7 @@ fn split(text: &str) -> Result<Vec<String>, String> {
         }
     }
     if segments.len() > limits::PATH_SEGMENTS {
-        return Err(format!("it has {} segments, and {} are the most", segments.len(), limits::PATH_SEGMENTS));
+        return Err(format!("it has {} segments; at most {} are allowed", segments.len(), limits::PATH_SEGMENTS));
     }
     match segments.iter().any(String::is_empty) {
         true => Err("a segment is empty; write a.b".to_owned()),
@@ -198,7 +202,7 @@ pub(crate) fn find(message: &MessageDescriptor, segment: &str) -> Option<FieldDe
         .or_else(|| segment.contains('-').then(|| message.get_field_by_name(&segment.replace('-', "_"))).flatten())
 }
 
-/// Names the fault, and the fields where they are few.
+/// Makes the error for an unknown field; it lists the fields if there are at most 20.
 fn unknown(message: &MessageDescriptor, segment: &str) -> Unresolved {
     const MAX_LISTED_FIELDS: usize = 20;
     let names: Vec<String> =
@@ -227,12 +231,12 @@ fn is_lower_camel_of(text: &str, name: &str) -> bool {
 }
 
 pub(crate) fn map_key(kind: &Kind, text: &str) -> Result<MapKey, String> {
-    let fault = |_| format!("{text:?} is no key of the map, whose keys are numbers");
+    let fault = |_| format!("{text:?} is not a key of the map; its keys are numbers");
     Ok(match kind {
         Kind::Bool => MapKey::Bool(match text {
             "true" => true,
             "false" => false,
-            _ => return Err(format!("{text:?} is no key of the map, whose keys are true and false")),
+            _ => return Err(format!("{text:?} is not a key of the map; its keys are true and false")),
         }),
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => MapKey::I32(text.parse().map_err(fault)?),
         Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => MapKey::I64(text.parse().map_err(fault)?),

@@ -1,7 +1,7 @@
-//! Resume tokens: a position in a history, and a digest of what was watched.
+//! Resume tokens: a position in a history, and a digest of the watched query.
 //!
-//! A token that is none is refused. One of another query is well-formed, and no error: clients that keep a token through a
-//! change of theirs or of the server's are told to begin anew. Tokens are no secret and no proof.
+//! A text that is not a token is an error. A token of another query is not: a client may keep its token while the query
+//! or the server changes, and then has to start again. Tokens are neither secret nor proof.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
@@ -10,12 +10,12 @@ use crate::{Binding, QueryError};
 /// The first byte of a token.
 const TOKEN_LAYOUT: u8 = 1;
 
-/// Where a watch goes on.
+/// The position after which a watch continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumeToken {
-    /// The last change that was told.
+    /// Sequence number of the last change that the watch sent.
     pub sequence: u64,
-    /// What that change is recognised by.
+    /// Checksum that recognizes this change.
     pub check: u32,
 }
 
@@ -33,11 +33,14 @@ impl ResumeToken {
     /// Reads a token; `None` for one of another query.
     ///
     /// # Errors
-    /// It is no token.
+    /// The text is not a token.
     pub fn decode(text: &str, binding: &Binding) -> Result<Option<Self>, QueryError> {
-        let none =
-            || QueryError::Resume("it is none; give the last one of a watch with the same query, or none".into());
-        // The first tokens had the other alphabet.
+        let none = || {
+            QueryError::Resume(
+                "it is not a resume token; use the last one from a watch of the same query, or none".into(),
+            )
+        };
+        // The first tokens used base64's standard alphabet.
         let text = text.trim_end_matches('=').replace('+', "-").replace('/', "_");
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| none())?;
         let (&layout, rest) = bytes.split_first().ok_or_else(none)?;

@@ -1,4 +1,4 @@
-//! Single values, comparable whatever their width in protobuf.
+//! Single values, comparable across their widths in protobuf.
 
 use std::cmp::Ordering;
 
@@ -54,10 +54,10 @@ impl Scalar {
         }
     }
 
-    /// Compares a field's value with this; `None` for values without an order among them, as NaN.
+    /// Compares a field's value with this one; `None` for values without an order between them, such as NaN.
     pub(crate) fn compare(&self, value: &Value) -> Option<Ordering> {
         match (value, self) {
-            // These need no copy.
+            // Texts and bytes compare without a copy.
             (Value::String(value), Self::Text(text)) => Some(value.as_bytes().cmp(text.as_bytes())),
             (Value::Bytes(value), Self::Bytes(bytes)) => Some(value.as_ref().cmp(bytes.as_slice())),
             (value, own) => Self::of(value)?.order(own),
@@ -99,8 +99,8 @@ impl Scalar {
         }
     }
 
-    /// The value as an index holds it; `None` for zero values, which say nothing about presence, and for floats, which
-    /// have several texts.
+    /// The value as an index holds it; `None` for zero values, which do not show whether a field is present, and for
+    /// floats, which have several texts.
     pub(crate) fn index_text(&self) -> Option<String> {
         match self {
             Self::Bool(true) => Some("true".to_owned()),

@@ -6,8 +6,8 @@ use mortise_resource::goten;
 
 use crate::{Fact, QueryError, Subject, error::shown, limits};
 
-/// A label selector, checked. All of its requirements have to hold; without any, everything matches. A selector that is
-/// absent from a request is the caller's matter.
+/// A checked label selector. All of its requirements have to hold; without any, everything matches. The caller handles
+/// a request without a selector.
 #[derive(Debug, Clone)]
 pub struct Selector {
     requirements: Vec<Requirement>,
@@ -31,12 +31,12 @@ impl Selector {
     /// Checks a selector.
     ///
     /// # Errors
-    /// An operator is unknown, has values that it must not have or lacks those that it needs, a key is empty, or
-    /// there are more than [`limits`] say.
+    /// An operator is unknown, has values that it must not have, or lacks values that it needs; a key is empty; or a
+    /// count exceeds [`limits`].
     pub fn new(selector: &goten::LabelSelector) -> Result<Self, QueryError> {
         let count = selector.match_labels.len() + selector.match_expressions.len();
         if count > limits::REQUIREMENTS {
-            let fault = format!("it has {count} requirements, and {} are the most", limits::REQUIREMENTS);
+            let fault = format!("it has {count} requirements; at most {} are allowed", limits::REQUIREMENTS);
             return Err(QueryError::Selector(fault));
         }
         let equal = selector.match_labels.iter().map(|(key, value)| {
@@ -61,7 +61,7 @@ impl Selector {
         })
     }
 
-    /// What holds for all labels that match; each fact by itself.
+    /// The facts that hold for all labels that match. Each holds by itself.
     #[must_use]
     pub fn required(&self) -> Vec<Fact> {
         let fact = |requirement: &Requirement| match &requirement.operator {
@@ -85,7 +85,7 @@ impl Requirement {
         let goten::LabelSelectorRequirement { key, operator, values } = requirement;
         let fault = |fault: &str| Err(QueryError::Selector(format!("the requirement of {:?} {fault}", shown(key))));
         if values.len() > limits::REQUIREMENT_VALUES {
-            return fault(&format!("has {} values, and {} are the most", values.len(), limits::REQUIREMENT_VALUES));
+            return fault(&format!("has {} values; at most {} are allowed", values.len(), limits::REQUIREMENT_VALUES));
         }
         let set = || values.iter().cloned().collect();
         let operator = match (operator.as_str(), values.is_empty()) {
@@ -93,13 +93,13 @@ impl Requirement {
             ("NotIn", false) => Operator::NotIn(set()),
             ("Exists", true) => Operator::Exists,
             ("DoesNotExist", true) => Operator::DoesNotExist,
-            ("In" | "NotIn", true) => return fault(&format!("is {operator} of no values; name at least one")),
+            ("In" | "NotIn", true) => return fault(&format!("uses {operator} without values; name at least one")),
             ("Exists" | "DoesNotExist", false) => {
-                return fault(&format!("is {operator} and has values; leave them out"));
+                return fault(&format!("uses {operator} with values; leave them out"));
             }
             _ => {
                 let operator = shown(operator);
-                return fault(&format!("has the operator {operator:?}; say In, NotIn, Exists or DoesNotExist"));
+                return fault(&format!("has the unknown operator {operator:?}; use In, NotIn, Exists or DoesNotExist"));
             }
         };
         Self::new(key, "match_expressions", operator)

@@ -15,10 +15,10 @@ use crate::{QueryError, error::shown, limits};
 /// text selects everything.
 ///
 /// # Errors
-/// The text is longer than [`limits::TEXT_BYTES`] or is no selector.
+/// The text is longer than [`limits::TEXT_BYTES`] or is not a selector.
 pub fn label_selector(text: &str) -> Result<LabelSelector, QueryError> {
     if text.len() > limits::TEXT_BYTES {
-        let fault = format!("it has {} bytes, and {} are the most", text.len(), limits::TEXT_BYTES);
+        let fault = format!("it has {} bytes; at most {} are allowed", text.len(), limits::TEXT_BYTES);
         return Err(QueryError::Selector(fault));
     }
     let mut selector = LabelSelector::default();
@@ -29,7 +29,7 @@ pub fn label_selector(text: &str) -> Result<LabelSelector, QueryError> {
     let requirements = parsed.map_err(|error| {
         let at = text.get(..error.offset()).unwrap_or_default().chars().count() + 1;
         QueryError::Selector(format!(
-            "{:?} is no selector from character {at} on; say key=value, key!=value, key in (a,b), key notin (a,b), key or \
+            "{:?} is not a selector from character {at} on; write key=value, key!=value, key in (a,b), key notin (a,b), key or \
              !key, separated by commas",
             shown(text)
         ))
@@ -80,7 +80,7 @@ fn word<'t>(input: &mut &'t str) -> ModalResult<&'t str> {
 mod tests {
     use super::*;
 
-    /// A text, its labels, and what else it needs.
+    /// A text, its labels, and its other requirements.
     type Case = (&'static str, &'static [(&'static str, &'static str)], Vec<LabelSelectorRequirement>);
 
     fn needs(key: &str, operator: &str, values: &[&str]) -> LabelSelectorRequirement {
@@ -117,7 +117,7 @@ mod tests {
             [("=x", 1), ("a=b,", 4), ("a in b", 3), ("a in (b", 3), ("a b", 3), ("a==b=c", 5), ("!", 1), ("a!b", 2)];
         for (text, at) in cases {
             let error = label_selector(text).unwrap_err().to_string();
-            assert!(error.contains(&format!("is no selector from character {at} on")), "{text}: {error}");
+            assert!(error.contains(&format!("is not a selector from character {at} on")), "{text}: {error}");
         }
         let long = format!("a={}", "b".repeat(limits::TEXT_BYTES));
         assert!(label_selector(&long).unwrap_err().to_string().contains("bytes"));

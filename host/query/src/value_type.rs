@@ -1,4 +1,4 @@
-//! What a path leads to.
+//! Types of the values at the end of a path.
 
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Value};
 
@@ -8,12 +8,12 @@ use crate::scalar::Scalar;
 #[derive(Debug, Clone)]
 pub(crate) enum ValueType {
     Bool,
-    /// An integer, and how far it goes.
+    /// An integer, and its smallest and largest value.
     Int {
         low: i128,
         high: i128,
     },
-    /// A float; `single` has 32 bits.
+    /// A float; of 32 bits if `single`.
     Float {
         single: bool,
     },
@@ -22,7 +22,7 @@ pub(crate) enum ValueType {
     Enum(EnumDescriptor),
     Timestamp,
     Duration,
-    /// One of protobuf's wrappers, by what it wraps.
+    /// A wrapper of protobuf, with the type of the wrapped value.
     Wrapper(Box<ValueType>),
     Message(MessageDescriptor),
 }
@@ -43,7 +43,7 @@ pub(crate) fn is_wrapper(message: &str) -> bool {
     )
 }
 
-/// Whether it is one, a list, or a map.
+/// Single value, list or map.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
     One(ValueType),
@@ -63,7 +63,7 @@ impl Shape {
         }
     }
 
-    /// The type, if it is one value with an order.
+    /// The type of a single value that has an order.
     pub(crate) fn scalar(&self) -> Option<&ValueType> {
         match self {
             Self::One(ValueType::Message(_)) | Self::List(_) | Self::Map { .. } => None,
@@ -112,24 +112,24 @@ impl ValueType {
         }
     }
 
-    /// For messages to users.
+    /// Describes the type in error messages.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Bool => "a boolean: TRUE or FALSE".to_owned(),
             Self::Int { low, high } => format!("an integer from {low} to {high}"),
             Self::Float { .. } => "a number".to_owned(),
-            Self::Text => "a text in double quotes".to_owned(),
+            Self::Text => "a string in double quotes".to_owned(),
             Self::Bytes => "bytes, in base64 and double quotes".to_owned(),
             Self::Enum(of) => format!("a value of {}, its name in double quotes or its number", of.full_name()),
-            Self::Timestamp => "a timestamp as \"2026-01-31T12:00:00Z\"".to_owned(),
-            Self::Duration => "a duration as \"1.5s\"".to_owned(),
+            Self::Timestamp => "a timestamp such as \"2026-01-31T12:00:00Z\"".to_owned(),
+            Self::Duration => "a duration such as \"1.5s\"".to_owned(),
             Self::Wrapper(inner) => inner.describe(),
             Self::Message(of) => format!("a {} in braces", of.full_name()),
         }
     }
 }
 
-/// The value that a field without one is compared as; the default that the field declares, if it does.
+/// The value that an absent field is compared as: the field's declared default, or else the zero value.
 pub(crate) fn zero_of(field: &FieldDescriptor) -> Option<Scalar> {
     match Shape::of(field) {
         Shape::One(of @ (ValueType::Wrapper(_) | ValueType::Timestamp | ValueType::Duration)) => of.zero(),

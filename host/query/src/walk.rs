@@ -6,19 +6,19 @@ use prost_reflect::{FieldDescriptor, Value};
 
 use crate::path::{Step, passes_list};
 
-/// What is found at the end of a path.
+/// A finding at the end of a path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Slot<'v> {
     /// A value.
     Value(&'v Value),
     /// A scalar without presence that has its zero value.
     Unset,
-    /// Nothing: NULL.
+    /// An absent value (NULL).
     Absent,
 }
 
-/// Whether `is_sought` holds for a value at the end of the steps. Of a path through a list of messages, each message's
-/// values are shown; of any other, exactly one.
+/// Whether `is_sought` holds for a value at the end of the steps. A path through a list of messages shows the values of
+/// each message; any other path shows exactly one.
 pub(crate) fn any<'v>(slot: Slot<'v>, steps: &[Step], is_sought: &mut dyn FnMut(Slot<'v>) -> bool) -> bool {
     let Some((step, rest)) = steps.split_first() else { return is_sought(slot) };
     let next = match (step, slot) {

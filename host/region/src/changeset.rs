@@ -1,36 +1,36 @@
-//! Changes of a watch that are applied together: what each name came to.
+//! Changes of a watch that are applied together, merged by name.
 
 use std::collections::HashMap;
 
 use mortise_resource::pb;
-use mortise_service::CopyChange;
+use mortise_service::ReplicatedChange;
 use prost::Message as _;
 
-/// Changes that are held before they are applied without the rest of what belongs together.
+/// Changes after which a set is applied, even if more changes belong to it.
 pub(crate) const MAX_CHANGES: usize = 4_096;
-/// Bytes of them.
+/// Bytes after which a set is applied.
 pub(crate) const MAX_BYTES: usize = 4 << 20;
 
 /// The name of a resource within its type.
 type Key = (String, String, String);
 
-/// What became of a name.
+/// The merged changes of a name.
 #[derive(Default)]
 struct Entry {
-    /// It is so now; `None`: it left.
+    /// The present state; `None`: the resource left the watch.
     put: Option<Box<pb::Resource>>,
     gone: DepartedResource,
 }
 
-/// Incarnations of a name that left, any of which may be the one that is here.
+/// Incarnations of a name that left the watch; the local replica may be any of them.
 #[derive(Debug, Default)]
 pub(crate) struct DepartedResource {
     pub(crate) ids: Vec<pb::Id>,
-    /// How the last one was before it left: so it still is if it was given to another region.
+    /// The last state before it left. This is still the right state if the resource was given to another region.
     pub(crate) last: Option<Box<pb::Resource>>,
 }
 
-/// Changes, in no order: of each name what it came to.
+/// Changes without an order, merged by name.
 #[derive(Default)]
 pub(crate) struct Changeset {
     changes: HashMap<Key, Entry>,
@@ -63,7 +63,7 @@ impl Changeset {
         self.changes.is_empty()
     }
 
-    /// Whether what is held is to be applied now.
+    /// Whether the changes have to be applied now.
     pub(crate) fn is_full(&self) -> bool {
         self.number >= MAX_CHANGES || self.bytes >= MAX_BYTES
     }
@@ -72,13 +72,13 @@ impl Changeset {
         *self = Self::default();
     }
 
-    /// The changes. What is there replaces what went before. What became of what left is not known before the owner is
-    /// asked.
-    pub(crate) fn take(&mut self) -> (Vec<CopyChange>, Vec<DepartedResource>) {
+    /// Takes the changes: present resources, which replace earlier incarnations, and the names that left. The owner has
+    /// to be asked about the latter.
+    pub(crate) fn take(&mut self) -> (Vec<ReplicatedChange>, Vec<DepartedResource>) {
         let (mut puts, mut left) = (Vec::new(), Vec::new());
         for Entry { put, gone } in std::mem::take(self).changes.into_values() {
             match put {
-                Some(put) => puts.push(CopyChange::Put(put)),
+                Some(put) => puts.push(ReplicatedChange::Put(put)),
                 None => left.push(gone),
             }
         }
@@ -104,7 +104,7 @@ mod tests {
         changes.put(resource("b", "3"));
         changes.remove(resource("b", "3").id.unwrap());
         let (puts, left) = changes.take();
-        assert!(matches!(&*puts, [CopyChange::Put(a)] if a.id.as_ref().unwrap().uid == "2"));
+        assert!(matches!(&*puts, [ReplicatedChange::Put(a)] if a.id.as_ref().unwrap().uid == "2"));
         assert!(matches!(&*left, [DepartedResource { ids, last: Some(_) }] if ids[0].uid == "3"));
         assert!(changes.is_empty());
     }

@@ -1,7 +1,7 @@
-//! What is stored of a peer, as conditions of its `mortise.v1.RegionPeer`.
+//! The stored state of a peer, as conditions of its `mortise.v1.RegionPeer`.
 //!
-//! They say what changes seldom: neither how long a peer is behind, nor how much came from it. A message has 1,024 bytes
-//! at most, since the peer words what went wrong.
+//! They contain only facts that change seldom, so neither the lag of a peer nor the number of its resources. A message
+//! has at most 1,024 bytes, since parts of it are the peer's own texts.
 
 use mortise_resource::{
     data::{HeldBack, HeldBackReason, PeerRegion, PeerState, PeerType},
@@ -9,12 +9,13 @@ use mortise_resource::{
     types::gvk,
 };
 
-/// Types, and resources, that a message names.
+/// Most types, and most resources, that a message names.
 const MAX_NAMED: usize = 3;
-/// Bytes of a message.
+/// Most bytes of a message.
 const MAX_MESSAGE_BYTES: usize = 1_024;
 
-/// The conditions of a peer: `Current`, whether what it told is here, and `Complete`, whether nothing of that is held back.
+/// The conditions of a peer: `Current`, whether the replicas are up to date, and `Complete`, whether no resource is
+/// deferred.
 pub(crate) fn conditions(peer: &PeerRegion) -> Vec<Condition> {
     let current = current(peer);
     let complete = complete(peer, current.state == i32::from(State::True));
@@ -46,12 +47,13 @@ fn complete(peer: &PeerRegion, is_current: bool) -> Condition {
         (0, _) if is_current => condition("Complete", State::True, "Complete", String::new()),
         (0, _) => condition("Complete", State::Unknown, "NotCurrent", String::new()),
         (_, 0) => {
-            let message = format!("{all} resources are not here, or not as they are there: {}", names(held_back()));
+            let message = format!("{all} resources are missing or outdated here: {}", names(held_back()));
             condition("Complete", State::False, "HeldBack", message)
         }
         _ => {
             let names = names(held_back().filter(is_conflict));
-            let message = format!("{all} resources are not here, {conflicts} since another has the name: {names}");
+            let message =
+                format!("{all} resources are missing here, {conflicts} because another has the name: {names}");
             condition("Complete", State::False, "Conflict", message)
         }
     }
@@ -121,7 +123,7 @@ mod tests {
             panic!("two conditions");
         };
         assert_eq!((complete.0, complete.1.as_str()), (State::False, "Conflict"));
-        assert_eq!(complete.2, "2 resources are not here, 1 since another has the name: demo.v1.Artist n1");
+        assert_eq!(complete.2, "2 resources are missing here, 1 because another has the name: demo.v1.Artist n1");
         let [_, complete] = &shown(&peer(PeerState::Current, &[HeldBackReason::Place; 5]))[..] else {
             panic!("two conditions");
         };

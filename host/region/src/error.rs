@@ -1,44 +1,44 @@
-//! Why a peer's copies are not current.
+//! Reasons why a peer's replicas are not current.
 
 use std::{path::PathBuf, time::Duration};
 
 use mortise_resource::Error;
 use tonic::{Code, Status};
 
-/// What ends a watch; it begins again after a while.
+/// The reason for the end of a watch. The watch starts again after a wait.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
     /// A file of the connection cannot be read.
     #[error("{what} {}: {source}", path.display())]
     File { what: &'static str, path: PathBuf, source: std::io::Error },
-    /// The token's file holds no token.
-    #[error("token_file {} holds no token; put the secret of a token of the peer's into it", path.display())]
+    /// The token file holds no token.
+    #[error("token_file {} holds no token; put the secret of one of the peer's tokens into it", path.display())]
     Token { path: PathBuf },
-    /// The settings of the connection mean nothing.
+    /// The settings of the connection are invalid.
     #[error("{address}: {}", root_cause(source))]
     Settings { address: String, source: tonic::transport::Error },
-    /// The peer refuses, or the connection broke.
+    /// The peer rejected a call, or the connection broke.
     #[error("{}", status_text(status))]
     Peer { status: Box<Status> },
-    /// The peer does not answer.
-    #[error("no answer within {} s", within.as_secs())]
+    /// The peer did not answer in time.
+    #[error("the peer did not answer within {} s", within.as_secs())]
     NoAnswer { within: Duration },
     /// The peer ended the watch.
-    #[error("the watch was ended")]
+    #[error("the peer ended the watch")]
     Ended,
-    /// More is held back than can be named, so everything is asked for again.
-    #[error("more than can be named is held back; a snapshot follows")]
+    /// Too many resources are deferred to list them, so a snapshot follows.
+    #[error("too many resources are deferred to list them; a snapshot follows")]
     TooManyDeferred,
-    /// More resources are in a snapshot than are remembered.
+    /// A snapshot has more resources than can be remembered.
     #[error(
-        "the snapshot has more than {limit} resources of the type, which are too many for one; give fewer to this region"
+        "the snapshot has more than {limit} resources of the type, which is the limit; share fewer with this region"
     )]
     TooManyResources { limit: usize },
-    /// Copies were removed here with a unit that was deleted.
-    #[error("a unit with copies was emptied here; a snapshot follows")]
+    /// Replicas were removed here together with their partition or namespace.
+    #[error("a partition or namespace with replicas was emptied here; a snapshot follows")]
     ReplicasRemoved,
     /// This server's own service failed.
-    #[error("here: {}", source.message)]
+    #[error("this server: {}", source.message)]
     Local { source: Error },
 }
 
@@ -48,12 +48,12 @@ impl FollowError {
         matches!(self, Self::Peer { status } if status.code() == Code::InvalidArgument && status.message().ends_with("not registered"))
     }
 
-    /// Whether the peer's answer is about the ids that it was asked for, and not about the peer.
+    /// Whether the peer's answer is about the requested ids, and not about the peer.
     pub(crate) fn is_about_ids(&self) -> bool {
         let Self::Peer { status } = self else { return false };
         match status.code() {
             Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::OutOfRange => true,
-            // Its limit of rates has the same code.
+            // The limit of rates has the same code.
             Code::ResourceExhausted => status.message().contains("bytes together"),
             _ => false,
         }
@@ -79,7 +79,7 @@ fn status_text(status: &Status) -> String {
     }
 }
 
-/// The text of the last cause, which says most.
+/// The text of the innermost cause, which is the most specific.
 fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

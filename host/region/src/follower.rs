@@ -1,4 +1,4 @@
-//! One type of one peer: a watch, and another one after a wait when it ends.
+//! The watch of one type of one peer; starts again after a wait when it ends.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -18,30 +18,30 @@ use crate::{error::FollowError, link::Link, report::PeerReport, session::Session
 
 /// The first wait after a failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(200);
-/// The wait before a type that the peer has not is asked for again.
+/// The wait before the next request for a type that the peer does not have.
 const UNKNOWN_TYPE_WAIT: Duration = Duration::from_secs(30);
-/// How long the peer's answer to a call may take. A watch is silent as long as nothing changes.
+/// The longest wait for the peer's answer to a call. Watches are exempt, since they are silent while nothing changes.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Changes of one message.
+/// Most changes in one message.
 const MAX_CHUNK_CHANGES: i32 = 1_000;
 
 pub(crate) struct Follower {
     pub(crate) service: ResourceService,
     pub(crate) link: Arc<Link>,
     pub(crate) report: Arc<PeerReport>,
-    /// The version under which the type is shown.
+    /// The version under which reports show the type.
     pub(crate) shown: Gvk,
-    /// Its versions here, newest last: only the newest one that the peer has, too, is followed; what the peer stores in
-    /// another version than that comes in this one as far as its watches tell it so.
+    /// The type's versions here, newest last. Only the newest one that the peer also has is followed; resources that
+    /// the peer stores in other versions arrive as far as its watches convert them.
     pub(crate) versions: Vec<Gvk>,
     pub(crate) scope: Scope,
     pub(crate) max_backoff: Duration,
 }
 
 impl Follower {
-    /// Runs until it is dropped.
+    /// Runs until the future is dropped.
     pub(crate) async fn run(self) {
-        // Half of each wait is left to chance, so that all types, and all servers, do not come back as one.
+        // Half of each wait is random, so that types and servers do not all return at once.
         let rule = |first: Duration| Backoff::new(first.min(self.max_backoff), self.max_backoff).with_jitter(0.5);
         let mut waits = Waits::new(rule(MIN_BACKOFF));
         let mut asked = 0_usize;
@@ -53,7 +53,7 @@ impl Follower {
                 waits.reset();
             }
             let is_unknown = error.is_unknown_type();
-            tracing::debug!(peer = self.report.name(), kind = %version, "pulling copies: {error}");
+            tracing::debug!(peer = self.report.name(), kind = %version, "cannot pull replicas: {error}");
             self.report.failed(&self.shown, error.to_string(), is_unknown);
             asked = if is_unknown { (asked + 1) % self.versions.len().max(1) } else { asked };
             let failure_wait = waits.next_wait();
@@ -66,10 +66,10 @@ impl Follower {
         }
     }
 
-    /// Follows the peer's watch of a version. Ends with an error only.
+    /// Follows the peer's watch of a version until an error.
     async fn follow(&self, version: &Gvk, was_current: &mut bool) -> Result<Infallible, FollowError> {
         let of = self.shown.to_pb();
-        let progress = self.service.region_progress(self.report.name(), &of).await?;
+        let progress = self.service.regions().progress(self.report.name(), &of).await?;
         let connection = self.link.open().await?;
         let request = self.request(version, progress.resume_token.clone());
         let answer = timeout(ANSWER_TIMEOUT, connection.watches().watch_resources(request)).await;
@@ -84,13 +84,13 @@ impl Follower {
                     let message = message?.ok_or(FollowError::Ended)?;
                     *was_current |= session.take(message).await?;
                 }
-                () = self.service.copies_begin_anew(&at_begin) => return Err(FollowError::ReplicasRemoved),
+                () = self.service.regions().begins_anew(&at_begin) => return Err(FollowError::ReplicasRemoved),
                 () = sleep_until(due), if session.may_retry() => session.retry().await?,
             }
         }
     }
 
-    /// What the peer owns, and may be here.
+    /// Requests the resources that the peer owns and that may be in this region.
     fn request(&self, version: &Gvk, resume_token: String) -> WatchResourcesRequest {
         let (peer, here) = (self.report.name(), self.service.region().unwrap_or_default());
         let filter = format!(

@@ -1,33 +1,35 @@
-//! Copies of what other regions own (docs/regions.md).
+//! Replicas of resources that other regions own (docs/regions.md).
 //!
 //! # Contract
-//! From each peer are pulled the resources that the peer owns and that may be in this region, type by type, by the peer's
-//! own watches; what the peer has from third regions is not, so nothing goes round. The service applies a message's
-//! changes and stores how far the watch is in one commit, so that after a crash of either side nothing is lost, doubled
-//! or comes back. A watch that cannot go on where it was begins with a snapshot; what is not in that is removed here.
+//! A server pulls from each peer the resources that the peer owns and that may be in this region, type by type, through
+//! the peer's own watches. Resources that the peer has from third regions are left out, so nothing circulates. The
+//! service applies the changes of a message and stores the position of the watch in one commit, so that a crash of
+//! either side loses, doubles or revives nothing. A watch that cannot continue from its position begins with a
+//! snapshot; resources outside of the snapshot are removed here.
 //!
-//! A removal is asked for once more, since a resource that leaves a watch need not be gone: it may have been given to
-//! another region. What cannot be applied is held back by itself, and tried again.
+//! Before a removal the peer is asked again, since a resource that leaves a watch may have been given to another
+//! region. A resource that cannot be applied is deferred on its own and tried again.
 //!
 //! # Limits
-//! Of each type 4,096 changes and 4 MiB are held, and some 32 bytes for each resource of a snapshot, which has 4,000,000 at
-//! most; a stream that is not read holds 1 MiB. A message has at most 17 MiB, or twice `store.max_resource_bytes` and 1 MiB
-//! if that is more; a larger one keeps its type from going on.
+//! For each type 4,096 changes and 4 MiB are held, and some 32 bytes for each resource of a snapshot, which has
+//! 4,000,000 at most; an unread stream holds 1 MiB. A message has at most 17 MiB, or twice `store.max_resource_bytes`
+//! and 1 MiB if that is more; a larger one stops its type.
 //!
 //! # Cost
-//! One connection for each peer, and one stream for each type that may be copied. Nothing is polled; a peer that is down
-//! is tried again after a growing wait.
+//! One connection for each peer, and one stream for each type that may be replicated. Nothing is polled; an unreachable
+//! peer is tried again after a growing wait.
 
 mod changeset;
 mod conditions;
 mod error;
 mod follower;
 mod link;
+mod options;
 mod peer;
 mod report;
 mod session;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use mortise_resource::data::RegionStatusResponse;
 use mortise_service::ResourceService;
@@ -35,28 +37,9 @@ use tokio::task::JoinSet;
 
 use crate::{peer::Peer, report::PeerReport};
 
-/// A region that copies are pulled from.
-#[derive(Debug, Clone)]
-pub struct PeerOptions {
-    /// Its name, which is the owning region of what is pulled.
-    pub name: String,
-    /// Where its gRPC port is: `https://HOST:PORT`, or `http://HOST:PORT` without TLS.
-    pub address: String,
-    /// Authorities (PEM) of its certificate; `None` for those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// This server's certificate (PEM) and its key, to show to the peer.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// The file with the token for the peer.
-    pub token_file: Option<PathBuf>,
-    /// The name that its certificate has to be for, if not the address's.
-    pub tls_server_name: Option<String>,
-    /// The longest wait before it is tried again.
-    pub max_backoff: Duration,
-    /// How long it may be silent before it is asked whether it is still there, and how long its answer may take.
-    pub keep_alive: Duration,
-}
+pub use options::PeerOptions;
 
-/// What is pulled from all peers. Cheap to clone.
+/// The replication from all peers. Cheap to clone.
 #[derive(Clone)]
 pub struct Regions {
     service: ResourceService,
@@ -65,7 +48,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Makes what is pulled from these peers. Nothing is pulled before [`Regions::run`], nor if the service has no region.
+    /// Prepares the replication from these peers. [`Regions::run`] starts it, unless the service has no region.
     #[must_use]
     pub fn new(service: ResourceService, mut options: Vec<PeerOptions>) -> Self {
         options.sort_by(|a, b| a.name.cmp(&b.name));
@@ -73,7 +56,7 @@ impl Regions {
         Self { service, peers, options: options.into() }
     }
 
-    /// How far each peer's copies are.
+    /// The state of each peer's replicas.
     #[must_use]
     pub fn report(&self) -> RegionStatusResponse {
         let region = self.service.region().unwrap_or_default().to_owned();
@@ -86,8 +69,8 @@ impl Regions {
             Some(_) => self.options.iter().map(|peer| peer.name.as_str()).collect(),
             None => Vec::new(),
         };
-        if let Err(e) = self.service.retain_region_peers(&peers).await {
-            tracing::warn!("what is stored of regions that are no peers any more stays until the next start: {e}");
+        if let Err(e) = self.service.regions().retain_peers(&peers).await {
+            tracing::warn!("the records of former peers cannot be removed before the next start: {e}");
         }
         if self.service.region().is_none() {
             return;
@@ -96,7 +79,7 @@ impl Regions {
         for (options, report) in self.options.iter().zip(self.peers.iter()) {
             running.spawn(Peer::new(self.service.clone(), options.clone(), report.clone()).run());
         }
-        // Goes on with a panic of one of them, which then ends the process.
+        // Passes on a panic of a task, which then ends the process.
         running.join_all().await;
     }
 }

@@ -1,5 +1,5 @@
-//! The connection to a peer: its files are read again whenever a watch begins, and a new connection is made when one of
-//! them has changed. The channel itself connects again by itself.
+//! The connection to a peer. Its files are read again whenever a watch begins, and a changed file leads to a new
+//! connection. The channel itself reconnects on its own.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,21 +12,21 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-use crate::{PeerOptions, error::FollowError};
+use crate::{error::FollowError, options::PeerOptions};
 
-/// Bytes of the longest answer to a BatchGet, but for one resource that is larger.
+/// Most bytes of an answer to a BatchGet; a single larger resource is allowed.
 const MAX_BATCH_BYTES: usize = 16 << 20;
-/// Bytes beside the resources of a message.
+/// Bytes of a message beside its resources.
 const MESSAGE_OVERHEAD_BYTES: usize = 1 << 20;
-/// How long a connection may take.
+/// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of a stream, and of all streams, that the peer may send before they are taken. Each stream is bounded by itself:
-/// were all of them together, those that wait for an answer would keep the answer away.
+/// Bytes that the peer may send before they are read: for a stream, and for all streams. Each stream has its own bound;
+/// under a common bound, streams that wait for an answer could block that answer.
 const WINDOW_BYTES: (u32, u32) = (1 << 20, (1 << 31) - 1);
 
 type Authorized = InterceptedService<Channel, Token>;
 
-/// Puts the token on each call.
+/// Adds the token to each call.
 #[derive(Clone)]
 pub(crate) struct Token(Option<MetadataValue<Ascii>>);
 
@@ -39,7 +39,7 @@ impl Interceptor for Token {
     }
 }
 
-/// What the files hold.
+/// The content of the connection's files.
 #[derive(PartialEq, Eq, Default)]
 struct Files {
     ca: Option<Vec<u8>>,
@@ -62,18 +62,18 @@ pub(crate) struct Connection {
 }
 
 impl Link {
-    /// What the host keeps of a resource does not count for its limit, and may be as much again.
+    /// Doubles the limit for resources: the host's own fields in a resource do not count, and may take as much again.
     pub(crate) fn new(options: PeerOptions, max_resource_bytes: usize) -> Self {
         let max_message =
             MAX_BATCH_BYTES.max(max_resource_bytes.saturating_mul(2)).saturating_add(MESSAGE_OVERHEAD_BYTES);
         Self { options, max_message, open: Mutex::default() }
     }
 
-    /// The connection, made anew when its files have changed. It connects with the first call.
+    /// Returns the connection, or a new one when its files have changed. The first call connects.
     pub(crate) async fn open(&self) -> Result<Connection, FollowError> {
         let mut open = self.open.lock().await;
         let options = self.options.clone();
-        // It does not panic, and is not aborted.
+        // The task neither panics nor is aborted.
         let files = tokio::task::spawn_blocking(move || read(&options)).await.map_err(|_| FollowError::Ended)??;
         if let Some((known, connection)) = &*open
             && *known == files

@@ -1,4 +1,4 @@
-//! One peer: a task for each type that may be copied, begun and ended as types come and go.
+//! A peer region: a task for each type that may be replicated, started and stopped as types come and go.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{PeerOptions, conditions::conditions, follower::Follower, link::Link, report::PeerReport};
+use crate::{conditions::conditions, follower::Follower, link::Link, options::PeerOptions, report::PeerReport};
 
-/// How often the types of this server are looked at, the gauges are set, and conditions compared.
+/// The interval for comparing this server's types, setting the gauges and comparing conditions.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the text of a condition stays that is otherwise the same.
+/// The shortest time between two stores of conditions that differ only in their text.
 const TEXT_STORE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A group and a kind, whose versions share their resources.
@@ -26,12 +26,12 @@ type Kind = (String, String);
 /// The versions of a kind, newest last, and the task that follows them.
 type Running = (Vec<Arc<ResourceType>>, AbortHandle);
 
-/// What was stored of the peer by this process.
+/// The conditions that this process stored last.
 #[derive(Default)]
 struct StoredConditions {
     conditions: Vec<Condition>,
     at: Option<Instant>,
-    /// Whether the last attempt failed, which was logged then.
+    /// Whether the last attempt failed, so that only the first failure is logged.
     has_failed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Peer {
         Self { service, options, link, report }
     }
 
-    /// Runs until the service stops, and its tasks have ended.
+    /// Runs until the service stops and the tasks have ended.
     pub(crate) async fn run(self) {
         let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::<Kind, Running>::new());
         let (mut known, mut stored) = (None, StoredConditions::default());
@@ -74,7 +74,7 @@ impl Peer {
                         Err(e) => (e.id(), e.is_panic().then(|| e.to_string())),
                     };
                     if let Some(fault) = fault {
-                        tracing::error!(peer = self.report.name(), "what pulls a type panicked, and begins again; please report it: {fault}");
+                        tracing::error!(peer = self.report.name(), "the task that pulls a type panicked and starts again; please report it: {fault}");
                         running.retain(|_, (_, task)| task.id() != id);
                         known = None;
                     }
@@ -83,9 +83,9 @@ impl Peer {
         }
     }
 
-    /// Begins what follows new types, and ends what follows those that are gone or have other versions now.
+    /// Starts tasks for new types, and stops those of types that are gone or have other versions.
     fn sync_tasks(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<Kind, Running>) {
-        let wanted = self.service.copied_types();
+        let wanted = self.service.regions().replicated_types();
         running.retain(|kind, (versions, task)| {
             let is_same = wanted.get(kind).is_some_and(|now| {
                 now.len() == versions.len() && now.iter().zip(versions.iter()).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -114,7 +114,7 @@ impl Peer {
         }
     }
 
-    /// Stores what the peer's conditions are now: at once where one is another one, after a while where only its text is.
+    /// Stores the peer's conditions: at once when a state or reason changed, after a while when only a text did.
     async fn store_conditions(&self, stored: &mut StoredConditions) {
         let now = conditions(&self.report.to_pb());
         let kind = |all: &[Condition]| all.iter().map(|one| (one.state, one.reason.clone())).collect::<Vec<_>>();
@@ -123,11 +123,11 @@ impl Peer {
         if !is_due || now == stored.conditions {
             return;
         }
-        match self.service.record_region_peer(&self.options.name, &self.options.address, now.clone()).await {
+        match self.service.regions().record_peer(&self.options.name, &self.options.address, now.clone()).await {
             Ok(()) => *stored = StoredConditions { conditions: now, at: Some(Instant::now()), has_failed: false },
             Err(e) => {
                 if !std::mem::replace(&mut stored.has_failed, true) {
-                    tracing::warn!(peer = self.report.name(), "the conditions of a peer are not stored: {e}");
+                    tracing::warn!(peer = self.report.name(), "the conditions of a peer cannot be stored: {e}");
                 }
             }
         }
@@ -136,7 +136,7 @@ impl Peer {
     fn set_gauges(&self) {
         let (sums, peer) = (self.report.sums(), self.report.name().to_owned());
         metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(sums.lag.as_secs_f64());
-        metrics::gauge!("mortise_region_held_back", "peer" => peer.clone()).set(sums.held_back as f64);
+        metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(sums.held_back as f64);
         metrics::gauge!("mortise_region_conflicts", "peer" => peer).set(sums.conflicts as f64);
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown of a peer and its types.
+//! The reported state of a peer and its types.
 
 use std::{
     collections::BTreeMap,
@@ -12,17 +12,17 @@ use mortise_resource::{
 };
 use parking_lot::Mutex;
 
-/// A peer, as it is shown.
+/// The reported state of a peer.
 pub(crate) struct PeerReport {
     name: String,
     address: String,
     types: Mutex<BTreeMap<Gvk, TypeReport>>,
 }
 
-/// A type of a peer's.
+/// The reported state of a type.
 struct TypeReport {
     state: PeerState,
-    /// When it was current last, or began.
+    /// Time when the type was last current, or of the start.
     current: Instant,
     applied: u64,
     snapshots: u64,
@@ -31,7 +31,7 @@ struct TypeReport {
     failed_at: Option<SystemTime>,
 }
 
-/// What is counted of a peer, over its types.
+/// Sums over the types of a peer.
 pub(crate) struct PeerTotals {
     pub(crate) lag: Duration,
     pub(crate) held_back: usize,
@@ -56,7 +56,7 @@ impl PeerReport {
         &self.name
     }
 
-    /// Begins to show a type; it goes on with what it had.
+    /// Adds a type to the report; a type that is in it keeps its figures.
     pub(crate) fn add_type(&self, of: &Gvk) {
         let fresh = || TypeReport {
             state: PeerState::Connecting,
@@ -70,7 +70,7 @@ impl PeerReport {
         self.types.lock().entry(of.clone()).or_insert_with(fresh);
     }
 
-    /// Shows a type no longer.
+    /// Removes a type from the report.
     pub(crate) fn end(&self, of: &Gvk) {
         self.types.lock().remove(of);
     }
@@ -137,7 +137,7 @@ impl PeerReport {
     pub(crate) fn to_pb(&self) -> PeerRegion {
         let types = self.types.lock();
         let known = || types.values().filter(|one| one.state != PeerState::UnknownThere);
-        // The furthest from being current.
+        // The states, furthest from current first.
         let order = [PeerState::Failed, PeerState::Connecting, PeerState::Snapshot, PeerState::Current];
         let state = order.into_iter().find(|state| known().any(|one| one.state == *state));
         let failed = known().filter(|one| one.state == PeerState::Failed);

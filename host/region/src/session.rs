@@ -1,4 +1,4 @@
-//! One watch of one type: what its messages come to, and what is tried again.
+//! A watch of one type: applies its messages and retries deferred resources.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -7,7 +7,7 @@ use mortise_resource::{
     data::{BatchGetRequest, BatchGetResponse, ResourceChange, WatchResourcesResponse, resource_change::ChangeType},
     pb,
 };
-use mortise_service::{CopyChange, CopyProgress, may_be_in, uid_number};
+use mortise_service::{ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -17,24 +17,24 @@ use crate::{
     link::Connection,
 };
 
-/// The first and the longest wait before what is held back is tried again.
+/// First and longest wait before a retry of deferred resources.
 const RETRY_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Resources that the peer is asked for at once, whole.
+/// Most whole resources in one request to the peer.
 const MAX_WHOLE_RESOURCES: usize = 10;
-/// Resources of which the peer is asked at once whether they are there.
+/// Most resources in one request about their presence.
 const MAX_PRESENCE_IDS: usize = 500;
-/// How long after a snapshot the next one comes, where more is held back than can be named.
+/// Time between two snapshots, when more resources are deferred than can be listed.
 const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(120);
 
-/// Uids of a snapshot, at most.
+/// Most uids of a snapshot.
 const MAX_UIDS: usize = 4_000_000;
 
-/// What the peer has of the resources that it was asked for.
+/// The peer's answer about a list of resources.
 #[derive(Default)]
 struct Answer {
     resources: Vec<pb::Resource>,
-    /// Those of which it cannot say it, such as one that is stored in a version of the type that is not asked for: they are
-    /// still there.
+    /// Resources that the peer could not report on, such as one stored in another version of the type; they count as
+    /// present.
     unsure: Vec<pb::Id>,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Session<'a> {
     follower: &'a Follower,
     connection: Connection,
     of: pb::Type,
-    progress: CopyProgress,
+    progress: ReplicationProgress,
     changes: Changeset,
-    /// The uids of a snapshot that is coming.
+    /// The uids of the running snapshot; `None` outside of one.
     snapshot: Option<HashSet<u128>>,
     begun: Instant,
     retry_at: Instant,
@@ -53,7 +53,12 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(follower: &'a Follower, connection: Connection, of: pb::Type, progress: CopyProgress) -> Self {
+    pub(crate) fn new(
+        follower: &'a Follower,
+        connection: Connection,
+        of: pb::Type,
+        progress: ReplicationProgress,
+    ) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
         let mut waits = Waits::new(Backoff::new(RETRY_WAITS.0, RETRY_WAITS.1));
@@ -61,7 +66,7 @@ impl<'a> Session<'a> {
         Self { follower, connection, of, progress, changes: Changeset::default(), snapshot, begun, retry_at, waits }
     }
 
-    /// Takes a message. Returns whether what is here is current then.
+    /// Takes a message. Returns whether the replicas are current then.
     pub(crate) async fn take(&mut self, message: WatchResourcesResponse) -> Result<bool, FollowError> {
         if message.is_hard_reset {
             self.reset();
@@ -82,12 +87,12 @@ impl<'a> Session<'a> {
             return Ok(false);
         }
         if self.snapshot.is_some() && !self.changes.is_empty() {
-            // Before what is gone is looked for: a name whose incarnation changed is there, and not gone.
+            // Applied before the search for absent resources: a name with a new incarnation is present.
             self.apply().await?;
         }
         if let Some(uids) = &self.snapshot {
             let peer = self.follower.report.name();
-            let gone = self.follower.service.copies_other_than(peer, &self.of, uids).await?;
+            let gone = self.follower.service.regions().replicas_other_than(peer, &self.of, uids).await?;
             for id in gone {
                 self.changes.remove(id);
                 if self.changes.is_full() {
@@ -104,7 +109,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// Forgets everything: a snapshot follows.
+    /// Drops all state: a snapshot follows.
     fn reset(&mut self) {
         let peer = self.follower.report.name().to_owned();
         metrics::counter!("mortise_region_resets_total", "peer" => peer).increment(1);
@@ -129,12 +134,12 @@ impl<'a> Session<'a> {
                     self.changes.remove(id);
                 }
             }
-            // Not of such a watch.
+            // Does not occur in a stateless watch.
             Some(ChangeType::Added(_) | ChangeType::Modified(_)) | None => {}
         }
     }
 
-    /// Whether the peer owns a resource that may be here: a peer that says otherwise is not listened to.
+    /// Whether the peer owns the resource and it may be in this region. Other claims of a peer are ignored.
     fn belongs_here(&self, resource: &pb::Resource) -> bool {
         let syncing = resource.meta.as_ref().and_then(|meta| meta.syncing.as_ref());
         let here = self.follower.service.region().unwrap_or_default();
@@ -143,37 +148,38 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Applies what is held, with the progress.
+    /// Applies the collected changes together with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
         let (mut changes, gone) = self.changes.take();
         changes.extend(self.resolve_departed(gone).await?);
         self.commit(&changes).await
     }
 
-    async fn commit(&mut self, changes: &[CopyChange]) -> Result<(), FollowError> {
+    async fn commit(&mut self, changes: &[ReplicatedChange]) -> Result<(), FollowError> {
         let Follower { service, report, shown, .. } = self.follower;
-        let held = self.progress.held_back_len();
-        let copied = service.apply_copies(&mut self.progress, changes, self.snapshot.is_some()).await?;
+        let held = self.progress.deferred_len();
+        let copied = service.regions().apply(&mut self.progress, changes, self.snapshot.is_some()).await?;
         for (outcome, number) in [
             ("written", copied.written),
             ("removed", copied.removed),
-            ("held_back", copied.held_back),
+            ("deferred", copied.deferred),
             ("refused", copied.refused),
         ] {
             let peer = report.name().to_owned();
             metrics::counter!("mortise_region_copies_total", "peer" => peer, "outcome" => outcome).increment(number);
         }
-        report.applied(shown, copied.written + copied.removed, self.progress.held_back());
-        if self.progress.held_back_len() > held {
+        report.applied(shown, copied.written + copied.removed, self.progress.deferred());
+        if self.progress.deferred_len() > held {
             self.waits.reset();
             self.retry_at = Instant::now() + self.waits.next_wait();
         }
         Ok(())
     }
 
-    /// Asks the peer about what left: what it still has for this region stays, as it was last told, since another region
-    /// owns it now, or it came back; what is deleted takes along what it owns.
-    async fn resolve_departed(&self, gone: Vec<DepartedResource>) -> Result<Vec<CopyChange>, FollowError> {
+    /// Asks the peer about resources that left the watch. A resource that the peer still has for this region stays in
+    /// its last state, since another region owns it now, or it came back; a deleted one takes along the resources that
+    /// it owns.
+    async fn resolve_departed(&self, gone: Vec<DepartedResource>) -> Result<Vec<ReplicatedChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
         let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
@@ -189,17 +195,17 @@ impl<'a> Session<'a> {
         let mut changes = Vec::new();
         for DepartedResource { ids, last } in gone {
             match last.filter(|last| last.id.as_ref().is_some_and(|id| stays.contains(&id.uid))) {
-                Some(last) => changes.push(CopyChange::Put(last)),
+                Some(last) => changes.push(ReplicatedChange::Put(last)),
                 None => changes.extend(ids.into_iter().filter(|id| !stays.contains(&id.uid)).map(|id| {
                     let deleted = !elsewhere.contains(&id.uid);
-                    CopyChange::Remove { id, deleted }
+                    ReplicatedChange::Remove { id, deleted }
                 })),
             }
         }
         Ok(changes)
     }
 
-    /// Asks the peer for resources: for each by itself if one of them keeps it from answering.
+    /// Asks the peer for resources; one by one if an id keeps the peer from answering.
     async fn fetch(&self, ids: &[pb::Id], paths: &[&str]) -> Result<Answer, FollowError> {
         match self.fetch_batch(ids, paths).await {
             Ok(answer) => return Ok(Answer { resources: answer.resources, unsure: Vec::new() }),
@@ -225,21 +231,21 @@ impl<'a> Session<'a> {
         Ok(answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??.into_inner())
     }
 
-    /// When what is held back is tried again.
+    /// Time of the next retry of deferred resources.
     pub(crate) fn retry_at(&self) -> Instant {
         self.retry_at
     }
 
-    /// Whether there is something to try again, and nothing else in between.
+    /// Whether resources are deferred, and neither a snapshot nor changes are under way.
     pub(crate) fn may_retry(&self) -> bool {
-        let is_held_back = self.progress.held_back_len() > 0 || self.progress.held_back_more();
+        let is_held_back = self.progress.deferred_len() > 0 || self.progress.has_more_deferred();
         is_held_back && self.snapshot.is_none() && self.changes.is_empty()
     }
 
-    /// Tries what is held back again, as the peer has it now. Where more is held back than is named, a snapshot follows,
-    /// two minutes after the watch began at the earliest.
+    /// Retries the deferred resources in the peer's present state. If more are deferred than can be listed, asks for a
+    /// snapshot, at the earliest two minutes after the watch began.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
-        let ids: Vec<pb::Id> = self.progress.held_back_ids().cloned().collect();
+        let ids: Vec<pb::Id> = self.progress.deferred_ids().cloned().collect();
         for some in ids.chunks(MAX_WHOLE_RESOURCES) {
             let answer = self.fetch(some, &[]).await?;
             let there: Vec<pb::Resource> =
@@ -247,15 +253,16 @@ impl<'a> Session<'a> {
             let is_same = |a: &pb::Id, b: &pb::Id| a.name == b.name && a.tenancy == b.tenancy;
             for id in some {
                 let mut found = there.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
-                // What became of the others the watch says.
+                // The watch itself reports the fate of the others.
                 if !found.any(|found| is_same(found, id)) {
                     self.progress.forget(id);
                 }
             }
-            let changes: Vec<CopyChange> = there.into_iter().map(|one| CopyChange::Put(Box::new(one))).collect();
+            let changes: Vec<ReplicatedChange> =
+                there.into_iter().map(|one| ReplicatedChange::Put(Box::new(one))).collect();
             self.commit(&changes).await?;
         }
-        if self.progress.held_back_more() && self.begun.elapsed() > MIN_SNAPSHOT_INTERVAL {
+        if self.progress.has_more_deferred() && self.begun.elapsed() > MIN_SNAPSHOT_INTERVAL {
             self.progress.begin_anew();
             self.commit(&[]).await?;
             return Err(FollowError::TooManyDeferred);

@@ -1,32 +1,33 @@
-//! Permissions of a caller, as hooks and the host ask for them.
+//! The trait by which hooks and the host ask for a caller's permissions.
 
 use crate::{Error, IdRef, pb};
 
-/// Answers permission questions about a caller, as of now: what it may do can change while a stream is open.
+/// Answers permission questions about a caller. Each answer is as of now: permissions can change while a stream is
+/// open.
 ///
-/// Permissions are named `<area>:<level>`, such as `key:read` or `operator:write`; levels of one area are ordered
+/// Permissions are named `<area>:<level>`, such as `key:read` or `operator:write`; the levels of an area are ordered
 /// deny < read < list < write.
 pub trait Authorizer: Send + Sync {
-    /// Whether the caller has `permission` on the thing called `name`; `name` is empty for areas without names.
+    /// Whether the caller has `permission` on `name`; `name` is empty for areas without names.
     fn is_allowed(&self, permission: &str, name: &str) -> bool;
 
-    /// Whether every question is answered with yes, so that none need be asked.
+    /// Whether every answer is yes, so that callers can skip the questions.
     fn allows_all(&self) -> bool {
         false
     }
 
-    /// Whether rules deny `permission` on `name` outright, instead of granting nothing.
+    /// Whether a rule denies `permission` on `name`. False where rules merely do not grant it.
     fn is_denied(&self, _permission: &str, _name: &str) -> bool {
         false
     }
 
-    /// The decision of the caller's rules by type and place, which are those of `of`. `name` is `None` for the resources
-    /// of a type in a place.
+    /// The decision of the caller's rules by type and place for the resource id `_of`. `_name` is `None` for a question
+    /// about all resources of a type in a place.
     fn effect(&self, _verb: Verb, _of: IdRef<'_>, _name: Option<&str>) -> Effect {
         Effect::Undecided
     }
 
-    /// The name of the caller in a refusal, such as `anonymous token`.
+    /// The caller as refusals name it, such as `anonymous token`.
     fn caller(&self) -> &str;
 
     /// The accessor id of the caller's token; empty for a caller without one.
@@ -35,10 +36,10 @@ pub trait Authorizer: Send + Sync {
     }
 
     /// A digest of everything that the answers depend on, the caller's name included: authorizers with equal
-    /// fingerprints answer every question alike.
+    /// fingerprints give equal answers.
     fn fingerprint(&self) -> u64;
 
-    /// Fails once the caller is none any more: its token was deleted, or has expired.
+    /// Checks that the caller's token still exists and has not expired.
     ///
     /// # Errors
     /// `Unauthenticated`.
@@ -46,13 +47,13 @@ pub trait Authorizer: Send + Sync {
         Ok(())
     }
 
-    /// Partition and namespace of requests that name none; empty units mean `default`.
+    /// Partition and namespace for requests that name none; empty units mean `default`.
     fn default_tenancy(&self) -> Option<&pb::Tenancy> {
         None
     }
 }
 
-/// What is done to a resource.
+/// The kind of access to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Read, and each resource of List and WatchList.
@@ -66,7 +67,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// As rules and refusals have it.
+    /// The name in rules and refusals.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,15 +82,15 @@ impl Verb {
 /// The decision of rules by type and place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Refused, whatever else holds.
+    /// Refused; overrides every other answer.
     Deny,
-    /// Allowed, unless the type's hook refuses by itself.
+    /// Allowed, unless the type's hook itself refuses.
     Allow,
-    /// No rule fits.
+    /// Undecided: no rule fits.
     Undecided,
 }
 
-/// Allows everything: the authorizer while access control is off, and of the host itself.
+/// Allows everything: for callers while access control is off, and for the host itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllowAll;
 
@@ -111,7 +112,7 @@ impl Authorizer for AllowAll {
     }
 }
 
-/// The text of a refusal, in Consul's words, which clients search for `Permission is_denied` and `lacks permission`.
+/// The text of a refusal, in Consul's words: clients search for `Permission is_denied` and `lacks permission`.
 #[must_use]
 pub fn denial_text(caller: &str, permission: &str, name: &str) -> String {
     if name.is_empty() {

@@ -1,26 +1,26 @@
-//! Descriptors of messages, as the bytes that they came in: a library that decodes them leaves out the options that it
-//! does not know, such as `debug_redact` and those that an author defines.
+//! Descriptors of messages, kept as the bytes that arrived: a library that decodes them drops the options that it does
+//! not know, such as `debug_redact` and those that an author defines.
 
 use std::collections::HashMap;
 
 use prost::{DecodeError, Message};
 
-/// Options of fields, by their numbers.
+/// Options of fields, by field number.
 pub type FieldOptions<O> = HashMap<u32, O>;
 
-/// `google.protobuf.FileDescriptorSet`, wire-identical.
+/// `google.protobuf.FileDescriptorSet`, identical on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileDescriptorSet {
-    /// Each an encoded `google.protobuf.FileDescriptorProto`.
+    /// Encoded `google.protobuf.FileDescriptorProto`s.
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub file: Vec<Vec<u8>>,
 }
 
 impl FileDescriptorSet {
-    /// The files, decoded, without the options that `prost_types` does not know.
+    /// Decodes the files, without the options that `prost_types` does not know.
     ///
     /// # Errors
-    /// One of them is no `FileDescriptorProto`.
+    /// A file does not decode as `FileDescriptorProto`.
     pub fn decoded(&self) -> Result<prost_types::FileDescriptorSet, DecodeError> {
         let file = self.file.iter().map(|file| prost_types::FileDescriptorProto::decode(file.as_slice()));
         Ok(prost_types::FileDescriptorSet { file: file.collect::<Result<_, _>>()? })
@@ -33,8 +33,9 @@ impl From<prost_types::FileDescriptorSet> for FileDescriptorSet {
     }
 }
 
-/// The options of the fields of a file's messages, as far as `O` has them, by the messages' names; of fields that have any.
-/// What does not decode as `O` counts as not said, and so does everything in bytes that are no file.
+/// Finds the options of the fields of a file's messages, by message name, as far as `O` declares them. Messages without
+/// such options are left out. Options that do not decode as `O` count as absent, and so do all options of a file that
+/// does not decode.
 #[must_use]
 pub fn field_options<O: Message + Default>(file: &[u8]) -> HashMap<String, FieldOptions<O>> {
     let File { package, messages } = File::decode(file).unwrap_or_default();
@@ -52,7 +53,7 @@ pub fn field_options<O: Message + Default>(file: &[u8]) -> HashMap<String, Field
     found
 }
 
-/// Of `google.protobuf.FileDescriptorProto`, what is looked at here.
+/// The used part of `google.protobuf.FileDescriptorProto`.
 #[derive(Clone, PartialEq, Message)]
 struct File {
     #[prost(string, tag = "2")]
@@ -61,7 +62,7 @@ struct File {
     messages: Vec<DeclaredMessage>,
 }
 
-/// The same of `DescriptorProto`.
+/// The used part of `DescriptorProto`.
 #[derive(Clone, PartialEq, Message)]
 struct DeclaredMessage {
     #[prost(string, tag = "1")]
@@ -72,7 +73,7 @@ struct DeclaredMessage {
     nested: Vec<DeclaredMessage>,
 }
 
-/// The same of `FieldDescriptorProto`.
+/// The used part of `FieldDescriptorProto`.
 #[derive(Clone, PartialEq, Message)]
 struct Field {
     #[prost(int32, tag = "3")]

@@ -1,15 +1,15 @@
-//! Resources in the form in which they are stored and sent: their encoding, and beside it where in it stands what the
-//! rules ask for.
+//! Resources in the form in which they are stored and sent: the encoded bytes, and the positions of the fields that
+//! rules ask for (the head).
 //!
-//! Whoever passes a resource on hands on its bytes; whoever looks into its content decodes it. The head is found once,
-//! when the bytes come from the store or a write makes them, by one walk over the fields that copies nothing.
+//! Code that passes a resource on hands on its bytes; code that needs its content decodes it. The head is found once,
+//! when bytes come from the store or a write makes them, by one walk over the fields that copies nothing.
 //!
 //! # Contract
-//! The bytes are an encoded `hashicorp.consul.resource.Resource` in which each message of the head stands once. Bytes in
-//! which one stands several times, which protobuf merges, are encoded anew. Clones share the bytes.
+//! The bytes are an encoded `hashicorp.consul.resource.Resource` in which each message of the head occurs once. If one
+//! occurs several times, which protobuf merges, the resource is decoded and encoded again. Clones share the bytes.
 //!
 //! # Cost
-//! A head of some 100 bytes; finding it takes about 0.1 µs. Looking a text up compares its bytes with UTF-8 again.
+//! A head takes some 100 bytes; finding it takes about 0.1 µs. Reading a text checks again that its bytes are UTF-8.
 
 use std::{ops::Range, str};
 
@@ -19,7 +19,7 @@ use prost::{
     encoding::{self, DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
 
-use crate::{data::ReferenceRecord, goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
+use crate::{Error, IdRef, data::ReferenceRecord, goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
 
 /// A resource as it is stored and sent. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,40 +28,28 @@ pub struct EncodedResource {
     head: Head,
 }
 
-/// The parts of an id; those that are absent are empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IdRef<'r> {
-    /// Of the type.
-    pub group: &'r str,
-    /// Of the type.
-    pub group_version: &'r str,
-    /// Of the type.
-    pub kind: &'r str,
-    /// Of the tenancy.
-    pub partition: &'r str,
-    /// Of the tenancy.
-    pub namespace: &'r str,
-    /// The name.
-    pub name: &'r str,
-    /// The incarnation.
-    pub uid: &'r str,
-}
-
 /// Bytes that are no resource.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodingError {
-    /// They do not decode.
-    #[error("it does not decode: {0}")]
+    /// The bytes do not decode.
+    #[error("the resource cannot be decoded: {0}")]
     Undecodable(#[from] DecodeError),
-    /// A text of the id, the version or the generation is none.
-    #[error("it does not decode: a text is not UTF-8")]
+    /// A text of the id, the version or the generation is not UTF-8.
+    #[error("the resource cannot be decoded: a text is not UTF-8")]
     InvalidUtf8(#[from] str::Utf8Error),
-    /// They are too many.
-    #[error("it has {0} bytes, and 4 GiB are too many")]
+    /// The resource has 4 GiB or more.
+    #[error("the resource has {0} bytes; the limit is 4 GiB")]
     TooLong(usize),
 }
 
-/// Where something stands in the bytes.
+impl From<EncodingError> for Error {
+    /// Reports a stored resource that does not decode; it was checked before, so the fault is in the host.
+    fn from(fault: EncodingError) -> Self {
+        Self::internal(format!("a stored resource: {fault}"))
+    }
+}
+
+/// Range of a field in the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Span {
     start: u32,
@@ -74,14 +62,14 @@ impl Span {
     }
 }
 
-/// The field of a resource that has its meta.
+/// Number of the resource's field `meta`.
 const META: u32 = 1001;
-/// The field of a resource that has a record of what it refers to.
+/// Number of the resource's field with the records of its references.
 const REFERENCES: u32 = 1002;
-/// The field of a meta that has the labels.
+/// Number of the meta's field `labels`.
 const LABELS: u32 = 5;
 
-/// What the rules ask for.
+/// Positions of the fields that rules ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Head {
     id: Option<Span>,
@@ -98,42 +86,26 @@ struct Head {
     deletion_mark: Option<Span>,
     schema_version: u32,
     meta: Option<Span>,
-    /// Bytes of the records of what it refers to, with their tags and lengths.
+    /// Bytes of the records of references, tags and lengths included.
     references: u32,
 }
 
-impl<'r> From<&'r pb::Id> for IdRef<'r> {
-    fn from(id: &'r pb::Id) -> Self {
-        let (group, group_version, kind) =
-            id.r#type.as_ref().map_or(("", "", ""), |t| (&t.group, &t.group_version, &t.kind));
-        let (partition, namespace) = id.tenancy.as_ref().map_or(("", ""), |t| (&t.partition, &t.namespace));
-        Self { group, group_version, kind, partition, namespace, name: &id.name, uid: &id.uid }
-    }
-}
-
-impl IdRef<'_> {
-    /// Whether both are of one incarnation, GroupVersion aside.
-    #[must_use]
-    pub fn is_same_incarnation(self, other: IdRef<'_>) -> bool {
-        IdRef { group_version: "", ..self } == IdRef { group_version: "", ..other }
-    }
-}
-
 impl EncodedResource {
-    /// Of bytes, which are looked through as far as the head goes.
+    /// Finds the head in the bytes.
     ///
     /// # Errors
-    /// They are no encoded resource, as far as can be told without decoding its content.
+    /// The bytes are not an encoded resource. The content outside of the head is not decoded, so its faults may stay
+    /// unnoticed.
     pub fn parse(bytes: Bytes) -> Result<Self, EncodingError> {
         match Self::with_head(bytes.clone()) {
             Ok(Some(resource)) => Ok(resource),
             Err(fault @ EncodingError::TooLong(_)) => Err(fault),
-            // What is merged, or what only decoding can make sense of.
+            // Repeated messages have to be merged; other faults get the decoder's error.
             Ok(None) | Err(_) => Self::encode(&pb::Resource::decode(bytes)?),
         }
     }
 
-    /// The encoding of a resource.
+    /// Encodes a resource.
     ///
     /// # Errors
     /// [`EncodingError::TooLong`].
@@ -144,7 +116,7 @@ impl EncodedResource {
         Self::with_head(bytes)?.ok_or(EncodingError::TooLong(length))
     }
 
-    /// With the head of bytes; `None` when a message of it stands several times.
+    /// Finds the head; `None` when one of its messages occurs several times.
     fn with_head(bytes: Bytes) -> Result<Option<Self>, EncodingError> {
         if u32::try_from(bytes.len()).is_err() {
             return Err(EncodingError::TooLong(bytes.len()));
@@ -152,13 +124,13 @@ impl EncodedResource {
         Ok(Head::find(&bytes)?.map(|head| Self { bytes, head }))
     }
 
-    /// The encoding.
+    /// The encoded bytes.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The whole resource.
+    /// Decodes the whole resource.
     ///
     /// # Errors
     /// Its content does not decode.
@@ -166,7 +138,7 @@ impl EncodedResource {
         Ok(pb::Resource::decode(self.bytes.clone())?)
     }
 
-    /// The parts of its id.
+    /// The parts of the resource's id.
     #[must_use]
     pub fn id(&self) -> IdRef<'_> {
         let Head { group, group_version, kind, partition, namespace, name, uid, .. } = self.head;
@@ -181,13 +153,13 @@ impl EncodedResource {
         }
     }
 
-    /// Whether it is of this very type, its GroupVersion included.
+    /// Whether the resource has exactly this type, GroupVersion included.
     #[must_use]
     pub fn has_type(&self, of: &Gvk) -> bool {
         self.has_kind(&of.group, &of.kind) && self.has(self.head.group_version, &of.group_version)
     }
 
-    /// Whether it is of a type of this group and kind, whatever its GroupVersion.
+    /// Whether the resource has this group and kind; the GroupVersion is ignored.
     #[must_use]
     pub fn has_kind(&self, group: &str, kind: &str) -> bool {
         self.has(self.head.kind, kind) && self.has(self.head.group, group)
@@ -211,7 +183,7 @@ impl EncodedResource {
         self.text(self.head.name)
     }
 
-    /// The incarnation.
+    /// The uid.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.text(self.head.uid)
@@ -229,31 +201,31 @@ impl EncodedResource {
         self.text(self.head.generation)
     }
 
-    /// The schema version that its data is in, from 1 up.
+    /// The schema version of the data; at least 1.
     #[must_use]
     pub fn schema_version(&self) -> u32 {
         self.head.schema_version.max(1)
     }
 
-    /// The value of the mark of a deletion, if it has one.
+    /// The value of the metadata key `deletionTimestamp`, if present.
     #[must_use]
     pub fn deletion_mark(&self) -> Option<&str> {
         self.head.deletion_mark.map(|span| self.text(span))
     }
 
-    /// Whether it has an owner.
+    /// Whether the resource has an owner.
     #[must_use]
     pub fn has_owner(&self) -> bool {
         self.head.owner.is_some()
     }
 
-    /// Whether it has a meta.
+    /// Whether the resource has a meta.
     #[must_use]
     pub fn has_meta(&self) -> bool {
         self.head.meta.is_some()
     }
 
-    /// Its meta, as a message of its own.
+    /// Decodes the meta.
     ///
     /// # Errors
     /// It does not decode.
@@ -261,10 +233,10 @@ impl EncodedResource {
         Ok(self.head.meta.map(|span| Meta::decode(part(&self.bytes, span))).transpose()?)
     }
 
-    /// The records of what it refers to.
+    /// Decodes the records of the resource's references.
     ///
     /// # Errors
-    /// One of them does not decode.
+    /// A record does not decode.
     pub fn references(&self) -> Result<Vec<ReferenceRecord>, EncodingError> {
         let mut found = Vec::new();
         if self.head.references == 0 {
@@ -279,13 +251,13 @@ impl EncodedResource {
         Ok(found)
     }
 
-    /// Bytes that these records take in the encoding.
+    /// Bytes of the records of references in the encoding.
     #[must_use]
     pub fn references_bytes(&self) -> usize {
         self.head.references as usize
     }
 
-    /// Its labels, in no particular order; a key may come again, and the last counts.
+    /// The labels, in no particular order; of a repeated key the last value counts.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut fields = self.head.meta.map(|span| Fields::of(&self.bytes, span));
         std::iter::from_fn(move || {
@@ -299,7 +271,7 @@ impl EncodedResource {
         })
     }
 
-    /// The two texts of a map's entry.
+    /// Key and value of a map's entry.
     fn entry(&self, span: Span) -> Option<(&str, &str)> {
         let (mut key, mut value) = (Span::default(), Span::default());
         let mut fields = Fields::of(&self.bytes, span);
@@ -314,7 +286,7 @@ impl EncodedResource {
         Some((text(key)?, text(value)?))
     }
 
-    /// Its id, as a message of its own.
+    /// Decodes the id.
     ///
     /// # Errors
     /// It does not decode.
@@ -322,7 +294,7 @@ impl EncodedResource {
         self.message(self.head.id)
     }
 
-    /// Its owner, as a message of its own.
+    /// Decodes the owner.
     ///
     /// # Errors
     /// It does not decode.
@@ -338,7 +310,7 @@ impl EncodedResource {
         part(&self.bytes, span) == text.as_bytes()
     }
 
-    /// Checked when the head was found.
+    /// The text of a span; the head's search has checked that it is UTF-8.
     fn text(&self, span: Span) -> &str {
         str::from_utf8(part(&self.bytes, span)).unwrap_or_default()
     }
@@ -349,7 +321,7 @@ fn part(bytes: &[u8], span: Span) -> &[u8] {
 }
 
 impl Head {
-    /// Walks over the fields; `None` when a message stands several times.
+    /// Walks over the fields; `None` when a message occurs several times.
     fn find(bytes: &[u8]) -> Result<Option<Self>, EncodingError> {
         let mut head = Self::default();
         let mut fields = Fields::of(bytes, whole(bytes));
@@ -366,7 +338,7 @@ impl Head {
                 (3, Value::Bytes(span)) => head.version = text(bytes, span)?,
                 (4, Value::Bytes(span)) => head.generation = text(bytes, span)?,
                 (5, Value::Bytes(span)) => head.find_deletion_mark(bytes, span)?,
-                // As protobuf has it, the lower half counts.
+                // Protobuf keeps the lower 32 bits of a longer number.
                 (1000, Value::Number(number)) => head.schema_version = number as u32,
                 (META, Value::Bytes(span)) if head.meta.is_none() => head.meta = Some(span),
                 (REFERENCES, Value::Bytes(span)) => {
@@ -384,7 +356,7 @@ impl Head {
         Ok(Some(head))
     }
 
-    /// False when a message stands several times in the id.
+    /// Finds the parts of the id; false when one of its messages occurs several times.
     fn find_id(&mut self, bytes: &[u8], id: Span) -> Result<bool, EncodingError> {
         let (mut types, mut tenancies) = (0, 0);
         let mut fields = Fields::of(bytes, id);
@@ -421,7 +393,7 @@ impl Head {
         Ok(types <= 1 && tenancies <= 1)
     }
 
-    /// Looks whether an entry of the metadata is the mark of a deletion.
+    /// Records an entry of the metadata that is the deletion mark.
     fn find_deletion_mark(&mut self, bytes: &[u8], entry: Span) -> Result<(), EncodingError> {
         let (mut is_mark, mut found) = (false, Span::default());
         let mut fields = Fields::of(bytes, entry);
@@ -443,7 +415,7 @@ fn whole(bytes: &[u8]) -> Span {
     Span { start: 0, end: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
 }
 
-/// The span, of which the bytes are a text.
+/// Checks that the bytes of a span are UTF-8 and returns the span.
 fn text(bytes: &[u8], span: Span) -> Result<Span, EncodingError> {
     str::from_utf8(part(bytes, span))?;
     Ok(span)
@@ -456,7 +428,7 @@ enum Value {
     Other,
 }
 
-/// The fields of a message, as they follow one another.
+/// An iterator over the fields of a message, in the order of the bytes.
 struct Fields<'b> {
     left: &'b [u8],
     end: u32,
@@ -476,7 +448,7 @@ impl<'b> Fields<'b> {
             WireType::LengthDelimited => {
                 let mut rest = self.left;
                 let length = decode_varint(&mut rest)?;
-                // Says what is wrong with a length that is too long.
+                // Returns the decoder's error for a length beyond the end.
                 skip_field(wire_type, tag, &mut self.left, DecodeContext::default())?;
                 let end = self.end - u32::try_from(self.left.remaining()).unwrap_or_default();
                 Value::Bytes(Span { start: end - u32::try_from(length).unwrap_or_default(), end })
@@ -492,167 +464,4 @@ impl<'b> Fields<'b> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn id(name: &str) -> pb::Id {
-        pb::Id {
-            uid: format!("uid of {name}"),
-            name: name.into(),
-            r#type: Some(pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }),
-            tenancy: Some(pb::Tenancy { partition: "p".into(), namespace: "n".into() }),
-        }
-    }
-
-    fn record(name: &str, on_delete: i32) -> ReferenceRecord {
-        ReferenceRecord { kind: "Artist".into(), name: name.into(), on_delete, ..ReferenceRecord::default() }
-    }
-
-    fn resource() -> pb::Resource {
-        pb::Resource {
-            id: Some(id("miles")),
-            owner: Some(id("label")),
-            version: "17".into(),
-            generation: "g".into(),
-            metadata: BTreeMap::from([("a".into(), "b".into()), (DELETION_TIMESTAMP.into(), "now".into())]),
-            status: BTreeMap::from([(
-                "s".into(),
-                pb::Status { observed_generation: "g".into(), ..Default::default() },
-            )]),
-            data: Some(prost_types::Any { type_url: "t".into(), value: vec![0xff; 300] }),
-            schema_version: 3,
-            references: vec![record("miles", 1), record(&"long".repeat(50), 6)],
-            meta: Some(Box::new(Meta {
-                generation: 7,
-                labels: BTreeMap::from([("env".into(), "prod".into()), ("none".into(), String::new())]),
-                ..Meta::default()
-            })),
-        }
-    }
-
-    #[test]
-    fn the_head_is_what_decoding_finds() {
-        let whole = resource();
-        for resource in [
-            whole.clone(),
-            pb::Resource::default(),
-            pb::Resource { id: None, ..whole.clone() },
-            pb::Resource { id: Some(pb::Id { r#type: None, tenancy: None, ..id("x") }), ..whole.clone() },
-            pb::Resource { owner: None, metadata: BTreeMap::new(), schema_version: 0, ..whole.clone() },
-            pb::Resource { schema_version: u32::MAX, version: "ü".into(), ..whole.clone() },
-        ] {
-            let encoded = EncodedResource::encode(&resource).unwrap();
-            assert_eq!(encoded.decode().unwrap(), resource);
-            assert_eq!(encoded.bytes(), &resource.encode_to_vec());
-            assert_eq!(encoded.id(), resource.id.as_ref().map(IdRef::from).unwrap_or_default());
-            assert_eq!(encoded.references().unwrap(), resource.references);
-            let without = pb::Resource { references: Vec::new(), ..resource.clone() };
-            assert_eq!(encoded.references_bytes(), resource.encoded_len() - without.encoded_len());
-            assert_eq!(encoded.uid(), encoded.id().uid);
-            assert_eq!(encoded.name(), encoded.id().name);
-            assert_eq!([encoded.partition(), encoded.namespace()], [encoded.id().partition, encoded.id().namespace]);
-            let id = encoded.id();
-            for (group, group_version, kind) in
-                [("demo", "v2", "Artist"), ("demo", "v1", "Artist"), ("", "", ""), ("demo", "v2", "Album")]
-            {
-                let is_of = (id.group, id.group_version, id.kind) == (group, group_version, kind);
-                assert_eq!(encoded.has_type(&Gvk::new(group, group_version, kind)), is_of);
-            }
-            assert_eq!(encoded.decode_id().unwrap(), resource.id);
-            assert_eq!(encoded.decode_owner().unwrap(), resource.owner);
-            assert_eq!(encoded.has_owner(), resource.owner.is_some());
-            assert_eq!(encoded.decode_meta().unwrap(), resource.meta.as_deref().cloned());
-            let labels = resource.meta.as_ref().map(|meta| meta.labels.clone()).unwrap_or_default();
-            let found = encoded.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
-            assert_eq!(found.collect::<BTreeMap<_, _>>(), labels);
-            assert_eq!((encoded.version(), encoded.generation()), (&*resource.version, &*resource.generation));
-            assert_eq!(encoded.schema_version(), resource.schema_version.max(1));
-            assert_eq!(encoded.deletion_mark(), resource.metadata.get(DELETION_TIMESTAMP).map(String::as_str));
-        }
-    }
-
-    /// What protobuf would merge, or take the last of, is the same in the head as in the whole.
-    #[test]
-    fn fields_that_stand_several_times_are_merged_as_protobuf_does() {
-        let first = resource();
-        let second = pb::Resource {
-            id: Some(pb::Id { uid: "other".into(), ..pb::Id::default() }),
-            version: "18".into(),
-            schema_version: 4,
-            ..pb::Resource::default()
-        };
-        for (a, b) in [(&first, &second), (&second, &first), (&first, &first)] {
-            let bytes = [a.encode_to_vec(), b.encode_to_vec()].concat();
-            let merged = pb::Resource::decode(bytes.as_slice()).unwrap();
-            let encoded = EncodedResource::parse(bytes.into()).unwrap();
-            assert_eq!(encoded.decode().unwrap(), merged);
-            assert_eq!(encoded.bytes(), &merged.encode_to_vec());
-            assert_eq!(encoded.version(), merged.version);
-            assert_eq!(encoded.uid(), merged.id.as_ref().unwrap().uid);
-        }
-        // Twice within the id: the kind of the first, the group of the second.
-        let part = |group: &str, kind: &str| {
-            let of = pb::Type { group: group.into(), group_version: String::new(), kind: kind.into() };
-            pb::Id { r#type: Some(of), ..pb::Id::default() }.encode_to_vec()
-        };
-        let id = [part("a", "K"), part("b", "")].concat();
-        let bytes = [vec![1 << 3 | 2, u8::try_from(id.len()).unwrap()], id].concat();
-        let encoded = EncodedResource::parse(bytes.into()).unwrap();
-        assert_eq!((encoded.id().group, encoded.id().kind), ("b", "K"));
-    }
-
-    /// Of every byte of an encoding that is changed, cut off or put in: what is parsed has the head that decoding finds,
-    /// and what decodes is parsed.
-    #[test]
-    fn damaged_bytes_are_refused_or_agree_with_their_head() {
-        let good = resource().encode_to_vec();
-        let (mut parsed, mut refused) = (0, 0);
-        for position in 0..good.len() {
-            let flips = (0..8).map(|bit| {
-                let mut bytes = good.clone();
-                bytes[position] ^= 1 << bit;
-                bytes
-            });
-            for bytes in
-                flips.chain([good[..position].to_vec(), [&good[..position], &[0x80], &good[position..]].concat()])
-            {
-                let decoded = pb::Resource::decode(bytes.as_slice());
-                match EncodedResource::parse(bytes.into()) {
-                    Err(why) => {
-                        refused += 1;
-                        assert!(decoded.is_err(), "at {position}: {why}");
-                    }
-                    Ok(encoded) => {
-                        parsed += 1;
-                        let Ok(decoded) = decoded else { continue };
-                        assert_eq!(
-                            encoded.id(),
-                            decoded.id.as_ref().map(IdRef::from).unwrap_or_default(),
-                            "{position}"
-                        );
-                        assert_eq!(encoded.version(), decoded.version);
-                        assert_eq!(encoded.generation(), decoded.generation);
-                        assert_eq!(encoded.schema_version(), decoded.schema_version.max(1));
-                        assert_eq!(encoded.decode_owner().unwrap(), decoded.owner);
-                        let mark = decoded.metadata.get(DELETION_TIMESTAMP).map(String::as_str);
-                        assert_eq!(encoded.deletion_mark(), mark);
-                        assert_eq!(encoded.decode_meta().unwrap(), decoded.meta.as_deref().cloned(), "{position}");
-                    }
-                }
-            }
-        }
-        assert!(parsed > 1_000 && refused > 1_000, "{parsed} {refused}");
-    }
-
-    #[test]
-    fn incarnations_are_compared_without_the_group_version() {
-        let (mut a, b) = (id("a"), id("a"));
-        assert!(IdRef::from(&a).is_same_incarnation(IdRef::from(&b)));
-        a.r#type.as_mut().unwrap().group_version = "v9".into();
-        assert!(IdRef::from(&a).is_same_incarnation(IdRef::from(&b)));
-        a.uid = "another".into();
-        assert!(!IdRef::from(&a).is_same_incarnation(IdRef::from(&b)));
-    }
-}
+mod tests;

@@ -1,30 +1,30 @@
-//! The error that callers of the API see: a code, a sentence, and where in the request the fault lies.
+//! The error that callers of the API see: a code, a sentence, and the place of the fault in the request.
 
-use crate::{Diagnostic, EncodingError};
+use crate::Diagnostic;
 
 /// The kind of a failure. The numbers are gRPC's status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Code {
-    /// The request is at fault, whatever the state of the system.
+    /// The request is invalid, independent of the system's state.
     InvalidArgument = 3,
-    /// A deadline passed, the caller's or a plugin's.
+    /// A deadline of the caller or of a plugin passed.
     DeadlineExceeded = 4,
-    /// The resource, or the place named, does not exist.
+    /// The resource, partition or namespace does not exist.
     NotFound = 5,
-    /// What was to be made is there.
+    /// The resource to create exists already.
     AlreadyExists = 6,
-    /// The caller may not do this.
+    /// The caller lacks a permission.
     PermissionDenied = 7,
-    /// A limit was hit.
+    /// A limit was reached.
     ResourceExhausted = 8,
-    /// The system is not in a state that allows this; trying again without a change is useless.
+    /// The system's state does not allow the request; it has to change before a retry can succeed.
     FailedPrecondition = 9,
     /// A concurrent change came first; read again and retry.
     Aborted = 10,
-    /// What was asked for is known and not there.
+    /// The server knows the request but does not support it.
     Unimplemented = 12,
-    /// A fault of the server or of a plugin.
+    /// An internal fault of the server or of a plugin.
     Internal = 13,
     /// The server is shutting down or not ready.
     Unavailable = 14,
@@ -33,7 +33,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The name, as gRPC has it.
+    /// The name of the gRPC code, such as `NotFound`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,38 +59,31 @@ impl Code {
 pub struct Error {
     /// The kind of the failure.
     pub code: Code,
-    /// Names the thing, the fault and, where there is one, the remedy.
+    /// Sentence with subject, fault and, where possible, the next step.
     pub message: String,
-    /// Faults by field, for machines; empty for most errors.
+    /// Faults by field, for programs; empty for most errors.
     pub violations: Vec<Diagnostic>,
-    /// Set when a plugin caused the failure: its name, the hook and the limit.
+    /// Plugin, hook and limit, when a plugin caused the failure.
     pub plugin: Option<Box<PluginFault>>,
-    /// Time after which the same request may be answered, where that is known and no plugin is to blame.
+    /// Time after which a retry may succeed; `None` where it is unknown, and where a plugin caused the failure.
     pub retry_after: Option<std::time::Duration>,
-    /// The one of many resources that could not be read, where the others can: as partition/namespace/name.
+    /// The unreadable resource, as partition/namespace/name, when other resources of the answer can be read.
     pub resource: Option<String>,
 }
 
-/// A failure that a plugin caused, in terms that a machine can act on.
+/// A failure caused by a plugin, for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginFault {
     /// Name of the plugin.
     pub plugin: String,
     /// Version of the plugin.
     pub version: String,
-    /// The export that was called, such as `validate`.
+    /// The called export, such as `validate`.
     pub hook: String,
-    /// What ended the call: `trap`, `fuel`, `deadline`, `memory`, `busy`, `reply`, `quarantined` …
+    /// Cause of the call's end: `trap`, `fuel`, `deadline`, `memory`, `busy`, `reply`, `quarantined` …
     pub kind: String,
-    /// Time after which another attempt may succeed; `None` where that is not known.
+    /// Time after which another attempt may succeed; `None` where it is unknown.
     pub retry_after: Option<std::time::Duration>,
-}
-
-impl From<EncodingError> for Error {
-    /// What is stored was looked through before, so it is a fault of ours.
-    fn from(fault: EncodingError) -> Self {
-        Self::internal(format!("a stored resource: {fault}"))
-    }
 }
 
 impl Error {
@@ -119,13 +112,13 @@ impl Error {
         Self::new(Code::PermissionDenied, message)
     }
 
-    /// Names the one of many resources that could not be read.
+    /// Adds the unreadable resource to the error.
     #[must_use]
     pub fn with_resource(self, partition: &str, namespace: &str, name: &str) -> Self {
         Self { resource: Some(format!("{partition}/{namespace}/{name}")), ..self }
     }
 
-    /// Puts a context before the message: `context: message`.
+    /// Puts a context in front of the message: `context: message`.
     #[must_use]
     pub fn context(mut self, context: &str) -> Self {
         self.message = format!("{context}: {}", self.message);

@@ -1,5 +1,5 @@
-//! The generated gRPC servers and clients: the resource API, and Mortise's own services about plugins, types and
-//! controllers, whose messages are those of this crate; and service discovery, with messages of its own.
+//! The generated gRPC servers and clients: the resource API; Mortise's own services about plugins, types and
+//! controllers, with the messages of this crate; and service discovery, with its own messages.
 
 /// The resource API.
 #[allow(
@@ -25,7 +25,7 @@ pub mod mortise {
     include!(concat!(env!("OUT_DIR"), "/grpc/mortise.v1.rs"));
 }
 
-/// Service discovery: the destination API in both of its forms, and the messages of the catalog.
+/// Service discovery: both forms of the destination API, and the messages of the catalog.
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -1,8 +1,9 @@
-//! The vocabulary that every other crate speaks: the wire messages, and the rules about names, tenancy, ids and
-//! metadata that hold whatever the resource's type is.
+//! The vocabulary of every other crate: the wire messages, and the rules about names, tenancy, ids and metadata that
+//! hold for resources of any type.
 //!
-//! Nothing here does I/O, keeps state or knows a transport, so it also compiles for plugins (`wasm32-unknown-unknown`).
-//! The rules and their wording come from Consul's resource service (see docs/architecture.md, "Compatibility").
+//! Nothing here does I/O, keeps state or knows a transport, so the crate also compiles for plugins
+//! (`wasm32-unknown-unknown`). The rules and their wording come from Consul's resource service (see
+//! docs/architecture.md, "Compatibility").
 
 pub mod authorizer;
 pub mod backoff;
@@ -11,9 +12,12 @@ pub mod encoded;
 pub mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+mod id_ref;
 pub mod meta;
 pub mod name;
 pub mod path;
+#[cfg(feature = "redaction")]
+pub mod redaction;
 pub mod resource_meta;
 pub mod scope;
 pub mod tenancy;
@@ -21,8 +25,9 @@ pub mod types;
 pub mod ulid;
 mod watch_from_search;
 
-pub use encoded::{EncodedResource, EncodingError, IdRef};
+pub use encoded::{EncodedResource, EncodingError};
 pub use error::{Code, Error};
+pub use id_ref::IdRef;
 pub use path::{FieldPath, PathStep};
 pub use scope::Scope;
 

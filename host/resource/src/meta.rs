@@ -1,17 +1,17 @@
-//! The two metadata keys with a meaning of their own: `deletionTimestamp` and `finalizers`.
+//! The two metadata keys with a special meaning: `deletionTimestamp` and `finalizers`.
 //!
 //! A resource with finalizers is not deleted at once: Delete marks it, the owners of the finalizers clean up and remove
 //! them, and the removal of the last one deletes the resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Key whose presence, whatever its value, marks a resource for deletion. Delete writes RFC 3339, to the second.
+/// Key that marks a resource for deletion; any value counts. Delete writes RFC 3339, to the second.
 pub const DELETION_TIMESTAMP: &str = "deletionTimestamp";
 
-/// Key that holds a set of names, separated by white space.
+/// Key with a set of names, separated by white space.
 pub const FINALIZERS: &str = "finalizers";
 
-/// The finalizer by which the host holds a marked resource while others that refer to it are worked off.
+/// The host's finalizer, which keeps a marked resource until the resources that refer to it have been handled.
 pub const REFERENCES_FINALIZER: &str = "mortise.io/references";
 
 /// The metadata of a resource.
@@ -23,19 +23,19 @@ pub fn is_marked(metadata: &Metadata) -> bool {
     metadata.contains_key(DELETION_TIMESTAMP)
 }
 
-/// The set of finalizers; order and repetition in the text do not count.
+/// The set of finalizers; order and repetitions in the text are ignored.
 #[must_use]
 pub fn finalizers(metadata: &Metadata) -> BTreeSet<&str> {
     metadata.get(FINALIZERS).map(|text| text.split_whitespace().collect()).unwrap_or_default()
 }
 
-/// Whether there is a finalizer.
+/// Whether the resource has a finalizer.
 #[must_use]
 pub fn has_finalizers(metadata: &Metadata) -> bool {
     metadata.get(FINALIZERS).is_some_and(|text| text.split_whitespace().next().is_some())
 }
 
-/// Adds a finalizer to those that exist.
+/// Adds a finalizer to the present ones.
 pub fn add_finalizer(metadata: &mut Metadata, name: &str) {
     let mut all = finalizers(metadata);
     all.insert(name);
@@ -43,7 +43,7 @@ pub fn add_finalizer(metadata: &mut Metadata, name: &str) {
     metadata.insert(FINALIZERS.to_owned(), text);
 }
 
-/// Removes a finalizer; the key stays, possibly with an empty value, which is how a write says "no finalizers".
+/// Removes a finalizer. The key stays, possibly with an empty value: a write expresses "no finalizers" in this way.
 pub fn remove_finalizer(metadata: &mut Metadata, name: &str) {
     let mut all = finalizers(metadata);
     if all.remove(name) {
@@ -52,7 +52,7 @@ pub fn remove_finalizer(metadata: &mut Metadata, name: &str) {
     }
 }
 
-/// Whether two sets of metadata agree on every key but `except`.
+/// Whether two sets of metadata agree, apart from the keys in `except`.
 #[must_use]
 pub fn equal_except(a: &Metadata, b: &Metadata, except: &[&str]) -> bool {
     let counts = |(key, _): &(&String, &String)| !except.contains(&key.as_str());

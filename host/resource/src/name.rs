@@ -1,4 +1,4 @@
-//! The name rule of resources, partitions, namespaces and references, and that of DNS.
+//! The rules for names of resources, partitions, namespaces and references, and for DNS names.
 
 /// Longest name, in bytes.
 pub const MAX_NAME_BYTES: usize = 63;
@@ -14,7 +14,7 @@ pub fn is_valid(name: &str) -> bool {
         && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
 }
 
-/// The fault of an invalid name, to follow the name of the field; `None` when the name is valid.
+/// The fault of an invalid name, as text after the field's name; `None` when the name is valid.
 #[must_use]
 pub fn fault(name: &str) -> Option<String> {
     (!is_valid(name)).then(|| {
@@ -29,7 +29,7 @@ pub fn fault(name: &str) -> Option<String> {
 pub const MAX_DNS_NAME_BYTES: usize = 253;
 const MAX_DNS_LABEL_BYTES: usize = 63;
 
-/// Whether `text` is a DNS name as hosts have it, in lower case and without a dot at the end.
+/// Whether `text` is a DNS name of a host: lower case, no dot at the end.
 #[must_use]
 pub fn is_dns_name(text: &str) -> bool {
     let fits = |label: &str| {

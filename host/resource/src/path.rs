@@ -6,7 +6,7 @@ use std::{
     str::Chars,
 };
 
-/// One step into a message.
+/// A step into a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathStep {
     /// Into a field, by its protobuf name.
@@ -34,7 +34,7 @@ impl FieldPath {
         self
     }
 
-    /// Reads a path, as far as it makes sense.
+    /// Reads a path and ignores the rest from the first fault on.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         Self(parse(text))
@@ -90,7 +90,7 @@ fn parse(path: &str) -> Vec<PathStep> {
     steps
 }
 
-/// The content of brackets: a position, or a key in quotes with Rust's escapes.
+/// Reads the content of brackets: a position, or a key in quotes with Rust's escapes.
 fn bracket(letters: &mut Peekable<Chars<'_>>) -> Option<PathStep> {
     if letters.next_if_eq(&'"').is_none() {
         let mut digits = String::new();

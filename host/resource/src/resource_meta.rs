@@ -1,9 +1,9 @@
-//! A resource's `meta`: the client's part (tags, labels, annotations, owner references, services) and the server's part,
-//! which is everything else.
+//! A resource's `meta`: the client's part (tags, labels, annotations, owner references, services), and the server's
+//! part, which is everything else.
 //!
 //! # Limits
-//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNER_REFERENCES`], [`MAX_SERVICES`], and [`MAX_TEXT_BYTES`] bytes for what
-//! may be looked up. The size of annotations is bounded by that of the resource.
+//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNER_REFERENCES`], [`MAX_SERVICES`], and [`MAX_TEXT_BYTES`] bytes for
+//! texts that may become keys of an index. The limit of the resource bounds the size of annotations.
 
 use prost::encoding;
 use prost_types::Timestamp;
@@ -14,30 +14,30 @@ use crate::{
     meta, pb, ulid,
 };
 
-/// Tags of a resource.
+/// Most tags of a resource.
 pub const MAX_TAGS: usize = 32;
-/// Labels of a resource: each is an entry of an index.
+/// Most labels of a resource; each is an entry of an index.
 pub const MAX_LABELS: usize = 64;
-/// Annotations of a resource.
+/// Most annotations of a resource.
 pub const MAX_ANNOTATIONS: usize = 256;
-/// Owner references of a resource.
+/// Most owner references of a resource.
 pub const MAX_OWNER_REFERENCES: usize = 64;
-/// Services that a resource allows.
+/// Most allowed services of a resource.
 pub const MAX_SERVICES: usize = 256;
-/// Bytes of a tag, of a label's key and value, of an annotation's key, and of each text of references and services.
+/// Most bytes of a tag, a label's key and value, an annotation's key, and each text of references and services.
 pub const MAX_TEXT_BYTES: usize = 256;
 
-/// A fault in a client's part.
+/// A fault in the client's part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("resource.{path} {what}")]
 pub struct MetaFault {
-    /// Where in the resource.
+    /// Path within the resource.
     pub path: FieldPath,
-    /// What is wrong.
+    /// Fault, as text after the path.
     pub what: String,
 }
 
-/// The client's part alone.
+/// Copies the client's part.
 #[must_use]
 pub fn client_part(meta: &Meta) -> Meta {
     Meta {
@@ -50,7 +50,7 @@ pub fn client_part(meta: &Meta) -> Meta {
     }
 }
 
-/// Whether the client's parts are the same; an absent message has an empty one.
+/// Whether the client's parts are equal; an absent message counts as empty.
 #[must_use]
 pub fn is_same_client_part(a: Option<&Meta>, b: Option<&Meta>) -> bool {
     let none = Meta::default();
@@ -62,7 +62,7 @@ pub fn is_same_client_part(a: Option<&Meta>, b: Option<&Meta>) -> bool {
         && a.services.clone().unwrap_or_default() == b.services.clone().unwrap_or_default()
 }
 
-/// Takes the server's part away; a message without any other is absent then.
+/// Removes the server's part; the meta becomes absent if nothing else is in it.
 pub fn strip_server_part(resource: &mut pb::Resource) {
     if let Some(meta) = resource.meta.take() {
         let kept = client_part(&meta);
@@ -70,17 +70,17 @@ pub fn strip_server_part(resource: &mut pb::Resource) {
     }
 }
 
-/// Checks a client's part.
+/// Checks the client's part.
 ///
 /// # Errors
-/// The first fault, with its place.
+/// The first fault, with its path.
 pub fn check(meta: &Meta) -> Result<(), MetaFault> {
     check_count("tags", meta.tags.len(), MAX_TAGS)?;
     for (i, tag) in meta.tags.iter().enumerate() {
         let at = || path("tags").with(index(i));
         check_text(at, tag, true)?;
         if meta.tags.iter().take(i).any(|other| other == tag) {
-            return Err(fault(at(), format!("is {tag:?}, as another one is")));
+            return Err(fault(at(), format!("repeats {tag:?}; name each tag once")));
         }
     }
     check_count("labels", meta.labels.len(), MAX_LABELS)?;
@@ -124,10 +124,10 @@ fn check_owners(meta: &Meta) -> Result<(), MetaFault> {
         }
         let same = |other: &&crate::goten::OwnerReference| other.name == owner.name && other.kind == owner.kind;
         if meta.owner_references.iter().take(i).any(|other| same(&other)) {
-            return Err(fault(at("name"), format!("is {:?}, as another one of its kind is", owner.name)));
+            return Err(fault(at("name"), format!("repeats {:?}; name each owner once", owner.name)));
         }
         if owner.controller && std::mem::replace(&mut controlled, true) {
-            return Err(fault(at("controller"), "is set in more than one; a resource has one controller".into()));
+            return Err(fault(at("controller"), "is set twice; a resource has one controller".into()));
         }
     }
     Ok(())
@@ -146,11 +146,7 @@ fn fault(path: FieldPath, what: String) -> MetaFault {
 }
 
 fn check_count(field: &str, count: usize, most: usize) -> Result<(), MetaFault> {
-    if count <= most {
-        Ok(())
-    } else {
-        Err(fault(path(field), format!("has {count} entries, and {most} are the most")))
-    }
+    if count <= most { Ok(()) } else { Err(fault(path(field), format!("has {count} entries; the limit is {most}"))) }
 }
 
 fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<(), MetaFault> {
@@ -158,13 +154,13 @@ fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<()
         return Err(fault(at(), "is empty".into()));
     }
     if text.len() > MAX_TEXT_BYTES {
-        return Err(fault(at(), format!("has {} bytes, and {MAX_TEXT_BYTES} are the most", text.len())));
+        return Err(fault(at(), format!("has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len())));
     }
-    // It ends a part of a key in the store.
-    if text.contains('\0') { Err(fault(at(), "has a zero byte in it".into())) } else { Ok(()) }
+    // A zero byte ends a part of a key in the store.
+    if text.contains('\0') { Err(fault(at(), "contains a zero byte".into())) } else { Ok(()) }
 }
 
-/// A client's part in the form that is stored: allowed services sorted, each once.
+/// The client's part in its stored form: allowed services sorted and without repetitions.
 #[must_use]
 pub fn normalized(mut meta: Meta) -> Meta {
     if let Some(services) = &mut meta.services {
@@ -174,8 +170,8 @@ pub fn normalized(mut meta: Meta) -> Meta {
     meta
 }
 
-/// The server's part of a resource that has none, from what else the server set: of one that was stored before there was
-/// any.
+/// Derives the server's part of a resource without one from its other fields. Such resources were stored before the
+/// server's part existed.
 #[must_use]
 pub fn derive_server_part(resource: &pb::Resource) -> Meta {
     let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
@@ -191,7 +187,7 @@ pub fn derive_server_part(resource: &pb::Resource) -> Meta {
     }
 }
 
-/// Fills in the server's part where it is missing.
+/// Derives the server's part where it is missing.
 pub fn complete_server_part(resource: &mut pb::Resource) {
     if resource.meta.as_ref().is_none_or(|meta| meta.uuid.is_empty()) {
         let mut meta = derive_server_part(resource);
@@ -202,7 +198,7 @@ pub fn complete_server_part(resource: &mut pb::Resource) {
     }
 }
 
-/// The one's client's part with the other's server's part.
+/// Joins the client's part of one meta with the server's part of another.
 #[must_use]
 pub fn merge(client: Meta, server: Meta) -> Meta {
     Meta {
@@ -215,14 +211,14 @@ pub fn merge(client: Meta, server: Meta) -> Meta {
     }
 }
 
-/// The state of a resource that is marked for deletion, or is not.
+/// The lifecycle of a resource by its deletion mark.
 #[must_use]
 pub fn lifecycle(marked: bool) -> Lifecycle {
     let state = if marked { State::Deleting } else { State::Active };
     Lifecycle { state: state.into(), block_deletion: false }
 }
 
-/// When a ULID was made; `None` for what is none.
+/// Time of creation of a ULID; `None` for other texts.
 #[must_use]
 pub fn ulid_time(id: &str) -> Option<Timestamp> {
     let millis = ulid::created_millis(id)?;
@@ -230,7 +226,7 @@ pub fn ulid_time(id: &str) -> Option<Timestamp> {
     Some(Timestamp { seconds: i64::try_from(millis / 1_000).ok()?, nanos })
 }
 
-/// Bytes that the server's part takes in an encoded resource.
+/// Bytes of the server's part in an encoded resource.
 #[must_use]
 pub fn server_part_bytes(meta: &Meta) -> usize {
     let whole = prost::Message::encoded_len(meta);
@@ -317,16 +313,16 @@ mod tests {
         let text = |meta: Meta| check(&meta).unwrap_err().to_string();
         let tags = |tags: &[&str]| Meta { tags: tags.iter().map(|tag| (*tag).to_owned()).collect(), ..Meta::default() };
         assert_eq!(text(tags(&["a", ""])), "resource.meta.tags[1] is empty");
-        assert_eq!(text(tags(&["a", "b", "a"])), "resource.meta.tags[2] is \"a\", as another one is");
-        assert_eq!(text(tags(&["x"; 33])), "resource.meta.tags has 33 entries, and 32 are the most");
+        assert_eq!(text(tags(&["a", "b", "a"])), "resource.meta.tags[2] repeats \"a\"; name each tag once");
+        assert_eq!(text(tags(&["x"; 33])), "resource.meta.tags has 33 entries; the limit is 32");
         let labels = |key: &str, value: &str| Meta {
             labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
             ..Meta::default()
         };
         assert_eq!(check(&labels("k", "")), Ok(()));
         assert!(text(labels("", "v")).ends_with("is empty"));
-        assert!(text(labels("k", &"x".repeat(257))).ends_with("has 257 bytes, and 256 are the most"));
-        assert!(text(labels("k", "a\0b")).ends_with("has a zero byte in it"));
+        assert!(text(labels("k", &"x".repeat(257))).ends_with("has 257 bytes; the limit is 256"));
+        assert!(text(labels("k", "a\0b")).ends_with("contains a zero byte"));
         let owner = |name: &str, controller| OwnerReference {
             kind: "k".into(),
             name: name.into(),
@@ -336,7 +332,7 @@ mod tests {
         let owners = |owner_references| Meta { owner_references, ..Meta::default() };
         assert_eq!(check(&owners(vec![owner("a", true), owner("b", false)])), Ok(()));
         assert!(text(owners(vec![owner("a", true), owner("b", true)])).contains("one controller"));
-        assert!(text(owners(vec![owner("a", true), owner("a", false)])).contains("as another one of its kind"));
+        assert!(text(owners(vec![owner("a", true), owner("a", false)])).contains("name each owner once"));
         assert!(text(owners(vec![owner("", true)])).contains("owner_references[0].name is empty"));
     }
 
@@ -348,7 +344,7 @@ mod tests {
             pb::Resource { id: Some(id), version: "9".into(), meta: Some(Box::new(client)), ..pb::Resource::default() };
         complete_server_part(&mut resource);
         let meta = resource.meta.clone().unwrap();
-        // The ULID's own example: 2016-07-30T23:54:10.259Z.
+        // The example of the ULID specification: 2016-07-30T23:54:10.259Z.
         assert_eq!(meta.create_time, Some(Timestamp { seconds: 1_469_922_850, nanos: 259_000_000 }));
         assert_eq!(meta.update_time, meta.create_time);
         assert_eq!((meta.generation, &*meta.resource_version, meta.tags.len()), (1, "9", 1));

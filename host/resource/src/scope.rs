@@ -1,4 +1,4 @@
-//! The scope of a type: which tenancy units its resources have.
+//! The scope of a type: the tenancy units of its resources.
 
 use crate::{Error, pb, tenancy};
 
@@ -11,12 +11,12 @@ pub enum Scope {
     Partition,
     /// A partition and a namespace.
     Namespace,
-    /// Whatever the resource's id says, never defaulted and never checked: the tombstone type alone.
+    /// The units of the resource's id, never defaulted and never checked: for the tombstone type alone.
     Undefined,
 }
 
 impl Scope {
-    /// Refuses an id whose tenancy names a unit that the scope does not have. `noun` is `resource`, or `type` in List.
+    /// Rejects an id whose tenancy names a unit outside of the scope. `noun` is `resource`, or `type` in List.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the unit.
@@ -36,7 +36,7 @@ impl Scope {
         }
     }
 
-    /// As [`Scope::check`], for queries, where `*` in a unit that the scope lacks is harmless.
+    /// Checks the tenancy of a query like [`Scope::check`], but accepts `*` in a unit outside of the scope.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the unit.
@@ -46,7 +46,7 @@ impl Scope {
         self.check(noun, gvk, &concrete)
     }
 
-    /// Fills the units that the scope has and the request left empty with `default`.
+    /// Fills the empty units of the scope with `default`.
     pub fn fill(self, tenancy: &mut pb::Tenancy) {
         let fill = |unit: &mut String| {
             if unit.is_empty() {
@@ -63,8 +63,9 @@ impl Scope {
         }
     }
 
-    /// The resource, of a type with this scope, that a reference in the resource `holder` means. What the reference
-    /// leaves out of the tenancy is the holder's; but in another partition, the namespace is `default`.
+    /// The id of the resource, of a type with this scope, that a reference in the resource `holder` means. Tenancy
+    /// units that the reference leaves out are those of the holder; but in another partition, the namespace is
+    /// `default`.
     #[must_use]
     pub fn referent(self, reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
         let mut tenancy = reference.tenancy.clone().unwrap_or_default();
@@ -88,8 +89,8 @@ impl Scope {
         }
     }
 
-    /// As [`Scope::fill`] for queries: a `*` in a unit that the scope lacks is dropped, since stored resources have
-    /// that unit empty.
+    /// Fills a query's tenancy like [`Scope::fill`], and empties units outside of the scope, since stored resources
+    /// have them empty.
     pub fn fill_query(self, tenancy: &mut pb::Tenancy) {
         let drop_wildcard = |unit: &mut String| {
             if unit == tenancy::WILDCARD {
@@ -107,7 +108,7 @@ impl Scope {
         self.fill(tenancy);
     }
 
-    /// The tenancy that WatchList takes for an absent one: every unit that the scope has.
+    /// The tenancy that WatchList assumes if none is given: `*` for every unit of the scope.
     #[must_use]
     pub fn everywhere(self) -> pb::Tenancy {
         let any = || tenancy::WILDCARD.to_owned();

@@ -2,10 +2,10 @@
 
 use crate::{Error, name, pb};
 
-/// The unit that an empty one means.
+/// The unit that an empty text stands for.
 pub const DEFAULT: &str = "default";
 
-/// Stands for every unit, in queries only.
+/// Every unit; in queries only.
 pub const WILDCARD: &str = "*";
 
 /// Checks the units of an id: each empty or a valid name.

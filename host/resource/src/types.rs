@@ -1,10 +1,10 @@
-//! Types and ids as keys and as text.
+//! Types and ids, as keys and as text.
 
 use std::fmt;
 
 use crate::{Error, IdRef, name, pb, tenancy};
 
-/// A type as it is registered and looked up: exact and case-sensitive.
+/// A registered type; compared exactly, case included.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gvk {
     /// Area, such as `demo`.
@@ -52,89 +52,89 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// `group.group_version.Kind`.
+/// Formats a type as `group.group_version.Kind`.
 #[must_use]
 pub fn gvk(t: &pb::Type) -> String {
     format!("{}.{}.{}", t.group, t.group_version, t.kind)
 }
 
-/// The group of the types that the host keeps for itself.
+/// The group of the host's own types.
 pub const HOST_GROUP: &str = "mortise";
 
-/// The group of the units of tenancy.
+/// The group of the types Partition and Namespace.
 pub const TENANCY_GROUP: &str = "tenancy";
 
-/// The type that records deletions whose children have to follow.
+/// The type of records of deletions; the reaper deletes the children of the deleted owner.
 #[must_use]
 pub fn tombstone() -> Gvk {
     Gvk::new("internal", "v1", "Tombstone")
 }
 
-/// The outer unit of tenancy, as a resource.
+/// The type of partitions, the outer unit of tenancy.
 #[must_use]
 pub fn partition() -> Gvk {
     Gvk::new(TENANCY_GROUP, "v2beta1", "Partition")
 }
 
-/// The inner unit of tenancy, as a resource.
+/// The type of namespaces, the inner unit of tenancy.
 #[must_use]
 pub fn namespace() -> Gvk {
     Gvk::new(TENANCY_GROUP, "v2beta1", "Namespace")
 }
 
-/// A plugin, as a resource that the host keeps.
+/// The type of the host's records of plugins.
 #[must_use]
 pub fn plugin() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "Plugin")
 }
 
-/// A value that a plugin's reconcilers keep under a key.
+/// The type of the entries in the key-value store of a plugin's reconcilers.
 #[must_use]
 pub fn value() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "Value")
 }
 
-/// What plugins keep for single resources.
+/// The type of the bytes that a plugin keeps for a resource.
 #[must_use]
 pub fn private_bytes() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "PrivateBytes")
 }
 
-/// Work for the garbage collector: owner references to look at.
+/// The type of the garbage collector's work items: resources whose owner references have to be checked.
 #[must_use]
 pub fn ownership_check() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "OwnershipCheck")
 }
 
-/// How far the copies of one type from one region are.
+/// The type of the records of how far the replicas of one type from one region are.
 #[must_use]
 pub fn region_progress() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "RegionProgress")
 }
 
-/// A region that copies are pulled from.
+/// The type of the records of regions that replicas are pulled from.
 #[must_use]
 pub fn region_peer() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "RegionPeer")
 }
 
-/// What the holder of a secret may do.
+/// The type of tokens: the permissions of a secret's holder.
 #[must_use]
 pub fn token() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "Token")
 }
 
-/// Rules that tokens name.
+/// The type of policies: rules for tokens.
 #[must_use]
 pub fn policy() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "Policy")
 }
 
-/// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. An absent tenancy
-/// becomes an empty one. The uid is never looked at.
+/// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. Replaces an absent
+/// tenancy by an empty one. Ignores the uid.
 ///
 /// # Errors
-/// `InvalidArgument`; `prefix` names the field that holds the id.
+/// `InvalidArgument`; `prefix` names the field with the id.
 pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
     if id.r#type.is_none() {
         return Err(Error::invalid(format!("{prefix}.type is required")));
@@ -145,14 +145,14 @@ pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
     tenancy::check(prefix, id.tenancy.get_or_insert_default())
 }
 
-/// Longest part of a reference, bytes: a uid is a ULID of 26, and types have shorter names.
+/// Most bytes of a part of a reference: a uid is a ULID of 26 bytes, and parts of types are shorter.
 const MAX_PART_BYTES: usize = 128;
 
-/// Checks type and uid of a reference, which become part of keys of the store, beyond [`check_id`]: length and zero
-/// bytes.
+/// Checks length and zero bytes of a reference's type and uid, which become parts of store keys. Call [`check_id`] for
+/// the rest.
 ///
 /// # Errors
-/// `InvalidArgument`; `prefix` names the field that holds the id.
+/// `InvalidArgument`; `prefix` names the field with the id.
 pub fn check_reference(prefix: &str, id: &pb::Id) -> Result<(), Error> {
     let ty = id.r#type.clone().unwrap_or_default();
     let parts = [
@@ -165,17 +165,17 @@ pub fn check_reference(prefix: &str, id: &pb::Id) -> Result<(), Error> {
         if text.len() > MAX_PART_BYTES {
             let length = text.len();
             return Err(Error::invalid(format!(
-                "{prefix}.{part} invalid: {length} bytes, at most {MAX_PART_BYTES} can be"
+                "{prefix}.{part} invalid: {length} bytes; the limit is {MAX_PART_BYTES}"
             )));
         }
         if text.contains('\0') {
-            return Err(Error::invalid(format!("{prefix}.{part} invalid: it has a zero byte in it")));
+            return Err(Error::invalid(format!("{prefix}.{part} invalid: it contains a zero byte")));
         }
     }
     Ok(())
 }
 
-/// Whether two ids name the same incarnation of one resource, leaving the GroupVersion aside.
+/// Whether two ids name the same incarnation of a resource; the GroupVersion is ignored.
 #[must_use]
 pub fn same_resource(a: &pb::Id, b: &pb::Id) -> bool {
     let kind = |id: &pb::Id| id.r#type.as_ref().map(|t| (t.group.clone(), t.kind.clone()));
@@ -185,7 +185,7 @@ pub fn same_resource(a: &pb::Id, b: &pb::Id) -> bool {
         && a.tenancy.clone().unwrap_or_default() == b.tenancy.clone().unwrap_or_default()
 }
 
-/// Describes an id to people: `demo.v2.Artist "korn" in default/default`.
+/// Formats an id for people: `demo.v2.Artist "korn" in default/default`.
 #[must_use]
 pub fn describe(id: &pb::Id) -> String {
     let mut text = id.r#type.as_ref().map(gvk).unwrap_or_default();

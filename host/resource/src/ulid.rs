@@ -1,9 +1,8 @@
-//! The shape of ULIDs, which uids and generations have. The service makes them.
+//! Checks for ULIDs, the form of uids and generations. The service generates them.
 //!
 //! The crate `ulid` accepts more than Consul does: docs/decisions/0031-the-shape-of-ulids-is-checked-here.md.
 
-/// Whether `text` is a ULID in the strict sense: 26 characters of Crockford's base 32, upper or lower case, of at most
-/// 128 bits.
+/// Whether `text` is a strict ULID: 26 characters of Crockford's base 32, upper or lower case, at most 128 bits.
 #[must_use]
 pub fn is_valid(text: &str) -> bool {
     let digit = |b: &u8| matches!(b.to_ascii_uppercase(), b'0'..=b'9' | b'A'..=b'H' | b'J' | b'K' | b'M' | b'N' | b'P'..=b'T' | b'V'..=b'Z');
@@ -11,7 +10,7 @@ pub fn is_valid(text: &str) -> bool {
     bytes.len() == 26 && bytes.first().is_some_and(|b| (b'0'..=b'7').contains(b)) && bytes.iter().all(digit)
 }
 
-/// When a ULID was made, milliseconds since 1970; `None` for what is none.
+/// Creation time of a ULID, milliseconds since 1970; `None` for other texts.
 #[must_use]
 pub fn created_millis(text: &str) -> Option<u64> {
     const DIGITS: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";

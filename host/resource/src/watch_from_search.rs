@@ -1,4 +1,4 @@
-//! The watch of what a search finds.
+//! A conversion from a search to the watch of its results.
 
 use crate::{
     data::{SearchRequest, WatchResourcesRequest},
@@ -6,10 +6,11 @@ use crate::{
 };
 
 impl WatchResourcesRequest {
-    /// The watch of what a search finds, in its order if the kind has one; from a resume token on if there is one.
+    /// Builds the watch of a search's results, in the search's order if the kind of watch has one. A resume token, if
+    /// not empty, continues an earlier watch.
     #[must_use]
     pub fn from_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
-        // Counts and plans are a search's alone.
+        // Counts and plans exist for searches only.
         let SearchRequest {
             parent,
             page_size,

@@ -1,24 +1,21 @@
-//! Keeps what is known of tokens and policies as it is stored: a watch of each, and a barrier, so that a write of one
-//! is answered when it is in effect.
+//! Tokens and policies in memory, kept as they are stored: by a watch of each, and a barrier, so that a write of one is
+//! answered when it is in effect.
 //!
 //! Events reach the watch before the write that caused them is answered, so the barrier has nothing to wait for but the
 //! task's turn. A watch that ends is opened again; what is known stays until its snapshot is complete.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use mortise_acl::Access;
 use mortise_resource::{Code, Error, pb, types};
 use mortise_store::WatchEvent;
+use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{sleep, timeout},
 };
 
-use crate::{
-    registry::ResourceType,
-    service::{Barrier, ResourceService},
-    type_watch::TypeWatch,
-};
+use crate::{core::Core, lists::TypeWatch, registry::ResourceType};
 
 /// How long a write waits until it is in effect.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -41,9 +38,9 @@ struct Watches {
 
 impl Watches {
     /// Opens both, and takes what is stored.
-    async fn open(service: &ResourceService, access: &Access) -> Result<Self, Error> {
-        let mut tokens = service.watch_type(&types::token().to_pb()).await?;
-        let mut policies = service.watch_type(&types::policy().to_pb()).await?;
+    async fn open(core: &Core, access: &Access) -> Result<Self, Error> {
+        let mut tokens = TypeWatch::open(core, &types::token().to_pb()).await?;
+        let mut policies = TypeWatch::open(core, &types::policy().to_pb()).await?;
         let known_policies = snapshot(&mut policies, |resource| access.put_policy(resource)).await?;
         let known_tokens = snapshot(&mut tokens, |resource| access.put_token(resource)).await?;
         access.retain(|name| known_tokens.contains(name), |name| known_policies.contains(name));
@@ -84,36 +81,53 @@ fn apply(access: &Access, kind: Kind, event: &WatchEvent) -> Result<(), Error> {
     Ok(())
 }
 
-impl ResourceService {
-    /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends after
-    /// [`ResourceService::stop`].
+/// Asks to be answered when every token and policy that was stored before is known.
+type Barrier = oneshot::Sender<()>;
+
+/// The changes of tokens and policies. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct AccessUpdates {
+    core: Core,
+    barriers: mpsc::Sender<Barrier>,
+    /// Where barriers arrive, until the changes are followed.
+    arriving: Arc<Mutex<Option<mpsc::Receiver<Barrier>>>>,
+}
+
+impl AccessUpdates {
+    pub(crate) fn new(core: Core) -> Self {
+        let (barriers, arriving) = mpsc::channel(1);
+        Self { core, barriers, arriving: Arc::new(Mutex::new(Some(arriving))) }
+    }
+
+    /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends when the
+    /// service stops.
     ///
     /// # Errors
     /// `Internal`: the store failed.
-    pub async fn follow_access(&self) -> Result<impl Future<Output = ()> + Send + 'static, Error> {
-        let (service, access) = (self.clone(), self.access().cloned());
-        let barriers = self.barriers.1.lock().take();
+    pub(crate) async fn follow(&self) -> Result<impl Future<Output = ()> + Send + 'static, Error> {
+        let (core, access) = (self.core.clone(), self.core.access().cloned());
+        let barriers = self.arriving.lock().take();
         let first = match &access {
-            Some(access) => Some(Watches::open(self, access).await?),
+            Some(access) => Some(Watches::open(&self.core, access).await?),
             None => None,
         };
         Ok(async move {
             let (Some(access), Some(barriers), Some(watches)) = (access, barriers, first) else { return };
             tokio::select! {
-                () = follow(&service, &access, barriers, watches) => {}
+                () = follow(&core, &access, barriers, watches) => {}
                 () = access.signal_expirations() => {}
-                () = service.stopped() => {}
+                () = core.stopped() => {}
             }
         })
     }
 
     /// Waits until a change of a token or policy that was stored is in effect. Other types have nothing to wait for.
     pub(crate) async fn settle(&self, kind: &ResourceType) -> Result<(), Error> {
-        if self.access().is_none() || (kind.gvk != types::token() && kind.gvk != types::policy()) {
+        if self.core.access().is_none() || (kind.gvk != types::token() && kind.gvk != types::policy()) {
             return Ok(());
         }
         let (barrier, passed) = oneshot::channel();
-        let settled = async { self.barriers.0.send(barrier).await.is_ok() && passed.await.is_ok() };
+        let settled = async { self.barriers.send(barrier).await.is_ok() && passed.await.is_ok() };
         match timeout(SETTLE, settled).await {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(Error::new(
@@ -124,12 +138,7 @@ impl ResourceService {
     }
 }
 
-async fn follow(
-    service: &ResourceService,
-    access: &Access,
-    mut barriers: mpsc::Receiver<Barrier>,
-    mut watches: Watches,
-) {
+async fn follow(core: &Core, access: &Access, mut barriers: mpsc::Receiver<Barrier>, mut watches: Watches) {
     loop {
         let event = tokio::select! {
             biased;
@@ -146,7 +155,7 @@ async fn follow(
                 tracing::warn!("the watch of tokens and policies ended, and is opened again: {ended}");
                 watches = loop {
                     sleep(AGAIN).await;
-                    match Watches::open(service, access).await {
+                    match Watches::open(core, access).await {
                         Ok(watches) => break watches,
                         Err(error) => tracing::warn!("tokens and policies cannot be read: {error}"),
                     }

@@ -1,220 +1,205 @@
-//! The state that all RPCs share: the store, the registry, the limits, and the signal to stop.
+//! The resource service: its rooms, composed, and its methods besides the RPCs.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc};
 
-use crate::{
-    caller::{Caller, Source},
-    caller_counts::CallerCounts,
-    fair::FairPool,
-    query::field_index::FieldIndexes,
-    rates::{Category, RateLimits, Rates},
-    references::record_pass::RecordPasses,
-    region::{CopyRestarts, Placement},
-    registry::Registry,
-};
 use arc_swap::ArcSwap;
 use futures::FutureExt as _;
 use mortise_acl::Access;
 use mortise_audit::AuditLog;
-use mortise_plugin_host::LowPriorityThreads;
-use mortise_query::RecentlyDecoded;
-use mortise_resource::{Error, authorizer::Authorizer};
+use mortise_controller::Definition;
+use mortise_resource::{Error, authorizer::Authorizer, pb};
 use mortise_store::Backend;
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
-/// Limits of the service. Part of config.toml.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Watches of clients that may be open at once; one more is refused.
-    pub max_watches: usize,
-    /// Those of one caller.
-    pub caller_watches: usize,
-    /// Watches of clients whose snapshot is being read at once; the others wait, callers by turns.
-    pub max_snapshots: usize,
-    /// Bytes of the lists of clients that are being read, or wait to be sent; further ones wait, callers by turns.
-    pub list_bytes: usize,
-    /// Lists and watches that may wait like that; one more is refused.
-    pub max_waiting: usize,
-    /// Resources that one search looks at; one that would look at more is refused.
-    pub search_resources: usize,
-    /// Bytes of the indexes of fields that types declare, together; types whose indexes do not fit have none.
-    pub index_bytes: usize,
-    /// Time that one search may take.
-    pub search_time: Duration,
-    /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has
-    /// the same limit for the result of the hooks.
-    pub max_resource_bytes: usize,
-    /// Time from the reaper's first pass over the children of a deleted owner to its second, which finds children that
-    /// were being created during the first.
-    pub second_pass: Duration,
-    /// Time that an owner reference may be to nothing.
-    pub owner_grace: Duration,
-    /// Requests a second.
-    pub rates: Rates,
-    /// Who may do what; `None` for everyone everything.
-    pub access: Option<Arc<Access>>,
-    /// The record of who did what, if there is one.
-    pub audit: Option<AuditLog>,
-    /// The region of the server, and the rings of shards.
-    pub placement: Placement,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            max_watches: 10_000,
-            caller_watches: 5_000,
-            max_snapshots: 32,
-            list_bytes: 256 << 20,
-            max_waiting: 20_000,
-            search_resources: 2_000_000,
-            index_bytes: 256 << 20,
-            search_time: Duration::from_secs(60),
-            max_resource_bytes: 1 << 20,
-            second_pass: Duration::from_secs(30),
-            owner_grace: Duration::from_secs(300),
-            rates: Rates::default(),
-            access: None,
-            audit: None,
-            placement: Placement::default(),
-        }
-    }
-}
-
-/// Bytes of the pages that watches keep, together.
-pub(crate) const VIEWS: usize = 128 << 20;
+use crate::{
+    access::AccessUpdates,
+    call::{Call, Origin, caller_number},
+    change::{Changes, UpgradeReport},
+    core::{Core, Options},
+    deletion::{Deletions, RemovalError, TenancyCleanup},
+    lists::{Lists, TypeWatch},
+    private_bytes::PrivateBytes,
+    query::Queries,
+    references::References,
+    region::Regions,
+    registry::{Registry, ResourceType},
+};
 
 /// The resource service. Cheap to clone.
 #[derive(Clone)]
 pub struct ResourceService {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) registry: Arc<ArcSwap<Registry>>,
-    pub(crate) options: Arc<Options>,
-    pub(crate) watches: Arc<Semaphore>,
-    pub(crate) caller_watches: Arc<CallerCounts>,
-    pub(crate) snapshots: FairPool,
-    pub(crate) lists: FairPool,
-    /// Indexes of fields that types declare.
-    pub(crate) field_indexes: FieldIndexes,
-    /// Places for deletions that reach many resources.
-    pub(crate) large_deletions: Arc<Semaphore>,
-    /// The same for who asks what they would do.
-    pub(crate) large_shows: Arc<Semaphore>,
-    /// Which types have records of what they refer to.
-    pub(crate) record_passes: RecordPasses,
-    /// What watches looked into lately.
-    pub(crate) decoded: Arc<RecentlyDecoded>,
-    /// KiB of the pages that watches keep.
-    pub(crate) views: Arc<Semaphore>,
-    /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
-    pub(crate) low_priority: Arc<LowPriorityThreads>,
-    pub(crate) rates: Arc<RateLimits>,
-    pub(crate) barriers: Barriers,
-    /// Which copies of other regions have begun anew.
-    pub(crate) copy_restarts: Arc<CopyRestarts>,
-    stop: CancellationToken,
+    pub(crate) core: Core,
+    pub(crate) lists: Lists,
+    pub(crate) references: References,
+    pub(crate) regions: Regions,
+    pub(crate) deletions: Deletions,
+    pub(crate) queries: Queries,
+    pub(crate) changes: Changes,
+    pub(crate) access_updates: AccessUpdates,
+    private_bytes: PrivateBytes,
 }
-
-/// Asks to be told when every token and policy that was stored before is known.
-pub(crate) type Barrier = oneshot::Sender<()>;
-
-/// Where barriers are sent, and, until it is followed, where they arrive.
-type Barriers = (mpsc::Sender<Barrier>, Arc<Mutex<Option<mpsc::Receiver<Barrier>>>>);
 
 impl ResourceService {
     /// Makes a service over a store, with the types of a registry that may be swapped at any time.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
-        let (barriers, arrive) = mpsc::channel(1);
+        let core = Core::new(backend, registry, options);
+        let lists = Lists::new(core.clone());
+        let references = References::new(core.clone());
+        let deletions = Deletions::new(core.clone(), references.clone());
+        let private_bytes = PrivateBytes::new(core.clone(), deletions.clone());
         Self {
-            backend,
-            registry,
-            watches: Arc::new(Semaphore::new(options.max_watches)),
-            caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
-            snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
-            lists: FairPool::new(options.list_bytes, options.max_waiting),
-            field_indexes: FieldIndexes::new(options.index_bytes),
-            large_deletions: Arc::new(Semaphore::new(1)),
-            large_shows: Arc::new(Semaphore::new(1)),
-            record_passes: RecordPasses::default(),
-            decoded: Arc::default(),
-            views: Arc::new(Semaphore::new(VIEWS >> 10)),
-            low_priority: Arc::default(),
-            rates: Arc::new(RateLimits::new(options.rates)),
-            options: Arc::new(options),
-            barriers: (barriers, Arc::new(Mutex::new(Some(arrive)))),
-            copy_restarts: Arc::default(),
-            stop: CancellationToken::new(),
+            queries: Queries::new(&lists),
+            changes: Changes::new(references.clone(), deletions.clone(), private_bytes.clone(), core.clone()),
+            regions: Regions::new(core.clone()),
+            access_updates: AccessUpdates::new(core.clone()),
+            core,
+            lists,
+            references,
+            deletions,
+            private_bytes,
         }
     }
 
     /// The registered types at this moment.
     #[must_use]
     pub fn types(&self) -> Arc<Registry> {
-        self.registry.load_full()
+        self.core.types()
     }
 
     /// What is known of tokens and policies; `None` where everyone may do everything.
     #[must_use]
     pub fn access(&self) -> Option<&Arc<Access>> {
-        self.options.access.as_ref()
+        self.core.access()
     }
 
     /// Bytes of a resource, at most.
     #[must_use]
     pub fn max_resource_bytes(&self) -> usize {
-        self.options.max_resource_bytes
+        self.core.options.max_resource_bytes
     }
 
     /// The record of who did what.
     #[must_use]
     pub fn audit(&self) -> Option<&AuditLog> {
-        self.options.audit.as_ref()
-    }
-
-    /// Counts a request of a caller.
-    ///
-    /// # Errors
-    /// `ResourceExhausted`: too many a second, with the time to wait.
-    pub(crate) fn check_rate(&self, caller: &Caller, category: Category) -> Result<(), Error> {
-        self.rates.check(category, self.caller_number(&*caller.authorizer))
+        self.core.audit()
     }
 
     /// A number for a caller, where callers are told apart.
     #[must_use]
     pub fn caller_number(&self, caller: &dyn Authorizer) -> Option<u64> {
-        self.access().map(|_| Source::of(caller.caller()).number())
+        caller_number(&self.core, caller)
     }
 
     /// The number of open watches of clients, and its limit.
     #[must_use]
     pub fn open_watches(&self) -> (usize, usize) {
-        let max = self.options.max_watches;
-        (max.saturating_sub(self.watches.available_permits()), max)
+        (self.lists.open_watches(), self.core.options.max_watches)
     }
 
     /// The store of the service.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
-        &self.backend
+        &self.core.backend
+    }
+
+    /// The region of this server.
+    #[must_use]
+    pub fn region(&self) -> Option<&str> {
+        self.core.region()
+    }
+
+    /// Begins a call of another service, which has no rates here.
+    ///
+    /// # Errors
+    /// `Unavailable`: the audit log takes no records.
+    pub async fn begin_call(
+        &self,
+        caller: &Arc<dyn Authorizer>,
+        origin: Option<&Arc<Origin>>,
+        method: Cow<'static, str>,
+        changes: bool,
+    ) -> Result<Call, Error> {
+        Call::begin_unrated(&self.core, caller, origin, method, changes).await
     }
 
     /// The background tasks that are no controllers, to be started: the clean-up of tenancy units, and what follows the
     /// policies of regions. They end after [`ResourceService::stop`].
     pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (cleanup, refresh) = (self.clone().run_tenancy_cleanup(), self.clone().run_region_refresh());
+        let cleanup = TenancyCleanup::new(&self.deletions, &self.regions).run();
+        let refresh = self.regions.clone().run_refresh();
         async move { tokio::join!(cleanup, refresh) }.map(drop)
+    }
+
+    /// The reaper as a controller of tombstones. A failure is tried again after 5 ms, then 10 ms, and so on.
+    #[must_use]
+    pub fn reaper(&self) -> Definition {
+        self.deletions.reaper()
+    }
+
+    /// The controller that looks at owner references which may not hold.
+    #[must_use]
+    pub fn ownership(&self) -> Definition {
+        self.deletions.ownership()
+    }
+
+    /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends after
+    /// [`ResourceService::stop`].
+    ///
+    /// # Errors
+    /// `Internal`: the store failed.
+    pub async fn follow_access(&self) -> Result<impl Future<Output = ()> + Send + 'static, Error> {
+        self.access_updates.follow().await
+    }
+
+    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
+    /// under another GroupVersion arrives as deleted.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
+    pub async fn watch_type(&self, name: &pb::Type) -> Result<TypeWatch, Error> {
+        TypeWatch::open(&self.core, name).await
+    }
+
+    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
+    /// and reports at most `max_failures` of them.
+    ///
+    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer
+    /// and are left alone.
+    ///
+    /// # Errors
+    /// Faults of the store only.
+    pub async fn upgrade_stored(&self, kind: &Arc<ResourceType>, max_failures: usize) -> Result<UpgradeReport, Error> {
+        self.changes.upgrade_stored(kind, max_failures).await
+    }
+
+    /// Deletes a resource on behalf of the host, in whatever version is stored, without hooks and permissions. Marks a
+    /// resource that has finalizers instead. Returns whether the resource is gone.
+    ///
+    /// # Errors
+    /// Faults of the store, a conflict in each of ten attempts, and what refers to the resource and blocks.
+    pub async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
+        self.deletions.delete_unchecked(id).await
+    }
+
+    /// Replicas of resources that other regions own.
+    #[must_use]
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Bytes that plugins keep for single resources.
+    #[must_use]
+    pub fn private_bytes(&self) -> &PrivateBytes {
+        &self.private_bytes
     }
 
     /// Ends open watches and background tasks. Calls in flight finish.
     pub fn stop(&self) {
-        self.stop.cancel();
+        self.core.stop();
     }
 
     /// Resolves once the service stops.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
-        self.stop.clone().cancelled_owned()
+        self.core.stopped()
     }
 }

@@ -22,10 +22,10 @@
 //! A list holds its whole result in memory; a scan, a snapshot and the initial content of a watch hold one page. A
 //! snapshot makes no writer wait.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mortise_resource::{EncodedResource, IdRef, data::OnDelete, meta, pb, resource_meta};
+use mortise_resource::{EncodedResource, data::OnDelete, meta, pb, resource_meta};
 use prost::{Message as _, encoding};
 use prost_types::Timestamp;
 use tokio::sync::watch;
@@ -33,6 +33,7 @@ use tokio::sync::watch;
 use crate::{
     changes::{ChangeWatch, OpenedChanges, Position},
     error::StoreError,
+    ids::{ExpectedId, Place, TypeKey},
     quota::Usage,
     referrers::ExpectedReferrers,
     set_hash::SetHash,
@@ -49,28 +50,7 @@ pub enum Consistency {
     Consistent,
 }
 
-/// Identity of a type in the store: v1 and v2 of a kind share one slot.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TypeKey {
-    /// The type's group.
-    pub group: String,
-    /// The type's kind.
-    pub kind: String,
-}
-
-impl From<&pb::Type> for TypeKey {
-    fn from(t: &pb::Type) -> Self {
-        Self { group: t.group.clone(), kind: t.kind.clone() }
-    }
-}
-
-impl fmt::Display for TypeKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.group, self.kind)
-    }
-}
-
-/// Selection of resources for a list or a watch, of any GroupVersion.
+/// Which resources a list or a watch is about, of any GroupVersion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Query {
     /// The type.
@@ -90,18 +70,7 @@ pub struct ScanPart {
     pub after: Option<Place>,
 }
 
-/// A place among the resources of a type, in the order of lists.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The partition; empty for types without one.
-    pub partition: String,
-    /// The namespace; empty for types without one.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
-
-/// A change within a batch.
+/// Change within a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mutation {
     /// Creates (empty `version`) or replaces (the stored `version`) a whole resource.
@@ -137,40 +106,7 @@ pub struct Expectation {
     pub is_unmarked: bool,
 }
 
-/// Id of an expectation, in the parts that a store looks up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedId {
-    /// The type.
-    pub type_key: TypeKey,
-    /// Partition; no wildcard.
-    pub partition: String,
-    /// Namespace; no wildcard.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// Required incarnation; empty for any.
-    pub uid: String,
-}
-
-impl From<IdRef<'_>> for ExpectedId {
-    fn from(id: IdRef<'_>) -> Self {
-        Self {
-            type_key: TypeKey { group: id.group.to_owned(), kind: id.kind.to_owned() },
-            partition: id.partition.to_owned(),
-            namespace: id.namespace.to_owned(),
-            name: id.name.to_owned(),
-            uid: id.uid.to_owned(),
-        }
-    }
-}
-
-impl From<&pb::Id> for ExpectedId {
-    fn from(id: &pb::Id) -> Self {
-        Self::from(IdRef::from(id))
-    }
-}
-
-/// Changes that the store applies together or not at all.
+/// Changes that are applied together or not at all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     /// Conditions, checked first; the first that does not hold fails the batch with [`StoreError::ExpectationFailed`].

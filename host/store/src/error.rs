@@ -8,7 +8,7 @@ use std::{
 use mortise_durable_fs::FsError;
 use mortise_resource::{EncodedResource, EncodingError};
 
-use crate::{backend::Place, quota::QuotaExceeded};
+use crate::{ids::Place, quota::QuotaExceeded};
 
 /// A failure of a store, or a refused request.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum StoreError {
     /// The reader of a watch fell further behind than the store buffers events.
     #[error(
         "the watch was closed: its reader fell more than {bound} events or {bytes} bytes behind, or others needed the memory \
-         (limits store.watch_buffer, store.watch_buffer_bytes, store.watch_bytes); start it again"
+         (limit store.watch_bytes); start it again"
     )]
     WatchLagged {
         /// Most buffered events of a watch.
@@ -152,7 +152,7 @@ pub enum StoreError {
     },
     /// A resource cannot be stored, or its content is not the one that was checked.
     #[error("a resource is malformed: {0}")]
-    BadEncoding(#[from] EncodingError),
+    EncodingError(#[from] EncodingError),
     /// A resource of a scan cannot be read; the scan returned those before it.
     #[error("{source}")]
     Unreadable {

@@ -17,18 +17,20 @@ pub mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod ids;
 pub mod quota;
 mod referrers;
 mod set_hash;
 mod terms;
 
 pub use backend::{
-    Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Place, Query, Record, RecordKind,
-    ScanPart, Snapshot, SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
+    Backend, Batch, Consistency, Cursor, Expectation, Health, Mutation, Query, Record, RecordKind, ScanPart, Snapshot,
+    SnapshotHead, Stats, Watch, WatchEvent, limited_size,
 };
 pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState};
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;
+pub use ids::{ExpectedId, Place, TypeKey};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet};
 pub use set_hash::SetHash;

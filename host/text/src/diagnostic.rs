@@ -1,4 +1,4 @@
-//! What is wrong with a text: each finding with its place, its field and its remedy.
+//! Faults of a text: each diagnostic with its place, its field and its remedy.
 
 use std::{fmt, sync::Arc};
 
@@ -9,23 +9,23 @@ use crate::{
     place::{Lines, Place, Position, Span, file_name},
 };
 
-/// One finding in a text.
+/// A fault in a text.
 ///
-/// Prints as `file:line:column: field: what; remedy`, and in HCL as `file:line,column-column: what; remedy`, which is
-/// how Consul's command line writes it.
+/// Prints as `file:line:column: field: message; remedy`, and in HCL as `file:line,column-column: message; remedy`, as
+/// Consul's command line does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where it begins.
+    /// Start of the faulty part.
     pub place: Place,
-    /// Where it ends: just after its last character.
+    /// End of the faulty part: just after its last character.
     pub end: Position,
     /// The field, such as `data.year_of_release`; empty where the text as a whole is at fault.
     pub path: String,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// The next step, if one is known.
     pub remedy: Option<String>,
-    /// What the text is written in.
+    /// Format of the text.
     pub format: Format,
 }
 
@@ -48,12 +48,12 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Everything that is wrong with a text, in the order of the text, up to a bound. Prints one finding a line.
+/// The faults of a text, in the order of the text, up to a bound. Prints one per line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Diagnostics {
     /// The diagnostics.
     pub diagnostics: Vec<Diagnostic>,
-    /// Whether there are more than are kept; the text was not looked at any further then.
+    /// Whether there are more faults than are kept; reading stopped at that point.
     pub more: bool,
 }
 
@@ -65,13 +65,13 @@ impl fmt::Display for Diagnostics {
             }
             diagnostic.fmt(f)?;
         }
-        if self.more { f.write_str("\nand more, which are told once these are mended") } else { Ok(()) }
+        if self.more { f.write_str("\nand more; fix these first") } else { Ok(()) }
     }
 }
 
 impl std::error::Error for Diagnostics {}
 
-/// Takes diagnostics while a text is read.
+/// Collects diagnostics while a text is read.
 #[derive(Debug)]
 pub(crate) struct DiagnosticSink {
     pub(crate) file: String,
@@ -107,26 +107,26 @@ impl DiagnosticSink {
         self.diagnostics.push((span.start, diagnostic));
     }
 
-    /// Gives a path to the diagnostics so far that have none, by the offset at which they begin.
+    /// Gives a path to the diagnostics that have none so far, by the offset of their start.
     pub(crate) fn fill_in_paths(&mut self, path_at: impl Fn(usize) -> FieldPath) {
         for (offset, diagnostic) in self.diagnostics.iter_mut().filter(|(_, diagnostic)| diagnostic.path.is_empty()) {
             diagnostic.path = terminal_safe(&path_at(*offset).to_string(), 500);
         }
     }
 
-    /// How many diagnostics there were so far.
+    /// Number of diagnostics so far.
     pub(crate) fn count(&self) -> usize {
         self.diagnostics.len() + usize::from(self.more)
     }
 
-    /// Forgets those after the first so many; false where none of them was kept.
+    /// Drops the diagnostics after the first `count`; false if there were none to drop.
     pub(crate) fn drop_since(&mut self, count: usize) -> bool {
         let kept = count < self.diagnostics.len();
         self.diagnostics.truncate(count);
         kept
     }
 
-    /// Whether no further finding would be kept, so that looking for more is in vain.
+    /// Whether the bound is reached, so that further faults would not be kept.
     pub(crate) fn is_full(&self) -> bool {
         self.more
     }
@@ -143,8 +143,8 @@ impl DiagnosticSink {
     }
 }
 
-/// A part of a finding as a terminal may have it: names come from the text, may be of any length, and may hold what a
-/// terminal would obey.
+/// A part of a diagnostic that is safe for a terminal: names come from the text, may be of any length, and may hold
+/// control characters that a terminal would obey.
 fn terminal_safe(text: &str, at_most: usize) -> String {
     let mut letters = text.chars();
     let mut fit = String::with_capacity(text.len().min(at_most));

@@ -1,4 +1,4 @@
-//! One resource of a text, and its place there.
+//! A resource of a text, and its place there.
 
 use std::{collections::BTreeMap, sync::Arc, sync::LazyLock};
 
@@ -8,43 +8,43 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 use crate::{
     Format, Types,
-    data::{decode::Decoder, wire},
+    data::{decoder::Decoder, wire},
     diagnostic::{DiagnosticSink, Diagnostics},
     node::{Entry, Node, Value},
     path,
     place::{Lines, Place},
 };
 
-/// One resource that a text describes.
+/// A resource that a text describes.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// The resource. Its data is encoded, with entries of maps sorted; its status is empty, whatever the text says,
-    /// since clients do not write that: see [`Document::status`].
+    /// The resource. Its data is encoded, with entries of maps sorted. Its status is always empty, since clients do not
+    /// write statuses; see [`Document::status`].
     pub resource: pb::Resource,
-    /// Where it begins.
+    /// Start of the resource in the text.
     pub place: Place,
-    /// What it is written in.
+    /// Format of the text.
     pub format: Format,
-    /// Whether the owner is written in short, so that its tenancy is yet to be filled in.
+    /// Whether the owner is written in short form, so that its tenancy is still to be filled in.
     pub(crate) has_short_owner: bool,
     pub(crate) root: Node,
     pub(crate) lines: Arc<Lines>,
 }
 
 impl Document {
-    /// The place of a field, or of what is nearest above it when the field is not there. Paths are as in faults and in
-    /// the server's violations: `data.group_members["drums"]`, `data.tracks[3]`, `resource.id.name`; a path that makes
-    /// no sense means the document as a whole.
+    /// The place of a field, or of the nearest field above it if the text does not have it. Paths are as in faults and
+    /// in the server's violations: `data.group_members["drums"]`, `data.tracks[3]`, `resource.id.name`. An invalid path
+    /// means the document as a whole.
     #[must_use]
     pub fn locate(&self, path: &str) -> Place {
         let span = path::find(&self.root, path, self.format);
         Place { file: self.place.file.clone(), position: self.lines.position(span.start) }
     }
 
-    /// The status that the text has, which is not part of [`Document::resource`]; empty when there is none.
+    /// The status in the text, which is not part of [`Document::resource`]; empty if the text has none.
     ///
     /// # Errors
-    /// It is not a map of statuses.
+    /// The status is not a map of statuses.
     pub fn status(&self, types: &dyn Types) -> Result<BTreeMap<String, pb::Status>, Diagnostics> {
         let mut sink = DiagnosticSink::new(&self.place.file, self.format, Arc::clone(&self.lines), 20);
         let mut read = BTreeMap::new();
@@ -67,8 +67,8 @@ impl Document {
         sink.finish().map(|()| read)
     }
 
-    /// Fills in the tenancy that the text leaves open, as far as the type's scope has it: the resource's own, and that
-    /// of an owner written in short, which is in the resource's units.
+    /// Fills in the tenancy units that the type's scope has and the text leaves open: of the resource, and of an owner
+    /// in short form, which is in the resource's units.
     pub fn place_in(&mut self, partition: &str, namespace: &str, types: &dyn Types) {
         let Some(id) = &mut self.resource.id else { return };
         fill(id, partition, namespace, types);
@@ -111,13 +111,13 @@ pub(crate) fn meta_descriptor() -> Option<MessageDescriptor> {
     descriptor("goten.types.Meta")
 }
 
-/// One of the messages that the resource crate is generated from.
+/// The descriptor of a message of the resource crate.
 fn descriptor(name: &str) -> Option<MessageDescriptor> {
     static POOL: LazyLock<Option<DescriptorPool>> = LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).ok());
     POOL.as_ref()?.get_message_by_name(name)
 }
 
-/// Takes a text's values apart into those that each describe a resource: lists and `{"resources": […]}` hold several.
+/// Splits a text's values into one for each resource: lists and `{"resources": […]}` hold several.
 pub(crate) fn split_collections(nodes: Vec<Node>) -> Vec<Node> {
     let mut unpacked = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -143,7 +143,7 @@ fn is_collection(entries: &[Entry]) -> bool {
     matches!(entries, [Entry { key, .. }] if key == "resources")
 }
 
-/// The document that a value describes, if it does without faults.
+/// Reads the document that a value describes; `None` after faults.
 pub(crate) fn read(root: Node, types: &dyn Types, sink: &mut DiagnosticSink) -> Option<Document> {
     let (resource, has_short_owner) = crate::envelope::read(&root, &mut Decoder::new(types, sink))?;
     let place = sink.place(root.span.start);

@@ -1,7 +1,7 @@
 //! The envelope of a resource's data: id, owner, metadata, version.
 //!
-//! The id is under `id`, as on the wire, or flat at the top, as a person would write it. A type is a map of its three
-//! parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
+//! The id is under `id`, as on the wire, or its parts are flat at the top, as people write them. A type is a map of its
+//! three parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
 
 use mortise_resource::{FieldPath, PathStep, goten::Meta, pb, types::gvk};
 use prost::Message as _;
@@ -9,13 +9,13 @@ use prost_types::Any;
 
 use crate::{
     Format, Types,
-    data::{BYTES, TYPE, decode::Decoder, names, wellknown, wire},
+    data::{BYTES, TYPE, decoder::Decoder, names, wellknown, wire},
     document::meta_descriptor,
     node::{Entry, Node, Value},
     place::Span,
 };
 
-/// Every key that may be at the top. Status, schema version and what is flat are dealt with here.
+/// Every key that may be at the top, those of the flat id included.
 const TOP_LEVEL_KEYS: [&str; 14] = [
     "id",
     "type",
@@ -36,7 +36,7 @@ const IGNORED_KEY: &str = "schemaVersion";
 const FLAT_ID_KEYS: [&str; 6] = ["type", "name", "tenancy", "partition", "namespace", "uid"];
 const ID_KEYS: [&str; 4] = ["type", "tenancy", "name", "uid"];
 
-/// A resource, and whether its owner is written in short. `None` after faults.
+/// Reads a resource, and whether its owner is in short form. `None` after faults.
 pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Resource, bool)> {
     let faults = decoder.sink.count();
     let Some(entries) = root.entries() else {
@@ -69,11 +69,11 @@ pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Re
     (decoder.sink.count() == faults).then_some((resource, has_short_owner))
 }
 
-/// A map's entries by the names that they may have.
+/// A map's entries by their known names.
 struct Fields<'n>(Vec<(&'static str, &'n Entry)>);
 
 impl<'n> Fields<'n> {
-    /// Reports entries that are not in `known`, nor in `ignored`, and those of which there are two spellings.
+    /// Reports entries that are neither in `known` nor in `ignored`, and entries that occur in two spellings.
     fn sort(
         entries: &'n [Entry],
         known: &[&'static str],
@@ -91,7 +91,7 @@ impl<'n> Fields<'n> {
             match known.iter().chain(ignored).find(is) {
                 None => unknown(entry, known, of, decoder),
                 Some(name) if sorted.iter().any(|(other, _)| other == name) => {
-                    let text = format!("`{}` is there in two spellings", entry.key);
+                    let text = format!("`{}` occurs in two spellings", entry.key);
                     decoder.fault(entry.key_span, text, Some("leave one of them out".into()));
                 }
                 Some(name) => sorted.push((name, entry)),
@@ -100,7 +100,7 @@ impl<'n> Fields<'n> {
         Self(sorted)
     }
 
-    /// An entry that is there and not null.
+    /// An entry that is present and not null.
     fn get(&self, name: &str) -> Option<&'n Entry> {
         let (_, entry) = self.0.iter().find(|(known, _)| *known == name)?;
         (!entry.value.is_null()).then_some(*entry)
@@ -150,7 +150,7 @@ fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decode
         return;
     }
     let remedy = match entry.key.as_str() {
-        // What hands that are used to Kubernetes write.
+        // Keys that users of Kubernetes write by habit.
         "apiVersion" | "kind" if of == "a resource" => write_hint("type", TYPE_PATTERN, decoder),
         "spec" if of == "a resource" => "write the content under `data`".to_owned(),
         "version" if of == "a type" => names::did_you_mean("groupVersion"),
@@ -164,13 +164,13 @@ fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decode
     });
 }
 
-/// The id, from `id` or from the keys at the top, and the place of its type.
+/// Reads the id, from `id` or from the keys at the top, and the place of its type.
 fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Option<pb::Id>, Option<Span>) {
     let flat: Vec<_> = FLAT_ID_KEYS.iter().filter_map(|name| top.get(name)).collect();
     if let Some(entry) = top.get("id") {
         for extra in &flat {
-            let text = format!("`{}` is part of the id, which is there as `{}`", extra.key, entry.key);
-            decoder.fault(extra.key_span, text, Some("write the one or the other".into()));
+            let text = format!("`{}` is part of the id, which `{}` already gives", extra.key, entry.key);
+            decoder.fault(extra.key_span, text, Some("write only one of them".into()));
         }
         return within(decoder, "id", entry, |decoder| {
             (id(&entry.value, decoder), Some(type_span(&entry.value, decoder.format())))
@@ -194,15 +194,15 @@ fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Op
         id.r#type = within(decoder, "type", entry, |decoder| r#type(&entry.value, decoder));
     } else {
         let remedy = write_hint("type", TYPE_PATTERN, decoder);
-        decoder.fault(start_of(first.key_span), "there is no type", Some(remedy));
+        decoder.fault(start_of(first.key_span), "the type is missing", Some(remedy));
     }
     id.name = name(top, root, decoder);
     let mut tenancy = pb::Tenancy::default();
     if let Some(entry) = top.get("tenancy") {
         within(decoder, "tenancy", entry, |decoder| tenancy = self::tenancy(&entry.value, decoder));
         for unit in ["partition", "namespace"].iter().filter_map(|unit| top.get(unit)) {
-            let text = format!("`{}` is part of the tenancy, which is there too", unit.key);
-            decoder.fault(unit.key_span, text, Some("write the one or the other".into()));
+            let text = format!("`{}` is part of the tenancy, which is also given", unit.key);
+            decoder.fault(unit.key_span, text, Some("write only one of them".into()));
         }
     } else {
         tenancy.partition = top.text("partition", decoder);
@@ -212,7 +212,7 @@ fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Op
     (Some(id), span)
 }
 
-/// How an entry is written: `name: korn`, `"name": "korn"`, `Name = "korn"`.
+/// The remedy that shows how to write an entry: `name: korn`, `"name": "korn"`, `Name = "korn"`.
 fn write_hint(key: &str, value: &str, decoder: &Decoder<'_, '_>) -> String {
     match decoder.format() {
         Format::Yaml => format!("write `{key}: {value}`"),
@@ -224,7 +224,7 @@ fn write_hint(key: &str, value: &str, decoder: &Decoder<'_, '_>) -> String {
 
 const TYPE_PATTERN: &str = "group.version.Kind";
 
-/// The first character of something long.
+/// An empty span at the start of a long one.
 fn start_of(span: Span) -> Span {
     Span::new(span.start, span.start)
 }
@@ -233,13 +233,13 @@ fn is_text(node: &Node) -> bool {
     matches!(node.value, Value::Text(_) | Value::Plain(_)) && !node.is_null()
 }
 
-/// Where the type of an id is written, or the id itself.
+/// Place of the type in an id, or of the id itself.
 fn type_span(node: &Node, format: Format) -> Span {
     let key = if format == Format::Hcl { "Type" } else { "type" };
     node.get(key).map_or(start_of(node.span), |ty| ty.span)
 }
 
-/// An id: a map, or `group.version.Kind/name`.
+/// Reads an id: a map, or `group.version.Kind/name`.
 fn id(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Id> {
     if is_text(node) {
         let text = decoder.text(node)?.into_owned();
@@ -262,7 +262,7 @@ fn id(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Id> {
         Some(entry) => id.r#type = within(decoder, "type", entry, |decoder| r#type(&entry.value, decoder)),
         None => {
             let remedy = write_hint("type", TYPE_PATTERN, decoder);
-            decoder.fault(start_of(node.span), "there is no type", Some(remedy));
+            decoder.fault(start_of(node.span), "the type is missing", Some(remedy));
         }
     }
     if let Some(entry) = fields.get("tenancy") {
@@ -275,7 +275,7 @@ fn name(fields: &Fields<'_>, of: &Node, decoder: &mut Decoder<'_, '_>) -> String
     if fields.get("name").is_none() {
         let remedy = write_hint("name", "the-name", decoder);
         decoder.within(PathStep::Field("name".into()), |decoder| {
-            decoder.fault(start_of(of.span), "there is no name", Some(remedy));
+            decoder.fault(start_of(of.span), "the name is missing", Some(remedy));
         });
     }
     fields.text("name", decoder)
@@ -290,7 +290,7 @@ fn tenancy(node: &Node, decoder: &mut Decoder<'_, '_>) -> pb::Tenancy {
     pb::Tenancy { partition: fields.text("partition", decoder), namespace: fields.text("namespace", decoder) }
 }
 
-/// A type: a map of its parts, or `group.version.Kind`.
+/// Reads a type: a map of its parts, or `group.version.Kind`.
 fn r#type(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
     if is_text(node) {
         let text = decoder.text(node)?.into_owned();
@@ -326,13 +326,13 @@ fn type_named(text: &str, span: Span, decoder: &mut Decoder<'_, '_>) -> Option<p
     {
         return Some(pb::Type { group: group.into(), group_version: version.into(), kind: kind.into() });
     }
-    // A file is to mean the same whatever types are there, so that short names are not taken, but told.
+    // A file must mean the same whatever types are registered, so short names are not accepted, only suggested.
     let remedy = near_types(text, decoder.types).unwrap_or_else(|| "write group.version.Kind".into());
     decoder.fault(span, format!("{text:?} is not the full name of a type"), Some(remedy));
     None
 }
 
-/// Types that a name may mean or be a slip of, in a question; all types when there are few of them and none is near.
+/// Suggests types with a similar name; lists all types if none is similar.
 fn near_types(name: &str, types: &dyn Types) -> Option<String> {
     let named: Vec<String> = types.named(name).iter().map(gvk).collect();
     if !named.is_empty() {
@@ -372,13 +372,13 @@ fn metadata(node: &Node, decoder: &mut Decoder<'_, '_>, resource: &mut pb::Resou
     }
 }
 
-/// The meta, whole; the server ignores its own part.
+/// Reads the whole meta; the server ignores its own part of it.
 fn meta(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<Box<Meta>> {
     let message = decoder.message(&meta_descriptor()?, node)?;
     Meta::decode(wire::encode(&message).as_slice()).ok().map(Box::new)
 }
 
-/// The data, typed by the id's type, which may come later in the text.
+/// Reads the data by the id's type, which may come later in the text.
 fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Decoder<'_, '_>) -> Option<Any> {
     let raw = entry.and_then(|entry| entry.value.get(BYTES).map(|bytes| (entry, bytes)));
     let descriptor = decoder.types.message(ty);

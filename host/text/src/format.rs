@@ -1,20 +1,21 @@
-//! What a text is written in.
+//! Formats of texts.
 
 use std::path::Path;
 
-/// What a text is written in.
+/// Format of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// YAML 1.2; documents are separated by `---`.
     Yaml,
-    /// JSON: values after each other, on a line each or not.
+    /// JSON: values after each other, with or without line breaks between them.
     Json,
     /// HCL as Consul's command line reads it; one resource.
     Hcl,
 }
 
 impl Format {
-    /// What the extension of a file's name says, if anything: `yaml`, `yml`, `json`, `jsonl`, `ndjson`, `hcl`.
+    /// The format by the extension of a file's name: `yaml`, `yml`, `json`, `jsonl`, `ndjson`, `hcl`; `None` for
+    /// others.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let extension = Path::new(name).extension()?.to_str()?.to_ascii_lowercase();

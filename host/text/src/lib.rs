@@ -1,12 +1,12 @@
 //! Resources as text: YAML, JSON and HCL, typed by the descriptors of their messages.
 //!
 //! [`parse()`] turns a text into [`Document`]s, or into [`Diagnostics`] that each name the file, line, column and
-//! field, what is wrong and what to do about it. [`to_yaml`] and [`to_json`] print what reads back as the same
-//! resource, and [`consul`] prints as Consul does. [`Reader`] and [`Writer`] do the same for streams of any length.
-//! [`diff::diff`] compares. What is known of types comes through [`Types`], usually a [`TypeTable`] of what TypeService
-//! says. Nothing here knows a file system or a transport.
+//! field, the fault and the remedy. [`to_yaml`] and [`to_json`] print a resource so that it reads back as the same one,
+//! and [`consul`] prints as Consul does. [`Reader`] and [`Writer`] do the same for streams of any length.
+//! [`diff::diff`] compares. Descriptors of types come through [`Types`], usually from a [`TypeTable`] that
+//! TypeService's answers fill. Nothing here uses a file system or a network.
 //!
-//! # What a resource looks like
+//! # Form of a resource
 //!
 //! ```yaml
 //! type: demo.v2.Artist        # or id: {type: {group: demo, groupVersion: v2, kind: Artist}, name: korn, …}
@@ -21,17 +21,17 @@
 //!   groupMembers: {jonathan: vocals}
 //! ```
 //!
-//! A text holds any number of them: YAML documents, JSON values after each other, lists, and `{"resources": […]}`.
-//! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Of `meta` the client's
-//! part is printed unless types are [`WholeMeta`], and the server heeds no other. Data is proto3's JSON in YAML and JSON, with these additions: names may
-//! be protobuf's, durations may be written as Go does (`1h30m`), `@unknown` holds fields that the descriptor does not know,
-//! and data without a form in JSON is `@type` and `@bytes`.
-//! A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
+//! A text holds any number of resources: YAML documents, JSON values after each other, lists, and `{"resources": […]}`.
+//! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Only the client's
+//! part of `meta` is printed unless types are [`WholeMeta`]; the server ignores the rest of a written `meta`. Data is
+//! proto3's JSON in YAML and JSON, with these additions: names may be protobuf's, durations may be written as in Go
+//! (`1h30m`), `@unknown` holds fields that the descriptor does not know, and data without a form in JSON is `@type` and
+//! `@bytes`. A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
 //!
 //! # Cost and limits
 //!
 //! Reading takes time in proportion to the text, and memory for its tree; [`Limits`] bound both, nesting and aliases
-//! included. HCL is bounded further, since its parser is not linear.
+//! included. HCL has tighter bounds, since its parser is not linear.
 //!
 //! # Example
 //!

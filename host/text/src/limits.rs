@@ -1,21 +1,21 @@
-//! How much of a text is read at most.
+//! Bounds on the size of a text.
 
 use mortise_resource::FieldPath;
 
 use crate::{diagnostic::DiagnosticSink, place::Span};
 
-/// Bounds of what is read in one go. All are finite by default.
+/// Bounds of one text. All are finite by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Size of a text, bytes.
     pub bytes: usize,
-    /// Values in a text (scalars, lists, maps), after YAML's aliases are replaced by what they stand for.
+    /// Values in a text (scalars, lists, maps), YAML's aliases expanded.
     pub values: usize,
-    /// Nesting of lists and maps. What decodes protobuf stops at 100 levels of messages.
+    /// Nesting of lists and maps. Decoders of protobuf stop at 100 levels of messages.
     pub depth: usize,
     /// Resources in a text.
     pub documents: usize,
-    /// Findings that are told at once; reading stops after them.
+    /// Most diagnostics of a text; reading stops after them.
     pub diagnostics: usize,
 }
 
@@ -25,11 +25,11 @@ impl Default for Limits {
     }
 }
 
-/// What is left of [`Limits::values`], [`Limits::bytes`] and [`Limits::depth`] while a text is read.
+/// The unused part of [`Limits::values`], [`Limits::bytes`] and [`Limits::depth`] while a text is read.
 #[derive(Debug)]
 pub(crate) struct Budget {
     values: usize,
-    /// Of [`Limits::bytes`], for what aliases stand for.
+    /// Unused part of [`Limits::bytes`] for expanded aliases.
     copied: usize,
     limits: Limits,
 }
@@ -39,15 +39,15 @@ impl Budget {
         Self { values: limits.values, copied: limits.bytes, limits: limits.clone() }
     }
 
-    /// Takes bytes of a text that is there once more, or says why not.
+    /// Takes bytes for a copied text, or reports why that is not possible.
     pub(crate) fn copy(&mut self, bytes: usize, span: Span, sink: &mut DiagnosticSink) -> Option<()> {
         let Some(left) = self.copied.checked_sub(bytes) else {
-            let message = format!("aliases stand for more than {} bytes", self.limits.bytes);
+            let message = format!("aliases expand to more than {} bytes", self.limits.bytes);
             sink.add(
                 Span::new(span.start, span.start),
                 &FieldPath::default(),
                 message,
-                Some("write less of it".into()),
+                Some("use fewer aliases".into()),
             );
             return None;
         };
@@ -55,7 +55,7 @@ impl Budget {
         Some(())
     }
 
-    /// Takes some values at a depth (the outermost is 1), or says why not. Reading cannot go on after that.
+    /// Takes some values at a depth (the outermost is 1), or reports why that is not possible. Reading must stop then.
     pub(crate) fn take(&mut self, values: usize, depth: usize, span: Span, sink: &mut DiagnosticSink) -> Option<()> {
         let at_fault = Span::new(span.start, span.start);
         if depth > self.limits.depth {

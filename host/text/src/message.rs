@@ -1,7 +1,7 @@
-//! One message as proto3 JSON by itself: a resource's data or owner, as the HTTP API takes it.
+//! A single message as proto3 JSON: a resource's data or owner, as in the HTTP API.
 //!
-//! It is the mapping that files are read with (`data`), with the same bounds and the same findings. Every finding has a
-//! path here, also where the text is no JSON or a key occurs twice, since a client of the HTTP API sees no lines.
+//! The mapping (`data`), the bounds and the diagnostics are those of files. Every diagnostic has a path here, even for
+//! a text that is not JSON and for a repeated key, since a client of the HTTP API sees no lines.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use prost_types::Any;
 
 use crate::{
     Diagnostics, Format, Limits, OneType,
-    data::{BYTES, decode::Decoder, encode, names, wellknown, wire},
+    data::{BYTES, decoder::Decoder, encode, names, wellknown, wire},
     diagnostic::DiagnosticSink,
     limits::Budget,
     node::{Node, Value},
@@ -23,7 +23,7 @@ use crate::{
 /// Reads a message. Paths begin with `root`.
 ///
 /// # Errors
-/// What is wrong with the text, as far as `limits` allow to look.
+/// The faults of the text, up to the bound of `limits`.
 pub fn message_from_json(
     text: &str,
     root: &str,
@@ -33,11 +33,11 @@ pub fn message_from_json(
     read_json(text, root, descriptor, limits, |decoder, node| decoder.message(descriptor, node))
 }
 
-/// Reads the data of a resource: a message, or `@type` and `@bytes`, as data without a form in JSON is printed. Entries
-/// of maps are encoded in order.
+/// Reads the data of a resource: a message, or `@type` and `@bytes`, the form for data that JSON cannot express.
+/// Entries of maps are encoded in order.
 ///
 /// # Errors
-/// What is wrong with the text, as far as `limits` allow to look.
+/// The faults of the text, up to the bound of `limits`.
 pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limits) -> Result<Any, Diagnostics> {
     read_json(text, "data", descriptor, limits, |decoder, node| match node.get(BYTES) {
         Some(bytes) => wellknown::data_from_bytes(node, bytes, Some(descriptor), decoder),
@@ -48,7 +48,7 @@ pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limit
     })
 }
 
-/// Prints the data of a resource on one line; `None` when it is no instance of the message, or has no form in JSON.
+/// Prints the data of a resource on one line; `None` if it is not an instance of the message, or has no form in JSON.
 #[must_use]
 pub fn data_to_json(data: &Any, descriptor: &MessageDescriptor) -> Option<String> {
     let message = DynamicMessage::decode(descriptor.clone(), data.value.as_slice()).ok()?;
@@ -78,10 +78,10 @@ fn read_json<T>(
     let at_fault = sink.count() > 0;
     match read {
         Some(read) if !at_fault => Ok(read),
-        // Whatever is not read is at fault; the message is for a decoder that forgets to say so.
+        // A value that was not read has a fault; this message covers a decoder that reports none.
         _ => {
             if !at_fault {
-                sink.add(Default::default(), &path, "this is not one value", None);
+                sink.add(Default::default(), &path, "this is not a single value", None);
             }
             sink.finish()?;
             Err(Diagnostics::default())
@@ -89,7 +89,7 @@ fn read_json<T>(
     }
 }
 
-/// The path of what is at an offset, in the names of protobuf.
+/// The path of the value at an offset, in the names of protobuf.
 fn path_at(
     offset: usize,
     text: &str,
@@ -105,7 +105,7 @@ fn path_at(
             Value::Map(entries) => {
                 let found =
                     entries.iter().find(|entry| entry.value.span.start <= offset && offset < entry.value.span.end);
-                // A key that occurred before is not among the entries.
+                // A repeated key is not among the entries.
                 let refused = || serde_json::Deserializer::from_str(text.get(offset..)?).into_iter().next()?.ok();
                 let (key, value) = match found {
                     Some(entry) => (entry.key.clone(), Some(&entry.value)),
@@ -131,7 +131,7 @@ fn path_at(
     path
 }
 
-/// What the descriptor says of a value.
+/// Kind of a value by its descriptor.
 enum ValueKind {
     Message(MessageDescriptor),
     /// The entries of a map, by the message of its values.
@@ -140,7 +140,7 @@ enum ValueKind {
 }
 
 impl ValueKind {
-    /// The step to an entry, and what is there.
+    /// The step to an entry, and the kind of its value.
     fn entry(&self, key: String) -> (PathStep, Self) {
         let message = |message: Option<MessageDescriptor>| message.map_or(Self::Other, Self::Message);
         match self {

@@ -1,4 +1,4 @@
-//! What a text says before its types are known: the tree that all formats are read into, each node with its place.
+//! The tree that all formats are read into before types are known; each node has its place.
 
 use crate::place::Span;
 
@@ -9,26 +9,26 @@ pub(crate) struct Node {
     pub(crate) value: Value,
 }
 
-/// One value as it is written.
+/// A value of the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Null,
     Bool(bool),
     /// A number's literal, so that none of its digits is lost before the field's type is known.
     Number(String),
-    /// A string in quotes, or one that is told from other things in another way.
+    /// A string in quotes, or one that the format marks as a string in another way.
     Text(String),
-    /// YAML without quotes: what it means depends on the field that it is for.
+    /// An unquoted YAML scalar; its meaning depends on its field.
     Plain(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
-    /// Something that is at fault by itself, which has been reported.
+    /// A value with a fault that has been reported.
     Wrong,
     /// HCL's blocks of one name: one message, or the elements of a repeated one.
     Blocks(Vec<Node>),
 }
 
-/// One entry of a map.
+/// An entry of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -41,7 +41,7 @@ impl Node {
         Self { span, value }
     }
 
-    /// Whether it says that there is no value.
+    /// Whether the node is null.
     pub(crate) fn is_null(&self) -> bool {
         match &self.value {
             Value::Null => true,
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// The entries, if it is a map or a single block.
+    /// The entries, if the node is a map or a single block.
     pub(crate) fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
@@ -67,7 +67,7 @@ impl Node {
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// What it is, in a sentence: `a list`.
+    /// Kind of the value for a sentence: `a list`.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null | Value::Wrong => "null",
@@ -87,7 +87,7 @@ impl Node {
     }
 }
 
-/// What an unquoted YAML scalar is where no field decides: YAML 1.2's core schema.
+/// Type of an unquoted YAML scalar where no field decides: YAML 1.2's core schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resolved {
     Null,

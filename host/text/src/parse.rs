@@ -1,4 +1,4 @@
-//! From a text to its documents.
+//! Parses a text into its documents.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Format {
-    /// What a text looks like: JSON when it begins with `{` or `[`, HCL when its first line of substance is a block or
-    /// an attribute (`ID {`, `ID = …`), and YAML otherwise.
+    /// The format by the look of a text: JSON when it begins with `{` or `[`, HCL when its first line with content is a
+    /// block or an attribute (`ID {`, `ID = …`), and YAML otherwise.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         let text = text.trim_start_matches('\u{feff}');
@@ -25,19 +25,19 @@ impl Format {
         if read::hcl::looks_like(text) { Self::Hcl } else { Self::Yaml }
     }
 
-    /// What Consul's command line takes a text for: JSON when it begins with `{`, HCL otherwise.
+    /// The format by the rule of Consul's command line: JSON when the text begins with `{`, HCL otherwise.
     #[must_use]
     pub fn of_consul_text(text: &str) -> Self {
         if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') { Self::Json } else { Self::Hcl }
     }
 }
 
-/// A text and what it is called.
+/// A text and its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The file as its user named it; `-` is the standard input.
     pub name: &'a str,
-    /// What is in it.
+    /// Content of the file.
     pub text: &'a str,
 }
 
@@ -45,15 +45,15 @@ pub struct Source<'a> {
 /// and after that the text.
 ///
 /// # Errors
-/// Everything that is wrong with the text; there are no documents then.
+/// The faults of the text; there are no documents then.
 pub fn parse(source: Source<'_>, format: Option<Format>, types: &dyn Types) -> Result<Vec<Document>, Diagnostics> {
     parse_within(source, format, types, &Limits::default())
 }
 
-/// As [`parse`], within other limits.
+/// Reads every resource of a text as [`parse`] does, within other limits.
 ///
 /// # Errors
-/// Everything that is wrong with the text; there are no documents then.
+/// The faults of the text; there are no documents then.
 pub fn parse_within(
     source: Source<'_>,
     format: Option<Format>,

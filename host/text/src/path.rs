@@ -1,4 +1,4 @@
-//! Finds what a field path means in the tree of a text.
+//! Finds the node that a field path means in the tree of a text.
 
 use mortise_resource::{FieldPath, PathStep};
 
@@ -9,13 +9,13 @@ use crate::{
     place::Span,
 };
 
-/// The place of the value that a path means, or of the last one on the way to it.
+/// The place of the value that a path means, or of the last value on the way to it.
 pub(crate) fn find(root: &Node, path: &str, format: Format) -> Span {
     let mut steps = FieldPath::parse(path).0;
     if steps.first() == Some(&PathStep::Field("resource".into())) {
         steps.remove(0);
     }
-    // What stands flat at the top is a part of the id.
+    // Flat keys at the top are parts of the id.
     for shell in ["id", "tenancy"] {
         if steps.first() == Some(&PathStep::Field(shell.into())) && child(root, shell, format).is_none() {
             steps.remove(0);

@@ -12,7 +12,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Where a file begins.
+    /// Start of a file.
     pub(crate) const START: Self = Self { line: 1, column: 1 };
 }
 
@@ -25,9 +25,9 @@ impl fmt::Display for Position {
 /// A place in a named text; prints as `file:line:column`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file as its user named it; `<stdin>` for what was read from there.
+    /// The file as its user named it; `<stdin>` for the standard input.
     pub file: String,
-    /// Where in the file.
+    /// Position in the file.
     pub position: Position,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a file is called in messages: `-` is the standard input.
+/// Name of a file in messages: `-` is the standard input.
 #[must_use]
 pub fn file_name(name: &str) -> &str {
     if name == "-" { "<stdin>" } else { name }
@@ -56,14 +56,14 @@ impl Span {
     }
 }
 
-/// Finds lines and columns of byte offsets. Building it takes one pass over the text, a look-up a search over its
-/// lines.
+/// Finds lines and columns of byte offsets. Building takes one pass over the text; a look-up takes a binary search over
+/// its lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     text: Arc<str>,
     /// Byte offsets at which lines begin.
     starts: Vec<usize>,
-    /// Where in its file the text begins.
+    /// Position of the text's start in its file.
     begin: Position,
 }
 

@@ -1,9 +1,9 @@
-//! Reads and writes resources one at a time, so that a million of them need no more memory than the largest.
+//! Reads and writes resources one at a time, so that a million of them need only the memory of the largest.
 //!
-//! A text is cut where one value ends for certain, and each part is read as [`parse`](crate::parse()) would read it,
-//! with the lines of the whole file: YAML at lines of `---`, which cannot stand inside of anything; JSON at the end of
-//! each value. A list, or `{"resources": […]}`, is one value and has to fit into [`Limits::bytes`]. What is wrong with
-//! one part does not keep the next from being read.
+//! A text is cut where a value certainly ends, and each part is read as by [`parse`](crate::parse()), with the line
+//! numbers of the whole file: YAML is cut at lines of `---`, which cannot occur inside a value; JSON at the end of each
+//! value. A list, or `{"resources": […]}`, is one value and has to fit into [`Limits::bytes`]. A fault in one part does
+//! not keep the next from being read.
 
 use std::{
     collections::VecDeque,
@@ -20,18 +20,18 @@ use crate::{
     to_json, to_yaml,
 };
 
-/// Why a document could not be read.
+/// Reasons why a document could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Reading failed; there is nothing after this.
+    /// Reading failed; nothing follows.
     #[error("{file}: {source}")]
     Io {
         /// The file as its user named it.
         file: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// What was read is at fault. The next documents can be read.
+    /// The text has faults. The next documents can be read.
     #[error(transparent)]
     Diagnostics(#[from] Diagnostics),
 }
@@ -58,25 +58,25 @@ pub struct Reader<'a, R> {
     format: Option<Format>,
     types: &'a dyn Types,
     limits: Limits,
-    /// Where the next part begins.
+    /// Start of the next part.
     at: Position,
-    /// A line of YAML that begins the next part.
+    /// The line of YAML that begins the next part.
     held: Vec<u8>,
     ready: VecDeque<Document>,
     ended: bool,
 }
 
-/// Largest value that is read from a stream unless limits say otherwise, bytes.
+/// Largest value of a stream by default, bytes.
 const MAX_PART_BYTES: usize = 16 << 20;
 
 impl<'a, R: BufRead> Reader<'a, R> {
     /// Reads from `reader`; `name` is the file as its user named it, `-` being the standard input. Without a format,
-    /// the name's extension decides, and after that how the text begins.
+    /// the name's extension decides, and after that the beginning of the text.
     pub fn new(reader: R, name: &str, format: Option<Format>, types: &'a dyn Types) -> Self {
         Self::within(reader, name, format, types, Limits { bytes: MAX_PART_BYTES, ..Limits::default() })
     }
 
-    /// As [`Reader::new`], with limits for each part.
+    /// Reads as [`Reader::new`] does, with limits for each part.
     pub fn within(reader: R, name: &str, format: Option<Format>, types: &'a dyn Types, limits: Limits) -> Self {
         Self {
             reader,
@@ -91,7 +91,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         }
     }
 
-    /// What the text is written in.
+    /// Format of the text.
     ///
     /// # Errors
     /// The beginning of the text could not be read.
@@ -103,7 +103,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(*self.format.insert(Format::of_text(&beginning)))
     }
 
-    /// The next part and where it begins; `None` at the end.
+    /// The next part; `None` at the end.
     fn part(&mut self, format: Format) -> io::Result<Option<Vec<u8>>> {
         let part = match format {
             Format::Yaml => self.yaml_part()?,
@@ -118,12 +118,12 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok((!part.is_empty()).then_some(part))
     }
 
-    /// Whether a part is as large as it may be, and a byte more.
+    /// Whether a part exceeds the largest size.
     fn is_over(&self, part: &[u8]) -> bool {
         part.len() > self.limits.bytes
     }
 
-    /// Lines up to the next that begins a document.
+    /// Reads lines up to the start of the next document.
     fn yaml_part(&mut self) -> io::Result<Vec<u8>> {
         let mut part = std::mem::take(&mut self.held);
         // Directives stand before the line that begins their document.
@@ -153,7 +153,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(part)
     }
 
-    /// One value, with the white space before it.
+    /// Reads a value, with the white space before it.
     fn json_part(&mut self) -> io::Result<Vec<u8>> {
         let mut part = Vec::new();
         let mut scan = Scan::default();
@@ -239,7 +239,7 @@ impl<R: BufRead> Iterator for Reader<'_, R> {
     }
 }
 
-/// Whether a line is a marker of YAML's, which stands alone or before white space.
+/// Whether a line is a marker of YAML: alone, or followed by white space.
 fn is_marker(line: &[u8], marker: &[u8]) -> bool {
     line.strip_prefix(marker).is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
 }
@@ -247,7 +247,7 @@ fn is_marker(line: &[u8], marker: &[u8]) -> bool {
 /// The position after some text.
 fn after(begin: Position, text: &[u8]) -> Position {
     let line_of_end = text.iter().rposition(|byte| *byte == b'\n');
-    // Characters, not bytes: what continues a character is not counted.
+    // Counts characters, not bytes: continuation bytes do not count.
     let columns = |bytes: &[u8]| bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
     match line_of_end {
         None => Position { line: begin.line, column: begin.column + columns(text) },
@@ -258,7 +258,7 @@ fn after(begin: Position, text: &[u8]) -> Position {
     }
 }
 
-/// Finds where a value of JSON ends, as far as brackets and quotes show it; whether it is JSON, the parser says.
+/// Finds the end of a JSON value by brackets and quotes; the parser checks the syntax later.
 #[derive(Debug, Default)]
 struct Scan {
     depth: usize,
@@ -271,7 +271,7 @@ impl Scan {
     fn ends_at(&mut self, byte: u8) -> bool {
         if self.in_string {
             match byte {
-                // No string has a line break, so that an open one does not swallow what follows.
+                // Strings have no line breaks, so an unclosed string ends here instead of swallowing the rest.
                 b'\n' => return true,
                 _ if self.escaped => self.escaped = false,
                 b'\\' => self.escaped = true,
@@ -287,7 +287,7 @@ impl Scan {
                 self.depth = self.depth.saturating_sub(1);
                 return self.depth == 0;
             }
-            // What is neither in brackets nor a resource ends with its line.
+            // A value outside brackets is not a resource and ends with its line.
             b'\n' => return self.begun && self.depth == 0,
             _ => {}
         }
@@ -296,7 +296,7 @@ impl Scan {
     }
 }
 
-/// Writes resources one after the other: JSON as one on a line, YAML with `---` between.
+/// Writes resources one after the other: JSON with one per line, YAML with `---` between.
 #[derive(Debug)]
 pub struct Writer<W> {
     writer: W,
@@ -304,7 +304,7 @@ pub struct Writer<W> {
     written: bool,
 }
 
-/// What a stream of resources is written in.
+/// Format of a stream of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamFormat {
     /// JSON lines.
@@ -322,7 +322,7 @@ impl<W: Write> Writer<W> {
     /// Writes one resource.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     pub fn write(&mut self, resource: &pb::Resource, types: &dyn Types) -> io::Result<()> {
         match self.format {
             StreamFormat::JsonLines => writeln!(self.writer, "{}", to_json(resource, types, Indent::Compact))?,
@@ -335,7 +335,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Gives the writer back; its buffer is yet to be flushed.
+    /// Returns the writer without flushing its buffer.
     pub fn into_inner(self) -> W {
         self.writer
     }

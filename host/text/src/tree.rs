@@ -1,4 +1,4 @@
-//! What is about to be printed, whatever the format.
+//! A value to print, independent of the format.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -8,8 +8,7 @@ pub(crate) enum Tree {
     Null,
     Bool(bool),
     Int(i64),
-    /// An integer of 64 bits, which JSON writes as a string since many of its readers lose digits, and YAML as a
-    /// number.
+    /// A 64-bit integer. JSON writes it as a string, since many of its readers lose digits, and YAML as a number.
     Long(i128),
     Double(f64),
     Float(f32),
@@ -64,7 +63,7 @@ impl Serialize for Tree {
     }
 }
 
-/// What JSON calls a number that is none.
+/// JSON's name of a float that is not finite; `None` for finite ones.
 fn not_finite(value: f64) -> Option<&'static str> {
     if value.is_nan() {
         Some("NaN")
@@ -77,9 +76,10 @@ fn not_finite(value: f64) -> Option<&'static str> {
     }
 }
 
-/// A float that reads best without a fraction. Minus zero is not among them, since it would lose its sign.
+/// The integer of a float that is printed without a fraction; `None` for others, and for minus zero, which would lose
+/// its sign.
 pub(crate) fn whole(value: f64) -> Option<i64> {
     let fits = value.fract() == 0.0 && value.abs() < 1e15 && !(value == 0.0 && value.is_sign_negative());
-    #[allow(clippy::cast_possible_truncation, reason = "the range was looked at")]
+    #[allow(clippy::cast_possible_truncation, reason = "the range has been checked")]
     fits.then_some(value as i64)
 }

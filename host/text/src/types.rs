@@ -1,4 +1,4 @@
-//! What is known of types: by name, by message, by scope.
+//! Descriptors of types: by name, by message, by scope.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use mortise_resource::{
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 
-/// What is known of types. [`TypeTable`] is the usual implementation.
+/// Descriptors of types. [`TypeTable`] is the usual implementation.
 pub trait Types: Send + Sync {
-    /// The message that resources of the type hold.
+    /// The message of the data of the type's resources.
     fn message(&self, ty: &pb::Type) -> Option<MessageDescriptor>;
 
-    /// Full types that `group.version.Kind`, a kind or a short name may mean, whatever its case, in order.
+    /// Full types that `group.version.Kind`, a kind or a short name may mean, in any case, in order.
     fn named(&self, name: &str) -> Vec<pb::Type>;
 
-    /// Every known type, in order; what suggestions are made of.
+    /// Every known type, in order, for suggestions.
     fn all(&self) -> Vec<pb::Type> {
         Vec::new()
     }
@@ -30,18 +30,18 @@ pub trait Types: Send + Sync {
         None
     }
 
-    /// Which tenancy units the type's resources are in.
+    /// Tenancy units of the type's resources.
     fn scope(&self, _ty: &pb::Type) -> Option<Scope> {
         None
     }
 
-    /// Whether resources are printed with what the server keeps in their meta; see [`WholeMeta`].
+    /// Whether resources are printed with the server's part of their meta; see [`WholeMeta`].
     fn prints_whole_meta(&self) -> bool {
         false
     }
 }
 
-/// Types whose resources are printed with all of their meta, what the server keeps of it included.
+/// Types whose resources are printed with all of their meta, the server's part included.
 #[derive(Debug, Clone, Copy)]
 pub struct WholeMeta<T>(pub T);
 
@@ -97,7 +97,7 @@ impl<T: Types + ?Sized> Types for &T {
     }
 }
 
-/// The types of a text that is about one type, which is known already.
+/// The types of a text of a single, known type.
 #[derive(Debug, Clone)]
 pub struct OneType(pub MessageDescriptor);
 
@@ -111,7 +111,7 @@ impl Types for OneType {
     }
 }
 
-/// Why a type cannot be added to a table.
+/// Reasons why a type cannot be added to a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TypesError {
     /// The descriptors do not fit together.
@@ -119,7 +119,7 @@ pub enum TypesError {
     Descriptors {
         /// The type, or the plugin, that they belong to.
         ty: String,
-        /// What is wrong.
+        /// Fault of the descriptors.
         source: prost_reflect::DescriptorError,
     },
     /// The message is not among the descriptors.
@@ -130,8 +130,8 @@ pub enum TypesError {
         /// The message's full name.
         message: String,
     },
-    /// The entry does not say which type it is about.
-    #[error("a type without a name")]
+    /// The entry names no type.
+    #[error("an entry names no type")]
     NoName,
 }
 
@@ -155,7 +155,7 @@ impl TypeTable {
         Self::default()
     }
 
-    /// Adds what TypeService says of a type; a type that is there already is replaced.
+    /// Adds a type from TypeService's answer; replaces a type of the same name.
     ///
     /// # Errors
     /// The descriptors do not fit together or lack the message.
@@ -186,7 +186,7 @@ impl TypeTable {
         first.map_or(Ok(()), |(ty, first)| Err(TypesError::NoMessage { ty, message: first.message.clone() }))
     }
 
-    /// Adds a type whose message's descriptor is at hand.
+    /// Adds a type with the descriptor of its message.
     pub fn add_message(&mut self, ty: Gvk, message: MessageDescriptor, scope: Option<Scope>, short_names: Vec<String>) {
         self.known.insert(ty, KnownType { message, scope, short_names });
     }
@@ -205,7 +205,7 @@ impl TypeTable {
         Ok(())
     }
 
-    /// Whether there is no type in it.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()

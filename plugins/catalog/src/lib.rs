@@ -18,26 +18,20 @@
 //! the controller makes them from checked values, and readers skip a malformed address. The endpoints of a service are one resource, so
 //! `store.max_resource_bytes` bounds them: a MiB is some 10,000 endpoints.
 
-use mortise_plugin::{GrantRequest, Kind, Plugin, ResourceType, Scope};
+use mortise_plugin::{GrantRequest, Plugin, ResourceType, Scope};
 
 mod compute;
 mod controllers;
 mod defaults;
 mod health;
+mod kinds;
 mod rules;
 mod selection;
 #[cfg(test)]
 mod tests;
 
 mortise_plugin::include_proto!(pub mod proto);
-use proto::catalog::v1::{Service, ServiceEndpoints, Workload};
-
-/// A name under which workloads are found.
-pub(crate) const SERVICE: Kind<Service> = Kind::new("catalog", "v1", "Service");
-/// A running instance of something, and its addresses.
-pub(crate) const WORKLOAD: Kind<Workload> = Kind::new("catalog", "v1", "Workload");
-/// Addresses at which a service is reached.
-pub(crate) const ENDPOINTS: Kind<ServiceEndpoints> = Kind::new("catalog", "v1", "ServiceEndpoints");
+pub(crate) use kinds::{ENDPOINTS, SERVICE, WORKLOAD};
 
 static PLUGIN: Plugin = Plugin::new(
     "catalog",

@@ -25,7 +25,7 @@ pub(crate) enum AdoptError {
     FileName(String),
     #[error("{file} belongs to a Route in {partition}/{namespace}; import it there")]
     Elsewhere { file: String, partition: String, namespace: String },
-    #[error("there is no file {0} in the directory {DIRECTORY}")]
+    #[error("the file {0} is not in the directory {DIRECTORY}")]
     NoFile(String),
     #[error("{0} was not written by Mortise for that Route")]
     NotWrittenByMortise(String),
@@ -133,7 +133,7 @@ mod tests {
         }
         assert_eq!(
             refused("default.default.api.conf"),
-            "there is no file default.default.api.conf in the directory nginx"
+            "the file default.default.api.conf is not in the directory nginx"
         );
         assert_eq!(
             refused("default.other.web.conf"),

@@ -15,13 +15,14 @@
 //! # Limits
 //! A client that may write Routes may publish anything that nginx can reach. Routes of all namespaces share nginx's hostnames.
 
-use mortise_plugin::{Diagnostics, GrantRequest, Kind, Plan, Plugin, ResourceType, Scope, Typed, field};
+use mortise_plugin::{Diagnostics, GrantRequest, Plan, Plugin, ResourceType, Scope, Typed, field};
 
 mod adopt;
 mod check;
 mod controller;
 mod file;
 mod functions;
+mod kinds;
 mod plan;
 mod rules;
 mod services;
@@ -30,17 +31,9 @@ mod settings;
 mod tests;
 
 mortise_plugin::include_proto!(pub mod proto);
-use proto::{
-    catalog::v1::ServiceEndpoints,
-    edge::v1::{Route, RouteUpstreams},
-};
+use proto::edge::v1::{Route, RouteUpstreams};
 
-/// The type that people write.
-pub(crate) const ROUTE: Kind<Route> = Kind::new("edge", "v1", "Route");
-/// The upstreams of a Route that names a service.
-pub(crate) const UPSTREAMS: Kind<RouteUpstreams> = Kind::new("edge", "v1", "RouteUpstreams");
-/// The endpoints of a service: a type of the plugin `catalog`.
-pub(crate) const ENDPOINTS: Kind<ServiceEndpoints> = Kind::new("catalog", "v1", "ServiceEndpoints");
+pub(crate) use kinds::{ENDPOINTS, ROUTE, UPSTREAMS};
 
 static PLUGIN: Plugin = Plugin::new(
     "routes",

@@ -6,7 +6,7 @@ use prost::Message;
 use crate::{
     AnyResourceType, Context, Decision, Diagnostics, Error, Function, FunctionFault, Outcome,
     controller::AnyController, dispatch::DispatchError, envelope::Envelope, function::FunctionTable,
-    hook_input::HookInput, host::AnyHost, raw, resource_type::TypeEntry, watch::changed,
+    hook_input::HookInput, host::AnyHost, raw, spec::TypeEntry, watch::changed,
 };
 
 /// A plugin: its name, its version, its types, its controllers, its functions.

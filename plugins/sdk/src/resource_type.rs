@@ -4,8 +4,14 @@ use mortise_resource::{Scope, manifest, pb};
 use prost::{Message, Name};
 
 use crate::{
-    Context, Decision, Diagnostics, Import, Kind, Move, Plan, Typed, dispatch::DispatchError, envelope::Envelope,
-    hook_input::HookInput, kind::KindName, raw,
+    AnyResourceType, Context, Decision, Diagnostics, Import, Kind, Move, Plan, Typed,
+    dispatch::DispatchError,
+    envelope::Envelope,
+    hook_input::HookInput,
+    kind::KindName,
+    raw,
+    registered::NewResourceResult,
+    spec::{Permissions, Query, Regions, Spec, TypeName, describe_query, describe_regions, no_rule},
 };
 
 type Mutate<M> = fn(&mut Typed<M>) -> Result<(), Diagnostics>;
@@ -13,7 +19,6 @@ type Validate<M> = fn(&Typed<M>, Option<&Typed<M>>, &mut Diagnostics);
 type Read<M> = fn(&pb::Id, Option<&Typed<M>>) -> Decision;
 type Write<M> = fn(&Typed<M>) -> Decision;
 type Upgrade<M> = fn(u32, &[u8]) -> Result<M, Diagnostics>;
-type List = fn(&pb::Type, &pb::Tenancy) -> Decision;
 type Plans<M> = fn(&Typed<M>, Option<&Typed<M>>, Option<&[u8]>, &mut Plan<M>);
 type Moves<M> = fn(&pb::Resource, u32, Option<&[u8]>) -> Result<Move<M>, Diagnostics>;
 type Imports<M> = fn(&Context<'_>, &str, &pb::Tenancy) -> Result<Import<M>, Diagnostics>;
@@ -26,26 +31,10 @@ type ValidateThrough<M> = fn(Validate<M>, &Spec, &mut HookInput, Option<Envelope
 
 type UpgradeThrough<M> = fn(Upgrade<M>, u32, &[u8]) -> Result<Vec<u8>, Diagnostics>;
 type PlanThrough<M> = fn(Plans<M>, &Spec, &[u8], &mut HookInput, Option<Envelope>, Option<&[u8]>) -> raw::Plan;
-type NewResourceResult = Result<raw::NewResource, Diagnostics>;
 type MoveThrough<M> = fn(Moves<M>, &Spec, &[u8], u32, Option<&[u8]>) -> NewResourceResult;
 type ImportThrough<M> = fn(Imports<M>, &Spec, &Context<'_>, &str, pb::Tenancy) -> NewResourceResult;
 
-/// Group, version and kind.
-type TypeName = (&'static str, &'static str, &'static str);
-type EncodeTypeNames = fn(&[TypeName]) -> Vec<Vec<u8>>;
-
-/// A permission, and the text to ask it on; checked by the host.
-type Permission = (&'static str, &'static str);
-
-/// Permissions for the three questions that the host checks itself.
-#[derive(Clone, Copy)]
-struct Permissions {
-    read: Option<Permission>,
-    write: Option<Permission>,
-    list: Option<Permission>,
-}
-
-/// A rule that needs the id alone, or one that needs the content.
+/// A rule that needs the id alone, or one that wants the content.
 enum Rule<T> {
     ById(fn(&pb::Id) -> Decision),
     ByContent(T),
@@ -64,63 +53,6 @@ pub struct ResourceType<M: 'static> {
     plan: Option<(Plans<M>, PlanThrough<M>)>,
     moves: Option<(Moves<M>, MoveThrough<M>)>,
     import: Option<(Imports<M>, ImportThrough<M>)>,
-}
-
-/// Declaration of a type apart from its message and hooks.
-#[doc(hidden)]
-pub struct Spec {
-    group: &'static str,
-    group_version: &'static str,
-    kind: &'static str,
-    scope: Scope,
-    message: fn() -> String,
-    schema_version: u32,
-    optional_data: bool,
-    list: Option<List>,
-    permissions: Permissions,
-    immutable: &'static [&'static str],
-    columns: &'static [(&'static str, &'static str)],
-    short_names: &'static [&'static str],
-    moved_from: Option<(&'static [TypeName], EncodeTypeNames)>,
-    query: Option<(Query, DescribeQuery)>,
-    regions: Option<(Regions, DescribeRegions)>,
-}
-
-/// Region options of a type.
-#[derive(Clone, Copy)]
-struct Regions {
-    field: &'static str,
-    syncing: manifest::RegionSyncing,
-}
-
-/// Encoder behind a pointer, so that plugins without region options do not contain it.
-type DescribeRegions = fn(Regions) -> Vec<u8>;
-
-fn describe_regions(Regions { field, syncing }: Regions) -> Vec<u8> {
-    manifest::RegionOptions { field: field.to_owned(), syncing: syncing.into() }.encode_to_vec()
-}
-
-/// Query options of a type.
-#[derive(Clone, Copy)]
-struct Query {
-    spec: &'static [&'static str],
-    basic: &'static [&'static str],
-    detail: &'static [&'static str],
-    indexed: &'static [&'static str],
-}
-
-/// Encoder behind a pointer, so that plugins without query options do not contain it.
-type DescribeQuery = fn(Query) -> Vec<u8>;
-
-fn describe_query(Query { spec, basic, detail, indexed }: Query) -> Vec<u8> {
-    let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-    let query = manifest::QueryOptions {
-        spec_fields: owned(spec),
-        basic_view: owned(basic),
-        detail_view: owned(detail),
-        indexed_fields: owned(indexed),
-    };
-    query.encode_to_vec()
 }
 
 impl<M: Message + Name + Default + 'static> ResourceType<M> {
@@ -386,124 +318,6 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     }
 }
 
-/// A [`ResourceType`] of any message: an entry of a [`crate::Plugin`]'s table.
-#[doc(hidden)]
-pub trait AnyResourceType: Sync {
-    fn spec(&self) -> &Spec;
-    fn hooks(&self) -> manifest::Hooks;
-    fn mutate(&self, input: &[u8], resource: &mut HookInput) -> Result<Option<Vec<u8>>, Diagnostics>;
-    fn validate(&self, resource: &mut HookInput, prior: Option<Envelope>) -> Diagnostics;
-    fn read(&self, id: &pb::Id, stored: Option<Envelope>) -> Decision;
-    fn write(&self, resource: &mut HookInput) -> Decision;
-    fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics>;
-    fn plan(&self, input: &[u8], resource: &mut HookInput, prior: Option<Envelope>, kept: Option<&[u8]>) -> raw::Plan;
-    /// `None` without the hook, here and below.
-    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<NewResourceResult>;
-    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<NewResourceResult>;
-}
-
-/// A type in the manifest: [`manifest::ResourceType`], with `moved_from` as encoded messages, which is the same on the
-/// wire, without code that most plugins do not need.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct TypeEntry {
-    #[prost(string, tag = "1")]
-    group: String,
-    #[prost(string, tag = "2")]
-    group_version: String,
-    #[prost(string, tag = "3")]
-    kind: String,
-    #[prost(enumeration = "manifest::Scope", tag = "4")]
-    scope: i32,
-    #[prost(string, tag = "5")]
-    message: String,
-    #[prost(uint32, tag = "6")]
-    schema_version: u32,
-    #[prost(message, optional, tag = "7")]
-    pub(crate) hooks: Option<manifest::Hooks>,
-    #[prost(string, repeated, tag = "8")]
-    immutable_fields: Vec<String>,
-    #[prost(message, repeated, tag = "9")]
-    printer_columns: Vec<manifest::PrinterColumn>,
-    #[prost(string, repeated, tag = "10")]
-    short_names: Vec<String>,
-    #[prost(message, optional, tag = "11")]
-    permissions: Option<manifest::Permissions>,
-    #[prost(bytes = "vec", repeated, tag = "1000")]
-    moved_from: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1001")]
-    query: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1010")]
-    regions: Option<Vec<u8>>,
-}
-
-impl Permissions {
-    fn describe(self) -> Option<manifest::Permissions> {
-        let one = |(permission, on): Permission| manifest::Permission { permission: permission.into(), on: on.into() };
-        let Self { read, write, list } = self;
-        let any = read.or(write).or(list).is_some();
-        any.then(|| manifest::Permissions { read: read.map(one), write: write.map(one), list: list.map(one) })
-    }
-}
-
-impl Spec {
-    const fn regions(&self) -> Regions {
-        match self.regions {
-            Some((regions, _)) => regions,
-            None => Regions { field: "", syncing: manifest::RegionSyncing::Default },
-        }
-    }
-
-    const fn query(&self) -> Query {
-        match self.query {
-            Some((query, _)) => query,
-            None => Query { spec: &[], basic: &[], detail: &[], indexed: &[] },
-        }
-    }
-
-    /// Whether `of` names this type.
-    pub(crate) fn is(&self, of: &pb::Type) -> bool {
-        of.group == self.group && of.group_version == self.group_version && of.kind == self.kind
-    }
-
-    /// Entry of the type in the manifest.
-    pub(crate) fn describe(&self, hooks: manifest::Hooks) -> TypeEntry {
-        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-        let scope = match self.scope {
-            Scope::Undefined => manifest::Scope::Unspecified,
-            Scope::Cluster => manifest::Scope::Cluster,
-            Scope::Partition => manifest::Scope::Partition,
-            Scope::Namespace => manifest::Scope::Namespace,
-        };
-        let column = |&(name, path): &(&str, &str)| manifest::PrinterColumn { name: name.into(), path: path.into() };
-        TypeEntry {
-            group: self.group.to_owned(),
-            group_version: self.group_version.to_owned(),
-            kind: self.kind.to_owned(),
-            scope: scope.into(),
-            message: (self.message)(),
-            schema_version: self.schema_version,
-            hooks: Some(hooks),
-            immutable_fields: owned(self.immutable),
-            printer_columns: self.columns.iter().map(column).collect(),
-            short_names: owned(self.short_names),
-            permissions: self.permissions.describe(),
-            moved_from: self.moved_from.map_or_else(Vec::new, |(types, encode)| encode(types)),
-            query: self.query.map(|(query, describe)| describe(query)),
-            regions: self.regions.map(|(regions, describe)| describe(regions)),
-        }
-    }
-
-    /// Name of the type.
-    fn to_pb(&self) -> pb::Type {
-        KindName { group: self.group, group_version: self.group_version, kind: self.kind }.to_pb()
-    }
-
-    /// Asks the list rule.
-    pub(crate) fn list(&self, of: &pb::Type, tenancy: &pb::Tenancy) -> Decision {
-        self.list.map_or_else(no_rule, |rule| rule(of, tenancy))
-    }
-}
-
 impl<M: 'static> AnyResourceType for ResourceType<M> {
     fn spec(&self) -> &Spec {
         &self.spec
@@ -657,12 +471,7 @@ fn write<M: Message + Name + Default + 'static>(rule: Write<M>, spec: &Spec, res
     }
 }
 
-/// Answer for a rule that does not exist. The host asks only for rules that the manifest declares.
-fn no_rule() -> Decision {
-    Decision::Deny("the type has no such rule".to_owned())
-}
-
-/// Denial because the content cannot be read, and the rule needs it.
+/// A rule that judges content cannot judge content that it cannot read.
 fn unreadable(diagnostics: &Diagnostics) -> Decision {
     Decision::Deny(diagnostics.iter().map(|one| one.summary.clone()).collect())
 }

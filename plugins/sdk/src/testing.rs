@@ -4,6 +4,7 @@
 
 mod calls;
 mod changes;
+mod failures;
 mod fields;
 mod lookup;
 mod settle;

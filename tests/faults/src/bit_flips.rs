@@ -1,115 +1,90 @@
-//! `bit-flips`: one bit of a store's files is not as it was written.
+//! `bit-flips`: flips one bit of a store's files.
 //!
-//! Stores are made by [writers](crate::writer): one that was closed, and one that was killed. Each case copies one,
-//! flips a bit of it and opens it. What the store then says is compared with what it said before the flip:
+//! [Writers](crate::writer) make the stores: one that was closed, and one that was killed. Each case copies a store,
+//! flips a bit of the copy and opens it. The content is compared with the content before the flip:
 //!
 //! | verdict | |
 //! |---|---|
-//! | right | everything reads as it did, and a check finds nothing |
-//! | harmless | everything reads as it did, and a check names something |
-//! | noticed | the store says that it is damaged, or what reads otherwise is an error |
-//! | refused | it is not opened, and the error names a file |
+//! | right | every read is as before, and a check finds nothing |
+//! | harmless | every read is as before, and a check names something |
+//! | noticed | the store reports damage, or the wrong reads are errors |
+//! | refused | the store is not opened, and the error names a file |
 //! | named | the last record of the log of a killed store is lost, as docs/storage-format.md says |
-//! | reused | as `named`, and a version of what is lost is given again |
-//! | unnamed | it is not opened, and the error names no file |
-//! | WRONG | something else reads than was acknowledged, and nothing says so |
-//! | panics, hangs | as it says |
+//! | reused | as `named`, and a lost version is given again |
+//! | unnamed | the store is not opened, and the error names no file |
+//! | WRONG | a read differs from what was acknowledged, without any report |
+//! | panics, hangs | the case panics or hangs |
 //!
-//! `SledBackend::check_offline` looks at it before that; it may be *blind*, which is to find nothing where the opening
-//! does, and may not panic.
+//! Before that, `SledBackend::check_offline` checks the copy. It may be *blind* (find nothing where the opening does),
+//! but may not panic.
 //!
-//! Sled looks a million times for a page that it has lost, and panics then: the slowest cases consist of such reads, each
-//! some 0.15 s of the processor. One that hangs is shown with what its threads did.
+//! Sled looks a million times for a lost page, and then panics: the slowest cases consist of such reads, each some 0.15
+//! s of the processor. A case that hangs is shown with the activity of its threads.
 //!
-//! Of backups, `restore --dry-run` and `restore` have to refuse what they do not restore as it was. Of compiled code,
-//! the server has to answer as before, and to compile anew what was flipped.
+//! For backups, `restore --dry-run` and `restore` must refuse everything that they do not restore exactly. For compiled
+//! code, the server must answer as before, and compile the flipped code again.
 //!
-//! Cases run in a process of their own, which is started again after the case that ended it.
+//! Cases run in a process of their own, which is started again after a case that ended it.
+
+mod make;
+mod saying;
+mod target;
 
 use std::{
-    collections::BTreeMap,
     fs,
-    io::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc::RecvTimeoutError,
-    thread,
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum as _};
 use fastrand::Rng;
-use mortise_resource::pb;
-use mortise_store::{Backend, Batch, Consistency, Mutation, RecordKind, SledBackend, StoreError};
+use mortise_store::{Backend, SledBackend};
 
+use self::{
+    make::{make, make_served},
+    saying::{Saying, compare, new_version, saying},
+    target::Target,
+};
 use crate::{
     Outcome,
     files::{self, Flip, Used},
-    ledger::{Content, Ledger},
     mortise::{Mortise, Restored},
-    process::lines_of,
+    process::{lines_of, threads_of},
     report::{Bound, Table, work_dir},
-    resources::{State, id, name, resource},
-    writer::{End, Life, content, options},
+    writer::options,
 };
 
-/// Cases with the same stores.
+/// Number of cases with the same stores.
 const CASES: u64 = 500;
-const WRITERS: usize = 4;
-const NAMES: usize = 40;
-/// Lives of a store before the flip.
-const LIVES: u64 = 5;
-
-/// What a bit is flipped of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Target {
-    /// A store that was closed.
-    Closed,
-    /// One whose process was killed.
-    Killed,
-    /// A backup.
-    Backup,
-    /// Code that a server compiled and kept, its secret, and the plugin that it was compiled from.
-    Code,
-}
-
-impl Target {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Killed => "killed",
-            Self::Backup => "backup",
-            Self::Code => "code",
-        }
-    }
-}
 
 /// Options of the command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BitFlips {
-    /// How many bits are flipped.
+    /// Number of flipped bits.
     #[arg(long, default_value_t = 1000)]
     count: u64,
-    /// As many as fit into so many seconds, instead.
+    /// Seconds to run instead, with any number of bits.
     #[arg(long)]
     seconds: Option<u64>,
-    /// What random choices follow from.
+    /// Seed of random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only this case.
     #[arg(long)]
     case: Option<u64>,
-    /// Only of these.
+    /// Only these targets.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Target>,
-    /// The `mortise` binary, for backups and compiled code; left out, the one beside this tool.
+    /// The `mortise` binary, for backups and compiled code; by default the one beside this tool.
     #[arg(long)]
     mortise: Option<PathBuf>,
-    /// A case that takes so many seconds hangs.
+    /// Seconds after which a case counts as hanging.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
-    /// A directory for the stores. Those that are there are used again, so that a case can be repeated.
+    /// A directory for the stores. Existing ones are used again, so that a case can be repeated.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
@@ -120,7 +95,7 @@ impl BitFlips {
         Ok(self.mortise.clone().unwrap_or(beside))
     }
 
-    /// What there is to flip bits of.
+    /// Returns the targets, as the options select them.
     fn targets(&self) -> Outcome<Vec<Target>> {
         let wanted = if self.only.is_empty() { Target::value_variants() } else { &self.only };
         let mortise = self.mortise()?;
@@ -129,13 +104,13 @@ impl BitFlips {
             .copied()
             .partition(|target| mortise.exists() || matches!(target, Target::Closed | Target::Killed));
         for target in skipped {
-            println!("SKIPPED: bit-flips of {}: {} is not there", target.name(), mortise.display());
+            println!("SKIPPED: bit-flips of {}: {} is missing", target.name(), mortise.display());
         }
         Ok(there)
     }
 }
 
-/// The target of a case. Of several, a server's are rare, since each case starts one.
+/// Returns the target of a case. The targets of a server are rare among several, since each of their cases starts one.
 fn target_of(targets: &[Target], case: u64) -> Option<Target> {
     let share = |target: &Target| match target {
         Target::Closed | Target::Killed => 45,
@@ -143,7 +118,7 @@ fn target_of(targets: &[Target], case: u64) -> Option<Target> {
         Target::Code => 1,
     };
     let mut place = case % targets.iter().map(share).sum::<u64>().max(1);
-    // Neighbours are of different targets, so that few cases have some of each.
+    // Neighbours have different targets, so that a few cases have some of each.
     place = place * 37 % targets.iter().map(share).sum::<u64>().max(1);
     targets.iter().copied().find(|target| {
         let here = place < share(target);
@@ -157,7 +132,7 @@ fn target_of(targets: &[Target], case: u64) -> Option<Target> {
 pub(crate) struct Cases {
     /// The stores.
     base: PathBuf,
-    /// Where copies of them go.
+    /// Directory for copies of the stores.
     work: PathBuf,
     #[arg(long)]
     from: u64,
@@ -171,7 +146,7 @@ pub(crate) struct Cases {
     mortise: PathBuf,
 }
 
-/// Runs the command. Answers whether all was well.
+/// Runs the command. Returns whether all was well.
 pub(crate) fn run(command: &BitFlips) -> Outcome<bool> {
     let work = work_dir()?;
     let bound = Bound::new(command.count, command.seconds);
@@ -210,7 +185,7 @@ pub(crate) fn run(command: &BitFlips) -> Outcome<bool> {
                         let path =
                             detail.split(" of ").nth(2).and_then(|rest| rest.split(':').next()).unwrap_or_default();
                         let file = path.rsplit('/').next().unwrap_or(path);
-                        // The name of a snapshot has a number in it.
+                        // The name of a snapshot contains a number.
                         files.add(if file.starts_with("snap.") { "snap" } else { file }, verdict);
                     }
                     if matches!(verdict, "WRONG" | "reused" | "panics" | "hangs" | "unnamed") {
@@ -240,14 +215,14 @@ pub(crate) fn run(command: &BitFlips) -> Outcome<bool> {
 }
 
 impl BitFlips {
-    /// The option, as it has to be given again.
+    /// The option, for the command that repeats a case.
     fn only(&self) -> String {
         let names: Vec<_> = self.only.iter().map(|target| target.name()).collect();
         if names.is_empty() { String::new() } else { format!(" --only {}", names.join(",")) }
     }
 }
 
-/// Runs cases in a process until it is through, or ends, or the time is over. Answers the next case.
+/// Runs cases in a process until it is finished, or ends, or the time is over. Returns the next case.
 fn some_cases(
     command: &BitFlips,
     targets: &[Target],
@@ -304,7 +279,7 @@ fn some_cases(
                     break Some("time");
                 }
             }
-            _ => return Err(format!("a case says {line:?}").into()),
+            _ => return Err(format!("a case printed {line:?}").into()),
         }
     };
     let threads =
@@ -323,205 +298,10 @@ fn some_cases(
     Ok(next)
 }
 
-/// What each thread of a process does: its name, whether it runs (R) or waits (S, D), and the hundredths of a second that
-/// it has run, without what the kernel did for it. One that spins is told from one that waits for ever.
-fn threads_of(process: u32) -> String {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
-    let says = stats.filter_map(|stat| {
-        // The name is in brackets, and may have blanks.
-        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
-        let mut fields = rest.split_whitespace();
-        Some(format!("{name} {} {}", fields.next()?, fields.nth(10)?))
-    });
-    says.collect::<Vec<_>>().join(", ")
-}
-
-/// Makes the stores, and looks whether they hold what was acknowledged.
-fn make(base: &Path, seed: u64) -> Outcome<()> {
-    // The last write may have come during a checkpoint.
-    for attempt in 0..10 {
-        if base.exists() {
-            fs::remove_dir_all(base)?;
-        }
-        if make_once(base, seed ^ (attempt << 60))? {
-            return Ok(());
-        }
-    }
-    Err("a store that does one more write does something else besides, again and again".into())
-}
-
-/// Answers whether the last write changed the log only.
-fn make_once(base: &Path, seed: u64) -> Outcome<bool> {
-    let data = base.join("data");
-    fs::create_dir_all(&data)?;
-    let mut ledger = Ledger::default();
-    let mut random = Rng::with_seed(seed);
-    for life in 0..=LIVES {
-        let end = match life {
-            LIVES => End::Wait,
-            // The last of them is closed.
-            life if life % 2 == 0 => End::Close,
-            _ => End::Kill,
-        };
-        // Few in the last one: then they are in the log only.
-        let writes = if life == LIVES { random.u64(4..300) } else { random.u64(200..400) };
-        let life = Life { dir: data.clone(), seed, life, writers: WRITERS, names: NAMES, writes, end, say: None };
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(life.arguments())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut pipe = process.stdin.take().ok_or("no pipe")?;
-        for line in lines_of(&mut process)? {
-            match &*line {
-                "ready" => {
-                    thread::park_timeout(Duration::from_millis(300));
-                    files::copy(&data, &base.join("before"))?;
-                    pipe.write_all(b"\n")?;
-                }
-                "idle" => process.kill()?,
-                line => {
-                    let heard = ledger.hear(line)?;
-                    if let Some(fault) = heard.faults.first() {
-                        return Err(format!("a life begins: {fault}").into());
-                    }
-                }
-            }
-        }
-        process.wait()?;
-        if life.life + 1 == LIVES {
-            files::copy(&data, &base.join("closed"))?;
-        }
-    }
-    fs::rename(&data, base.join("killed"))?;
-    for file in files::list(&base.join("killed"))? {
-        let differs = fs::read(base.join("killed").join(&file))? != fs::read(base.join("before").join(&file))?;
-        if differs && !file.to_string_lossy().contains("wal.") {
-            return Ok(false);
-        }
-    }
-    let copy = base.join("copy");
-    files::copy(&base.join("killed"), &copy)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let found = runtime.block_on(content(&SledBackend::open(options(&copy))?))?;
-    fs::remove_dir_all(&copy)?;
-    let faults = ledger.settle(&found).faults;
-    if !faults.is_empty() {
-        return Err(format!("a killed store: {faults:?}").into());
-    }
-    Ok(true)
-}
-
-/// Makes what takes a server.
-fn make_served(base: &Path, targets: &[Target], mortise: &Mortise) -> Outcome<()> {
-    if targets.contains(&Target::Backup) {
-        mortise.make_backup(&base.join("closed"), &base.join("backup"))?;
-    }
-    if targets.contains(&Target::Code) {
-        mortise.make_code(&base.join("code"))?;
-    }
-    Ok(())
-}
-
-/// Everything that a store says.
-#[derive(Debug, Clone, PartialEq)]
-struct Saying {
-    content: Content,
-    by_owner: BTreeMap<String, Vec<String>>,
-    types: usize,
-    /// By kind and sequence.
-    records: BTreeMap<(RecordKind, u64), Vec<u8>>,
-    sequence: u64,
-}
-
-/// What it says, and what it says about itself.
-struct Found {
-    /// Of each question, where it was answered: whether as before the flip.
-    wrong: Vec<String>,
-    errors: Vec<String>,
-}
-
-async fn saying(store: &SledBackend) -> Outcome<Saying> {
-    let content = content(store).await?;
-    let mut by_owner = BTreeMap::new();
-    for (key, owner) in owners(&content) {
-        by_owner.insert(key, children(&store.list_by_owner(&owner).await?));
-    }
-    let mut snapshot = store.snapshot().await?;
-    let sequence = snapshot.head().sequence;
-    let mut records = BTreeMap::new();
-    while let Some(page) = snapshot.next().await? {
-        records.extend(page.into_iter().map(|record| ((record.kind, record.sequence), record.payload)));
-    }
-    Ok(Saying { content, by_owner, types: store.types().await?.len(), records, sequence })
-}
-
-/// Ids of owners, by name and incarnation.
-fn owners(content: &Content) -> BTreeMap<String, pb::Id> {
-    let owners = content.values().filter_map(|state| state.owner.as_ref());
-    owners.map(|(name, incarnation)| (format!("{name}@{incarnation}"), id(name, *incarnation))).collect()
-}
-
-fn children(found: &[pb::Resource]) -> Vec<String> {
-    let mut children: Vec<_> = found.iter().map(|resource| format!("{resource:?}")).collect();
-    children.sort();
-    children
-}
-
 const VERDICTS: [&str; 11] =
     ["right", "blind", "problems", "harmless", "noticed", "refused", "unnamed", "named", "WRONG", "panics", "hangs"];
 
-/// Asks everything, and compares each answer.
-async fn compare(store: &SledBackend, before: &Saying) -> Found {
-    let mut found = Found { wrong: Vec::new(), errors: Vec::new() };
-    let answers = |error: StoreError| error.to_string();
-    for name in (0..WRITERS).flat_map(|writer| (0..NAMES).map(move |slot| name(writer, slot))) {
-        let state = before.content.get(&name);
-        let any = pb::Id { uid: String::new(), ..id(&name, 0) };
-        match (store.read(Consistency::Consistent, &any).await, state) {
-            (Ok(read), Some(state)) if read == resource(&name, state) => {}
-            (Err(StoreError::NotFound), None) => {}
-            (Err(StoreError::NotFound), Some(_)) => found.wrong.push(format!("{name} is not there")),
-            (Ok(_), _) => found.wrong.push(format!("{name} is another one")),
-            (Err(error), _) => found.errors.push(answers(error)),
-        }
-    }
-    match content(store).await {
-        Ok(content) if content == before.content => {}
-        Ok(_) => found.wrong.push("lists have something else".to_owned()),
-        Err(error) => match error.downcast::<StoreError>() {
-            Ok(error) => found.errors.push(answers(*error)),
-            Err(error) => found.wrong.push(error.to_string()),
-        },
-    }
-    for (key, owner) in owners(&before.content) {
-        match store.list_by_owner(&owner).await {
-            Ok(listed) if before.by_owner.get(&key) == Some(&children(&listed)) => {}
-            Ok(_) => found.wrong.push(format!("{key} owns something else")),
-            Err(error) => found.errors.push(answers(error)),
-        }
-    }
-    match saying(store).await {
-        Ok(now) => {
-            for (key, payload) in &before.records {
-                if now.records.get(key) != Some(payload) {
-                    found.wrong.push(format!("of a snapshot, {key:?} is not there, or another one"));
-                }
-            }
-            if now.records.keys().any(|key| !before.records.contains_key(key)) {
-                found.wrong.push("a snapshot has more".to_owned());
-            }
-            if (now.types, now.sequence) != (before.types, before.sequence) {
-                found.wrong.push(format!("{} types, commit {}", now.types, now.sequence));
-            }
-        }
-        Err(error) => found.errors.push(error.to_string()),
-    }
-    found
-}
-
-/// What is there before the flip.
+/// A target before the flip.
 struct Base {
     target: Target,
     dir: PathBuf,
@@ -532,11 +312,11 @@ struct Base {
 enum BaseKind {
     Store {
         saying: Saying,
-        /// Where the last record of the log is, and what the store says without it.
+        /// Place of the last record of the log, and the content without it.
         last: Option<(PathBuf, std::ops::Range<usize>, Saying)>,
     },
     Backup(Restored),
-    /// With what the plugin answers.
+    /// The answers of the plugin.
     Code(String),
 }
 
@@ -575,7 +355,7 @@ impl Base {
         Ok(Self { target, used, kind, dir })
     }
 
-    /// A bit of any file, and now and then one of the last record.
+    /// Returns a bit of any file, and now and then one of the last record.
     fn flip(&self, random: &mut Rng) -> Option<Flip> {
         match &self.kind {
             BaseKind::Store { last: Some((file, bytes, _)), .. } if random.u8(..) < 16 => {
@@ -594,7 +374,7 @@ impl Base {
     }
 }
 
-/// The bytes of the log that the last write changed.
+/// Finds the bytes of the log that the last write changed.
 fn last_record(before: &Path, after: &Path, saying: Saying) -> Outcome<(PathBuf, std::ops::Range<usize>, Saying)> {
     for file in files::list(after)? {
         let (old, new) = (fs::read(before.join(&file))?, fs::read(after.join(&file))?);
@@ -607,7 +387,7 @@ fn last_record(before: &Path, after: &Path, saying: Saying) -> Outcome<(PathBuf,
     Err("the last write changed nothing".into())
 }
 
-/// Runs cases: the process that [`run`] starts.
+/// Runs cases, in the process that [`run`] starts.
 pub(crate) fn run_cases(cases: &Cases) -> Outcome<()> {
     let mortise = Mortise(cases.mortise.clone());
     let mut bases: Vec<Base> = Vec::new();
@@ -626,7 +406,7 @@ pub(crate) fn run_cases(cases: &Cases) -> Outcome<()> {
         }
         files::copy(&base.dir, &dir)?;
         flip.apply(&dir)?;
-        // It works on a copy of its own, so it comes first.
+        // The check works on a copy of its own, so it comes first.
         let is_store = matches!(base.kind, BaseKind::Store { .. });
         let checked = is_store.then(|| catch_unwind(AssertUnwindSafe(|| SledBackend::check_offline(&dir, None))));
         let check_panic = checked.as_ref().is_some_and(Result::is_err).then(crate::last_panic);
@@ -705,19 +485,4 @@ fn judge(
             format!("{} answers, such as: {what}{others}; the check names {}", found.wrong.len(), problems.len()),
         ))
     })
-}
-
-/// What is wrong with the version that a new write gets, if anything is.
-async fn new_version(store: &SledBackend, before: &Saying, must: bool) -> Option<String> {
-    let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
-    match store.commit(Batch::single(Mutation::Put(Box::new(resource("after", &state))))).await {
-        Ok(answers) => {
-            let version = answers.into_iter().flatten().find_map(|stored| stored.version().parse::<u64>().ok());
-            let given = before.sequence;
-            version
-                .is_none_or(|version| version <= given)
-                .then(|| format!("a write gets version {version:?} after {given}"))
-        }
-        Err(error) => must.then(|| format!("nothing is wrong, and a write fails: {error}")),
-    }
 }

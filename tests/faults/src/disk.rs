@@ -1,15 +1,19 @@
-//! A disk below a kernel that has its own mind about when to write: what is on it when the power goes.
+//! A disk below a kernel that chooses when to write: its content when the power fails.
 //!
-//! - What was written to a file and not synced since is there or not, sector by sector (or block by block): each shows
-//!   the bytes after any one of the writes to it, whatever others show. A sync of the file ends that choice for
-//!   every write that had ended when the sync began.
-//! - The lengths of a file change in the order in which they did; how far they came is another choice. What lies behind
-//!   the end reads as zeros when the file grows again.
-//! - The names in a directory change in order, too; how many of the changes since its last sync are there is a choice
+//! - - Bytes written to a file and not yet synced are there or not, sector by sector (or block by block): each shows
+//!   the bytes after any one of the writes to it, whatever others show. A sync of the file ends that choice for every
+//!   write that had ended when the sync began.
+//! - - The lengths of a file change in their order; how many of these changes are done is another choice. Bytes behind
+//!   the end read as zeros when the file grows again.
+//! - - The names in a directory change in order, too; the number of finished changes since its last sync is a choice
 //!   for each directory. A rename is one change. A sync of a file does not make its name durable.
-//! - `sync_file_range` and reserved blocks count for nothing.
+//! - - `sync_file_range` and reserved blocks have no effect.
 //!
 //! So a real file system on an honest disk leaves one of these states, and most leave far fewer.
+
+mod file;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +23,10 @@ use std::{
 
 use fastrand::Rng;
 
+use self::file::{Change, ChangeKind, FileNode, apply, reached};
 use crate::trace::{Call, Event, Parts};
+
+pub(crate) use self::file::Loss;
 
 /// Place of a file or directory in [`Disk::nodes`].
 type NodeId = usize;
@@ -28,30 +35,6 @@ type NodeId = usize;
 enum Node {
     File(FileNode),
     Dir(DirNode),
-}
-
-#[derive(Debug, Default)]
-struct FileNode {
-    /// What is on the disk for certain.
-    synced: Vec<u8>,
-    /// What was done since, in order.
-    changes: Vec<Change>,
-    /// What a reader sees.
-    current: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Change {
-    call: u64,
-    /// Whether the call has ended.
-    ended: bool,
-    kind: ChangeKind,
-}
-
-#[derive(Debug)]
-enum ChangeKind {
-    Write { at: usize, data: Vec<u8> },
-    Length(usize),
 }
 
 #[derive(Debug, Default)]
@@ -68,11 +51,11 @@ enum NameChange {
     Rename(String, String),
 }
 
-/// The disk, and what the kernel holds of it.
+/// The disk, and the kernel's memory of it.
 #[derive(Debug)]
 pub(crate) struct Disk {
     nodes: Vec<Node>,
-    /// Of open descriptors: the file, where it is, and whether each write goes to the end.
+    /// Open descriptors: the file, the position, and whether each write goes to the end.
     descriptors: HashMap<i64, (NodeId, usize, bool)>,
     /// Calls that have begun.
     begun: HashMap<u64, Begun>,
@@ -81,7 +64,7 @@ pub(crate) struct Disk {
 #[derive(Debug)]
 enum Begun {
     Done(Call),
-    /// The file that is written, and for a write without a place its descriptor.
+    /// The file of the write, and its descriptor if the write has no place.
     Write {
         node: NodeId,
         fd: Option<i64>,
@@ -93,45 +76,19 @@ enum Begun {
     },
 }
 
-/// How much of what was not synced is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// Everything.
-    All,
-    /// Nothing.
-    None,
-    /// Each piece may be lost; so many of 256 are there as they were last.
-    Some(u8),
-}
-
-/// What a loss of power leaves.
+/// Content of the disk after a loss of power.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
     /// Path and content.
     pub(crate) files: Vec<(Parts, Vec<u8>)>,
     pub(crate) dirs: Vec<Parts>,
-    /// Sectors or blocks that are not as they were written last.
+    /// Sectors or blocks that are not in their last written state.
     pub(crate) lost: u64,
     /// Changes of names that did not happen.
     pub(crate) lost_names: u64,
 }
 
 type Result<T> = std::result::Result<T, String>;
-
-fn apply(bytes: &mut Vec<u8>, kind: &ChangeKind) {
-    match kind {
-        ChangeKind::Length(len) => bytes.resize(*len, 0),
-        ChangeKind::Write { at, data } => {
-            let end = at + data.len();
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            if let Some(place) = bytes.get_mut(*at..end) {
-                place.copy_from_slice(data);
-            }
-        }
-    }
-}
 
 fn rename(names: &mut BTreeMap<String, NodeId>, change: &NameChange) {
     match change {
@@ -146,12 +103,12 @@ fn rename(names: &mut BTreeMap<String, NodeId>, change: &NameChange) {
 }
 
 impl Disk {
-    /// An empty directory.
+    /// Makes a disk with an empty directory.
     pub(crate) fn new() -> Self {
         Self { nodes: vec![Node::Dir(DirNode::default())], descriptors: HashMap::new(), begun: HashMap::new() }
     }
 
-    /// Another process begins: it has no descriptors.
+    /// Begins the life of another process: it has no descriptors.
     pub(crate) fn begin_life(&mut self) {
         self.descriptors.clear();
         self.begun.clear();
@@ -199,19 +156,19 @@ impl Disk {
         self.change(call, path, |name| NameChange::Add(name, id))
     }
 
-    /// Lets something happen.
+    /// Applies an event.
     ///
     /// # Errors
-    /// It cannot happen to the files that are known.
+    /// The event does not fit the known files.
     pub(crate) fn hear(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Said(_) => Ok(()),
             Event::Begin(number, call) => self.begin(*number, call),
             Event::End(number, result) => self.end(*number, *result),
             Event::Interrupted(number, bytes) => match self.begun.get(number) {
-                // However far behind the end the bytes were to be, the file did not grow.
+                // Even if the bytes were to be far behind the end, the file did not grow.
                 Some(Begun::Write { .. }) if *bytes == 0 => self.hear(&Event::Failed(*number)),
-                // Its end is the kill.
+                // The call ends with the kill.
                 _ => self.end(*number, *bytes as i64),
             },
             Event::Failed(number) => match self.begun.remove(number) {
@@ -227,7 +184,7 @@ impl Disk {
     fn begin(&mut self, number: u64, call: &Call) -> Result<()> {
         let begun = match call {
             Call::Write { path, fd, at, data } => {
-                // A file that was removed: nobody finds what is written to it.
+                // A removed file: its later content cannot be seen.
                 let Some(node) = self.find(path) else { return Ok(()) };
                 let end = self.file(node)?.current.len();
                 let position = match (at, self.descriptors.get(fd)) {
@@ -346,7 +303,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes of which no end was seen, with their place and bytes.
+    /// Returns writes without a seen end, with their place and bytes.
     pub(crate) fn interrupted(&self) -> Vec<(u64, Parts, usize, &[u8])> {
         let mut writes = Vec::new();
         for (path, node) in self.walk() {
@@ -363,7 +320,7 @@ impl Disk {
         writes
     }
 
-    /// Calls that a kill interrupted, and that are no writes.
+    /// Returns calls that a kill interrupted, except writes.
     pub(crate) fn interrupted_changes(&self) -> impl Iterator<Item = (u64, &Call)> {
         self.begun.iter().filter_map(|(number, begun)| match begun {
             Begun::Done(call) => Some((*number, call)),
@@ -371,7 +328,7 @@ impl Disk {
         })
     }
 
-    /// Everything that has a name now.
+    /// Returns everything that has a name now.
     fn walk(&self) -> Vec<(Parts, NodeId)> {
         let mut found = Vec::new();
         let mut dirs = vec![(Parts::new(), 0)];
@@ -389,10 +346,10 @@ impl Disk {
         found
     }
 
-    /// Compares what a reader sees with a real directory.
+    /// Compares the content that a reader sees with a real directory.
     ///
     /// # Errors
-    /// They differ: the trace does not tell everything.
+    /// They differ: the trace is incomplete.
     pub(crate) fn compare(&self, real: &Path) -> Result<()> {
         let mut names = 0;
         for (path, node) in self.walk() {
@@ -411,7 +368,7 @@ impl Disk {
         if found == names { Ok(()) } else { Err(format!("{found} names, and the trace has {names}")) }
     }
 
-    /// Lets the power go. `unit` is what the disk writes whole, bytes.
+    /// Simulates a loss of power. `unit` is the number of bytes that the disk writes whole.
     pub(crate) fn cut(&self, unit: usize, loss: Loss, random: &mut Rng) -> Image {
         let mut image = Image::default();
         let mut dirs = vec![(Parts::new(), 0)];
@@ -439,88 +396,7 @@ impl Disk {
     }
 }
 
-/// How many of so many changes in order there are.
-fn reached(changes: usize, loss: Loss, random: &mut Rng) -> usize {
-    match loss {
-        Loss::All => 0,
-        Loss::None => changes,
-        Loss::Some(chance) if random.u8(..) < chance => changes,
-        Loss::Some(_) => random.usize(..=changes),
-    }
-}
-
-impl FileNode {
-    /// What is on the disk, and how many units are not as they were written last.
-    fn cut(&self, unit: usize, loss: Loss, random: &mut Rng) -> (Vec<u8>, u64) {
-        let mut bytes = self.synced.clone();
-        let reached = reached(self.changes.len(), loss, random);
-        // Which changes concern each unit. A new length concerns those that it cuts off.
-        let end = self.changes.iter().fold(bytes.len(), |end, change| match &change.kind {
-            ChangeKind::Write { at, data } => end.max(at + data.len()),
-            ChangeKind::Length(len) => end.max(*len),
-        });
-        let mut len = bytes.len();
-        let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (n, change) in self.changes.iter().enumerate() {
-            let (from, to) = match &change.kind {
-                ChangeKind::Write { at, data } => {
-                    if n < reached {
-                        len = len.max(at + data.len());
-                    }
-                    (*at, at + data.len())
-                }
-                ChangeKind::Length(new) => {
-                    if n < reached {
-                        len = *new;
-                    }
-                    (*new, end)
-                }
-            };
-            for touched in from / unit..to.div_ceil(unit) {
-                units.entry(touched).or_default().push(n);
-            }
-        }
-        bytes.resize(end, 0);
-        let mut lost = 0;
-        for (touched, changes) in units {
-            let (from, to) = (touched * unit, ((touched + 1) * unit).min(end));
-            let is_cut =
-                |n: &usize| matches!(self.changes.get(*n).map(|change| &change.kind), Some(ChangeKind::Length(_)));
-            // Lengths that came to be are obeyed; what was written after one that did not had no place yet.
-            let floor = changes.iter().rposition(|n| is_cut(n) && *n < reached).map_or(0, |at| at + 1);
-            let ceiling = changes.iter().position(|n| is_cut(n) && *n >= reached).unwrap_or(changes.len());
-            let writes = ceiling.saturating_sub(floor);
-            let kept = match loss {
-                Loss::All => 0,
-                Loss::None => writes,
-                Loss::Some(chance) if random.u8(..) < chance => writes,
-                Loss::Some(_) => random.usize(..=writes),
-            };
-            lost += u64::from(floor + kept < changes.len());
-            let Some(place) = bytes.get_mut(from..to) else { continue };
-            for change in changes.iter().take(floor + kept).filter_map(|n| self.changes.get(*n)) {
-                match &change.kind {
-                    ChangeKind::Length(len) => {
-                        if let Some(rest) = place.get_mut(len.saturating_sub(from)..) {
-                            rest.fill(0);
-                        }
-                    }
-                    ChangeKind::Write { at, data } => {
-                        let (first, last) = ((*at).max(from), (at + data.len()).min(to));
-                        let target = first.checked_sub(from).and_then(|first| place.get_mut(first..last - from));
-                        if let (Some(target), Some(source)) = (target, data.get(first - at..last - at)) {
-                            target.copy_from_slice(source);
-                        }
-                    }
-                }
-            }
-        }
-        bytes.truncate(len);
-        (bytes, lost)
-    }
-}
-
-/// Entries below a directory.
+/// Counts the entries below a directory.
 fn count(dir: &Path) -> io::Result<usize> {
     let mut found = 0;
     for entry in fs::read_dir(dir)? {
@@ -531,7 +407,7 @@ fn count(dir: &Path) -> io::Result<usize> {
 }
 
 impl Image {
-    /// Puts it into a directory.
+    /// Writes the image into a directory.
     ///
     /// # Errors
     /// Faults of the file system.
@@ -543,135 +419,5 @@ impl Image {
             fs::write(to.join(path.join("/")), bytes)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(text: &str) -> Parts {
-        text.split('/').map(str::to_owned).collect()
-    }
-
-    /// A disk to which calls happen one after another.
-    struct Machine(Disk, u64);
-
-    impl Machine {
-        fn new() -> Self {
-            Self(Disk::new(), 0)
-        }
-
-        fn call(&mut self, call: Call, result: i64) -> &mut Self {
-            self.1 += 1;
-            self.0.hear(&Event::Begin(self.1, call)).unwrap();
-            self.0.hear(&Event::End(self.1, result)).unwrap();
-            self
-        }
-
-        fn file(&mut self, name: &str) -> &mut Self {
-            self.call(Call::Open { path: path(name), create: true, truncate: false, append: false }, 7)
-        }
-
-        fn write(&mut self, name: &str, at: u64, data: Vec<u8>) -> &mut Self {
-            let len = data.len() as i64;
-            self.call(Call::Write { path: path(name), fd: 7, at: Some(at), data }, len)
-        }
-
-        fn sync(&mut self, name: &str) -> &mut Self {
-            let path = if name.is_empty() { Parts::new() } else { path(name) };
-            self.call(Call::Sync { path }, 0)
-        }
-
-        /// What may be on the disk, of many losses.
-        fn images(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
-            let mut random = Rng::with_seed(1);
-            let losses = (0..400).map(|n| match n {
-                0 => Loss::All,
-                1 => Loss::None,
-                _ => Loss::Some(random.u8(..)),
-            });
-            let losses: Vec<_> = losses.collect();
-            let cut = |loss| self.0.cut(512, loss, &mut random);
-            let images = losses.into_iter().map(cut);
-            images.map(|image| image.files.into_iter().map(|(path, bytes)| (path.join("/"), bytes)).collect()).collect()
-        }
-    }
-
-    #[test]
-    fn what_was_synced_is_there_and_what_was_not_may_be_gone() {
-        let mut machine = Machine::new();
-        machine.file("f").sync("").write("f", 0, vec![1; 2048]).sync("f").write("f", 512, vec![2; 1024]);
-        let images = machine.images();
-        let mut seen = BTreeMap::<Vec<u8>, u32>::new();
-        for image in &images {
-            let bytes = &image["f"];
-            assert_eq!(bytes.len(), 2048);
-            assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1), "synced");
-            *seen.entry(vec![bytes[512], bytes[1024]]).or_default() += 1;
-            assert!(bytes.chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0])), "half a sector");
-        }
-        assert_eq!(seen.len(), 4, "each sector by itself: {seen:?}");
-    }
-
-    #[test]
-    fn a_sync_covers_what_had_ended_when_it_began() {
-        let mut machine = Machine::new();
-        machine.file("f").sync("").write("f", 0, vec![1; 512]).sync("f");
-        let Machine(disk, _) = &mut machine;
-        let write = Call::Write { path: path("f"), fd: 7, at: Some(0), data: vec![2; 512] };
-        disk.hear(&Event::Begin(100, Call::Sync { path: path("f") })).unwrap();
-        disk.hear(&Event::Begin(101, write)).unwrap();
-        disk.hear(&Event::End(101, 512)).unwrap();
-        disk.hear(&Event::End(100, 0)).unwrap();
-        let images = machine.images();
-        assert!(images.iter().any(|image| image["f"][0] == 1) && images.iter().any(|image| image["f"][0] == 2));
-    }
-
-    #[test]
-    fn a_name_is_there_once_its_directory_was_synced() {
-        let mut machine = Machine::new();
-        machine.file("old").write("old", 0, vec![1]).sync("old").sync("");
-        machine.file("new").write("new", 0, vec![2]).sync("new");
-        machine.call(Call::Rename { from: path("new"), to: path("old") }, 0);
-        let mut seen: Vec<_> = machine.images().into_iter().map(|image| (image["old"][0], image.len())).collect();
-        seen.sort_unstable();
-        seen.dedup();
-        // As it was, with the new file beside it, and renamed; the name never goes.
-        assert_eq!(seen, [(1, 1), (1, 2), (2, 1)]);
-        machine.sync("");
-        assert!(machine.images().iter().all(|image| image["old"] == [2] && image.len() == 1));
-    }
-
-    #[test]
-    fn a_file_that_was_cut_shows_nothing_of_what_it_held() {
-        let mut machine = Machine::new();
-        machine.file("f").sync("").write("f", 0, vec![1; 1024]).sync("f");
-        machine.call(Call::Truncate { path: path("f"), len: 0 }, 0).write("f", 512, vec![2; 512]);
-        for image in machine.images() {
-            let bytes = &image["f"];
-            match bytes.len() {
-                0 => {}
-                // Nothing happened yet, or everything: the first half is never old in the new one.
-                1024 if bytes[0] == 1 => assert!(bytes.iter().all(|byte| *byte == 1)),
-                1024 => assert!(bytes[..512].iter().all(|byte| *byte == 0) && matches!(bytes[512], 0 | 2)),
-                len => panic!("{len} bytes"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_a_reader_sees_is_what_was_written() {
-        let real = tempfile::tempdir().unwrap();
-        let mut machine = Machine::new();
-        machine.call(Call::MakeDir { path: path("d") }, 0).file("d/f").write("d/f", 3, vec![1; 2]);
-        machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![9] }, 1);
-        machine.call(Call::Seek { fd: 7 }, 2);
-        machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![8, 8] }, 1);
-        fs::create_dir(real.path().join("d")).unwrap();
-        fs::write(real.path().join("d/f"), [9, 0, 8, 1, 1]).unwrap();
-        machine.0.compare(real.path()).unwrap();
-        fs::write(real.path().join("d/f"), [9, 0, 8, 1, 2]).unwrap();
-        machine.0.compare(real.path()).unwrap_err();
     }
 }

@@ -1,4 +1,4 @@
-//! Copies of directories, and the bytes in them that matter.
+//! Copies of directories, and the used bytes in them.
 
 use std::{
     fs, io,
@@ -8,10 +8,10 @@ use std::{
 
 use fastrand::Rng;
 
-/// Zeros in such a block are not used.
+/// Size of a block; a block of zeros is unused.
 const BLOCK: usize = 512;
 
-/// Copies a directory with everything in it.
+/// Copies a directory with its whole content.
 ///
 /// # Errors
 /// Faults of the file system.
@@ -46,14 +46,14 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The bytes of files that are used: blocks with something in them.
+/// The used bytes of files: blocks that are not all zeros.
 #[derive(Debug)]
 pub(crate) struct Used {
-    /// Each with the beginnings of its used blocks, and its length.
+    /// Each file with the beginnings of its used blocks, and its length.
     files: Vec<(PathBuf, Vec<usize>, usize)>,
 }
 
-/// One bit of one file.
+/// A bit of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flip {
     pub(crate) file: PathBuf,
@@ -62,7 +62,7 @@ pub(crate) struct Flip {
 }
 
 impl Used {
-    /// Of everything below a directory.
+    /// Finds the used bytes of everything below a directory.
     ///
     /// # Errors
     /// Faults of the file system.
@@ -79,12 +79,13 @@ impl Used {
         Ok(Self { files })
     }
 
-    /// Leaves other files out.
+    /// Removes the other files.
     pub(crate) fn retain(&mut self, wanted: impl Fn(&Path) -> bool) {
         self.files.retain(|(file, _, _)| wanted(file));
     }
 
-    /// A bit: half of the time of any used block, half of the time of any file, so that small ones are hit often.
+    /// Returns a bit: half of the time of any used block, half of the time of any file, so that small files are hit
+    /// often.
     pub(crate) fn any(&self, random: &mut Rng) -> Option<Flip> {
         let all: usize = self.files.iter().map(|(_, blocks, _)| blocks.len()).sum();
         let (file, blocks, len) = if random.bool() {
@@ -104,12 +105,12 @@ impl Used {
 }
 
 impl Flip {
-    /// Any bit of a byte.
+    /// Returns any bit of a byte.
     pub(crate) fn of(file: &Path, byte: usize, random: &mut Rng) -> Self {
         Self { file: file.to_owned(), byte, bit: random.u8(..8) }
     }
 
-    /// Flips it.
+    /// Flips the bit in a directory.
     ///
     /// # Errors
     /// Faults of the file system.

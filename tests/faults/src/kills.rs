@@ -1,10 +1,10 @@
-//! `kills`: a process is killed at work, again and again on the same store.
+//! `kills`: kills a process at work, again and again on the same store.
 //!
-//! The [writer](crate::writer) says on a pipe what it is about to do and what was acknowledged, and is killed without
-//! warning at any moment, while it opens the store too. What the store holds is read by the next life, or by this
-//! process, which also walks over all of it. Now and then a store is killed while it is made.
+//! The [writer](crate::writer) reports its next write and each acknowledgement on a pipe, and is killed without warning
+//! at any moment, also while it opens the store. The next life reads the content of the store, or this process does,
+//! which also checks all of it. Now and then a store is killed while it is made.
 //!
-//! The moment of a kill is the machine's, so a case cannot be repeated; `--keep` keeps the store as it was found.
+//! The machine decides the moment of a kill, so a case cannot be repeated; `--keep` keeps a copy of the store.
 
 use std::{
     fs,
@@ -30,21 +30,21 @@ use crate::{
 /// Options of the command.
 #[derive(Debug, Args)]
 pub(crate) struct Kills {
-    /// How many times the writer is killed.
+    /// Number of kills.
     #[arg(long, default_value_t = 100)]
     count: u64,
-    /// As often as fits into so many seconds, instead.
+    /// Seconds to run instead, with any number of kills.
     #[arg(long)]
     seconds: Option<u64>,
-    /// What random choices follow from; the moments of kills do not.
+    /// Seed of random choices; the moments of kills do not depend on it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A directory for a copy of each store that is not as it must be.
+    /// A directory for a copy of each wrong store.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
 
-/// What a run counts.
+/// Counts of a run.
 #[derive(Default)]
 struct Totals {
     table: Table,
@@ -55,7 +55,7 @@ struct Totals {
     absent: u64,
 }
 
-/// Runs the command. Answers whether all was well.
+/// Runs the command. Returns whether all was well.
 pub(crate) fn run(command: &Kills) -> Outcome<bool> {
     let work = work_dir()?;
     let data = work.path().join("data");
@@ -83,10 +83,10 @@ pub(crate) fn run(command: &Kills) -> Outcome<bool> {
         })?;
         totals.opened += u64::from(opened);
         totals.in_flight += u64::from(ledger.is_writing());
-        // Both files of the log are in use once a life has come to its second checkpoint.
+        // Both files of the log are in use once a life has reached its second checkpoint.
         let used = |name: &str| fs::metadata(data.join("store").join(name)).is_ok_and(|file| file.len() > 0);
         totals.checkpoints += u64::from(used("wal.0") && used("wal.1"));
-        // It found something wrong, and said so on its standard error.
+        // The writer found a fault, and reported it on its standard error.
         let failed = ended.map(|status| format!("the writer ended by itself, with {status}"));
         faults.extend(failed.clone());
         if !faults.is_empty() {
@@ -123,12 +123,12 @@ pub(crate) fn run(command: &Kills) -> Outcome<bool> {
         totals.absent
     );
     if kill >= 10 && totals.table.sum("WRONG") == 0 && (totals.in_flight == 0 || ledger.writes == 0) {
-        return Err("the kills cut nothing".into());
+        return Err("no kill came during a write, or no write was acknowledged".into());
     }
     Ok(totals.table.sum("WRONG") == 0)
 }
 
-/// Counts a case, and says what is wrong with it.
+/// Counts a case, and reports its faults.
 fn count(command: &Kills, totals: &mut Totals, row: &str, kill: u64, faults: &[String], data: &Path) -> Outcome<()> {
     totals.table.add(row, if faults.is_empty() { "right" } else { "WRONG" });
     if faults.is_empty() {
@@ -142,7 +142,7 @@ fn count(command: &Kills, totals: &mut Totals, row: &str, kill: u64, faults: &[S
     Ok(())
 }
 
-/// Lets a writer live for a while. Answers whether it came to write, and how it ended if it was not killed.
+/// Lets a writer live for a while. Returns whether it began to write, and its exit status if it was not killed.
 fn live(data: &Path, random: &mut Rng, kill: u64, mut hear: impl FnMut(&str)) -> Outcome<(bool, Option<ExitStatus>)> {
     let life = Life {
         dir: data.to_owned(),
@@ -160,7 +160,7 @@ fn live(data: &Path, random: &mut Rng, kill: u64, mut hear: impl FnMut(&str)) ->
         .stdout(Stdio::piped())
         .spawn()?;
     let lines = lines_of(&mut process)?;
-    // Some while it opens the store, most while it works.
+    // Some kills come while it opens the store, most while it works.
     let patience = if kill.is_multiple_of(5) { random.u64(..60) } else { random.u64(40..400) };
     thread::park_timeout(Duration::from_millis(patience));
     let ended = process.try_wait()?;
@@ -174,7 +174,7 @@ fn live(data: &Path, random: &mut Rng, kill: u64, mut hear: impl FnMut(&str)) ->
     Ok((opened, ended))
 }
 
-/// Kills the making of a store, and opens what is there.
+/// Kills a process while it makes a store, and opens the result.
 fn made(data: &Path, random: &mut Rng) -> Outcome<Vec<String>> {
     let life = Life {
         dir: data.to_owned(),
@@ -229,7 +229,7 @@ async fn children(store: &SledBackend, content: &Content) -> Outcome<Vec<String>
         let listed = listed.iter().map(describe).collect::<Result<Content, _>>()?;
         let wanted = content.iter().filter(|(_, state)| state.owner.as_ref() == Some(&owner));
         if !wanted.eq(&listed) {
-            faults.push(format!("{}@{} owns something else than what names it", owner.0, owner.1));
+            faults.push(format!("{}@{} does not own the resources that name it as owner", owner.0, owner.1));
         }
     }
     Ok(faults)

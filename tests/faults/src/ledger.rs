@@ -1,26 +1,26 @@
-//! What a writer said about its writes, and what a store may therefore hold.
+//! The reports of a writer about its writes, and the contents that a store may therefore have.
 //!
-//! Before each write the writer says what it is about to do, after it what was answered; each line reaches the ledger
-//! in that order, however the writer ends. So of each resource one state is acknowledged, and at most one write of it
-//! is in flight, whose outcome is open: it is there whole, with everything else of its batch, or not at all.
+//! The writer reports each write before it begins, and its answer afterwards. Each line reaches the ledger in that
+//! order, however the writer ends. So each resource has one acknowledged state, and at most one write in flight, with
+//! an open outcome: it is there whole, with everything else of its batch, or not at all.
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `begin` write edits | the write begins |
-//! | `try` write edits | as `begin`, and the store has to refuse it |
-//! | `done` write versions | it was acknowledged, with the version of each edit (0 for a deletion) |
-//! | `refused` write | it was refused |
+//! | `try` write edits | as `begin`, and the store must refuse it |
+//! | `done` write versions | the write was acknowledged, with the version of each edit (0 for a deletion) |
+//! | `refused` write | the write was refused |
 //! | `found` name`=`state | a life of the writer begins, and it reads this |
-//! | `opened` | that was everything |
+//! | `opened` | the reading is complete |
 //!
-//! An edit is `+name=state`, `-name`, or `~name=state` for another form under the same version; edits and versions have
-//! commas between them.
+//! An edit is `+name=state`, `-name`, or `~name=state` for another form under the same version; edits and versions are
+//! separated by commas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::resources::State;
 
-/// Everything that is stored.
+/// Whole content of a store.
 pub(crate) type Content = BTreeMap<String, State>;
 
 /// A change of one resource.
@@ -35,7 +35,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// In one word.
+    /// Encodes the edit in one word.
     pub(crate) fn to_word(&self) -> String {
         match self {
             Self::Put(name, state) => format!("+{name}={}", state.to_word()),
@@ -65,42 +65,42 @@ impl Edit {
 #[derive(Debug, Clone)]
 struct Write {
     edits: Vec<Edit>,
-    /// Whether the store has to refuse it.
+    /// Whether the store must refuse the write.
     wrong: bool,
 }
 
-/// What is known.
+/// All acknowledged and open writes of a store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
     acknowledged: Content,
     in_flight: BTreeMap<u64, Write>,
-    /// Versions that were given in this life of the store.
+    /// Versions given in this life of the store.
     given: BTreeSet<u64>,
-    /// The newest version that was given, ever.
+    /// The newest version ever given.
     pub(crate) newest: u64,
-    /// The newest of earlier lives.
+    /// The newest version of earlier lives.
     bar: u64,
-    /// What the present life read when it began.
+    /// Content that the present life read when it began.
     found: Content,
-    /// How many writes were acknowledged.
+    /// Number of acknowledged writes.
     pub(crate) writes: u64,
-    /// How many were refused, as they had to be.
+    /// Number of writes that were refused, as they had to be.
     pub(crate) refusals: u64,
 }
 
-/// What became of the writes in flight.
+/// Outcome of the writes in flight.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Comparison {
-    /// What is not as it must be.
+    /// Differences from the possible contents.
     pub(crate) faults: Vec<String>,
     /// Writes in flight that are there.
     pub(crate) present: u64,
-    /// Writes in flight that are not.
+    /// Writes in flight that are missing.
     pub(crate) absent: u64,
 }
 
 impl Ledger {
-    /// A ledger that begins with this content, of which nothing is in flight.
+    /// Makes a ledger with this content, without writes in flight.
     #[cfg(test)]
     fn of(acknowledged: Content) -> Self {
         Self { acknowledged, ..Self::default() }
@@ -111,17 +111,17 @@ impl Ledger {
         !self.in_flight.is_empty()
     }
 
-    /// A life begins, also when the last one was killed while it read.
+    /// Begins a life, also after one that was killed while it read.
     pub(crate) fn begin_life(&mut self) {
         self.found.clear();
     }
 
-    /// Takes a line in.
+    /// Takes in a line.
     ///
     /// # Errors
-    /// What it says is wrong, or makes no sense.
+    /// The line reports a fault, or cannot be understood.
     pub(crate) fn hear(&mut self, line: &str) -> Result<Comparison, String> {
-        let nonsense = || format!("no line of a ledger: {line:?}");
+        let nonsense = || format!("not a line of a ledger: {line:?}");
         let mut words = line.split(' ');
         let (Some(verb), subject, object) = (words.next(), words.next(), words.next()) else { return Err(nonsense()) };
         let number = || subject.and_then(|word| word.parse::<u64>().ok()).ok_or_else(nonsense);
@@ -159,10 +159,10 @@ impl Ledger {
 
     fn acknowledge(&mut self, write: &Write, versions: &[u64]) -> Result<(), String> {
         if write.wrong {
-            return Err("it had to be refused".to_owned());
+            return Err("the store had to refuse the write".to_owned());
         }
         if versions.len() != write.edits.len() {
-            return Err("a version for each edit".to_owned());
+            return Err("the line needs a version for each edit".to_owned());
         }
         for (edit, version) in write.edits.iter().zip(versions) {
             match edit {
@@ -187,8 +187,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Compares with everything that a store holds, and takes that as acknowledged from here on. Nothing is in flight
-    /// then.
+    /// Compares with the whole content of a store, and takes that as acknowledged from here on, without writes in
+    /// flight.
     pub(crate) fn settle(&mut self, found: &Content) -> Comparison {
         let mut comparison = Comparison::default();
         let mut expected = std::mem::take(&mut self.acknowledged);
@@ -203,7 +203,7 @@ impl Ledger {
                     }
                 }
             } else {
-                // What of it is there nevertheless is found below.
+                // Its parts that are there nevertheless are found below.
                 comparison.absent += 1;
             }
         }
@@ -224,7 +224,7 @@ impl Ledger {
     /// Whether an edit in flight is there.
     fn is_done(&self, edit: &Edit, found: &Content) -> bool {
         match edit {
-            // Other writes of this life may have been given newer versions.
+            // Other writes of this life may have newer versions.
             Edit::Put(name, state) => found.get(name).is_some_and(|found| {
                 let new = found.version > self.bar && !self.given.contains(&found.version);
                 new && State { version: state.version, ..found.clone() } == *state
@@ -261,7 +261,7 @@ mod tests {
         for wrong in [content(&[]), content(&[("a", state(1, 6))]), content(&[("a", state(2, 5))])] {
             assert_eq!(ledger.clone().settle(&wrong).faults.len(), 1, "{wrong:?}");
         }
-        // Nothing that was given may be given again, neither in this life nor in the next.
+        // No version may be given twice, neither in this life nor in the next.
         ledger.hear("begin 2 +b=2:1::0").unwrap();
         assert!(ledger.clone().hear("done 2 5").unwrap_err().contains("given twice"));
         ledger.settle(&content(&[("a", state(1, 5))]));
@@ -292,7 +292,7 @@ mod tests {
         ledger.hear("try 1 +a=3:1::0").unwrap();
         assert_eq!(ledger.clone().settle(&content(&[("a", state(3, 7))])).faults.len(), 1);
         assert_eq!(ledger.clone().settle(&content(&[("a", state(1, 5))])).faults.len(), 0);
-        assert!(ledger.clone().hear("done 1 7").unwrap_err().contains("had to be refused"));
+        assert!(ledger.clone().hear("done 1 7").unwrap_err().contains("had to refuse the write"));
         ledger.hear("refused 1").unwrap();
         assert_eq!(ledger.refusals, 1);
     }

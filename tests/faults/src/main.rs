@@ -1,12 +1,12 @@
-//! Breaks stores, and compares what they say afterwards with what they had acknowledged.
+//! Breaks stores, and compares their content afterwards with the acknowledged writes.
 //!
-//! | command | what is done to a store |
+//! | command | damage to a store |
 //! |---|---|
 //! | `bit-flips` | one bit of its files changes, or of a backup, or of compiled code |
-//! | `kills` | the process that writes is killed |
-//! | `power-cuts` | the power goes: of what was written and not synced, any part is lost |
+//! | `kills` | the writing process is killed |
+//! | `power-cuts` | the power fails: any part of the unsynced writes is lost |
 //!
-//! Each prints a table of verdicts and how to repeat a case that went wrong, and ends with status 1 when there is one.
+//! Each command prints a table of verdicts, and how to repeat a wrong case; a wrong case makes the exit status 1.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
@@ -16,6 +16,7 @@ mod files;
 mod kills;
 mod ledger;
 mod mortise;
+mod outcome;
 mod power_cuts;
 mod process;
 mod report;
@@ -23,16 +24,11 @@ mod resources;
 mod trace;
 mod writer;
 
-use std::{
-    error::Error,
-    process::ExitCode,
-    sync::{Mutex, PoisonError},
-};
+use std::{process::ExitCode, sync::PoisonError};
 
 use clap::{Parser, Subcommand};
 
-/// The result of a step; an error ends the run, since it is one of the tool or of the machine.
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) use outcome::{LAST_PANIC, Outcome, last_panic};
 
 #[derive(Parser)]
 #[command(about)]
@@ -57,17 +53,10 @@ enum Command {
     Writer(writer::Life),
 }
 
-/// What was said by the last panic.
-static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
-
-fn last_panic() -> String {
-    LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.command, Command::Writer(_)) {
-        // The engine contains panics of sled on damaged files; those that get away are counted.
+        // The engine contains panics of sled on damaged files; others are counted.
         std::panic::set_hook(Box::new(|info| {
             *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = info.to_string();
         }));

@@ -1,4 +1,4 @@
-//! The `mortise` binary: servers, backups and the code that they compiled, and what flipped bits do to the latter two.
+//! The `mortise` binary: servers, their backups and compiled code, and the effect of flipped bits on the latter two.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Outcome, files, process::lines_of};
 
-/// A server that takes longer to start hangs.
+/// Time to start after which a server counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(50);
 /// The name of a backup in its directory.
 const BACKUP: &str = "backup.tar.gz";
@@ -22,17 +22,17 @@ const BACKUP: &str = "backup.tar.gz";
 const GOOD: &str = "id: {name: korn, type: demo.v2.Artist}\ndata: {name: Korn}\n";
 const BAD: &str = "id: {name: none, type: demo.v2.Artist}\ndata: {genre: GENRE_JAZZ}\n";
 
-/// Where the binary is.
+/// Path of the binary.
 #[derive(Debug, Clone)]
 pub(crate) struct Mortise(pub(crate) PathBuf);
 
-/// A server that is running. It is killed when this is dropped.
+/// A running server, killed when dropped.
 struct Server {
     process: Child,
     grpc: String,
 }
 
-/// What a restored data directory holds: records by kind and commit, and the files beside the store.
+/// Content of a restored data directory: records by kind and commit, and the files beside the store.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Restored {
     records: BTreeMap<(RecordKind, u64), Vec<u8>>,
@@ -88,7 +88,7 @@ impl Mortise {
         if made.status.success() { Ok(()) } else { Err(said(&made).into()) }
     }
 
-    /// Restores the backup in a directory; the inner error is what the command says.
+    /// Restores the backup in a directory; the inner error is the text of the command.
     pub(crate) fn restore(&self, dir: &Path) -> Outcome<Result<Restored, String>> {
         let (data, plugins) = (dir.join("data"), dir.join("plugins"));
         let (file, to, folder) = (dir.join(BACKUP), data.to_string_lossy(), plugins.to_string_lossy());
@@ -113,7 +113,7 @@ impl Mortise {
         Ok(Ok(Restored { records, beside }))
     }
 
-    /// Judges a backup of which a bit was flipped.
+    /// Judges a backup with a flipped bit.
     pub(crate) fn judge_backup(&self, dir: &Path, before: &Restored) -> Outcome<(&'static str, String)> {
         let file = dir.join(BACKUP);
         let nowhere = dir.join("nowhere");
@@ -124,19 +124,19 @@ impl Mortise {
             (false, _) if said(&dry).contains("panicked") => ("panics", said(&dry)),
             (false, Err(_)) if said(&dry).contains(BACKUP) => ("refused", said(&dry)),
             (false, Err(_)) => ("unnamed", said(&dry)),
-            (true, Err(fault)) => ("WRONG", format!("--dry-run takes it, and restore says {fault}")),
-            (false, Ok(_)) => ("WRONG", format!("it is restored, and --dry-run says {}", said(&dry))),
+            (true, Err(fault)) => ("WRONG", format!("--dry-run accepts the backup, and restore fails: {fault}")),
+            (false, Ok(_)) => ("WRONG", format!("the backup is restored, and --dry-run fails: {}", said(&dry))),
             (true, Ok(restored)) if restored == *before => ("right", String::new()),
             (true, Ok(_)) => ("WRONG", "something else is restored".to_owned()),
         })
     }
 
-    /// Makes a data directory with compiled code in it. Answers what the plugin says.
+    /// Makes a data directory with compiled code in it.
     pub(crate) fn make_code(&self, to: &Path) -> Outcome<()> {
         self.answers(to).map(drop)
     }
 
-    /// Starts a server and asks the bundled plugin: what it sets and what it refuses.
+    /// Starts a server and asks the bundled plugin: returns the value that it sets and its refusal.
     pub(crate) fn answers(&self, data: &Path) -> Outcome<String> {
         let (good, bad) = (data.with_extension("good"), data.with_extension("bad"));
         fs::write(&good, GOOD)?;
@@ -155,13 +155,13 @@ impl Mortise {
             return Err(said(&applied).into());
         }
         let stored = String::from_utf8_lossy(&stored.stdout).into_owned();
-        // Its id and its version are others each time.
+        // Its id and its version differ each time.
         let stored = stored.split_once("data:").map(|(_, data)| data.to_owned()).ok_or("nothing was stored")?;
         let refused = said(&refused).replace(&*bad, "FILE");
         Ok(format!("{stored}{refused}"))
     }
 
-    /// Judges a data directory in whose compiled code, or beside it, a bit was flipped.
+    /// Judges a data directory with a flipped bit in its compiled code, or beside it.
     pub(crate) fn judge_code(&self, data: &Path, file: &Path, before: &str) -> Outcome<(&'static str, String)> {
         let flipped = fs::read(data.join(file))?;
         let answers = match self.answers(data) {
@@ -169,13 +169,13 @@ impl Mortise {
             Err(error) => return Ok(("WRONG", format!("the server: {error}"))),
         };
         if answers != before {
-            return Ok(("WRONG", format!("the plugin says {answers:?}")));
+            return Ok(("WRONG", format!("the plugin answers {answers:?}")));
         }
         let stays = fs::read(data.join(file)).is_ok_and(|now| now == flipped);
         Ok(match file.extension().is_some_and(|extension| extension == "bin") {
             true if stays => ("WRONG", "compiled code with another bit counts".to_owned()),
-            true => ("refused", "it was compiled anew".to_owned()),
-            false => ("right", if stays { "the file is as it was" } else { "the file was made anew" }.to_owned()),
+            true => ("refused", "it was compiled again".to_owned()),
+            false => ("right", if stays { "the file is as it was" } else { "the file was made again" }.to_owned()),
         })
     }
 }
@@ -192,13 +192,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         self.process.kill().ok();
         self.process.wait().ok();
     }
 }
 
-/// What a command said of errors.
+/// Returns the error text of a command.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }

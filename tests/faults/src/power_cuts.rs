@@ -1,11 +1,11 @@
-//! `power-cuts`: the power goes while a store is at work.
+//! `power-cuts`: cuts the power while a store is at work.
 //!
-//! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again. What
-//! it did to its files, and what it had acknowledged by then, stands in the trace. The trace is replayed to a
-//! [disk](crate::disk) up to a random point, and what the disk may hold is put into a directory and opened: everything
-//! that was acknowledged has to be there, nothing half, and what is written then gets a new version.
+//! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again. The
+//! trace has its changes of files, and the acknowledged writes at each moment. The trace is replayed to a
+//! [disk](crate::disk) up to a random point. A possible content of the disk is put into a directory and opened: every
+//! acknowledged write must be there, none by halves, and a new write must get a new version.
 //!
-//! After each life the replay is compared with the real files, so nothing that changed them was overlooked.
+//! After each life the replay is compared with the real files, so no change of them was missed.
 
 use std::{
     collections::BTreeMap,
@@ -37,41 +37,41 @@ use crate::{
 const LIVES: u64 = 5;
 /// Cases of one trace.
 const CASES: u64 = 250;
-/// Events that are shown of a trace that does not explain the files.
+/// Number of events shown of a trace that does not explain the files.
 const LAST_CALLS: usize = 60;
-/// An opening that takes longer hangs.
+/// Time to open after which a store counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options of the command.
 #[derive(Debug, Args)]
 pub(crate) struct PowerCuts {
-    /// How many times the power goes.
+    /// Number of power cuts.
     #[arg(long, default_value_t = 1000)]
     count: u64,
-    /// As often as fits into so many seconds, instead.
+    /// Seconds to run instead, with any number of cuts.
     #[arg(long)]
     seconds: Option<u64>,
-    /// What random choices follow from.
+    /// Seed of random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only this case.
     #[arg(long)]
     case: Option<u64>,
-    /// A directory for the traces. Those that are there are used again, so that a case can be repeated; of a case that
-    /// goes wrong the files are put beside them.
+    /// A directory for the traces. Existing ones are used again, so that a case can be repeated. The files of a wrong
+    /// case are put beside them.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
 
-/// What a trace says.
+/// Content of a trace.
 struct Trace {
     events: Vec<Event>,
-    /// Where lives begin.
+    /// Places in the events where lives begin.
     lives: Vec<usize>,
 }
 
 impl Trace {
-    /// The disk after all of it.
+    /// Returns the disk after all events.
     fn disk(&self) -> Result<Disk, String> {
         let mut disk = Disk::new();
         for (n, event) in self.events.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Trace {
     }
 }
 
-/// What a cut came to.
+/// Result of a cut.
 struct Cut {
     verdict: &'static str,
     faults: Vec<String>,
@@ -92,7 +92,7 @@ struct Cut {
     absent: u64,
 }
 
-/// Runs the command. Answers whether all was well.
+/// Runs the command. Returns whether all was well.
 pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
     if let Err(why) = can_trace() {
         println!("SKIPPED: power-cuts: {why}");
@@ -130,12 +130,12 @@ pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
     );
     let wrong = totals.table.total() - totals.table.sum("right");
     if totals.table.total() >= 20 && (totals.lossy == 0 || totals.in_flight == 0) {
-        return Err("the cuts cut nothing".into());
+        return Err("no cut lost anything, or none came during a write".into());
     }
     Ok(wrong == 0)
 }
 
-/// What a run counts.
+/// Counts of a run.
 #[derive(Default)]
 struct Totals {
     table: Table,
@@ -158,7 +158,7 @@ fn can_trace() -> Result<(), String> {
     }
 }
 
-/// The trace of a round: one that was kept, or a new one.
+/// Returns the trace of a round: a kept one, or a new one.
 fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
     let dir = command.keep.as_deref().unwrap_or(work).join(format!("trace-{}-{round}", command.seed));
     let data = work.join("data");
@@ -185,7 +185,7 @@ fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
             let mut disk = trace.disk()?;
             disk.begin_life();
             events.iter().try_for_each(|event| disk.hear(event))?;
-            // What a kill interrupted: the real files say how far it came.
+            // The real files show how far the interrupted calls came.
             let interrupted = if kept { interrupted_before(&dir, life)? } else { interrupted(&disk, &data)? };
             let cut_off: Vec<_> = interrupted.iter().map(|(call, bytes)| Event::Interrupted(*call, *bytes)).collect();
             cut_off.iter().try_for_each(|event| disk.hear(event))?;
@@ -223,7 +223,7 @@ fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
     Ok(trace)
 }
 
-/// The calls that a trace ends with, with their ends as far as there are any.
+/// Formats the last calls of a trace, with their ends if they have any.
 fn last_calls(events: &[Event]) -> String {
     let shown = |event: &Event| match event {
         Event::Begin(number, call) => format!("    {number}: {call}"),
@@ -267,7 +267,8 @@ fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64) ->
     Ok(())
 }
 
-/// What there is of the calls that were cut off by a kill: how many bytes of each write, and which of the others were made.
+/// Compares calls that a kill cut off with the real files: returns the bytes of each write, and which other calls were
+/// done.
 fn interrupted(disk: &Disk, data: &Path) -> Outcome<Vec<(u64, usize)>> {
     let mut found = Vec::new();
     for (call, path, at, bytes) in disk.interrupted() {
@@ -280,7 +281,7 @@ fn interrupted(disk: &Disk, data: &Path) -> Outcome<Vec<(u64, usize)>> {
     Ok(found)
 }
 
-/// Whether the files are as they are after a call.
+/// Whether the files are as after a call.
 fn is_made(call: &Call, data: &Path) -> bool {
     let len = |path: &[String]| fs::metadata(data.join(path.join("/"))).ok().map(|found| found.len());
     match call {
@@ -315,7 +316,7 @@ fn replay(
     totals: &mut Totals,
 ) -> Outcome<()> {
     let mut points: BTreeMap<usize, Vec<(u64, Rng)>> = BTreeMap::new();
-    // Half of the cuts come while something is being written: at most other moments everything is synced.
+    // Half of the cuts come during a write: at most other moments everything is synced.
     let writes: Vec<_> =
         trace.events.iter().enumerate().filter(|(_, event)| is_change(event)).map(|(n, _)| n).collect();
     for case in cases {
@@ -334,7 +335,7 @@ fn replay(
         if let Event::Said(line) = event {
             let heard = ledger.hear(line)?;
             if !heard.faults.is_empty() {
-                // Without any loss of power.
+                // Faults without any loss of power.
                 for fault in heard.faults {
                     println!("WRONG: a life begins: {fault}");
                 }
@@ -382,12 +383,12 @@ fn replay(
     Ok(())
 }
 
-/// Whether something begins that a loss of power may undo.
+/// Whether the event begins a change that a loss of power may undo.
 fn is_change(event: &Event) -> bool {
     matches!(event, Event::Begin(_, Call::Write { .. } | Call::Truncate { .. } | Call::Rename { .. }))
 }
 
-/// Opens what a cut left, on a thread of its own, since it may panic or hang.
+/// Opens the files after a cut, on a thread of its own, since it may panic or hang.
 fn open(dir: &Path, ledger: &Ledger, again: bool) -> Cut {
     let (send, receive) = channel();
     let (dir, mut ledger) = (dir.to_owned(), ledger.clone());
@@ -439,7 +440,7 @@ fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
             Err(error) => cut.faults.push(format!("check: {error}")),
         }
         cut.faults.extend(store.health().borrow().damaged.iter().map(|why| format!("damaged: {why}")));
-        // What is written now is new.
+        // A new write gets a new version.
         let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
         match store.commit(Batch::single(Mutation::Put(Box::new(resource("after", &state))))).await {
             Ok(answers) => {
@@ -461,7 +462,7 @@ fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
     })
 }
 
-/// Compares with what there has to be after the next opening.
+/// Compares with the expected content after the next opening.
 async fn reopened(dir: &Path, before: &crate::ledger::Content, version: u64, state: State) -> Option<String> {
     let mut wanted = before.clone();
     wanted.insert("after".to_owned(), State { version, ..state });

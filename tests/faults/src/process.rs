@@ -1,6 +1,7 @@
-//! Processes that the tool starts, and what they say.
+//! Processes that the tool starts, and their output.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
     process::Child,
     sync::mpsc::{Receiver, channel},
@@ -9,14 +10,14 @@ use std::{
 
 use crate::Outcome;
 
-/// Lines that a process writes, on a channel.
+/// Returns the lines of a process, on a channel.
 pub(crate) fn lines_of(process: &mut Child) -> Outcome<Receiver<String>> {
     let pipe = process.stdout.take().ok_or("no pipe")?;
     let (send, lines) = channel();
     thread::Builder::new().name("lines".to_owned()).spawn(move || {
         let mut pipe = BufReader::new(pipe);
         let mut line = String::new();
-        // A line without an end was torn by a kill: what it announces did not happen.
+        // A line without an end was torn by a kill: the announced write did not happen.
         while pipe.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
             if send.send(line.trim_end().to_owned()).is_err() {
                 return;
@@ -25,4 +26,18 @@ pub(crate) fn lines_of(process: &mut Child) -> Outcome<Receiver<String>> {
         }
     })?;
     Ok(lines)
+}
+
+/// Describes each thread of a process: its name, whether it runs (R) or waits (S, D), and its running time in
+/// hundredths of a second, without the kernel's. So a spinning thread differs from one that waits for ever.
+pub(crate) fn threads_of(process: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let says = stats.filter_map(|stat| {
+        // The name is in brackets, and may have spaces.
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        Some(format!("{name} {} {}", fields.next()?, fields.nth(10)?))
+    });
+    says.collect::<Vec<_>>().join(", ")
 }

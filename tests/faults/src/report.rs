@@ -1,4 +1,4 @@
-//! What a run says at its end, and as long as it lasts.
+//! The length of a run, and its report.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::Outcome;
 
-/// How long a run lasts.
+/// Bound of a run, by cases or by time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
     count: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// So many cases, or as many as fit into so many seconds.
+    /// Makes a bound of `count` cases, or of the seconds if they are given.
     pub(crate) fn new(count: u64, seconds: Option<u64>) -> Self {
         match seconds {
             Some(seconds) => Self { count: u64::MAX, until: Some(Instant::now() + Duration::from_secs(seconds)) },
@@ -25,7 +25,7 @@ impl Bound {
         }
     }
 
-    /// Whether this case is still one of them.
+    /// Whether the bound still allows this case.
     pub(crate) fn allows(&self, case: u64) -> bool {
         case < self.count && self.until.is_none_or(|until| Instant::now() < until)
     }
@@ -41,12 +41,12 @@ impl Table {
         *self.0.entry(row.to_owned()).or_default().entry(column).or_default() += 1;
     }
 
-    /// How many there are in a column.
+    /// Returns the sum of a column.
     pub(crate) fn sum(&self, column: &str) -> u64 {
         self.0.values().filter_map(|row| row.get(column)).sum()
     }
 
-    /// How many there are.
+    /// Returns the sum of all columns.
     pub(crate) fn total(&self) -> u64 {
         self.0.values().flat_map(BTreeMap::values).sum()
     }
@@ -75,8 +75,8 @@ impl fmt::Display for Table {
     }
 }
 
-/// The directory that a run works in: in memory where the machine has such a file system, since most of the time goes
-/// into copies otherwise. It goes at the end.
+/// Makes the working directory of a run: in memory if the machine has such a file system, since copies would otherwise
+/// take most of the time. It is removed at the end.
 pub(crate) fn work_dir() -> Outcome<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     let made = tempfile::Builder::new().prefix("mortise-faults-").tempdir_in(memory);

@@ -1,5 +1,5 @@
-//! The resources that the tool writes: everything in one follows from its name and a few numbers, so that a comparison
-//! needs those only, and any byte that is not as it was written shows.
+//! The resources that the tool writes. The whole content of one follows from its name and a few numbers. So a
+//! comparison needs only these, and notices every wrong byte.
 
 use mortise_resource::pb;
 use mortise_store::{Query, TypeKey};
@@ -7,28 +7,28 @@ use mortise_store::{Query, TypeKey};
 const GROUP: &str = "faults";
 const KINDS: [&str; 3] = ["Alpha", "Beta", "Gamma"];
 
-/// What is stored under a name.
+/// State of a resource, without its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Of the write that made the content; no two writes have the same one.
+    /// Number of the write that made the content; each write has its own.
     pub(crate) number: u64,
     /// Number of the write that created the resource; the uid follows from it.
     pub(crate) incarnation: u64,
     /// Name and incarnation of the owner.
     pub(crate) owner: Option<(String, u64)>,
-    /// 0 when it is not known yet.
+    /// Version; 0 while it is unknown.
     pub(crate) version: u64,
 }
 
 impl State {
-    /// In one word, without `,`, `=` or a space.
+    /// Encodes the state in one word, without `,`, `=` or a space.
     pub(crate) fn to_word(&self) -> String {
         let Self { number, incarnation, owner, version } = self;
         let owner = owner.as_ref().map(|(name, incarnation)| format!("{name}@{incarnation}")).unwrap_or_default();
         format!("{number}:{incarnation}:{owner}:{version}")
     }
 
-    /// What [`State::to_word`] wrote.
+    /// Decodes a word of [`State::to_word`].
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         let mut parts = word.split(':');
         let mut next = || parts.next();
@@ -41,12 +41,12 @@ impl State {
     }
 }
 
-/// The name of a writer's resource.
+/// Returns the name of a writer's resource.
 pub(crate) fn name(writer: usize, slot: usize) -> String {
     format!("w{writer:02}-{slot:03}")
 }
 
-/// A query for everything of each type.
+/// Returns a query for all resources of each type.
 pub(crate) fn queries() -> impl Iterator<Item = Query> {
     KINDS.into_iter().map(|kind| Query {
         type_key: TypeKey { group: GROUP.into(), kind: kind.into() },
@@ -55,7 +55,7 @@ pub(crate) fn queries() -> impl Iterator<Item = Query> {
     })
 }
 
-/// The id of a resource.
+/// Returns the id of a resource.
 pub(crate) fn id(name: &str, incarnation: u64) -> pb::Id {
     let sum: usize = name.bytes().map(usize::from).sum();
     let kind = KINDS.get(sum % KINDS.len()).copied().unwrap_or_default();
@@ -68,7 +68,7 @@ pub(crate) fn id(name: &str, incarnation: u64) -> pb::Id {
     }
 }
 
-/// The resource of a name in a state; without a version when that is 0.
+/// Makes the resource with a name in a state; without a version if that is 0.
 pub(crate) fn resource(name: &str, state: &State) -> pb::Resource {
     let number = state.number;
     let mut resource = pb::Resource {
@@ -80,14 +80,15 @@ pub(crate) fn resource(name: &str, state: &State) -> pb::Resource {
     if state.version > 0 {
         resource.version = state.version.to_string();
     }
-    // Each sixteen bytes say where they belong.
+    // Each sixteen bytes show where they belong.
     let text = (0..units(number)).map(|unit| format!("{:08x}{unit:08x}", number & 0xffff_ffff));
     resource.metadata.insert("n".into(), number.to_string());
     resource.metadata.insert("text".into(), text.collect());
     resource
 }
 
-/// Sixteenths of the length of the text: most are short, some are longer than what fits into one value of the store.
+/// Returns the length of the text, in units of sixteen bytes: most are short, some are longer than one value of the
+/// store.
 fn units(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     match mixed % 64 {
@@ -97,10 +98,10 @@ fn units(number: u64) -> u64 {
     }
 }
 
-/// Name and state of a resource that was read.
+/// Returns name and state of a resource that was read.
 ///
 /// # Errors
-/// It is none that the tool wrote, or not as it was written.
+/// The tool did not write this resource, or not in this form.
 pub(crate) fn describe(found: &pb::Resource) -> Result<(String, State), String> {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
     let parts = |id: &pb::Id| Some((id.name.clone(), number(Some(&id.uid))?));
@@ -116,7 +117,7 @@ pub(crate) fn describe(found: &pb::Resource) -> Result<(String, State), String> 
     };
     described().ok_or_else(|| {
         let text: String = format!("{found:?}").chars().take(600).collect();
-        format!("a resource that is not as anything was written: {text}")
+        format!("a resource that was never written in this form: {text}")
     })
 }
 

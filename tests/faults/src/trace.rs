@@ -1,35 +1,35 @@
-//! The system calls of a writer, read from what `strace -f -y -xx` wrote.
+//! The system calls of a writer, read from the output of `strace -f -y -xx`.
 //!
-//! Read by hand: the crates that read such traces know a few calls and no calls that another thread interrupts, and
-//! what is needed here is little: a call's name, its arguments between commas, its result. Strings are in hexadecimal,
-//! so no argument holds a comma, a quote or a parenthesis of its own.
+//! Read by hand: the crates for such traces know a few calls, and no calls that another thread interrupts. This needs
+//! little: a call's name, its arguments between commas, its result. Strings are in hexadecimal, so no argument contains
+//! a comma, a quote or a parenthesis of its own.
 //!
 //! # Order
-//! A call is two events, its beginning and its end. A thread stays stopped until strace has written about it, so what
-//! one thread does because another one's call ended comes later in the trace.
+//! A call is two events, its beginning and its end. A thread stays stopped until strace has written about it. So an
+//! action that follows another thread's call comes later in the trace.
 //!
 //! # Kills
-//! Of a call during which its thread is killed strace writes no end, that it detached from the thread, or the result of
-//! some other call. So a call with a result that it cannot have (a write has the number of its bytes: no disk here is full,
-//! and no signal comes but the one that kills) did not end either.
+//! If a thread is killed during a call, strace writes no end of the call, a note that it detached from the thread, or
+//! the result of some other call. So a call with an impossible result (a write returns the number of its bytes: no disk
+//! here is full, and only the killing signal comes) did not end either.
 
 use std::{collections::HashMap, fmt, iter, path::Path};
 
-/// System calls that change files, and those that say where a `write` goes.
+/// System calls that change files, and those that show where a `write` goes.
 pub(crate) const CALLS: &str = "openat,open,creat,close,write,pwrite64,writev,pwritev,pwritev2,lseek,ftruncate,truncate,fallocate,\
      copy_file_range,sendfile,fsync,fdatasync,sync,syncfs,msync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,\
      unlink,unlinkat,rmdir,mkdir,mkdirat";
 
-/// Calls that ended before one and may overlap with it: there are fewer threads.
+/// Number of calls that ended before one and may overlap with it: there are fewer threads.
 const OVERLAPPING: usize = 64;
 
 /// A path below the traced directory, in parts.
 pub(crate) type Parts = Vec<String>;
 
-/// A call, as far as the disk is concerned.
+/// A call, as far as it concerns the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// A file is opened; the result is its descriptor.
+    /// Opens a file; the result is its descriptor.
     Open {
         path: Parts,
         create: bool,
@@ -39,14 +39,14 @@ pub(crate) enum Call {
     Close {
         fd: i64,
     },
-    /// Bytes are written, where the descriptor is unless `at` says another place; the result is how many.
+    /// Writes bytes, at the descriptor's position unless `at` is another place; the result is their number.
     Write {
         path: Parts,
         fd: i64,
         at: Option<u64>,
         data: Vec<u8>,
     },
-    /// The result is where the descriptor is now.
+    /// Moves the position of a descriptor; the result is the new position.
     Seek {
         fd: i64,
     },
@@ -54,7 +54,7 @@ pub(crate) enum Call {
         path: Parts,
         len: u64,
     },
-    /// Everything that was written to the file, or every change of the directory's names, is durable when this ends.
+    /// Makes all writes to the file, or all changes of the directory's names, durable when it ends.
     Sync {
         path: Parts,
     },
@@ -70,7 +70,7 @@ pub(crate) enum Call {
     },
 }
 
-/// Without the bytes.
+/// Shows the call without the bytes.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,31 +80,30 @@ impl fmt::Display for Call {
     }
 }
 
-/// What happens.
+/// Event of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A call begins. Its number is in no other life.
+    /// Beginning of a call, with a number that no other life has.
     Begin(u64, Call),
-    /// It ends, with a result of 0 or more; a call that failed had no effect.
+    /// End of a call, with a result of 0 or more; a failed call had no effect.
     End(u64, i64),
-    /// It failed.
+    /// Failure of a call.
     Failed(u64),
-    /// So many bytes of a write that a kill interrupted are there.
+    /// Number of bytes that are there of a write that a kill interrupted.
     Interrupted(u64, usize),
-    /// A line of the ledger is written.
+    /// Line of the ledger.
     Said(String),
 }
 
-/// Reads a trace. `root` is the directory that matters, `ledger` the file of the ledger, and `number` what calls are
-/// numbered from.
+/// Reads a trace. `root` is the directory that matters, `ledger` the file of the ledger, and `number` the first number
+/// for calls.
 ///
-/// # Errors
-/// A line that changes a file below the directory in a way that is not known.
+/// A line changes a file below the directory in an unknown way.
 pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> Result<Vec<Event>, String> {
     let mut events = Vec::new();
-    // By thread: what the line began with, and the number of the call.
+    // By thread: the beginning of the line, and the number of the call.
     let mut unfinished: HashMap<&str, (&str, Option<u64>)> = HashMap::new();
-    // What each call answers that does what it is to do, by its number; those that open or seek may answer anything.
+    // The result of each call when it succeeds, by its number; calls that open or seek may have any result.
     let mut expected: HashMap<u64, i64> = HashMap::new();
     for line in text.lines() {
         let fault = |what: &str| {
@@ -126,7 +125,7 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
             (name, call, rest)
         } else {
             let (name, arguments) = rest.split_once('(').ok_or_else(|| fault("no call"))?;
-            // Of a call that another thread interrupts, and of one whose thread is killed.
+            // Calls that another thread interrupts, and calls of a killed thread.
             let begun =
                 [" <unfinished ...>", " <detached ...>"].into_iter().find_map(|end| arguments.strip_suffix(end));
             let (arguments, result) = match begun {
@@ -169,13 +168,13 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
         let digits = result.split(|c: char| !c.is_ascii_digit() && c != '-').next().unwrap_or_default();
         events.push(match digits.parse::<i64>() {
             Ok(found) if found >= 0 && expected.get(&call).is_some_and(|expected| *expected != found) => continue,
-            // An error without a name is none of the kernel's.
+            // An error without a name does not come from the kernel.
             Ok(found) if found < 0 && (expected.get(&call).is_some_and(|n| *n > 0) || result.contains("(errno ")) => {
                 continue;
             }
             Ok(result) if result >= 0 => Event::End(call, result),
             Ok(_) => Event::Failed(call),
-            // Of a thread that was killed.
+            // A call of a killed thread.
             Err(_) if result.starts_with('?') => continue,
             Err(_) => return Err(fault(&format!("no result of {name}"))),
         });
@@ -183,12 +182,12 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
     Ok(events)
 }
 
-/// The events in the order that was seen, and then with a call before another that overlaps with it, one of which truncates
-/// the file that the other truncates or writes: that a call ended first does not say that it was made first. Sled does both
-/// to its file, on several threads.
+/// Returns the events in their seen order, and then once for each pair of overlapping calls with the two swapped, if
+/// one truncates the file that the other truncates or writes: the first call to end need not be the first to take
+/// effect. Sled makes such calls on its file, on several threads.
 pub(crate) fn orders(events: &[Event]) -> impl Iterator<Item = Vec<Event>> {
     let mut begun = HashMap::new();
-    // Where each of them begins and ends, of what, and whether it truncates.
+    // Begin and end of each call, its file, and whether it truncates.
     let mut changes: Vec<(usize, usize, &Parts, bool)> = Vec::new();
     let mut pairs = Vec::new();
     for (n, event) in events.iter().enumerate() {
@@ -219,7 +218,7 @@ fn is_path(decoration: &str, path: &Path) -> bool {
     decoration.split('>').next().and_then(unescaped).is_some_and(|found| Path::new(&found) == path)
 }
 
-/// The call of a line; `None` when it is about nothing below the directory.
+/// Returns the call of a line; `None` when it concerns nothing below the directory.
 fn call(name: &str, arguments: &str, root: &Path) -> Result<Option<Call>, String> {
     let arguments: Vec<&str> = arguments.split(", ").collect();
     let argument = |n: usize| arguments.get(n).copied().ok_or("too few arguments");
@@ -227,13 +226,13 @@ fn call(name: &str, arguments: &str, root: &Path) -> Result<Option<Call>, String
         let rest = Path::new(&path).strip_prefix(root).ok()?;
         Some(rest.iter().map(|part| part.to_string_lossy().into_owned()).collect::<Parts>())
     };
-    // A descriptor and the path of its file, which is gone when that was removed.
+    // A descriptor and the path of its file, which is missing if the file was removed.
     let fd = |n: usize| -> Result<(i64, Option<Parts>), String> {
         let (fd, decoration) = argument(n)?.split_once('<').ok_or("no path of the descriptor")?;
         let fd = fd.parse().map_err(|_| "no descriptor")?;
         Ok((fd, decoration.strip_suffix('>').and_then(unescaped).and_then(below)))
     };
-    // A path, which may be below that of a directory's descriptor in the argument before.
+    // A path, perhaps below that of a directory's descriptor in the argument before.
     let at = |dir: Option<usize>, n: usize| -> Result<Option<Parts>, String> {
         let path = bytes(argument(n)?).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or("no path")?;
         if path.starts_with('/') {
@@ -243,7 +242,7 @@ fn call(name: &str, arguments: &str, root: &Path) -> Result<Option<Call>, String
             Some(dir) => argument(dir)?.split_once('<').and_then(|(_, rest)| unescaped(rest.strip_suffix('>')?)),
             None => None,
         };
-        // Relative to the working directory, which is not the one that matters.
+        // Relative to the working directory, which does not matter.
         Ok(dir.and_then(|dir| below(format!("{dir}/{path}"))))
     };
     let number = |n: usize| -> Result<u64, String> { argument(n)?.parse().map_err(|_| "no number".to_owned()) };
@@ -281,7 +280,7 @@ fn call(name: &str, arguments: &str, root: &Path) -> Result<Option<Call>, String
         "ftruncate" => fd(0)?.1.map(|path| number(1).map(|len| Call::Truncate { path, len })).transpose()?,
         "fallocate" => match fd(0)?.1 {
             Some(_) if argument(1)? != "FALLOC_FL_KEEP_SIZE" => return Err("it changes a file".to_owned()),
-            // Blocks behind the end: nothing that a reader sees.
+            // Blocks behind the end: a reader does not see them.
             _ => None,
         },
         "fsync" | "fdatasync" => fd(0)?.1.map(|path| Call::Sync { path }),
@@ -311,7 +310,7 @@ fn escaped(path: &Path) -> String {
     path.as_os_str().as_encoded_bytes().iter().map(|byte| format!("\\x{byte:02x}")).collect()
 }
 
-/// The bytes of `"\x61\x62"`, unless it was cut short.
+/// Decodes the bytes of `"\x61\x62"`; `None` if strace shortened them.
 fn bytes(quoted: &str) -> Option<Vec<u8>> {
     let inner = quoted.strip_prefix('"')?.strip_suffix('"')?.as_bytes();
     let mut bytes = Vec::with_capacity(inner.len() / 4);
@@ -323,7 +322,7 @@ fn bytes(quoted: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The text of a path that some versions of strace write in hexadecimal and some as it is.
+/// Decodes a path that some versions of strace write in hexadecimal and some as it is.
 fn unescaped(path: &str) -> Option<String> {
     if path.starts_with("\\x") {
         return String::from_utf8(bytes(&format!("\"{path}\""))?).ok();
@@ -434,7 +433,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_an_error() {
-        // Bytes that were cut short, and a call that changes a file in an unknown way.
+        // Shortened bytes, and a call that changes a file in an unknown way.
         for line in [
             "1 pwrite64(5</d/f>, \"\\x61\"..., 2, 0) = 2",
             "1 copy_file_range(5<\\x2f\\x64\\x2f\\x66>, NULL, 6</x>, NULL, 1, 0) = 1",

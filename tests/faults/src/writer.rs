@@ -1,5 +1,5 @@
-//! The writer: a process of its own that opens a store, says what it reads there, and writes until it has written
-//! enough or is killed. The lines are those of the [ledger](crate::ledger).
+//! The writer: a process of its own that opens a store, reports its content, and writes until it has written enough or
+//! is killed. The lines are those of the [ledger](crate::ledger).
 
 use std::{
     fs::{File, OpenOptions},
@@ -26,47 +26,47 @@ use crate::{
     resources::{State, describe, id, name, queries, resource},
 };
 
-/// What a writer does.
+/// Options of a writer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Life {
     /// The data directory.
     pub(crate) dir: PathBuf,
-    /// What random choices follow from.
+    /// Seed of random choices.
     #[arg(long)]
     pub(crate) seed: u64,
-    /// The how manieth life of the store it is; numbers of writes follow from it.
+    /// Number of this life of the store; numbers of writes follow from it.
     #[arg(long)]
     pub(crate) life: u64,
-    /// How many write at the same time.
+    /// Number of concurrent writers.
     #[arg(long)]
     pub(crate) writers: usize,
-    /// How many resources each has.
+    /// Resources of each writer.
     #[arg(long)]
     pub(crate) names: usize,
-    /// After how many writes it ends.
+    /// Number of writes after which it ends.
     #[arg(long)]
     pub(crate) writes: u64,
-    /// How it ends.
+    /// Way to end.
     #[arg(long)]
     pub(crate) end: End,
-    /// The file that lines are added to, instead of standard output.
+    /// The file for lines, instead of standard output.
     #[arg(long)]
     pub(crate) say: Option<PathBuf>,
 }
 
-/// How a writer ends.
+/// Way in which a writer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum End {
-    /// The store is closed.
+    /// Closes the store.
     Close,
-    /// It kills itself, in the middle of its writes.
+    /// Kills itself, in the middle of its writes.
     Kill,
-    /// It says `ready`, waits for a line, does one more write, says `idle`, and waits for somebody to kill it.
+    /// Reports `ready`, waits for a line, does one more write, reports `idle`, and waits to be killed.
     Wait,
 }
 
 impl Life {
-    /// The arguments that say all this.
+    /// Returns the arguments for these options.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self { dir, seed, life, writers, names, writes, end, say } = self;
         let end = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Life {
     }
 }
 
-/// Options with small bounds, so that trimming of the history, checkpoints and reading from the file come often.
+/// Returns options with small bounds, so that trims of the history, checkpoints and reads from the file are frequent.
 pub(crate) fn options(dir: &Path) -> Options {
     Options {
         history_events: 300,
@@ -89,7 +89,7 @@ pub(crate) fn options(dir: &Path) -> Options {
     }
 }
 
-/// Waits until no thread of a store that was dropped a moment ago holds its lock, but not for ever.
+/// Waits until no thread of a store that was dropped a moment ago holds its lock, up to a limit.
 pub(crate) fn wait_until_free(dir: &Path) {
     for _ in 0..500 {
         if !matches!(Lock::take(dir), Err(StoreError::Locked { .. })) {
@@ -99,10 +99,10 @@ pub(crate) fn wait_until_free(dir: &Path) {
     }
 }
 
-/// Everything that the store holds.
+/// Reads the whole content of the store.
 ///
 /// # Errors
-/// A list fails, or a resource is not as anything was written.
+/// A list fails, or a resource was never written in this form.
 pub(crate) async fn content(store: &SledBackend) -> Outcome<Content> {
     let mut content = Content::new();
     for query in queries() {
@@ -114,11 +114,11 @@ pub(crate) async fn content(store: &SledBackend) -> Outcome<Content> {
     Ok(content)
 }
 
-/// Where lines go.
+/// Output for lines.
 struct Speaker(Mutex<Option<File>>);
 
 impl Speaker {
-    /// One system call for each line: a kill tears none that was acted upon.
+    /// Writes a line with one system call: a kill cannot tear a line that was acted upon.
     fn say(&self, line: &str) -> Outcome<()> {
         let line = format!("{line}\n");
         match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
@@ -129,10 +129,10 @@ impl Speaker {
     }
 }
 
-/// Lives.
+/// Runs a life.
 ///
 /// # Errors
-/// The store answers something that it must not.
+/// The store answers something forbidden.
 pub(crate) fn run(life: &Life) -> Outcome<()> {
     let say = life.say.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
     let speaker = Arc::new(Speaker(Mutex::new(say)));
@@ -195,11 +195,11 @@ async fn write(life: &Life, store: &Arc<SledBackend>, speaker: &Arc<Speaker>) ->
     Ok(())
 }
 
-/// One writer: it alone changes its resources, so it knows their states.
+/// A writer. Only it changes its resources, so it knows their states.
 struct Writer {
     store: Arc<SledBackend>,
     speaker: Arc<Speaker>,
-    /// Of writes, for the lines.
+    /// Numbers of writes, for the lines.
     ids: Arc<AtomicU64>,
     random: Rng,
     number: u64,
@@ -213,7 +213,7 @@ impl Writer {
         self.names.get(slot).cloned().unwrap_or_default()
     }
 
-    /// A new state for a name, with the version that it has.
+    /// Returns a new state for a name, with its present version.
     fn next(&mut self, name: &str) -> State {
         self.number += 1;
         let number = self.number;
@@ -258,7 +258,7 @@ impl Writer {
                 self.commit(Vec::new(), vec![(Edit::Rewrite(name, state), mutation)]).await
             }
             (Some(state), 40..50) => {
-                // The second has a version that is not the stored one.
+                // The second edit has a version other than the stored one.
                 let first = self.any();
                 let first = self.put_edit(&first);
                 let wrong = State { version: state.version + 1_000_000, ..self.next(&name) };
@@ -274,7 +274,7 @@ impl Writer {
         }
     }
 
-    /// Some of its resources at once, on the condition that another one is there.
+    /// Writes some of its resources at once, on the condition that another one exists.
     async fn batch(&mut self) -> Outcome<()> {
         let mut names: Vec<_> = (0..self.random.usize(2..6)).map(|_| self.any()).collect();
         names.sort();

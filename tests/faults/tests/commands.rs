@@ -1,4 +1,4 @@
-//! The commands, for some cases each: CI runs them longer, and people as long as they like.
+//! The commands, with a few cases each. CI runs them longer.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests panic to report")]
 
@@ -8,7 +8,7 @@ fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_mortise-faults")).args(arguments).output().unwrap()
 }
 
-/// That all cases were right, and how many of this kind there were.
+/// Runs a command, asserts that all cases were right, and returns the number of cases in a row.
 fn right(arguments: &[&str], row: &str) -> u64 {
     let output = run(arguments);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -44,7 +44,7 @@ fn a_case_is_repeated_with_what_was_kept() {
         let output = run(&["bit-flips", "--only=killed", "--seed=7", "--case=3", &keep]);
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        // Verdict and bit; what follows names the copy.
+        // Verdict and bit; the rest names the copy.
         let cases = said.lines().filter_map(|line| line.split_once(" of store/").map(|(case, _)| case.to_owned()));
         cases.collect::<Vec<_>>()
     };

@@ -1,15 +1,15 @@
-//! An honest plugin with what is asked beside writes: plans, moves, imports, functions. Of misbehaviour it has what the
-//! host is to keep in.
+//! An honest plugin with the calls besides writes: plans, moves, imports, functions. Its misbehaviour shows what the
+//! host must contain.
 //!
-//! - `Thing`: an empty text becomes `untitled`, the text `forbidden` is refused. A controller `changes` writes
-//!   `seen <text>` into the inner text, and keeps a count of its reconciles, decimal, by private bytes.
-//! - A plan predicts the inner text, demands a replacement when `number` changes, and warns `kept <bytes>` of what it
-//!   was given. The name `boom-plan` panics.
-//! - An `OldThing` becomes a `Thing` with `moved` behind its items; what was kept stays kept, and is `moved` if there
-//!   was nothing. The text `stuck` is refused, `trap` panics.
+//! - `Thing`: an empty text becomes `untitled`, the text `forbidden` is refused. A controller `changes` writes `seen
+//!   <text>` into the inner text, and keeps a count of its reconciles, decimal, in private bytes.
+//! - A plan predicts the inner text, demands a replacement when `number` changes, and warns `kept <bytes>` of the
+//!   private bytes that it received. The name `boom-plan` panics.
+//! - An `OldThing` becomes a `Thing` with `moved` after its items; its private bytes are kept, and become `moved` if
+//!   there were none. The text `stuck` is refused, `trap` panics.
 //! - `thing:<name>` is imported as `<name>` with the text `imported`, and keeps `imported`; `file:<name>` has the text
-//!   of that file in the directory `outside`; `keep:<name>` asks for private bytes, which an import has not;
-//!   `name:<anything>` has just that name; `boom` panics; anything else is refused.
+//!   of that file in the directory `outside`; `keep:<name>` asks for private bytes, which an import does not have;
+//!   `name:<anything>` has exactly that name; `boom` panics; anything else is refused.
 //! - Functions: see the table.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use mortise_test_guests::{DESCRIPTORS, Inner, Thing, boom};
 const THING: Kind<Thing> = Kind::new("changes", "v1", "Thing");
 const OLD_THING: Kind<Thing> = Kind::new("changes", "v1", "OldThing");
 
-/// What the function `describe` takes, and what it answers.
+/// The type of the argument and of the result of `describe`.
 const PERSON: ValueType = ValueType::Object(&[("age", ValueType::Number), ("name", ValueType::String)]);
 const DESCRIPTION: ValueType = ValueType::Map(&ValueType::String);
 
@@ -135,7 +135,7 @@ impl Reconciler for Changes {
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
         let Some(mut thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
         let kept = ctx.private_bytes(thing.id());
-        // What was moved or imported counts from there.
+        // A moved or imported resource counts from its private bytes.
         let count = kept.get()?.and_then(|bytes| String::from_utf8(bytes).ok()?.parse::<u64>().ok()).unwrap_or(0);
         kept.set(count.saturating_add(1).to_string().as_bytes())?;
         let seen = seen(&thing.data);

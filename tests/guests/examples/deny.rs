@@ -1,12 +1,12 @@
-//! Authorises by name, so that every point where access is checked can be hit.
+//! Authorises by name, so that tests can reach every access check.
 //!
 //! `deny.v1.ById` decides reads from the id, `deny.v1.ByContent` needs the resource for each. For both:
 //! - read: refused for names that begin with `secret-`; `ask-` asks the authorizer for Consul's key rule.
 //! - write: refused for names that begin with `frozen-`; `ask-` as above.
 //! - list: refused in the partition or namespace `nolist`; `asklist` asks the authorizer.
 //!
-//! `ById` asks for the resource when the name begins with `need-`. Wherever the resource is at hand, the text `secret`
-//! refuses the read and the text `frozen` the write. Refusals give a reason; where the authorizer was asked, none.
+//! `ById` asks for the resource when the name begins with `need-`. Wherever the resource is available, the text
+//! `secret` refuses the read and the text `frozen` the write. Refusals give a reason, except those of the authorizer.
 
 use mortise_plugin::{
     Decision, Plugin, ResourceType, Scope, Typed, authorize,

@@ -1,8 +1,8 @@
-//! Never gets as far as its manifest.
+//! Never returns its manifest.
 
 use mortise_plugin::raw::Guest;
 
-/// Has no table, since nobody will see it.
+/// Has no table, which would be unused.
 struct Silent;
 
 impl Guest for Silent {

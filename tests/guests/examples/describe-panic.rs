@@ -2,7 +2,7 @@
 
 use mortise_plugin::raw::Guest;
 
-/// Has no table, since nobody will see it.
+/// Has no table, which would be unused.
 struct Nervous;
 
 impl Guest for Nervous {

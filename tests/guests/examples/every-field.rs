@@ -1,5 +1,5 @@
-//! A type with a field of every kind. Its plugin writes what it is given in another way: texts in lower case, tags in order
-//! and each once, and values where there are none. A label `hold` has it refused; a name `missing` wants a note.
+//! A type with a field of every kind. Its plugin normalizes data: texts in lower case, tags sorted and without
+//! repetitions, and default values. It refuses the label `hold`, and warns if `positive` exceeds 1,000.
 
 use mortise_plugin::{Diagnostics, Kind, Plugin, ResourceType, Scope, Typed, field};
 use mortise_test_guests::{DESCRIPTORS, Everything};

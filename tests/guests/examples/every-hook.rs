@@ -1,9 +1,9 @@
-//! An honest plugin whose type has every hook, in the guest: what benches measure, natively, too.
+//! An honest plugin whose type has every hook; benches measure it as a guest and natively.
 
 use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, Typed, authorize, field};
 use mortise_test_guests::{DESCRIPTORS, proto::hashicorp::consul::internal::demo::v2::Artist};
 
-/// The plugin, which a bench calls natively, too.
+/// The plugin, which benches also call natively.
 pub static PLUGIN: Plugin = Plugin::new(
     "every-hook",
     "1.0.0",

@@ -1,5 +1,5 @@
-//! Answers mutate with what is no resource (`boom`), with data that does not decode (`boom-data`), or with data of
-//! another message (`boom-url`).
+//! Answers `mutate` with bytes that are not a resource (`boom`), with data that cannot be decoded (`boom-data`), or
+//! with data of another message (`boom-url`).
 
 use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, pb::Resource, prost::Message, raw::Guest};
 use mortise_test_guests::{DESCRIPTORS, Thing};
@@ -11,7 +11,7 @@ static PLUGIN: Plugin = Plugin::new(
     &[&ResourceType::<Thing>::new("garbage_reply", "v1", "Thing", Scope::Namespace).mutate(|_| Ok(()))],
 );
 
-/// Replies by hand: the typed table cannot reply garbage.
+/// Replies without the typed table, which cannot reply garbage.
 struct Garbage;
 
 impl Guest for Garbage {

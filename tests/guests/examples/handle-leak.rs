@@ -1,4 +1,4 @@
-//! Takes one handle to a host resource after the other and lets go of none.
+//! Takes one handle to a host resource after the other and drops none.
 
 /// The smallest part of WASI that hands out handles.
 #[cfg(target_arch = "wasm32")]

@@ -1,17 +1,18 @@
-//! Its hooks look at what else is stored.
+//! Its hooks search stored resources.
 //!
-//! `mutate` sets `number` of a thing without one to how many things of its namespace have its text. `validate` refuses a
-//! text that another thing of the namespace has. The items of a thing say what else is asked: `count F` sets `number` to
-//! how many things everywhere fit the filter F, `ask F` refuses with what is said of the filter F, `foreign` with how many
-//! artists of the plugin `demo` there are, `authorize` asks from an authorize hook, and refuses with what is said there.
+//! `mutate` sets the `number` of a thing without one to the count of things of its namespace with the same text.
+//! `validate` refuses a text that another thing of the namespace has. A thing's items request more: `count F` sets
+//! `number` to the count of things everywhere that match the filter F, `ask F` refuses with the answer to the filter F,
+//! `foreign` with the count of artists of the plugin `demo`, `authorize` searches from an authorize hook, and refuses
+//! with the answer.
 //!
-//! The type has an index of `data.text`, and a rule about reading that needs the content.
+//! The type has an index of `data.text`, and a read rule that needs the content.
 
 use mortise_plugin::{Decision, Diagnostics, Failure, Kind, Plugin, ResourceType, Scope, Typed, everywhere, pb, query};
 use mortise_test_guests::{DESCRIPTORS, Thing};
 
 const THING: Kind<Thing> = Kind::new("hook_search", "v1", "Thing");
-/// Another plugin's.
+/// A type of another plugin.
 const FOREIGN: Kind<Thing> = Kind::new("demo", "v2", "Artist");
 
 static PLUGIN: Plugin = Plugin::new(
@@ -36,7 +37,7 @@ fn of_text(thing: &Typed<Thing>) -> Result<Vec<Typed<Thing>>, Failure> {
     query(THING, &here).filter(&format!("data.text = {:?}", thing.data.text)).page_size(10).all()
 }
 
-/// What follows a word in an item.
+/// The rest of an item after a word.
 fn item<'t>(thing: &'t Typed<Thing>, word: &str) -> Option<&'t str> {
     thing.data.items.iter().find_map(|item| item.strip_prefix(word)?.strip_prefix(' '))
 }
@@ -71,7 +72,7 @@ fn unique(thing: &Typed<Thing>, _: Option<&Typed<Thing>>, said: &mut Diagnostics
         let artists = pb::Tenancy { partition: "default".to_owned(), namespace: "default".to_owned() };
         said.error(match query(FOREIGN, &artists).page() {
             Ok(page) => format!("found {}", page.items.len()),
-            // Its data is no thing's.
+            // Its data is not a thing.
             Err(failure) => format!("code {}: {}", failure.code, failure.message),
         });
     }

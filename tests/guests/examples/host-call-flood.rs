@@ -1,4 +1,4 @@
-//! Calls the host for ever, with next to nothing to say.
+//! Calls the host endlessly, with tiny arguments.
 
 mortise_test_guests::misbehaving!("host-call-flood", "host_call_flood", flood);
 

@@ -1,4 +1,4 @@
-//! Never comes back: burns fuel.
+//! Never returns: burns fuel.
 
 mortise_test_guests::misbehaving!("infinite-loop", "infinite_loop", spin);
 

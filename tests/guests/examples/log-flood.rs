@@ -1,5 +1,4 @@
-//! Logs as many lines of 1 KiB as the resource's number says, ten thousand by default, and then goes on as if nothing
-//! had been.
+//! Logs lines of 1 KiB, as many as the resource's number (ten thousand by default), and then continues normally.
 
 mortise_test_guests::misbehaving!("log-flood", "log_flood", flood);
 

@@ -1,4 +1,4 @@
-//! Takes memory until there is no more, and writes to all of it.
+//! Allocates memory until no more is available, and writes to all of it.
 
 mortise_test_guests::misbehaving!("memory-bomb", "memory_bomb", hoard);
 

@@ -1,4 +1,4 @@
-//! Fills all the memory it can get, again and again, by one instruction each time. An engine that counts instructions
+//! Fills all memory that it can get, again and again, by one instruction each time. An engine that counts instructions
 //! needs its deadline for this; wasmtime 48 also charges fuel for each byte.
 
 mortise_test_guests::misbehaving!("memory-fill", "memory_fill", fill);

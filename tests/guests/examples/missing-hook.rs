@@ -1,4 +1,4 @@
-//! Its manifest says that it validates, but it does not export `validating`.
+//! Its manifest declares validation, but it does not export `validating`.
 
 use mortise_plugin::{Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};

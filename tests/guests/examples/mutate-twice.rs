@@ -1,4 +1,4 @@
-//! Not idempotent: appends an item to a resource called `boom` each time it is asked.
+//! Adds an item to a resource called `boom` on each call, so it is not idempotent.
 
 use mortise_plugin::{Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing, boom};

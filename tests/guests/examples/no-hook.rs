@@ -1,4 +1,4 @@
-//! An honest plugin whose type has no hook at all: what benches measure those of `every-hook` against.
+//! An honest plugin whose type has no hooks: the baseline for benches of `every-hook`.
 
 use mortise_plugin::{Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, proto::hashicorp::consul::internal::demo::v2::Artist};

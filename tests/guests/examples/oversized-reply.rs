@@ -1,6 +1,6 @@
-//! Answers with as many bytes as the resource's number says, 64 KiB more than the host's default limit of 4 MiB if it
-//! says none: in the data (mutate), in a warning's detail (validate), in the reason for a refusal (write; read and list
-//! never see a number).
+//! Answers with as many bytes as the resource's number, by default 64 KiB more than the host's default limit of 4 MiB:
+//! in the data (mutate), in a warning's detail (validate), in the reason for a refusal (write; read and list never see
+//! a number).
 
 use mortise_plugin::{Decision, Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing, boom, boom_list};

@@ -1,5 +1,5 @@
-//! Wants to be held to less than the host would allow (1 MiB, 2 million fuel, 20 ms), and takes as many bytes as the
-//! resource's number says, or spins if it says none.
+//! Asks for lower limits than the host's (1 MiB, 2 million fuel, 20 ms), and allocates as many bytes as the resource's
+//! number, or spins without a number.
 
 use mortise_plugin::manifest::Limits;
 

@@ -1,4 +1,5 @@
-//! Validates against what is stored: a year, the resource's number, does not go backwards. Warns of what it saw.
+//! Validates against the stored resource: a year, the resource's number, must not decrease. Warns of the prior that it
+//! saw.
 
 use mortise_plugin::{Plugin, ResourceType, Scope, field};
 use mortise_test_guests::{DESCRIPTORS, Thing};

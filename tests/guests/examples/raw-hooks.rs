@@ -1,9 +1,9 @@
-//! Takes the bytes of a resource in every hook and looks into none of them: what a call costs without the guest's work.
+//! Takes the bytes of a resource in every hook and reads none of them: the cost of a call without work in the guest.
 
 use mortise_plugin::{Plugin, ResourceType, Scope, authorize, raw::Guest};
 use mortise_test_guests::{DESCRIPTORS, Thing};
 
-/// For the manifest alone.
+/// Table for the manifest alone.
 static PLUGIN: Plugin = Plugin::new(
     "raw-hooks",
     "0.1.0",

@@ -1,6 +1,6 @@
-//! Asks for the directory `out` and for nothing else. For each thing, the file `<name>.txt` in the directory that its
-//! text names is written; the status `reconcile-asking/things` has the condition `Written`, with the host's words when
-//! that failed.
+//! Asks for the directory `out` and nothing else. For each thing, it writes the file `<name>.txt` into the directory
+//! that the thing's text names; the status `reconcile-asking/things` has the condition `Written`, with the host's error
+//! text on failure.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, GrantRequest, Kind, Outcome, Plugin, Reconciler, Request, ResourceType,

@@ -1,7 +1,7 @@
-//! An honest controller with something of everything: each `Thing` owns one `Copy` called `<name>-copy` with its text
-//! and number, and no other; a status `reconcile-copy/things` with the condition `Copied` on the thing; a finalizer
-//! `reconcile-copy/release`, which is taken away when the copies are gone; and a count of the copies written, decimal,
-//! in the plugin's value `copies/<namespace>/<name>`.
+//! An honest controller that uses every feature: each `Thing` owns exactly one `Copy` called `<name>-copy` with its
+//! text and number; a status `reconcile-copy/things` with the condition `Copied` on the thing; a finalizer
+//! `reconcile-copy/release`, removed once the copies are gone; and a count of the copies written, decimal, in the
+//! plugin's value `copies/<namespace>/<name>`.
 
 use mortise_plugin::{
     Condition, Context, Controller, DeletionState, Error, Finalizer, Kind, Mapper, Outcome, Plugin, Reconciler,

@@ -1,4 +1,4 @@
-//! A controller that always fails, saying so.
+//! A controller that always fails with an error text.
 
 use mortise_plugin::{Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};

@@ -1,7 +1,7 @@
 //! A controller that needs grants: for each thing, the file `<name>.txt` in the directory `out` holds its text and, in
-//! a second line, the secret `token`; when the thing is gone, so is the file. Refuses to work where the clock stands
-//! before 2020 or goes backwards. The status `reconcile-files/things` has the condition `Written`, with the host's
-//! words when it failed.
+//! a second line, the secret `token`; a deleted thing's file is removed. Refuses to work if the clock is before 2020 or
+//! runs backwards. The status `reconcile-files/things` has the condition `Written`, with the host's error text on
+//! failure.
 
 use std::time::Duration;
 

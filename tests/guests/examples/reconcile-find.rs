@@ -1,8 +1,8 @@
-//! A controller that looks up parts in its cache, by every index that there is by values.
+//! A controller that looks up parts in its cache, by every kind of index by values.
 //!
-//! A thing names an index in its text and, in `items`, how (`prefix`, `exact` or `first`) and what it looks for. The
-//! status `reconcile-find/things` has the condition `Found`, whose message is the names of the parts, by commas. The
-//! indexes are `name`, `metadata` and `text`, and each of them in the tenancy with `-here` at its end.
+//! A thing names an index in its text and, in `items`, the lookup (`prefix`, `exact` or `first`) and the value. The
+//! status `reconcile-find/things` has the condition `Found`; its message is the names of the parts, separated by
+//! commas. The indexes are `name`, `metadata` and `text`, and each of them within the tenancy, with `-here` at its end.
 //!
 //! Every change of a part wakes all things.
 

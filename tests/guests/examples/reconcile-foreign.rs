@@ -1,8 +1,8 @@
-//! A controller that meddles with a type that is not its own: it reads the artist (`demo.v2.Artist`) that has the
-//! thing's name, and writes one called `<name>-foreign`. The status `reconcile-foreign/things` has the conditions
-//! `Read` and `Wrote`, with the host's code and words where it was refused, and the reason `Missing` where there is no
-//! such artist. With the text `list` it lists every artist, and what the thing owns, instead; the conditions are
-//! `Listed` and `Owned`.
+//! A controller that uses a type of another plugin: it reads the artist (`demo.v2.Artist`) with the thing's name, and
+//! writes one called `<name>-foreign`. The status `reconcile-foreign/things` has the conditions `Read` and `Wrote`,
+//! with the host's code and text of a refusal, and the reason `Missing` if the artist does not exist. With the text
+//! `list` it lists every artist, and the resources that the thing owns, instead; the conditions are `Listed` and
+//! `Owned`.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope,

@@ -1,9 +1,9 @@
-//! A controller that fetches the URL in its thing's text: by GET, or by POST if there are items, whose lines are the
-//! body. A number is the patience in milliseconds; the inner text, if it is a number, says how often it fetches. The
-//! status `reconcile-http/things` has the condition `Fetched`: the reason has the status code, and the message how long
-//! the body is and how it begins; or the code and the words of the failure.
+//! A controller that fetches the URL in its thing's text: by GET, or by POST with the items as the lines of the body.
+//! The number is the timeout in milliseconds; the inner text, if it is a number, is the count of fetches. The status
+//! `reconcile-http/things` has the condition `Fetched`: its reason has the status code, and its message the length and
+//! the beginning of the body; or the code and text of the failure.
 //!
-//! A mutate hook tries the same for things whose name begins with `in-hook`: what came of it is in the text.
+//! A mutate hook tries the same for things whose name begins with `in-hook`, and writes the outcome into the text.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A controller that never comes back: burns fuel.
+//! A controller that never returns: burns fuel.
 
 use mortise_plugin::{Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};

@@ -1,20 +1,20 @@
-//! Every way in which a change of one resource concerns another, and an initializer.
+//! Every way in which a change of one resource wakes another, and an initializer.
 //!
 //! The controller `things` manages `Thing`, and is woken
-//! - by `Part`, with a function of the plugin's: a part concerns the thing that its text names, and those in `items`;
+//! - by `Part`, with a function of the plugin's: a part affects the thing that its text names, and those in `items`;
 //!   the text `confused` makes it fail, `trap` panic;
-//! - by `Label`, which concerns the thing of its name;
-//! - by `Link`, which concerns the thing that its field `to` refers to.
+//! - by `Label`, which affects the thing of its name;
+//! - by `Link`, which affects the thing that its field `to` refers to.
 //!
 //! It writes the status `reconcile-map/things` with the condition `Counted`, whose message is `<parts> <label>
-//! <links>`: how many parts name the thing in their text, whether there is a label, how many links lead to it; all from
-//! the cache.
+//! <links>`: the count of parts that name the thing in their text, the existence of a label, the count of links to it;
+//! all from the cache.
 //!
 //! The controller `links` manages `Link`, finds links by the labels that they refer to in `also`, and is woken by
 //! changes of these. It writes the status `reconcile-map/links` with the condition `Seen`, whose message is the first
 //! label's text.
 //!
-//! The initializer of `things` counts its calls in the value `starts`, and fails while the settings have the word
+//! The initializer of `things` counts its calls in the value `starts`, and fails while the settings contain the word
 //! `unready`.
 
 use mortise_plugin::{
@@ -77,7 +77,7 @@ impl Reconciler for Things {
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
         let Some(thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
         let tenancy = thing.id().tenancy.clone().unwrap_or_default();
-        // A list goes by prefix.
+        // A list matches by prefix.
         let parts = ctx.cache().list(PART, "thing", Key::Value(thing.name()))?;
         let parts = parts.iter().filter(|part| part.data.text == thing.name()).count();
         let label = ctx.cache().get(LABEL, &LABEL.id(thing.name(), &tenancy))?.is_some();

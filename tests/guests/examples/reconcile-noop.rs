@@ -1,4 +1,4 @@
-//! A controller that does nothing: what the machinery itself costs.
+//! A controller that does nothing: the cost of the machinery itself.
 
 use mortise_plugin::{Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};

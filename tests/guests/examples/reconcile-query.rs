@@ -1,10 +1,11 @@
-//! A controller that looks for parts by what is in them, and labels them.
+//! A controller that searches parts by their content, and labels them.
 //!
-//! A thing's text is a filter, and its `items` are pairs of a label's key and value that parts have to have. The status
-//! `reconcile-query/things` has the condition `Found`, whose message is the names of the parts in descending order, by
-//! commas, or the fault of the query. Each part that is found first gets the label `found.by`, and its data is changed by mask.
+//! A thing's text is a filter, and its `items` are key and value of labels that parts must have. The status
+//! `reconcile-query/things` has the condition `Found`, whose message is the names of the parts in descending order,
+//! separated by commas, or the fault of the query. The first part found gets the label `found.by`, and a change of its
+//! data by mask.
 //!
-//! With the one item `foreign` it asks for artists of the plugin `demo`. Every change of a part wakes all things.
+//! With the single item `foreign` it asks for artists of the plugin `demo`. Every change of a part wakes all things.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Key, Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType,
@@ -14,7 +15,7 @@ use mortise_test_guests::{DESCRIPTORS, Thing};
 
 const THING: Kind<Thing> = Kind::new("reconcile_query", "v1", "Thing");
 const PART: Kind<Thing> = Kind::new("reconcile_query", "v1", "Part");
-/// Another plugin's, which is not granted.
+/// A type of another plugin, without a grant.
 const FOREIGN: Kind<Thing> = Kind::new("demo", "v2", "Artist");
 
 static PLUGIN: Plugin = Plugin::new(

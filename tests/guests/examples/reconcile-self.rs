@@ -1,5 +1,5 @@
-//! A controller that wakes itself for ever. It adds one to its thing's number each time; with the text `again` it asks
-//! to be called again at once instead, and with `anew` it deletes its thing by name and writes it anew.
+//! A controller that wakes itself endlessly. It increments its thing's number each time; with the text `again` it asks
+//! to be called again at once instead, and with `anew` it deletes its thing by name and creates it again.
 
 use mortise_plugin::{
     Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Typed,

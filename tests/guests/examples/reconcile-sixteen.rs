@@ -1,4 +1,4 @@
-//! As many controllers as a plugin may have, which do nothing: what idle ones cost.
+//! The most controllers that a plugin may have, all doing nothing: the cost of idle ones.
 
 use mortise_plugin::{Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};

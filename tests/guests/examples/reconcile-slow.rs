@@ -1,8 +1,8 @@
-//! A controller that takes its time: as many milliseconds by the clock as the thing's number says, or until it is told
-//! to stop. The status `reconcile-slow/things` has the condition `Finished`: true, or false with the reason
+//! A slow controller: each reconcile takes the milliseconds in the thing's number, by the clock, or ends when it is
+//! cancelled. The status `reconcile-slow/things` has the condition `Finished`: true, or false with the reason
 //! `Cancelled`.
 //!
-//! It works while it waits, so half a second may be all that its fuel lasts for.
+//! It computes while it waits, so its fuel may last only half a second.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Reconciler for Slow {
                 finished = Condition::fails("Finished").reason("Cancelled");
                 break;
             }
-            // Some work between two looks at the clock, of which there may not be too many.
+            // Some work between two readings of the clock, whose number is limited.
             for turn in 0..300_000_u32 {
                 std::hint::black_box(turn);
             }

@@ -1,5 +1,5 @@
-//! One write for each reconcile: the status `reconcile-status/seen` of things whose generation is not in it yet. Things
-//! of the type `One` are reconciled one at a time, those of `Few` 16 at once, those of `Many` 64 at once.
+//! Does one write for each reconcile: the status `reconcile-status/seen` of things with a new generation. Things of the
+//! type `One` are reconciled one at a time, those of `Few` 16 at once, those of `Many` 64 at once.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status,

@@ -1,9 +1,9 @@
-//! A controller that connects to the host in its thing's text, at the port in its number, within as many milliseconds as
-//! the inner text says, 1,000 without. The status `reconcile-tcp/things` has the condition `Connected`: the message is
-//! the microseconds that it took, or the reason the code of the failure and the message its words.
+//! A controller that connects to the host in its thing's text, at the port in its number, within the milliseconds in
+//! the inner text (1,000 by default). The status `reconcile-tcp/things` has the condition `Connected`: its message is
+//! the time in microseconds; on failure its reason is the code and its message the text.
 //!
-//! Its manifest asks for every host and port. A mutate hook tries the same for things whose name begins with `in-hook`:
-//! what came of it is in the text.
+//! Its manifest asks for every host and port. A mutate hook tries the same for things whose name begins with `in-hook`,
+//! and writes the outcome into the text.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Reconciler for Connects {
 
     fn reconcile(&self, ctx: &Context<'_>, thing: &Request<Thing>) -> Result<Outcome, Error> {
         let Some(thing) = thing.read(ctx)? else { return Ok(Outcome::Done) };
-        // Once is enough: a status wakes its controller.
+        // Once is enough: writing a status wakes the controller.
         if thing.status_under("reconcile-tcp/things").is_some() {
             return Ok(Outcome::Done);
         }

@@ -1,4 +1,4 @@
-//! A controller that panics at things whose number is 13, and gives all others the status `reconcile-trap/things`.
+//! A controller that panics at things with the number 13, and gives all others the status `reconcile-trap/things`.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status,

@@ -1,7 +1,7 @@
-//! Says aloud what a field marked with `debug_redact` holds, wherever a plugin can say something.
+//! Repeats the value of a field marked with `debug_redact`, wherever a plugin can return text.
 //!
-//! The label says where: `mutate`, `validate` and `deny` refuse in these words; everything is logged. A
-//! controller fails with them, or, for the label `defer`, puts off.
+//! The label selects the place: `mutate`, `validate` and `deny` refuse with the value; everything is logged. A
+//! controller fails with the value, or, for the label `defer`, defers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Schema version 1 of `schema.v1.Thing`; validates that no text says it was upgraded, for nothing is above version 1.
+//! Schema version 1 of `schema.v1.Thing`; refuses the text of an upgraded thing, since version 1 upgrades nothing.
 
 use mortise_plugin::{Plugin, ResourceType, Scope, field};
 use mortise_test_guests::{DESCRIPTORS, Thing};

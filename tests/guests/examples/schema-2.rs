@@ -1,5 +1,5 @@
 //! Schema version 2 of `schema.v1.Thing`: the text begins with `upgraded `, and `number` counts upgrades. A stored text
-//! `stuck` cannot be upgraded, `trap` traps, and `garbage` becomes no message.
+//! `stuck` cannot be upgraded, `trap` traps, and `garbage` is upgraded to invalid bytes.
 
 use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, field, prost::Message, raw::Guest};
 use mortise_test_guests::{DESCRIPTORS, Thing};
@@ -38,7 +38,7 @@ fn upgrade(since: u32, data: &[u8]) -> Result<Thing, Diagnostics> {
     }
 }
 
-/// As the table says, but for data that is to become garbage.
+/// The table's answers, except for data that becomes garbage.
 struct Schema;
 
 impl Guest for Schema {

@@ -1,4 +1,4 @@
-//! Schema version 3 of `schema.v1.Thing`, without an upgrade: may serve only where nothing older is stored.
+//! Schema version 3 of `schema.v1.Thing`, without an upgrade: may serve only if no older data is stored.
 
 use mortise_plugin::{Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};

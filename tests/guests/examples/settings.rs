@@ -1,6 +1,5 @@
-//! Shows its settings: `mutate` puts them into the text. Its check refuses what has the word `bad` in it, warns of
-//! `odd`, never ends at `spin`, and panics when it is told something else than `config` says. `describe` panics when it
-//! is told anything.
+//! Shows its settings: `mutate` puts them into the text. Its check refuses the word `bad`, warns of `odd`, never ends
+//! at `spin`, and panics when its argument differs from `config`. `describe` panics when it receives settings.
 
 use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, setting};
 use mortise_test_guests::{DESCRIPTORS, Thing};
@@ -30,7 +29,7 @@ fn check(settings: &str, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The table, and a `describe` that looks where it may not.
+/// The table, and a `describe` that reads settings, which it must not have.
 struct Raw;
 
 impl mortise_plugin::raw::Guest for Raw {

@@ -1,5 +1,4 @@
-//! Calls itself without end, with a buffer on each frame: runs off the shadow stack, which lies at the bottom of
-//! memory.
+//! Calls itself endlessly, with a buffer on each frame: overflows the shadow stack, which lies at the bottom of memory.
 
 mortise_test_guests::misbehaving!("stack-overflow", "stack_overflow", dive);
 

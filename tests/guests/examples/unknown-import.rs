@@ -3,7 +3,7 @@
 use mortise_plugin::{Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};
 
-/// What wit-bindgen makes of a world of our own.
+/// The bindings that wit-bindgen makes of a world of its own.
 #[cfg(target_arch = "wasm32")]
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod teleport {

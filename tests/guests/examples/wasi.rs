@@ -1,5 +1,5 @@
-//! Uses Rust's standard library as if it ran in a process; built for wasm32-wasip2 too. The name of a resource says
-//! what to try, and the text says what came of it; any other name is served as by an honest plugin.
+//! Uses Rust's standard library as in a process; built for wasm32-wasip2 too. The name of a resource selects an
+//! attempt, and the text gets its outcome; any other name is served normally.
 
 use std::{
     env, fs,
@@ -85,7 +85,7 @@ fn attempt(what: &str) -> Option<String> {
     })
 }
 
-/// What kind of error each attempt met; a success is said loudly.
+/// Kinds of error of each attempt; a success is marked in capitals.
 fn outcomes(all: &[std::io::Result<()>]) -> String {
     let kind = |one: &std::io::Result<()>| one.as_ref().map_or_else(|e| name(e.kind()), |()| "ESCAPED".to_owned());
     all.iter().map(kind).collect::<Vec<_>>().join(" ")

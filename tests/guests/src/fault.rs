@@ -1,19 +1,19 @@
-//! When a guest misbehaves, and the tables of guests that do the same thing in every hook.
+//! Triggers of a guest's misbehaviour, and the tables of guests that do the same in every hook.
 
 use mortise_plugin::pb;
 
-/// Whether this resource sets off that hook.
+/// Whether this resource triggers that hook.
 pub fn boom(id: &pb::Id, hook: &str) -> bool {
     id.name == "boom" || id.name.strip_prefix("boom-") == Some(hook)
 }
 
-/// Whether listing here sets off the list rule.
+/// Whether listing here triggers the list rule.
 pub fn boom_list(tenancy: &pb::Tenancy) -> bool {
     tenancy.namespace == "boom-list"
 }
 
-/// A guest that has every hook, and calls `fn(i64)` with the resource's number (0 where there is none) when one is set
-/// off. `limits` are the manifest's.
+/// Makes a guest that has every hook, and calls `fn(i64)` with the resource's number (0 without one) when a hook is
+/// triggered. `limits` are the manifest's.
 #[macro_export]
 macro_rules! misbehaving {
     ($name:literal, $group:literal, $misbehave:path $(, $limits:expr)?) => {
@@ -61,7 +61,8 @@ macro_rules! misbehaving {
     };
 }
 
-/// A guest whose mutate hook does `fn(&mut pb::Resource)` to a resource called `boom`: what the host must not let pass.
+/// Makes a guest whose mutate hook applies `fn(&mut pb::Resource)` to a resource called `boom`: a change that the host
+/// must refuse.
 #[macro_export]
 macro_rules! overreaching {
     ($name:literal, $group:literal, $overreach:path) => {
@@ -78,7 +79,7 @@ macro_rules! overreaching {
             .mutate(|_| Ok(()))],
         );
 
-        /// The typed table keeps its authors from this; so the reply is made by hand.
+        /// Replies without the typed table, which prevents such changes.
         struct Raw;
 
         impl ::mortise_plugin::raw::Guest for Raw {
@@ -101,8 +102,8 @@ macro_rules! overreaching {
     };
 }
 
-/// A guest that leaves its version on all it touches, so that tests see which version served a request, and whether one
-/// request was served by two.
+/// Makes a guest that writes its version into everything that it handles, so that tests see the version that served a
+/// request, and requests served by two versions.
 #[macro_export]
 macro_rules! stamping {
     ($version:literal) => {

@@ -1,4 +1,4 @@
-//! For tests: where the components are, and components made of bytes.
+//! Components of the guests, and components made of bytes, for tests.
 
 mod bad;
 mod template;
@@ -17,56 +17,55 @@ fn built() -> &'static BuildOutput {
     static BUILT: OnceLock<BuildOutput> = OnceLock::new();
     BUILT.get_or_init(|| match Build::manifest_dir(env!("CARGO_MANIFEST_DIR")).examples().run() {
         Ok(built) => built,
-        #[allow(clippy::panic, reason = "for tests: none can go on without its guests")]
+        #[allow(clippy::panic, reason = "for tests: they need their guests")]
         Err(fault) => panic!("the test guests do not build: {fault}"),
     })
 }
 
-/// Compiles every guest and answers the directory that holds `<name>.wasm` for each, and nothing else. The artifacts
-/// are shared by all test binaries of the workspace; once per process, cargo looks whether any is stale.
+/// Compiles every guest and returns the directory with exactly one `<name>.wasm` for each. All test binaries of the
+/// workspace share the artifacts; once per process, cargo rebuilds stale ones.
 ///
 /// # Panics
-/// When the guests do not compile.
+/// If the guests do not compile.
 #[must_use]
 pub fn build_all() -> &'static Path {
     &built().dir
 }
 
-/// One guest's component.
+/// Returns the path of a guest's component.
 ///
 /// # Panics
-/// When the guests do not compile, or when there is no such guest.
+/// If the guests do not compile, or the guest does not exist.
 #[must_use]
 pub fn component(name: &str) -> PathBuf {
     match built().component(name) {
         Some(path) => path.to_owned(),
-        #[allow(clippy::panic, reason = "for tests: a slip of the pen")]
+        #[allow(clippy::panic, reason = "for tests: a misspelt name")]
         None => panic!("there is no test guest {name:?}; see tests/guests/README.md"),
     }
 }
 
-/// The component of a guest that is built for wasm32-wasip2, with all of the standard library in it. Each is built when
-/// it is asked for.
+/// Returns a guest's component for wasm32-wasip2, with the whole standard library. Each is built on request.
 ///
 /// # Panics
-/// When it does not compile, or there is no such guest.
+/// If it does not compile, or the guest does not exist.
 #[must_use]
 pub fn wasi_component(name: &str) -> PathBuf {
     let build = Build::manifest_dir(env!("CARGO_MANIFEST_DIR")).target(Target::WasiP2).example(name);
-    // Not swept: others may want another guest meanwhile.
+    // Nothing is removed here: other processes may use another guest meanwhile.
     let out = built().dir.with_file_name("wasi-guests");
     match build.out_dir(out).run() {
-        #[allow(clippy::panic, reason = "for tests: a slip of the pen")]
+        #[allow(clippy::panic, reason = "for tests: a misspelt name")]
         Ok(built) => built.component(name).unwrap_or_else(|| panic!("there is no test guest {name:?}")).to_owned(),
-        #[allow(clippy::panic, reason = "for tests: none can go on without its guests")]
+        #[allow(clippy::panic, reason = "for tests: they need their guests")]
         Err(fault) => panic!("the test guest {name} does not build for wasm32-wasip2: {fault}"),
     }
 }
 
-/// One guest's component with files and line numbers (DWARF) in it, compiled anew if need be.
+/// Returns a guest's component with files and line numbers (DWARF), compiled again if necessary.
 ///
 /// # Panics
-/// When the guest does not compile, or when there is none of that name.
+/// If the guest does not compile, or does not exist.
 #[must_use]
 pub fn component_with_lines(name: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

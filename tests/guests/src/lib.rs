@@ -1,15 +1,15 @@
-//! Guests that misbehave, one for each way, and the means to build them in tests.
+//! Guests that misbehave, each in one way, and functions that build them in tests.
 //!
 //! Each guest is an example of this package (`examples/<name>.rs`); [`build_all`] compiles all of them by one call of
-//! cargo. Guests behave until told otherwise: a resource called `boom` sets off the first hook that sees it,
-//! `boom-mutate`, `boom-validate`, `boom-read` or `boom-write` just that hook, and listing a namespace called
-//! `boom-list` sets off the list rule. All other names are served as by any plugin, so that tests can show that a
-//! plugin goes on.
+//! cargo. Guests misbehave on request only: a resource called `boom` triggers the first hook that sees it,
+//! `boom-mutate`, `boom-validate`, `boom-read` or `boom-write` only that hook, and listing a namespace called
+//! `boom-list` triggers the list rule. All other names are served normally, so that tests can show that a plugin
+//! continues.
 //!
-//! A guest's type is `<group>.v1.Thing`, where the group is the guest's name with underscores, unless README.md says
-//! otherwise; so all of them can be loaded at once.
+//! A guest's type is `<group>.v1.Thing`, where the group is the guest's name with underscores, unless README.md names
+//! another; so all of them can be loaded at once.
 //!
-//! Manifests that are wrong need no compiled Rust: [`bad_manifests`] makes components around given bytes.
+//! Wrong manifests need no compiled Rust: [`bad_manifests`] makes components around given bytes.
 
 mortise_plugin::include_proto!(pub mod proto);
 pub use proto::{

@@ -1,6 +1,6 @@
-//! Every guest compiles, says of itself what README.md says, and declares no more than it exports.
+//! Every guest compiles, matches README.md, and declares only its exports.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
+#![allow(clippy::unwrap_used, reason = "clippy does not count helpers as tests")]
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -120,7 +120,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
 }
 
 #[test]
-fn imports_are_what_is_used() {
+fn guests_import_only_the_calls_that_they_use() {
     let imports = |name: &str| {
         let mut names = surface(&fs::read(component(name)).unwrap())
             .into_iter()
@@ -136,7 +136,7 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("handle-leak"), ["instance-network", "log", "network", "types"]);
     assert_eq!(imports("settings"), ["config", "log", "types"]);
     assert_eq!(imports("unknown-import"), ["log", "teleport", "types"]);
-    // Reconcilers: what they ask, and no more. The log is for panics.
+    // Reconcilers import only the calls that they use. The log is for panics.
     assert_eq!(imports("reconcile-noop"), ["log", "types"]);
     assert_eq!(imports("hook-search"), ["failures", "log", "lookup", "types"]);
     assert_eq!(imports("reconcile-query"), ["cache", "failures", "log", "queries", "resources", "types"]);
@@ -167,7 +167,7 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("reconcile-map"), ["cache", "config", "failures", "kv", "log", "resources", "types"]);
 }
 
-/// The instruction is what the guest is about: a loop of stores would burn fuel.
+/// This guest needs the instruction: a loop of stores would burn fuel.
 #[test]
 fn memory_fill_is_one_instruction() {
     let bytes = fs::read(component("memory-fill")).unwrap();

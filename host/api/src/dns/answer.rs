@@ -1,4 +1,4 @@
-//! Which records answer a question about a service.
+//! Chooses the records that answer a question about a service.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -10,35 +10,35 @@ use mortise_resource::grpc::catalog::{Endpoint, Health, ServiceEndpoints};
 
 use super::name::Part;
 
-/// Most records of one answer: as many addresses as a message over TCP has room for.
+/// Most records of an answer: as many addresses as fit into a message over TCP.
 const MAX_RECORDS: usize = 4_000;
 
-/// What a name has of the type that is asked for.
+/// The records of a name with the requested type.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Records {
-    /// None of them: there is no record of that type.
+    /// Answers; empty if the name has no record of that type.
     pub(super) answers: Vec<Record>,
     /// Addresses of the targets.
     pub(super) additionals: Vec<Record>,
 }
 
-/// The question, and what it is about.
+/// A parsed question.
 pub(super) struct Question<'q> {
-    /// As it was asked, in its case.
+    /// The name in the case of the question.
     pub(super) name: &'q Name,
     pub(super) of: RecordType,
     pub(super) part: &'q Part,
-    /// The service's own name, in lower case.
+    /// The service's full name in lower case.
     pub(super) service: Name,
     pub(super) ttl: u32,
 }
 
 impl Question<'_> {
-    /// Answers from the endpoints of the service; `None` when there is no such name.
+    /// Answers from the endpoints of the service; `None` if the name does not exist.
     pub(super) fn answer(&self, endpoints: &ServiceEndpoints) -> Option<Records> {
         let mut healthy: Vec<&Endpoint> =
             endpoints.endpoints.iter().filter(|one| one.health == i32::from(Health::Passing)).collect();
-        // Clients take the first; each shall be it as often as any other.
+        // Clients take the first record, so the order is random.
         fastrand::shuffle(&mut healthy);
         let is_there = match self.part {
             Part::Whole | Part::Protocol => true,
@@ -66,7 +66,7 @@ impl Question<'_> {
         })
     }
 
-    /// Addresses, or the one name that stands for them.
+    /// Address records, or a single CNAME to a host name.
     fn addresses(&self, healthy: &[&Endpoint]) -> Records {
         if !matches!(self.of, RecordType::A | RecordType::AAAA | RecordType::CNAME) {
             return Records::default();
@@ -88,7 +88,7 @@ impl Question<'_> {
         Records { answers, additionals: Vec::new() }
     }
 
-    /// A record for each port of each endpoint, with the addresses of those that are targets.
+    /// SRV records for each port of each endpoint, with the addresses of the targets.
     fn srv(&self, healthy: &[&Endpoint], port: Option<&str>) -> Records {
         let mut records = Records::default();
         if self.of != RecordType::SRV {
@@ -124,7 +124,7 @@ impl Question<'_> {
     }
 }
 
-/// The answer to ANY that RFC 8482 has for servers that do not give everything.
+/// The answer to ANY queries: the minimal one of RFC 8482.
 pub(super) fn any(name: &Name, ttl: u32) -> Record {
     Record::from_rdata(name.clone(), ttl, RData::HINFO(HINFO::new("RFC8482".into(), String::new())))
 }
@@ -141,7 +141,7 @@ fn of(ip: IpAddr) -> RecordType {
     if ip.is_ipv4() { RecordType::A } else { RecordType::AAAA }
 }
 
-/// The label of an endpoint below its service: its workload's name, or else its address, which has one in this form.
+/// The label of an endpoint below its service: the name of its workload, or an encoded address if it has none.
 fn label(endpoint: &Endpoint) -> String {
     if !endpoint.workload.is_empty() {
         return endpoint.workload.clone();

@@ -1,17 +1,17 @@
 //! DNS: the healthy endpoints of services as A, AAAA and SRV records, over UDP and TCP on a port of its own.
 //!
 //! # Contract
-//! `name.namespace.svc.ZONE` is a service, `_port._tcp.` before it one port of it, and `workload.` before it one of its
-//! workloads. Each answer is made of `catalog.v1.ServiceEndpoints` as the resource service reads it at that moment, for
-//! a caller whose source is the client's address; nothing is cached. docs/dns.md says what is answered to what.
+//! `name.namespace.svc.ZONE` is a service, `_port._tcp.` before it one of its ports, and `workload.` before it one of
+//! its workloads. Each answer comes from `catalog.v1.ServiceEndpoints` as the resource service reads it at that moment,
+//! for a caller whose source is the client's address; nothing is cached. docs/dns.md lists the answers.
 //!
 //! The messages are hickory-proto's: docs/decisions/0033-the-dns-sockets-are-served-here.md.
 //!
 //! # Limits
-//! [`DnsOptions::queries`] are answered at once; a further one over UDP is dropped, as clients of UDP expect, and one
-//! over TCP waits. [`DnsOptions::max_connections`] are open at once, further ones are closed; one that is silent for
-//! [`DnsOptions::idle`], or takes an answer for as long, is closed too. An answer over UDP has at most 1,232 bytes, and
-//! over TCP 65,535: what does not fit is truncated there, and here left out.
+//! [`DnsOptions::queries`] are answered at once. A further query over UDP is dropped, as clients of UDP expect, and one
+//! over TCP waits. [`DnsOptions::max_connections`] are open at once, further ones are closed. A connection that is
+//! silent for [`DnsOptions::idle`], or takes an answer for as long, is closed too. An answer has at most 1,232 bytes
+//! over UDP, which truncates it, and 65,535 over TCP, which leaves records out.
 
 mod answer;
 mod name;
@@ -25,54 +25,60 @@ use tokio::net::{TcpListener, UdpSocket};
 
 pub(crate) use self::serve::serve;
 
-/// How the DNS port behaves. Part of config.toml as `[dns]`.
+/// Options of the DNS port; `[dns]` in config.toml.
 #[derive(Debug, Clone)]
 pub struct DnsOptions {
-    /// Where it listens, UDP and TCP; port 0 lets the system pick one.
+    /// Address for UDP and TCP; port 0 lets the system pick one.
     pub addr: SocketAddr,
-    /// Whether a server without it is as good, as when another one has the port.
+    /// Whether the server may run without DNS, for example because another server has the port.
     pub optional: bool,
     /// The domain of all names.
     pub zone: Name,
-    /// How long answers may be kept, seconds.
+    /// Time to live of answers, seconds.
     pub ttl: u32,
-    /// Queries that are answered at once.
+    /// Concurrently answered queries.
     pub queries: usize,
-    /// Connections at once.
+    /// Concurrent connections.
     pub max_connections: usize,
-    /// How long a connection may be silent, and how long a query may take.
+    /// Longest silence of a connection, and longest time for a query.
     pub idle: Duration,
 }
 
 impl DnsOptions {
-    /// Reads the domain of all names; `None` if it is none.
+    /// Connections at once; further ones are closed.
+    pub const MAX_CONNECTIONS: usize = 128;
+
+    /// Time that a connection may be silent, or take nothing of an answer, before it is closed.
+    pub const IDLE: Duration = Duration::from_secs(10);
+
+    /// Reads the domain of all names; `None` for an invalid text.
     #[must_use]
     pub fn parse_zone(text: &str) -> Option<Name> {
         Name::from_ascii(format!("{text}.")).ok()
     }
 }
 
-/// The open ports of DNS.
+/// The open DNS ports.
 pub(crate) struct DnsPorts {
     pub(crate) udp: UdpSocket,
     pub(crate) tcp: TcpListener,
     pub(crate) options: DnsOptions,
 }
 
-/// How often a free port is looked for that UDP and TCP both have.
+/// Attempts to find a port that is free for both UDP and TCP.
 const MAX_BIND_ATTEMPTS: usize = 16;
 
 impl DnsPorts {
-    /// Opens both.
+    /// Opens both ports.
     ///
     /// # Errors
-    /// The address is taken, or not this machine's.
+    /// The address is in use, or does not belong to this machine.
     pub(crate) async fn bind(options: DnsOptions) -> io::Result<Self> {
         let mut tries = if options.addr.port() == 0 { MAX_BIND_ATTEMPTS } else { 1 };
         loop {
             tries -= 1;
             let tcp = TcpListener::bind(options.addr).await?;
-            // Where the system picks, it picks for TCP.
+            // The system picks a port for TCP, which UDP then has to get too.
             match UdpSocket::bind(tcp.local_addr()?).await {
                 Ok(udp) => return Ok(Self { udp, tcp, options }),
                 Err(e) if tries == 0 => return Err(e),

@@ -1,12 +1,12 @@
-//! What a name in the zone is about.
+//! Parses names in the zone.
 
 use hickory_proto::rr::Name;
 use mortise_resource::name::is_valid;
 
-/// A name, taken apart. Names of resources are in lower case.
+/// The subject of a name. Names of resources are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// Of another zone.
+    /// A name in another zone.
     Elsewhere,
     /// The zone itself.
     Apex,
@@ -14,26 +14,26 @@ pub(super) enum Subject {
     Server,
     /// A name without records, with names below it.
     Empty,
-    /// A service, or something of it.
+    /// A service, or a part of it.
     Service { namespace: String, service: String, part: Part },
-    /// No name that could be.
+    /// A name that cannot exist.
     Nothing,
 }
 
-/// What of a service.
+/// The part of a service that a name refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All of it.
+    /// The whole service.
     Whole,
-    /// `_tcp.`: without records.
+    /// `_tcp.`: a name without records.
     Protocol,
-    /// `_port._tcp.`: one port.
+    /// `_port._tcp.`: a port.
     Port(String),
-    /// `workload.`: one workload.
+    /// `workload.`: a workload.
     Workload(String),
 }
 
-/// Takes a name apart.
+/// Parses a name.
 pub(super) fn parse_name(zone: &Name, name: &Name) -> Subject {
     if !zone.zone_of(name) {
         return Subject::Elsewhere;

@@ -1,4 +1,4 @@
-//! From the bytes of a query to those of its answer.
+//! Turns the bytes of a query into the bytes of its answer.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -25,10 +25,10 @@ use super::{
 /// Largest answer over UDP, bytes: what passes most networks in one piece (DNS Flag Day 2020).
 const MAX_UDP_BYTES: u16 = 1_232;
 
-/// Largest answer over UDP to a client that says nothing of EDNS (RFC 1035).
+/// Largest answer over UDP to a client without EDNS (RFC 1035).
 const MAX_PLAIN_UDP_BYTES: usize = 512;
 
-/// How a query came.
+/// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     Udp,
@@ -39,15 +39,15 @@ pub(super) enum Transport {
 pub(super) struct Resolver {
     service: ResourceService,
     options: DnsOptions,
-    /// Where this server listens, if that is one address.
+    /// The address of this server, unless it listens on all addresses.
     own: Option<IpAddr>,
 }
 
-/// What is said of a name.
+/// The answer to a question.
 struct Lookup {
     code: ResponseCode,
     records: Records,
-    /// Whether the zone's SOA is to say that there is nothing.
+    /// Whether the zone's SOA accompanies an empty answer.
     with_soa: bool,
 }
 
@@ -56,7 +56,7 @@ impl Lookup {
         Self { code, records: Records::default(), with_soa: code == ResponseCode::NXDomain }
     }
 
-    /// Records, or that there are none of that type.
+    /// An answer with records, or an empty one if the name has no record of the type.
     fn records(records: Records) -> Self {
         let with_soa = records.answers.is_empty();
         Self { code: ResponseCode::NoError, records, with_soa }
@@ -73,14 +73,15 @@ impl Resolver {
         Self { service, options, own }
     }
 
-    /// The answer to a query, and its code; `None` for what is no query and gets none.
+    /// The answer to a query, and its code; `None` if the bytes are not a query and get no answer.
     pub(super) async fn answer(
         &self,
         query: &[u8],
         from: SocketAddr,
         by: Transport,
     ) -> Option<(Vec<u8>, ResponseCode)> {
-        // Twelve bytes are a head; what says that it is an answer is not answered, or two servers would go on for ever.
+        // A header has twelve bytes. Messages marked as answers are ignored, or two servers could answer each other for
+        // ever.
         let (Some(&[high, low]), Some(flags)) = (query.first_chunk::<2>(), query.get(2)) else { return None };
         if query.len() < 12 || flags & 0x80 != 0 {
             return None;
@@ -165,7 +166,7 @@ impl Resolver {
     /// A name in the zone.
     fn name_in_zone(&self, labels: &str) -> Name {
         let name = Name::from_ascii(labels).and_then(|name| name.append_domain(&self.options.zone));
-        // The parts of a name that was asked for are short enough for one.
+        // The parts come from a valid name, so the joined name is short enough.
         name.unwrap_or_else(|_| self.options.zone.clone())
     }
 
@@ -176,19 +177,20 @@ impl Resolver {
         service: &str,
         from: SocketAddr,
     ) -> Result<Lookup, ResponseCode> {
-        let source = Source::of(from.ip());
+        let source = Source::from_key(from.ip());
         let caller = match self.service.access() {
             Some(access) => Caller::new(access.dns().clone(), Consistency::Eventual),
             None => Caller::host(Consistency::Eventual),
         };
         let origin = Origin::new(Surface::Dns, Remote::Address(from), None);
-        let caller = caller.at(source).from(Some(Arc::new(origin)));
+        let caller = caller.with_source(source).from(Some(Arc::new(origin)));
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
             let data = found.data.unwrap_or_default();
             let endpoints = ServiceEndpoints::decode(data.value.as_slice()).map_err(|_| ResponseCode::ServFail)?;
             return question.answer(&endpoints).map(Lookup::records).ok_or(ResponseCode::NXDomain);
         }
-        // One whose endpoints were not computed yet, or that has none since nobody wrote them.
+        // The service may exist without endpoints, because they are not computed yet, or its author writes them and has
+        // not.
         match self.read(&caller, "Service", namespace, service).await? {
             Some(_) if matches!(question.part, Part::Whole | Part::Protocol) => {
                 question.answer(&ServiceEndpoints::default()).map(Lookup::records).ok_or(ResponseCode::NXDomain)
@@ -221,7 +223,7 @@ impl Resolver {
         }
     }
 
-    /// Says how long it holds that there is nothing.
+    /// The SOA record, with the time for which clients may cache an empty answer.
     fn soa(&self) -> Record {
         let ttl = self.options.ttl;
         let soa = SOA::new(self.name_in_zone("ns.dns"), self.name_in_zone("hostmaster"), 1, 7_200, 1_800, 86_400, ttl);
@@ -229,15 +231,15 @@ impl Resolver {
     }
 }
 
-/// The bytes of an answer, with as much of it as there is room for.
+/// Encodes an answer, as far as it fits into `room` bytes.
 fn encode_within(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
-    // The encoder leaves out and says so (TC, in the third byte) what is beyond the longest message.
+    // Beyond the longest message the encoder drops records and sets TC, a bit of the third byte.
     let is_whole = |bytes: &Vec<u8>| bytes.len() <= room && bytes.get(2).is_some_and(|flags| flags & 0x02 == 0);
     let fits = |reply: &Message| reply.to_vec().ok().filter(is_whole);
     if let Some(bytes) = fits(&reply) {
         return Some(bytes);
     }
-    // Addresses of targets are a help: clients ask for what is missing.
+    // Addresses of targets are optional: clients ask for missing ones.
     reply.additionals.clear();
     loop {
         if let Some(bytes) = fits(&reply) {
@@ -246,7 +248,7 @@ fn encode_within(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u
         if by == Transport::Udp || reply.answers.is_empty() {
             return reply.truncate().to_vec().ok();
         }
-        // Nothing has room for more: some of them, in whichever order they are in, will do.
+        // Even without them the answer does not fit: half of the records, in any order, will do.
         reply.answers.truncate(reply.answers.len() / 2);
     }
 }

@@ -16,16 +16,16 @@ use super::{
     resolve::{Resolver, Transport},
 };
 
-/// Largest query that is read, bytes. One has a name of 255 bytes and some options.
+/// Largest query, bytes. A query has a name of at most 255 bytes and some options.
 const MAX_QUERY_BYTES: usize = 4_096;
 
-/// How long a socket waits that cannot accept or receive, for want of descriptors for one.
+/// Wait after a failure to accept or receive, for example without free file descriptors.
 const FAULT_WAIT: Duration = Duration::from_millis(100);
 
-/// Faults one after the other for which nobody waits: one may concern a single client, such as one that is gone.
+/// Consecutive faults before a wait: a single one may concern just one client, such as one that is gone.
 const MAX_FAULTS: u32 = 16;
 
-/// What both sockets share.
+/// State that both sockets share.
 struct Shared {
     resolver: Resolver,
     turns: Arc<Semaphore>,
@@ -33,7 +33,7 @@ struct Shared {
     idle: Duration,
 }
 
-/// Answers until `stopping` says so.
+/// Answers until `stopping` is true.
 pub(crate) async fn serve(
     ports: DnsPorts,
     service: ResourceService,
@@ -89,7 +89,7 @@ async fn datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) -> io::Result<()
     }
 }
 
-/// What was received; after a fault, and many right before it, waits.
+/// Returns a successful result; after a fault returns `None`, with a wait after many consecutive ones.
 async fn received_or_wait<T>(received: io::Result<T>, faults: &mut u32) -> Option<T> {
     if let Ok(received) = received {
         *faults = 0;
@@ -123,7 +123,7 @@ async fn connections(listener: TcpListener, shared: Arc<Shared>, stopping: watch
     }
 }
 
-/// Answers the queries of a connection, one after the other, for as long as they come.
+/// Answers the queries of a connection one after the other until its end.
 async fn connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) {
     loop {
         let Ok(Ok(query)) = timeout(shared.idle, read(&mut stream)).await else { return };
@@ -138,11 +138,11 @@ async fn connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) {
     }
 }
 
-/// A query behind its length.
+/// Reads a query with its length prefix.
 async fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let length = usize::from(stream.read_u16().await?);
     if length > MAX_QUERY_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "no query is as long"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the query is too long"));
     }
     let mut query = vec![0; length];
     stream.read_exact(&mut query).await?;

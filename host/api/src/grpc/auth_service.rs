@@ -1,4 +1,4 @@
-//! The auth service on gRPC: what the caller is, and may do.
+//! The auth service on gRPC: identity and permissions of the caller.
 
 use mortise_resource::{
     Code, Error,
@@ -45,7 +45,7 @@ impl AuthService for AuthApi {
                 "write" => Verb::Write,
                 "delete" => Verb::Delete,
                 _ => {
-                    let text = format!("verb invalid: {verb:?} is none of read, list, watch, write and delete");
+                    let text = format!("verb invalid: {verb:?}; use read, list, watch, write or delete");
                     return Err(Error::invalid(text));
                 }
             };

@@ -1,4 +1,4 @@
-//! The backup on gRPC: begun while no plugin is on its way in or out, then written as fast as the client reads.
+//! The backup on gRPC. It starts while no plugin is being loaded or removed, and proceeds as fast as the client reads.
 
 use std::pin::Pin;
 
@@ -19,10 +19,10 @@ use tracing::Span;
 use super::status::status;
 use crate::call::run_guarded;
 
-/// Pieces of the archive that wait for the client, some 256 KiB each.
+/// Most pieces of the archive that wait for the client, some 256 KiB each.
 const MAX_QUEUED_PIECES: usize = 4;
 
-/// What the client reads.
+/// The stream to the client.
 pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<BackupResponse, Status>> + Send>>;
 
 /// Begins a backup.
@@ -60,23 +60,23 @@ pub(crate) async fn backup(manager: &Manager, service: &ResourceService, config:
     Ok(Box::pin(ReceiverStream::new(out)))
 }
 
-/// Tells the client how its backup ended, unless it ended well. Without a word, one that panicked would look complete.
+/// Sends the failure of a backup to the client. Without it, the archive of a backup that panicked would look complete.
 async fn send_failure(
     ended: impl Future<Output = Result<(), BackupError>>,
     answers: &mpsc::Sender<Result<BackupResponse, Status>>,
 ) {
     let fault = match run_guarded(Span::none(), async { Ok(ended.await) }).await {
         Ok(Ok(())) => return tracing::info!("a backup was taken"),
-        Ok(Err(BackupError::ReaderGone)) => return tracing::info!("a backup was given up by whoever took it"),
+        Ok(Err(BackupError::ReaderGone)) => return tracing::info!("a backup was cancelled by its client"),
         Ok(Err(error)) => failure(error),
         Err(panic) => panic,
     };
     tracing::warn!("a backup failed: {fault}");
-    // A client that is gone needs no answer.
+    // The client may be gone and need no answer.
     answers.send(Err(status(fault))).await.ok();
 }
 
-/// Store and files as of one moment.
+/// Opens store and files as of one moment.
 async fn begin(
     manager: &Manager,
     service: &ResourceService,
@@ -84,7 +84,7 @@ async fn begin(
 ) -> Result<(Box<dyn Snapshot>, Sources), Error> {
     let store = |e: StoreError| failure(e.into());
     let backend = service.backend();
-    // Counts the resources, unless they are counted, before anything is held up.
+    // Counts the resources if needed, before the pause of plugins begins.
     backend.stats().await.map_err(store)?;
     let pause = manager.pause().await?;
     let snapshot = backend.snapshot().await.map_err(store)?;
@@ -128,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn a_backup_that_panics_does_not_look_complete() {
         let (answers, mut out) = mpsc::channel(1);
-        send_failure(async { panic!("it was told to") }, &answers).await;
+        send_failure(async { panic!("a test asked for this panic") }, &answers).await;
         drop(answers);
         assert_eq!(out.recv().await.unwrap().unwrap_err().code(), tonic::Code::Internal);
         assert!(out.recv().await.is_none());

@@ -1,28 +1,28 @@
-//! The calls of the gRPC port that are under way: what their requests and answers hold in memory, and for how long.
+//! The running calls of the gRPC port: bounds on the memory of their requests and answers, and on their time.
 //!
 //! # Requests
-//! The message of a call has `http.request_timeout_ms` to arrive, and while it arrives counts against
-//! `grpc.request_bytes` (`request`). Who finds the budget used up is refused and may try again; waiting would mean to hold
-//! what others wait for. Messages of at most 4 KiB have as much room again. The share goes back with the answer. A call
-//! whose request is a stream counts as 4 KiB as long as it lasts: an upload has limits of its own, and a question of
-//! reflection is no larger.
+//! The message of a call has `http.request_timeout_ms` to arrive. Meanwhile it counts against `grpc.inbound_buffer_bytes`
+//! (`request`). A request beyond the budget is refused and may be retried; if it waited, it would hold memory that
+//! other requests need. Messages of at most 4 KiB have the same budget again. The share is returned with the answer. A
+//! call with a stream of requests counts as 4 KiB while it lasts: uploads have limits of their own, and questions to
+//! reflection are no larger.
 //!
 //! # Answers
-//! An answer goes to HTTP/2 in frames of 32 KiB (`answer`), the next one when the client has made room for it; so
-//! HTTP/2 holds no more than that and its own buffer, and the rest is held here, where it can be let go. An answer of
-//! which the client takes nothing for `http.stall_timeout_ms` ends: what it holds (a list, a watch with its place and
-//! its events) is dropped, whether HTTP/2 asks for more or not. What waits of large answers is bounded in all
-//! (`grpc.answer_bytes`); over that, the answers end of which nothing was taken for longest. Bytes that many answers
-//! share count once (`counted`), until the last of them has sent them or ended.
+//! An answer goes to HTTP/2 in frames of 32 KiB (`answer`); each frame waits until the client has made room for it. So
+//! HTTP/2 holds one frame and its own buffer, and the rest is held here, where it can be dropped. An answer ends if its
+//! client reads nothing for `http.stall_timeout_ms`: everything that it holds (a list, a watch with its place and its
+//! events) is dropped, even if HTTP/2 never asks for more. The waiting bytes of large answers have a common bound
+//! (`grpc.outbound_buffer_bytes`); beyond it, the answers that were read least recently end. Bytes that many answers share count
+//! once (`counted`), until the last of them has sent them or ended.
 //!
 //! # Callers
-//! Who calls is recognised here, once, and what the method asks for is checked ([`crate::authenticate`]). It is checked
-//! again whenever tokens or policies change, for as long as the answer is under way.
+//! The caller is recognised here, once, and the requirement of the method is checked ([`crate::authenticate`]). The
+//! check is repeated whenever tokens or policies change, as long as the answer lasts.
 //!
 //! # Stopping
-//! Answers of which the client takes nothing end at once, and the server waits for the calls that are left only.
+//! Answers whose clients do not read end at once, and the server waits only for the remaining calls.
 //!
-//! Cost: a call takes two locks that nobody else wants, an answer over 48 KiB is copied once more.
+//! Cost: a call takes two uncontended locks; an answer over 48 KiB is copied once more.
 
 mod answer;
 mod counted;
@@ -65,48 +65,48 @@ use crate::{
     peer::{LocalUser, PeerCertificate},
 };
 
-/// How long a client may take nothing while the server stops.
+/// Longest time without reading while the server stops.
 const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Calls whose requests are streams.
+/// Methods with a stream of requests.
 const STREAMING_METHODS: [&str; 3] = [
     "/mortise.v1.PluginService/Install",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
-/// What bounds calls.
+/// Limits of calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallLimits {
-    /// Bytes of messages that are being received.
+    /// Bytes of arriving messages.
     pub(crate) request_bytes: usize,
-    /// How long a message may take to arrive.
+    /// Longest time for a message to arrive.
     pub(crate) request_timeout: Duration,
-    /// Bytes of answers that wait to be taken.
+    /// Bytes of answers that wait for their clients.
     pub(crate) answer_bytes: usize,
-    /// How long a client may take nothing of an answer.
+    /// Longest time for which a client may read nothing of an answer.
     pub(crate) stall_timeout: Duration,
     /// Largest message, bytes.
     pub(crate) message_bytes: usize,
-    /// Calls of one caller.
+    /// Concurrent calls of one caller.
     pub(crate) caller_streams: usize,
 }
 
-/// The calls under way. Cheap to clone.
+/// The running calls. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Calls(Arc<Shared>);
 
 struct Shared {
     service: ResourceService,
     limits: CallLimits,
-    /// Calls under way, by caller.
+    /// Running calls by caller.
     streams: Arc<CallerCounts>,
     requests: RequestBytes,
     answers: Mutex<HashMap<u64, Arc<Answer>>>,
     next: AtomicU64,
-    /// Bytes of answers that wait.
+    /// Bytes of waiting answers.
     held: Arc<AtomicUsize>,
-    /// Calls that may still end well.
+    /// Calls that can still end normally.
     open: AtomicUsize,
     closed: Notify,
     stopping: AtomicBool,
@@ -114,7 +114,7 @@ struct Shared {
 }
 
 impl Calls {
-    /// No calls yet.
+    /// Creates the table without any call.
     pub(crate) fn new(limits: CallLimits, service: ResourceService) -> Self {
         Self(Arc::new(Shared {
             service,
@@ -131,17 +131,17 @@ impl Calls {
         }))
     }
 
-    /// Counts bytes that answers share.
+    /// The counter for bytes that answers share.
     pub(crate) fn shared_bytes(&self) -> AnswerBytes {
         AnswerBytes(self.0.held.clone())
     }
 
-    /// The layer through which every call goes.
+    /// The layer around every call.
     pub(crate) fn layer(&self) -> CallsLayer {
         CallsLayer(self.0.clone())
     }
 
-    /// Ends answers that are not taken, and those whose callers may not have them any more, for ever.
+    /// Runs for ever: ends answers that are not read, and answers whose callers have lost the permission.
     pub(crate) async fn supervise(&self, mut changes: Option<watch::Receiver<u64>>) {
         let limit = self.0.limits.stall_timeout;
         let often = (limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
@@ -155,13 +155,13 @@ impl Calls {
         }
     }
 
-    /// Begins to stop. No call ends that its client goes on with.
+    /// Begins to stop. A call goes on as long as its client reads.
     pub(crate) fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
         self.0.stopped.notify_waiters();
     }
 
-    /// Resolves once no call is left that may still end well.
+    /// Resolves once no call is left that can end normally.
     pub(crate) async fn ended(&self) {
         loop {
             let mut closed = std::pin::pin!(self.0.closed.notified());
@@ -194,9 +194,9 @@ impl Shared {
         for answer in answers {
             if answer.stalled_for(now).is_some_and(|stalled| stalled >= limit) {
                 let status = match self.is_stopping() {
-                    true => Status::unavailable("the server is stopping, and the client took nothing of the answer"),
+                    true => Status::unavailable("the server is stopping, and the client read nothing of the answer"),
                     false => Status::aborted(format!(
-                        "the client took nothing of the answer for {} ms (limit http.stall_timeout_ms); ask again",
+                        "the client read nothing of the answer for {} ms (limit http.stall_timeout_ms); try again",
                         limit.as_millis()
                     )),
                 };
@@ -206,7 +206,7 @@ impl Shared {
         }
     }
 
-    /// Ends answers until what waits is within its bound, those first of which nothing was taken for longest.
+    /// Ends answers until the waiting bytes are within their bound, least recently read first.
     fn end_least_read(&self) {
         if self.held.load(Ordering::Relaxed) <= self.limits.answer_bytes {
             return;
@@ -221,13 +221,14 @@ impl Shared {
                 return;
             }
             metrics::counter!("mortise_grpc_answers_dropped_total").increment(1);
-            let what = "too much of answers waits for clients to take it (limit grpc.answer_bytes); try again later";
+            let what =
+                "too many bytes of answers wait for their clients (limit grpc.outbound_buffer_bytes); try again later";
             answer.end(Status::resource_exhausted(what), &self.held);
         }
     }
 }
 
-/// Resolves when callers may do something else than before.
+/// Resolves when permissions may have changed.
 async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
     let changed = match changes {
         Some(changes) => changes.changed().await.is_ok(),
@@ -238,7 +239,7 @@ async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
     }
 }
 
-/// A call that may still end well, counted.
+/// A counted call that can still end normally.
 struct OpenCall(Arc<Shared>);
 
 impl OpenCall {
@@ -256,7 +257,7 @@ impl Drop for OpenCall {
     }
 }
 
-/// See [`Calls::layer`].
+/// The layer of [`Calls::layer`].
 #[derive(Clone)]
 pub(crate) struct CallsLayer(Arc<Shared>);
 
@@ -268,7 +269,7 @@ impl<S> Layer<S> for CallsLayer {
     }
 }
 
-/// The services behind the bounds.
+/// The services within the limits.
 #[derive(Clone)]
 pub(crate) struct CallsService<S> {
     inner: S,
@@ -323,7 +324,7 @@ where
         }
         let answering = match recorded {
             true => {
-                // The one that is ready is called; a copy of it may not be.
+                // Only the polled instance is ready; a clone may not be.
                 let other = self.inner.clone();
                 let inner = std::mem::replace(&mut self.inner, other);
                 let (by, changes) = (guard.by.authorizer.clone(), guard.requirement.is_change());
@@ -351,8 +352,8 @@ fn request_origin<B>(request: &Request<B>) -> Arc<Origin> {
     origin(Surface::Grpc, remote, request.headers())
 }
 
-/// Recognises the caller, checks what the method asks for, and leaves the caller with the request. With an error comes
-/// the caller, as far as known.
+/// Recognises the caller, checks the method's requirement, and attaches the caller to the request. An error includes
+/// the caller as far as it is known.
 fn authenticated<B>(
     calls: &Shared,
     request: &mut Request<B>,
@@ -371,14 +372,14 @@ fn authenticated<B>(
     Ok(CallGuard { by, requirement, _stream })
 }
 
-/// The caller of a call, and what the call asks for, for as long as its answer takes.
+/// The caller and the requirement of a call, kept for as long as its answer lasts.
 struct CallGuard {
     by: Authenticated,
     requirement: Requirement,
     _stream: Option<CountedOne>,
 }
 
-/// Resolves when a request may not go on: the server stops, or its caller may not make it any more.
+/// Resolves when a request must end: the server stops, or the caller has lost the permission.
 async fn ended_early(calls: Arc<Shared>, by: Authenticated, requirement: Requirement) -> Status {
     let mut changes = calls.service.access().map(|access| access.changes());
     let refused = async {
@@ -408,7 +409,7 @@ async fn ended_by_stop(calls: Arc<Shared>) -> Status {
 
 fn too_slow(limit: Duration) -> Status {
     Status::deadline_exceeded(format!(
-        "the request was not there within {} ms (limit http.request_timeout_ms)",
+        "the request did not arrive within {} ms (limit http.request_timeout_ms); try again",
         limit.as_millis()
     ))
 }

@@ -1,15 +1,15 @@
-//! The connections of the gRPC port: how many, and how long they may take to begin.
+//! The connections of the gRPC port: their number, and the time for their beginning.
 //!
-//! With TLS, one begins with a handshake, in a task of its own, so that a client that is slow at it delays no other. It
-//! has its place among the connections from before the handshake on.
+//! With TLS, a connection begins with a handshake in a task of its own, so that a slow client delays no other. It
+//! counts among the connections from before the handshake.
 //!
-//! A connection begins with what HTTP/2 wants first of every client. One that has not sent it within the time limit is
-//! closed, and so is one that still has not when the server stops: nothing can be under way on it. From there on HTTP/2
-//! looks after it; a client that answers no ping is gone. Connections beyond the limit are closed at once, without a
-//! word: clients take that for a server that is not there and come back later, where an answer in HTTP/2 would have
-//! them try again at once.
+//! A connection begins with the preface that HTTP/2 requires of every client. It is closed if the preface is not
+//! complete in time, or when the server stops: no call can be running on it. From there on HTTP/2 watches it and drops
+//! a client that answers no ping. Connections beyond the limit are closed at once and silently: clients treat this like
+//! an absent server and come back later, while after an answer in HTTP/2 they would retry at once.
 //!
-//! Cost: about 16 KiB for a connection without calls, 4 more once it was written to, and a timer besides until it has begun; no task of its own.
+//! Cost: about 16 KiB for a connection without calls, 4 more once it was written to, and a timer until it has begun; no
+//! task of its own.
 
 use std::{
     io,
@@ -42,25 +42,25 @@ use crate::{
     transport::Transport,
 };
 
-/// What a client sends at least, unasked: 24 bytes that are always the same, and the head of a frame with its settings.
+/// Fewest bytes that a client sends at first: the constant 24 bytes, and the head of a settings frame.
 const PREFACE_BYTES: usize = 24 + 9;
 
-/// Connections over the unix socket at once.
+/// Concurrent connections over the unix socket.
 const LOCAL_CONNECTIONS: usize = 256;
 
-/// How long is waited after an error.
+/// Wait after a failed accept.
 const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// What bounds connections.
+/// Limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionLimits {
-    /// How many may be open.
+    /// Concurrent connections.
     pub(crate) connections: usize,
-    /// How long one may take to begin.
+    /// Longest time for the preface.
     pub(crate) preface: Duration,
 }
 
-/// Connections as clients open them, for ever. Those that have not begun end when told to stop.
+/// Accepts connections for ever. When the server stops, connections without a complete preface end.
 pub(crate) fn accept(
     listener: TcpListener,
     bounds: ConnectionLimits,
@@ -89,7 +89,7 @@ pub(crate) fn accept(
                 match tls.clone() {
                     None => break (Transport::Tcp(stream), permit),
                     Some(tls) => {
-                        // The server does not wait for it when it stops.
+                        // A stopping server does not wait for handshakes.
                         handshakes.spawn(async move { Some((tls.accept(stream, Protocol::Grpc).await?, permit)) });
                     }
                 }
@@ -100,7 +100,7 @@ pub(crate) fn accept(
     })
 }
 
-/// Connections of this machine's own users, over a unix socket. They have places of their own, so that an operator gets in
+/// Accepts connections of local users over a unix socket. They have a limit of their own, so that an operator gets in
 /// when the port is full.
 pub(crate) fn accept_local(
     listener: UnixListener,
@@ -115,12 +115,12 @@ pub(crate) fn accept_local(
                 let stream = match listener.accept().await {
                     Ok((stream, _)) => stream,
                     Err(e) => {
-                        tracing::warn!("the unix socket: cannot take a connection: {e}");
+                        tracing::warn!("cannot accept a connection on the unix socket: {e}");
                         sleep(ACCEPT_RETRY_WAIT).await;
                         continue;
                     }
                 };
-                // Closed at once, as on the port.
+                // Over the limit the connection is closed at once, as on the port.
                 let Ok(permit) = places.clone().try_acquire_owned() else { continue };
                 let permit = CountedPermit::new(permit);
                 let preface = Some(Preface::new(bounds.preface, stopping));
@@ -130,7 +130,7 @@ pub(crate) fn accept_local(
     })
 }
 
-/// What is known of the client of a connection.
+/// The known facts about the client of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     tcp: Option<TcpConnectInfo>,
@@ -139,7 +139,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Puts each part of it by itself among the extensions of a request that came with the whole.
+    /// Moves each fact into the request's extensions as a value of its own.
     pub(crate) fn spread_into(extensions: &mut Extensions) {
         if let Some(Self { tcp, certificate, local }) = extensions.remove::<Self>() {
             tcp.map(|tcp| extensions.insert(tcp));
@@ -149,10 +149,10 @@ impl Peer {
     }
 }
 
-/// One connection. Reading fails if its client does not begin.
+/// A connection. Reading fails if the preface is late.
 pub(crate) struct Connection {
     transport: SmallWrites<Transport>,
-    /// Until it has begun.
+    /// Present until the connection has begun.
     preface: Option<Preface>,
     _permit: CountedPermit,
 }
@@ -163,7 +163,7 @@ impl Connection {
     }
 }
 
-/// What is waited for, and how long.
+/// The wait for the preface, and its limit.
 struct Preface {
     missing: usize,
     patience: Fuse<BoxFuture<'static, ()>>,
@@ -174,26 +174,26 @@ impl Preface {
         let patience = async move {
             tokio::select! {
                 () = sleep(limit) => {}
-                // An error means that the sender is gone, which means stop too.
+                // An error means that the sender is gone, which also means stop.
                 _ = stopping.wait_for(|stopping| *stopping) => {}
             }
         };
         Self { missing: PREFACE_BYTES, patience: patience.boxed().fuse() }
     }
 
-    /// Fails once it has taken too long.
+    /// Fails once the time is up.
     fn poll_deadline<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if !self.patience.is_terminated() {
             ready!(self.patience.poll_unpin(cx));
         }
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client does not begin to speak HTTP/2 (limit http.request_timeout_ms)",
+            "the client did not begin HTTP/2 in time (limit http.request_timeout_ms)",
         )))
     }
 }
 
-/// One of the places that are bounded, counted while it is taken.
+/// A place within a limit, counted while it is taken.
 struct CountedPermit(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
 impl CountedPermit {
@@ -297,7 +297,7 @@ mod tests {
             assert!(late(server).await);
             assert!(late(server).await, "asked again, it says so again");
         }
-        // One byte now and then is no beginning, either.
+        // Single bytes now and then do not complete the preface.
         let mut slow = TcpStream::connect(addr).await.unwrap();
         let mut server = connections.next().await.unwrap().unwrap();
         tokio::spawn(async move {
@@ -307,7 +307,7 @@ mod tests {
         });
         while server.read(&mut [0]).await.is_ok() {}
         assert!(server.preface.is_some());
-        // One that has begun may be silent for longer.
+        // A connection that has begun may stay silent.
         sleep(Duration::from_millis(300)).await;
         clients.last_mut().unwrap().write_all(b"x").await.unwrap();
         assert_eq!(timeout(LONG, begun.read_u8()).await.unwrap().unwrap(), b'x');
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
         client.write_all(b"x").await.unwrap();
         assert_eq!(begun.read_u8().await.unwrap(), b'x');
-        // What is in time for the end is served.
+        // A preface before the stop is served.
         client = TcpStream::connect(addr).await.unwrap();
         client.write_all(START).await.unwrap();
         sleep(Duration::from_millis(50)).await;
@@ -359,7 +359,7 @@ mod tests {
         assert!(server.transport.inner().tcp().unwrap().nodelay().unwrap());
     }
 
-    /// What requests on such a connection have among their extensions.
+    /// Extensions of a request on the connection.
     fn unfolded(connection: &Connection) -> Extensions {
         let mut extensions = Extensions::new();
         extensions.insert(connection.connect_info());

@@ -1,8 +1,8 @@
-//! Answers requests of the gRPC port that are no gRPC: 415, as the protocol has it.
+//! Answers requests of the gRPC port that are not gRPC with 415, as the protocol prescribes.
 //!
-//! This keeps pages in browsers away. With TLS a browser speaks HTTP/2 to the port, and what a page may send to another
-//! origin without asking there first (CORS) has one of three content types, none of them gRPC's. tonic decodes a
-//! message whatever its content type is.
+//! This keeps web pages away. With TLS a browser speaks HTTP/2 to the port, and a page may send requests to another
+//! origin without a CORS preflight only with one of three content types; gRPC's is not among them. tonic itself would
+//! decode a message of any content type.
 
 use std::task::{Context, Poll};
 
@@ -11,11 +11,11 @@ use futures::future::{Either, Ready, ready};
 use tonic::{body::Body, metadata::GRPC_CONTENT_TYPE};
 use tower::{Layer, Service};
 
-/// What such a client is told.
+/// The answer to such a client.
 const NOT_GRPC_TEXT: &str =
     "this port speaks gRPC (content type application/grpc); JSON over HTTP is on the port of http_addr\n";
 
-/// Lets gRPC through.
+/// Passes only gRPC requests.
 #[derive(Clone, Copy)]
 pub(crate) struct ContentTypeLayer;
 
@@ -27,7 +27,7 @@ impl<S> Layer<S> for ContentTypeLayer {
     }
 }
 
-/// Lets gRPC through to a service.
+/// Passes only gRPC requests to a service.
 #[derive(Clone)]
 pub(crate) struct ContentTypeService<S>(S);
 

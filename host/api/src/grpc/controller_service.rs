@@ -1,4 +1,4 @@
-//! The controller service on gRPC: what controllers do, as data.
+//! The controller service on gRPC: the state of controllers as data.
 
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_resource::data;

@@ -1,5 +1,5 @@
-//! Messages of gRPC, for answers that are made without a generated server: what is stored is sent as it is stored, and
-//! what many take is encoded once. A generated server would decode and encode it for each of them.
+//! gRPC messages for answers without a generated server: stored bytes are sent as they are, and an answer for many
+//! clients is encoded once. A generated server would decode and encode it for each of them.
 
 use std::convert::Infallible;
 
@@ -22,44 +22,44 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-/// Bytes before a message: whether it is compressed, and its length.
+/// Bytes in front of a message: a flag for compression, and the length.
 pub(super) const PREFIX_BYTES: usize = 5;
 
-/// The only message of a request.
+/// Receives the only message of a request.
 pub(super) async fn receive_message<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
     let decoder = ProstCodec::<(), M>::default().decoder();
     let mut messages = Streaming::new_request(decoder, body, None, Some(limit));
     messages.message().await?.ok_or_else(|| Status::internal("Missing request message."))
 }
 
-/// Begins a message that is not compressed.
+/// Writes the prefix of an uncompressed message.
 pub(super) fn prefix(out: &mut impl BufMut, length: usize) {
     out.put_u8(0);
-    // What is in one resource is far smaller; a list is compared with it before.
+    // Resources are far smaller, and lists are checked before.
     out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
 }
 
-/// Any message.
+/// Encodes and frames any message.
 pub(super) fn framed(message: &impl Message) -> Bytes {
     let mut out = BytesMut::with_capacity(PREFIX_BYTES + message.encoded_len());
     prefix(&mut out, message.encoded_len());
-    // Fails for a buffer that is full; this one grows.
+    // Encoding fails only for a full buffer, and this one grows.
     let _ = message.encode(&mut out);
     out.freeze()
 }
 
-/// A message whose first field is a resource: the answers to Read and WriteStatus.
+/// Frames a message whose first field is a resource: the answers to Read and WriteStatus.
 pub(super) fn resource_frame(resource: &EncodedResource) -> Bytes {
     with_resource(resource, &())
 }
 
-/// The answer to Write.
+/// Frames the answer to Write.
 pub(super) fn write_frame(written: Written) -> Bytes {
     let Written { resource, warnings, .. } = written;
     with_resource(&resource, &pb::WriteResponse { resource: None, warnings })
 }
 
-/// A resource as the first field, and after it those of `rest`.
+/// Frames a resource as the first field, followed by the fields of `rest`.
 fn with_resource(resource: &EncodedResource, rest: &impl Message) -> Bytes {
     let length = field_length(resource.bytes().len()) + rest.encoded_len();
     let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);
@@ -70,7 +70,7 @@ fn with_resource(resource: &EncodedResource, rest: &impl Message) -> Bytes {
     out.freeze()
 }
 
-/// Adds an event of a watch.
+/// Appends an event of a watch.
 pub(super) fn put_event(out: &mut BytesMut, event: &WatchEvent) {
     let (number, resource) = match event {
         WatchEvent::Upsert(resource) => (1, resource.bytes()),
@@ -89,7 +89,7 @@ pub(super) fn put_event(out: &mut BytesMut, event: &WatchEvent) {
     out.put_slice(resource);
 }
 
-/// Begins a field of so many bytes. Its number is below 16, so that it takes one byte.
+/// Writes the head of a field with `length` bytes. The field number is below 16, so that it takes one byte.
 fn field(out: &mut BytesMut, number: u8, length: usize) {
     out.put_u8(number << 3 | 2);
     encode_varint(length as u64, out);
@@ -99,26 +99,26 @@ fn field_length(length: usize) -> usize {
     1 + encoded_len_varint(length as u64) + length
 }
 
-/// The end of an answer.
+/// The end of an answer, with its status.
 pub(super) fn trailers(status: &Status) -> Result<Frame<Bytes>, Status> {
     let mut trailers = HeaderMap::new();
     status.add_header(&mut trailers)?;
     Ok(Frame::trailers(trailers))
 }
 
-/// The end of an answer that went well.
+/// The end of a successful answer.
 pub(super) fn ok_trailers() -> Frame<Bytes> {
     Frame::trailers(HeaderMap::from_iter([(Status::GRPC_STATUS, HeaderValue::from_static("0"))]))
 }
 
-/// An answer with this body.
+/// A gRPC response with this body.
 pub(super) fn response(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
     response
 }
 
-/// An answer of one message, framed.
+/// A response with one framed message.
 pub(super) fn single_message(message: Bytes) -> Response<Body> {
     let frames = [Ok::<_, Infallible>(Frame::data(message)), Ok(ok_trailers())];
     response(Body::new(StreamBody::new(stream::iter(frames))))
@@ -135,7 +135,7 @@ mod tests {
         pb::Resource { version: "1".into(), data: Some(data), ..pb::Resource::default() }
     }
 
-    /// What is put together of bytes is what a generated server sends.
+    /// The bytes are the same as those of a generated server.
     #[test]
     fn messages_are_those_of_a_generated_server() {
         let mut events = 0;

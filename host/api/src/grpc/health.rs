@@ -1,7 +1,7 @@
-//! Health over gRPC. A watch ends once it has said that the server stops: open, it would hold up the end.
+//! Health over gRPC. A watch ends after the message that the server stops: an open one would delay the end.
 //!
-//! The services that write are not serving while the store is not sound or the audit log takes no records, and with them
-//! the server as a whole; those that only read go on.
+//! Services that write report that they do not serve while the store is damaged or cannot write, or while the audit log
+//! takes no records; so does the server as a whole. Services that only read go on.
 
 use std::pin::Pin;
 
@@ -23,20 +23,20 @@ use crate::{
     write_health::WriteHealth,
 };
 
-/// The server as a whole, and what writes.
+/// The server as a whole, and services that write.
 const WRITING_SERVICES: [&str; 3] = ["", SERVICE_NAME, PLUGIN_SERVICE];
-/// What only reads.
+/// Services that only read.
 const READING_SERVICES: [&str; 3] = [TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE];
 
-/// What is said of each service.
+/// The reported health.
 pub(crate) struct Health {
-    /// The states, and who watches them.
+    /// The health service, which holds the states and their watchers.
     pub(crate) service: HealthService,
     /// False once the server stops.
     pub(crate) ready: signal::Receiver<bool>,
 }
 
-/// Says of every service whether it serves.
+/// Reports the health of every service.
 pub(crate) async fn report(reporter: &HealthReporter, serving: bool, sound: bool) {
     for (names, serving) in [(WRITING_SERVICES, serving && sound), (READING_SERVICES, serving)] {
         let status =
@@ -47,7 +47,7 @@ pub(crate) async fn report(reporter: &HealthReporter, serving: bool, sound: bool
     }
 }
 
-/// Follows what the server can do, until the store is closed.
+/// Follows store and audit log until the store is closed.
 pub(crate) async fn follow(reporter: HealthReporter, mut write_health: WriteHealth) {
     while write_health.changed().await {
         report(&reporter, true, write_health.fault().is_none()).await;
@@ -98,7 +98,7 @@ mod tests {
             health.check(request).await.unwrap().into_inner().status() == ServingStatus::Serving
         };
         assert!(serves("").await && serves(SERVICE_NAME).await && serves(TYPE_SERVICE).await);
-        // A full disk is no reason.
+        // A full disk does not count.
         store.send_modify(|health| health.full = Some("1 byte is missing".into()));
         audit.send_replace(Some("no space".to_owned()));
         tokio::time::timeout(Duration::from_secs(30), async {

@@ -1,13 +1,13 @@
-//! A file of descriptors with everything that it imports.
+//! Collects a file of descriptors with all of its imports.
 //!
-//! Files come from plugins, and a chain of imports may be as long as a plugin has files: the walk keeps its own list,
-//! and the stack does not grow with the chain.
+//! Files come from plugins, and a chain of imports may be as long as a plugin has files: the walk has a list of its
+//! own, so that the stack does not grow with the chain.
 
 use std::collections::HashSet;
 
 use prost_reflect::FileDescriptor;
 
-/// The imports of a file, then the file, each once: in the order in which a pool can be built from front to back.
+/// The imports of a file, then the file, each once, every file after its imports.
 pub(super) fn with_imports(file: FileDescriptor) -> Vec<FileDescriptor> {
     let (mut seen, mut ordered) = (HashSet::new(), Vec::new());
     let mut open = vec![(file, false)];

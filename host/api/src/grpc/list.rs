@@ -1,5 +1,5 @@
-//! The answers to List and ListByOwner: encoded already, and sent piece by piece, so that they are in memory once and what
-//! was sent is let go.
+//! The answers to List and ListByOwner: already encoded and sent piece by piece, so that they are in memory once, and
+//! sent pieces are freed.
 
 use std::{
     pin::Pin,
@@ -16,7 +16,7 @@ use super::frames;
 /// The body of an answer.
 ///
 /// # Errors
-/// `ResourceExhausted`: it has more bytes than a message may have.
+/// `ResourceExhausted`: the list exceeds the largest message, 4 GiB.
 pub(super) fn list_body(list: EncodedList) -> Result<Body, Status> {
     if u32::try_from(list.bytes()).is_err() {
         return Err(Status::resource_exhausted(

@@ -1,4 +1,4 @@
-//! The ownership service on gRPC: what depends on what, and what a deletion would do.
+//! The ownership service on gRPC: dependencies between resources, and plans of deletions.
 
 use mortise_resource::{
     data::{

@@ -1,7 +1,7 @@
-//! A plugin's log as a stream: the last lines, and, if wanted, every later one until the server stops.
+//! A plugin's log as a stream: the last lines and, on request, every later one until the server stops.
 //!
-//! A reader that falls further behind than `plugin_logs.follow_lines` loses the oldest lines, and gets a line that says
-//! so.
+//! A reader that falls more than `LogSettings::follow_lines` behind loses the oldest lines and gets a line about the
+//! loss.
 
 use std::{
     pin::Pin,
@@ -18,20 +18,20 @@ use tokio::sync::{
 };
 use tonic::Status;
 
-/// The least important level.
+/// The lowest level.
 const TRACE: u8 = 5;
 const WARN: u8 = 2;
 
-/// How long after it was kept a line comes by the channel, at most.
+/// Longest delay between keeping a line and its arrival through the channel.
 const MAX_LINE_DELAY: Duration = Duration::from_secs(1);
 
-/// An open reading.
+/// An open log reader.
 pub(crate) struct LogReader {
     plugin: String,
     up_to: u8,
-    /// Not sent yet, oldest first.
+    /// Unsent kept lines, oldest first.
     kept: std::vec::IntoIter<Arc<LogLine>>,
-    /// Lines that were kept when the reading began: those that were on their way then come by the channel, too.
+    /// The lines that were kept at the start: late ones among them arrive through the channel, too.
     seen: Vec<Arc<LogLine>>,
     begun: SystemTime,
     live: Option<Receiver<Arc<LogLine>>>,
@@ -40,14 +40,14 @@ pub(crate) struct LogReader {
 }
 
 impl LogReader {
-    /// Begins; from here on no line is missed.
+    /// Opens a reader; no later line is missed.
     pub(crate) fn open(
         logs: &Logs,
         wanted: data::LogsRequest,
         stopped: impl Future<Output = ()> + Send + 'static,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        // The channel first: a line between the two comes twice and is recognised, instead of not at all.
+        // The channel is opened first: a line in between arrives twice and is recognised; otherwise it would be lost.
         let live = wanted.follow.then(|| logs.follow());
         let up_to = u8::try_from(wanted.level).ok().filter(|level| *level > 0).unwrap_or(TRACE);
         let kept = logs.tail(&wanted.name, wanted.last as usize, up_to);
@@ -63,7 +63,7 @@ impl LogReader {
         }
     }
 
-    /// The lines as they go to the client.
+    /// The lines for the client.
     pub(crate) fn stream(self) -> impl Stream<Item = Result<data::LogLine, Status>> + Send {
         stream::unfold(self, |mut lines| async { lines.next().await.map(|line| (Ok(line), lines)) })
     }
@@ -97,8 +97,7 @@ impl LogReader {
     }
 
     fn lost(&self, lines: u64) -> data::LogLine {
-        let message =
-            format!("up to {lines} lines are lost: this reader was too slow (limit plugin_logs.follow_lines)");
+        let message = format!("up to {lines} lines are lost: this reader was too slow");
         wire(&LogLine {
             plugin: self.plugin.as_str().into(),
             at: SystemTime::now(),

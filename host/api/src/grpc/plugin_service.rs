@@ -1,8 +1,7 @@
-//! The plugin service on gRPC. An upload is collected here, within the limit of a component; what it means is the
-//! manager's business.
+//! The plugin service on gRPC. Uploads are collected here, within the limit of a component; the manager does the rest.
 //!
-//! A component that is whole leaves its place to the next upload, and is held in memory until it is installed, which
-//! may wait for the plugin's turn: such components take [`MAX_UPLOADS`] times the limit of one together.
+//! A complete component makes way for the next upload, and stays in memory until it is installed, which may wait for
+//! the plugin's turn. All such components together take at most [`MAX_UPLOADS`] times the limit of one.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -22,24 +21,24 @@ use super::{
 };
 use crate::{call::call_span, plugin_stubs::plugin_service_server::PluginService};
 
-/// Uploads at once: each is held in memory until it is whole.
+/// Concurrent uploads; each is held in memory until it is complete.
 const MAX_UPLOADS: usize = 4;
 
-/// The unit in which components count that are being installed, bytes.
+/// The unit for counting components during installation, bytes.
 const INSTALL_UNIT_BYTES: usize = 1 << 10;
 
-/// Logs that are read at once.
+/// Concurrently read logs.
 const MAX_LOG_READERS: usize = 64;
 
 /// The service, for gRPC.
 pub(crate) struct PluginApi {
     manager: Manager,
-    /// Says when the server stops.
+    /// Signals the stop of the server.
     service: ResourceService,
     uploads: Semaphore,
-    /// What components share that are being installed, in units of [`INSTALL_UNIT_BYTES`].
+    /// The budget of components during installation, in units of [`INSTALL_UNIT_BYTES`].
     installs: Semaphore,
-    /// How long an upload may take.
+    /// Longest time for an upload.
     upload_timeout: Duration,
     readers: Arc<Semaphore>,
 }
@@ -60,7 +59,7 @@ impl PluginApi {
         })?;
         let uploaded = timeout(self.upload_timeout, self.upload(stream)).await.map_err(|_| {
             let limit = self.upload_timeout.as_millis();
-            let what = format!("the upload was not whole within {limit} ms (limit grpc.upload_timeout_ms); try again");
+            let what = format!("the upload did not finish within {limit} ms (limit grpc.upload_timeout_ms); try again");
             Error::new(Code::DeadlineExceeded, what)
         })?;
         let Upload { name, sha256, signature, bytes } = uploaded?;
@@ -70,11 +69,11 @@ impl PluginApi {
         Ok(data::InstallResponse { plugin: Some(plugin), unchanged })
     }
 
-    /// Receives a component, whole.
+    /// Receives a whole component.
     async fn upload(&self, mut stream: Streaming<data::InstallRequest>) -> Result<Upload, Error> {
         let broken = |e: Status| {
             let code = match e.code() {
-                // The caller may not go on.
+                // The caller has lost the permission.
                 tonic::Code::Unauthenticated => Code::Unauthenticated,
                 tonic::Code::PermissionDenied => Code::PermissionDenied,
                 _ => Code::InvalidArgument,
@@ -97,7 +96,7 @@ impl PluginApi {
         }
         while let Some(next) = stream.message().await.map_err(broken)? {
             if (!next.name.is_empty() && next.name != name) || (!next.sha256.is_empty() && next.sha256 != sha256) {
-                return Err(Error::invalid("name and sha256 stand in the first message, and do not change after it"));
+                return Err(Error::invalid("name and sha256 belong in the first message and cannot change after it"));
             }
             if bytes.len().saturating_add(next.chunk.len()) > self.manager.component_limit() {
                 return Err(self.manager.too_large());
@@ -108,25 +107,25 @@ impl PluginApi {
     }
 }
 
-/// The units of so many bytes.
+/// The number of units for so many bytes.
 fn units(bytes: usize) -> usize {
     bytes.div_ceil(INSTALL_UNIT_BYTES).max(1)
 }
 
-/// Takes room for a component until it is installed.
+/// Reserves memory for a component until it is installed.
 fn begin_install(installs: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'_>, Error> {
     let room = u32::try_from(units(bytes)).ok().and_then(|units| installs.try_acquire_many(units).ok());
     room.ok_or_else(|| {
-        let what = "the components that are being installed already take all the memory that they may; try again";
+        let what = "the components being installed already use all the memory for uploads; try again";
         Error::new(Code::ResourceExhausted, what)
     })
 }
 
-/// A component that was received.
+/// A received component.
 struct Upload {
     name: String,
     sha256: String,
-    /// Its text, if there is one.
+    /// The text of the signature, if one was sent.
     signature: Option<String>,
     bytes: Vec<u8>,
 }

@@ -1,8 +1,8 @@
-//! Server reflection over the registry as it is at each question, so that a stock client can encode a type that was
-//! loaded a moment ago. Versions v1 and v1alpha differ in name only.
+//! Server reflection over the current registry, so that a stock client can encode a type that was loaded a moment ago.
+//! Versions v1 and v1alpha differ in name only.
 //!
-//! Files are looked for in the host's descriptors, then in each plugin's. A file is sent with everything it imports,
-//! from the same place: two plugins may have different files of one name.
+//! Files are looked up in the host's descriptors, then in those of each plugin. A file is sent with all of its imports
+//! from the same source: two plugins may have different files of the same name.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -16,17 +16,17 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::imports::with_imports;
 
-/// What reflection answers from.
+/// The sources of reflection.
 #[derive(Clone)]
 pub(crate) struct Reflection {
     registry: Arc<ArcSwap<Registry>>,
-    /// Says when the server stops, which ends every stream.
+    /// Signals the stop of the server, which ends every stream.
     service: ResourceService,
     /// Health, reflection itself, and the destination API if it is served.
     own: DescriptorPool,
 }
 
-/// Services that this server has, if their files are there.
+/// Services of this server, if their files are present.
 const SERVICES: [&str; 17] = [
     "conduit.proxy.destination.Destination",
     "grpc.health.v1.Health",
@@ -67,7 +67,7 @@ impl Reflection {
         Ok(Self { registry, service, own })
     }
 
-    /// Every method that this server has, such as `hashicorp.consul.resource.ResourceService/Write`.
+    /// Full names of all methods of this server, such as `hashicorp.consul.resource.ResourceService/Write`.
     pub(crate) fn methods(&self) -> Vec<String> {
         let methods = |service: ServiceDescriptor| {
             let name = |m: prost_reflect::MethodDescriptor| format!("{}/{}", service.full_name(), m.name());
@@ -76,7 +76,7 @@ impl Reflection {
         self.services().flat_map(methods).collect()
     }
 
-    /// Every service that this server has, by name.
+    /// All services of this server, by name.
     fn services(&self) -> impl Iterator<Item = ServiceDescriptor> {
         let registry = self.registry.load_full();
         SERVICES.iter().filter_map(move |name| self.pools(&registry).find_map(|pool| pool.get_service_by_name(name)))
@@ -89,7 +89,7 @@ impl Reflection {
     fn find(&self, look: impl Fn(&DescriptorPool) -> Option<FileDescriptor>) -> Option<Vec<Vec<u8>>> {
         let registry = self.registry.load();
         let file = self.pools(&registry).find_map(look)?;
-        // Clients take the first for the file that they asked for.
+        // Clients take the first file for the requested one.
         Some(with_imports(file).into_iter().rev().map(|file| file.encode_to_vec()).collect())
     }
 
@@ -115,7 +115,7 @@ impl Reflection {
     }
 }
 
-/// The file that declares a symbol: by itself, or as a member of something.
+/// The file that declares a symbol, directly or as a member.
 fn file_of(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor> {
     pool.get_message_by_name(symbol)
         .map(|d| d.parent_file())
@@ -125,7 +125,7 @@ fn file_of(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor> {
         .or_else(|| file_of_member(pool, symbol))
 }
 
-/// The file that declares a field, a oneof, a method, or an enum's value.
+/// The file that declares a field, a oneof, a method or an enum value.
 fn file_of_member(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor> {
     let (parent, name) = split(symbol);
     if let Some(message) = pool.get_message_by_name(parent)
@@ -136,18 +136,18 @@ fn file_of_member(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor>
     if let Some(service) = pool.get_service_by_name(parent) {
         return service.methods().any(|method| method.name() == name).then(|| service.parent_file());
     }
-    // An enum's values are in the scope of the enum itself.
+    // An enum's values belong to the scope of the enum.
     pool.all_enums()
         .find(|d| split(d.full_name()).0 == parent && d.get_value_by_name(name).is_some())
         .map(|d| d.parent_file())
 }
 
-/// A name after the name of its scope, which is empty at the top.
+/// Splits a symbol into its scope, empty at the top, and its last name.
 fn split(symbol: &str) -> (&str, &str) {
     symbol.rsplit_once('.').unwrap_or(("", symbol))
 }
 
-/// One version of the protocol.
+/// A version of the protocol.
 macro_rules! protocol {
     ($version:ident) => {
         pub(crate) mod $version {
@@ -206,7 +206,7 @@ macro_rules! protocol {
                     let state = (self.clone(), request.into_inner(), Box::pin(self.service.stopped()));
                     let replies = stream::try_unfold(state, |(reflection, mut requests, mut stopped)| async move {
                         let request = tokio::select! {
-                            // What was asked before the server stops is still answered.
+                            // Requests from before the stop are still answered.
                             biased;
                             request = requests.message() => request?,
                             () = &mut stopped => return Err(Status::unavailable("the server is stopping")),

@@ -1,4 +1,4 @@
-//! The region service on gRPC: how far the copies of other regions are, as data.
+//! The region service on gRPC: the state of replicas of other regions as data.
 
 use mortise_region::Regions;
 use mortise_resource::data;

@@ -1,5 +1,5 @@
-//! The resource API on gRPC. It is answered here, and by no generated server: what answers carry of resources is handed
-//! on in the bytes in which it is stored ([`super::frames`]).
+//! The resource API on gRPC. It has no generated server: answers carry resources in their stored bytes
+//! ([`super::frames`]).
 
 use ::http::{Extensions, HeaderMap, Request, Response};
 use futures::{TryFutureExt as _, stream};
@@ -21,24 +21,24 @@ use crate::{
     call::{self, run_guarded, span, type_span},
 };
 
-/// Selects strong reads, by exactly the value `consistent`.
+/// The header for strong reads; only the exact value `consistent` counts.
 const CONSISTENCY_HEADER: &str = "x-consul-consistency-mode";
 
-/// Names how a message is compressed.
+/// The header with the compression of messages.
 const ENCODING_HEADER: &str = "grpc-encoding";
 
-/// What is sent of a watch at once, bytes; the event that reaches it is the last.
+/// Bytes of events after which a watch sends them; the event that reaches the limit is included.
 const WATCH_BATCH_BYTES: usize = 16 << 10;
 
-/// The caller of a request with this head, which the layer of all calls has authenticated.
+/// The caller of a request, authenticated by the layer around all calls.
 ///
 /// # Errors
-/// `Internal`: it has not.
+/// `Internal`: the layer did not run.
 pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Result<Caller, Status> {
     let by = extensions.get::<Authenticated>().ok_or_else(|| Status::internal("the call was not authenticated"))?;
     let strong = headers.get(CONSISTENCY_HEADER).is_some_and(|value| value == "consistent");
     let connection = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-    Ok(call::caller(by, strong, Source::of(connection)))
+    Ok(call::caller(by, strong, Source::from_key(connection)))
 }
 
 pub(super) fn caller_of<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {
@@ -63,7 +63,7 @@ pub(super) enum ResourceMethod {
 }
 
 impl ResourceMethod {
-    /// The method of a path, if it is one of these.
+    /// The method of a path; `None` for paths of other services.
     pub(super) fn of(path: &str) -> Option<Self> {
         Some(match path.strip_prefix("/hashicorp.consul.resource.ResourceService/")? {
             "Read" => Self::Read,
@@ -78,7 +78,7 @@ impl ResourceMethod {
         })
     }
 
-    /// Answers a call. A request has at most `limit` bytes.
+    /// Answers a call. A request may have at most `limit` bytes.
     pub(super) async fn answer(self, service: ResourceService, request: Request<Body>, limit: usize) -> Response<Body> {
         self.answered(service, request, limit).await.unwrap_or_else(Status::into_http)
     }
@@ -142,12 +142,12 @@ impl ResourceMethod {
     }
 }
 
-/// Boxes a call at once: an `async fn` would carry it for as long as it runs, and so would every layer on the way here.
+/// Boxes a call at once: an `async fn` would hold it for its whole run, and so would every layer on the way here.
 fn guard<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> impl Future<Output = Result<T, Status>> {
     run_guarded(span, Box::pin(call)).map_err(status)
 }
 
-/// Refuses what nobody here unpacks, in the words of the generated servers.
+/// Rejects compressed requests, in the words of the generated servers; the server supports no encodings.
 fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
     match headers.get(ENCODING_HEADER).map(|encoding| encoding.to_str().unwrap_or("?")) {
         None | Some("identity") => Ok(()),
@@ -162,14 +162,14 @@ fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// How far the answer to a WatchList is.
+/// The progress of the answer to a WatchList.
 enum WatchState {
     Open(Box<Events>),
-    /// It has ended, and its client is yet to be told.
+    /// Ended; the client has not received the status yet.
     Ended(Status),
 }
 
-/// The answer to a WatchList. Events that are there together go out together.
+/// The answer to a WatchList. Pending events are sent together.
 fn watch_body(events: Events) -> Body {
     Body::new(StreamBody::new(stream::unfold(Some(WatchState::Open(Box::new(events))), async |watching| {
         let mut events = match watching? {

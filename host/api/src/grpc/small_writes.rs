@@ -1,12 +1,12 @@
-//! A connection whose small writes go out together.
+//! A connection that joins small writes.
 //!
-//! HTTP/2 hands over what it has in pieces: heads of frames, small frames, and contents by themselves. To a transport
-//! that takes several slices at once it also hands over each content above 255 bytes at once, and what follows it, such
-//! as the end of an answer, by another system call; to one that does not, above 1,023 bytes. So this one takes no
-//! slices, keeps what is small until something larger comes or the writer flushes, and writes both by one system call.
-//! tokio's `BufWriter` would write what it has before a large slice by itself.
+//! HTTP/2 hands over its output in pieces: heads of frames, small frames, and contents. To a transport with vectored
+//! writes it hands each content above 255 bytes at once, and the following bytes, such as the end of an answer, in
+//! another system call; without vectored writes the threshold is 1,023 bytes. So this transport has no vectored writes,
+//! keeps small pieces until a larger one comes or the writer flushes, and writes both in one system call. tokio's
+//! `BufWriter` would write its content before a large slice separately.
 //!
-//! Holds up to [`MAX_HELD_BYTES`] bytes for a connection, and none before its first write.
+//! A connection holds up to [`MAX_HELD_BYTES`] bytes, and none before its first write.
 
 use std::{
     io::{self, IoSlice},
@@ -16,29 +16,29 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is kept at most, bytes.
+/// Most bytes that are kept.
 const MAX_HELD_BYTES: usize = 4 << 10;
 
-/// See the module's documentation.
+/// A connection with joined writes; see the module's documentation.
 pub(super) struct SmallWrites<T> {
     inner: T,
     held: Vec<u8>,
-    /// How many of these were written.
+    /// Bytes of the buffer that are already written.
     written: usize,
 }
 
 impl<T: AsyncWrite + Unpin> SmallWrites<T> {
-    /// Over a connection.
+    /// Wraps a connection.
     pub(super) fn new(inner: T) -> Self {
         Self { inner, held: Vec::new(), written: 0 }
     }
 
-    /// The connection.
+    /// The wrapped connection.
     pub(super) fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// Writes what is held, and as much of `more` as goes with it; answers how much that is.
+    /// Writes the kept bytes and, in the same call, as much of `more` as possible; returns that amount.
     fn poll_write_held(&mut self, cx: &mut Context<'_>, more: &[u8]) -> Poll<io::Result<usize>> {
         while let Some(left) = self.held.get(self.written..).filter(|left| !left.is_empty()) {
             let length = left.len();
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes `most` bytes at a time, every other time none yet.
+    /// Takes `most` bytes at a time, and nothing at every other call.
     struct Slow {
         taken: Vec<u8>,
         writes: usize,

@@ -1,6 +1,7 @@
-//! Errors as gRPC has them: code, message, and details for machines.
+//! Errors in gRPC's form: code, message, and details for programs.
 //!
-//! Details travel in trailers, for which clients have small limits (8 KiB in all is common); so both are cut.
+//! Details travel in trailers, for which clients have small limits (often 8 KiB in all), so message and details are
+//! cut.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ const MAX_VIOLATION_BYTES: usize = 256;
 /// The `domain` of error details.
 const DOMAIN: &str = "mortise";
 
-/// An error of the service as a gRPC status.
+/// Converts an error of the service to a gRPC status.
 pub(crate) fn status(error: Error) -> Status {
     let code = code(error.code);
     let message = truncate(&error.message, MAX_MESSAGE_BYTES);
@@ -57,7 +58,7 @@ pub(crate) fn status(error: Error) -> Status {
     Status::with_error_details(code, message, details)
 }
 
-/// Answers a call; see [`guarded`].
+/// Runs and answers a call; see [`guarded`].
 pub(crate) async fn answer<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
     run_guarded(span, call).await.map(Response::new).map_err(status)
 }

@@ -38,7 +38,7 @@ impl TypeService for TypeApi {
             let wanted = request.into_inner().r#type.ok_or_else(|| Error::invalid("type is required"))?;
             let found = registry.get(&wanted).ok_or_else(|| {
                 Error::not_found(format!(
-                    "resource type {} not registered; ListTypes names those that are",
+                    "resource type {} not registered; ListTypes lists registered types",
                     gvk(&wanted)
                 ))
             })?;

@@ -1,4 +1,4 @@
-//! The watch service on gRPC: one resource, a page, or everything that matches, as it changes.
+//! The watch service on gRPC: changes of a resource, a page, or all matching resources.
 
 use futures::stream::{self, BoxStream};
 use mortise_resource::{
@@ -47,7 +47,7 @@ impl WatchService for WatchApi {
     }
 }
 
-/// A watch that gives messages.
+/// A source of watch messages.
 trait Messages: Send + 'static {
     type Message: Send + 'static;
 
@@ -70,7 +70,7 @@ impl Messages for ResourcesChanges {
     }
 }
 
-/// The messages of a watch, up to an error, which is the last.
+/// The messages of a watch; an error is the last item.
 fn messages<W: Messages>(watch: W) -> BoxStream<'static, Result<W::Message, Status>> {
     let watch = Box::new(watch);
     Box::pin(stream::try_unfold(watch, async |mut watch| {

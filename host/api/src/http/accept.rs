@@ -1,8 +1,8 @@
-//! In which form a client wants its errors, by its `Accept` header.
+//! Chooses the form of errors by the client's `Accept` header.
 //!
-//! A problem object (RFC 9457) and text are compared as RFC 9110 has it: the most specific range that fits a form gives
-//! its quality. The better quality wins, then the more specific range, then what is customary on the route. A client
-//! that takes JSON only, or neither form, gets a problem.
+//! A problem object (RFC 9457) and text are compared by the rules of RFC 9110: the most specific range that fits a form
+//! decides its quality. The higher quality wins, then the more specific range, then the route's default. A client that
+//! accepts JSON only, or neither form, gets a problem.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, header::ACCEPT};
 /// The form of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// What Consul answers: text, and its few codes.
+    /// Consul's answer: text, and its few codes.
     Consul,
     /// Text, with codes by meaning.
     Text,
@@ -20,18 +20,18 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// For Consul's routes, where text is customary.
+    /// The form on Consul's routes, where text is the default.
     pub(super) fn text_by_default(headers: &HeaderMap) -> Self {
         if prefers_problem(headers, false) { Self::Problem } else { Self::Consul }
     }
 
-    /// For routes of ours, where problems are customary.
+    /// The form on Mortise's own routes, where a problem is the default.
     pub(super) fn problem_by_default(headers: &HeaderMap) -> Self {
         if prefers_problem(headers, true) { Self::Problem } else { Self::Text }
     }
 }
 
-/// How well something is liked: quality in thousandths, then how specific the range was that said so.
+/// A client's preference: quality in thousandths, then how specific the deciding range was.
 type Preference = (u16, u8);
 
 fn prefers_problem(headers: &HeaderMap, customary: bool) -> bool {
@@ -54,14 +54,14 @@ fn prefers_problem(headers: &HeaderMap, customary: bool) -> bool {
     }
 }
 
-/// What the most specific of some ranges, given from the vaguest on, says.
+/// The preference by the most specific range. `fitting` lists ranges with their rank, least specific first.
 fn preference(ranges: &[(String, u16)], fitting: &[(&str, u8)]) -> Preference {
     let said = |wanted: &str| ranges.iter().find(|(range, _)| range == wanted).map(|(_, quality)| *quality);
     let found = fitting.iter().rev().find_map(|(range, specific)| said(range).map(|quality| (quality, *specific)));
     found.filter(|(quality, _)| *quality > 0).unwrap_or((0, 0))
 }
 
-/// A range and its quality; none for what is no range.
+/// Parses a range and its quality; `None` for malformed text.
 fn range(text: &str) -> Option<(String, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let range = parts.next().filter(|range| range.contains('/'))?.to_ascii_lowercase();
@@ -76,7 +76,7 @@ fn range(text: &str) -> Option<(String, u16)> {
 mod tests {
     use super::*;
 
-    /// What is preferred where text, and where problems are customary.
+    /// Whether a problem is preferred, first where text is the default, then where problems are.
     fn prefers(accept: Option<&str>) -> (bool, bool) {
         let mut headers = HeaderMap::new();
         if let Some(accept) = accept {

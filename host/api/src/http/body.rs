@@ -1,11 +1,11 @@
-//! The body of a write: read within bounds, and taken apart.
+//! Reads the body of a write within bounds, and parses it.
 //!
-//! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings), `owner` (an id as
-//! proto3 JSON) and `meta` (labels and the like, as proto3 JSON); other keys are ignored, so that what was read can be
-//! written back.
+//! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings), `owner` (an id
+//! as proto3 JSON) and `meta` (labels and the like, as proto3 JSON). Other keys are ignored, so that an answer of the
+//! server can be written back.
 //!
-//! JSON is also taken when it is called a form, which is what curl calls it unless told otherwise, plain text, bytes,
-//! or nothing. Anything else is refused, and so is every content encoding: nothing is unpacked here.
+//! JSON is also accepted with the content type of a form, which is curl's default, of plain text or bytes, or without
+//! one. Other content types, and all content encodings, are rejected: nothing is decompressed here.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -33,16 +33,16 @@ use super::{
     error::{ErrorKind, HttpError},
 };
 
-/// What Consul says of a body that is no JSON, or has the wrong shape.
+/// Consul's text for a body that is not JSON or has the wrong shape.
 const BAD_FORMAT_TEXT: &str = "Request body format is invalid";
 
-/// What Consul says of data that is not there, or not of the type.
+/// Consul's text for data that is absent or not of the type.
 const BAD_SCHEMA_TEXT: &str = "Request body didn't follow the resource schema";
 
-/// As much of a body that is too large is still taken, so that the client gets to read the answer.
+/// Bytes of an oversized body that are still read, so that the client reads the answer.
 const MAX_DRAINED_BYTES: usize = 8 << 20;
 
-/// The keys of a body that are read.
+/// The known keys of a body.
 #[derive(Deserialize)]
 struct BodyFields<'a> {
     #[serde(default, deserialize_with = "metadata")]
@@ -55,7 +55,7 @@ struct BodyFields<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// Reads metadata that is not null; no key may occur twice.
+/// Reads metadata other than null; rejects repeated keys.
 fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
     struct Entries;
 
@@ -74,7 +74,7 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String
             let mut entries = BTreeMap::new();
             while let Some((key, value)) = map.next_entry::<String, String>()? {
                 if entries.insert(key.clone(), value).is_some() {
-                    return Err(A::Error::custom(format!("the key {key:?} is there twice")));
+                    return Err(A::Error::custom(format!("the key {key:?} occurs twice; remove one")));
                 }
             }
             Ok(Some(entries))
@@ -83,17 +83,17 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String
     from.deserialize_any(Entries)
 }
 
-/// Bodies up to this size are read whatever else is under way, bytes: connections bound them well enough.
+/// Largest small body, bytes. Small bodies need no budget: the limit of connections bounds them well enough.
 const SMALL_BODY_BYTES: usize = 64 << 10;
 
-/// How many of the largest bodies may be under way at once.
+/// Number of largest bodies that the budget holds.
 const LARGEST_BODIES: usize = 4;
 
-/// Larger bodies than this are taken apart one at a time, bytes: each of their values takes more than a hundred
+/// Bodies above this size, bytes, are parsed one at a time: each of their values takes more than a hundred bytes
 /// meanwhile.
 const PARALLEL_PARSE_BYTES: usize = 1 << 20;
 
-/// Memory for bodies that are not small, in units of [`SMALL_BODY_BYTES`], and the place of those that are large.
+/// Memory for bodies that are not small, in units of [`SMALL_BODY_BYTES`], and the permit to parse a large one.
 #[derive(Clone)]
 pub(super) struct Budget {
     units: Arc<Semaphore>,
@@ -101,7 +101,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For bodies of up to `limit` bytes.
+    /// Creates the budget for bodies of up to `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         let units = (limit / SMALL_BODY_BYTES + 1).saturating_mul(LARGEST_BODIES);
         let units = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
@@ -109,20 +109,20 @@ impl Budget {
     }
 }
 
-/// A body, and its share of the budget, which it has until it is dropped.
+/// A body with its share of the budget, kept until it is dropped.
 pub(super) struct BufferedBody {
     bytes: Bytes,
     share: Option<OwnedSemaphorePermit>,
     large: Arc<Semaphore>,
-    /// Values that its JSON may have: a resource has no more values than bytes, and a body may be eight times as large.
+    /// Most values in the JSON: a resource has no more values than bytes, and a body may be eight times as large.
     values: usize,
 }
 
 /// Reads a body.
 ///
 /// # Errors
-/// 415 for a form or an encoding that is not read, 413 for more than `limit` bytes, 408 when it is not there `within`
-/// that time, 503 when others take up too much memory.
+/// 415 for an unsupported content type or encoding, 413 for more than `limit` bytes, 408 if it does not arrive `within`
+/// the time, 503 when the budget is used up.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -147,21 +147,21 @@ pub(super) async fn read(
         Ok(CollectOutcome::TooLarge) => Err(too_large()),
         Ok(CollectOutcome::NoRoom) => Err(HttpError::new(
             ErrorKind::Busy,
-            "too many large bodies are under way (their limit follows store.max_resource_bytes); try again",
+            "too many large bodies are being received (the limit follows store.max_resource_bytes); try again",
         )
         .with_header(RETRY_AFTER, "1")),
-        // The client is gone, or sends nonsense; it may not be there to read this.
+        // The client is gone or sends nonsense; it may never read this.
         Ok(CollectOutcome::StreamError(e)) => {
             Err(HttpError::body(BAD_FORMAT_TEXT, String::new(), format!("it ended early: {e}")))
         }
         Err(_) => Err(HttpError::new(
             ErrorKind::TooSlow,
-            format!("the body was not there within {} ms (limit http.request_timeout_ms)", within.as_millis()),
+            format!("the body did not arrive within {} ms (limit http.request_timeout_ms)", within.as_millis()),
         )),
     }
 }
 
-/// How reading a body went.
+/// The outcome of reading a body.
 enum CollectOutcome {
     Whole(BufferedBody),
     TooLarge,
@@ -169,7 +169,7 @@ enum CollectOutcome {
     StreamError(axum::Error),
 }
 
-/// The whole body. What is too much is taken and dropped, up to a bound.
+/// Reads the whole body. The excess of an oversized body is read and dropped, up to a bound.
 async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcome {
     let mut bytes = Vec::new();
     let mut share: Option<OwnedSemaphorePermit> = None;
@@ -191,7 +191,7 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
         }
         if seen / SMALL_BODY_BYTES > units {
             let more = u32::try_from(seen / SMALL_BODY_BYTES - units).unwrap_or(u32::MAX);
-            // Who waited here would hold what others wait for.
+            // Waiting here would hold memory that other bodies wait for.
             match (budget.units.clone().try_acquire_many_owned(more), &mut share) {
                 (Ok(more), Some(share)) => share.merge(more),
                 (Ok(more), None) => share = Some(more),
@@ -216,8 +216,8 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
     }
 }
 
-/// Takes and drops a body that is not needed, up to a bound and for a while: a connection that is closed before that
-/// may take the answer with it.
+/// Reads and drops an unneeded body, up to bounds in bytes and time: closing the connection earlier could lose the
+/// answer.
 pub(super) async fn drain(mut body: Body, within: Duration) {
     let taking = async {
         let mut seen = 0;
@@ -228,13 +228,13 @@ pub(super) async fn drain(mut body: Body, within: Duration) {
             }
         }
     };
-    // Time is up, or not: the answer is the same.
+    // The outcome makes no difference.
     let _ = tokio::time::timeout(within, taking).await;
 }
 
 fn media(headers: &HeaderMap) -> Result<(), HttpError> {
     let refused = |what: &str, got: &str| {
-        HttpError::new(ErrorKind::MediaType, format!("{what} {got:?} is not read here; send application/json as it is"))
+        HttpError::new(ErrorKind::MediaType, format!("{what} {got:?} is not supported; send application/json as it is"))
     };
     for value in headers.get_all(CONTENT_ENCODING) {
         let encoding = value.to_str().unwrap_or("?");
@@ -256,10 +256,10 @@ fn media(headers: &HeaderMap) -> Result<(), HttpError> {
 }
 
 impl BufferedBody {
-    /// Takes the body apart: a resource without an id. A large one does not hold up other requests meanwhile.
+    /// Parses the body as a resource without an id. Parsing a large one does not delay other requests.
     ///
     /// # Errors
-    /// 400, in Consul's words, with the place of the fault.
+    /// 400, in Consul's words, with the path of the fault.
     pub(super) async fn resource(
         self,
         host: &DescriptorPool,
@@ -270,13 +270,13 @@ impl BufferedBody {
         }
         let (host, message) = (host.clone(), message.clone());
         let Self { bytes, share, large, values } = self;
-        // Who has the place waits for nothing, and has it for as long as it takes to read a few MiB.
+        // The holder of the permit waits for nothing else, and keeps it only while parsing a few MiB.
         let place = match bytes.len() > PARALLEL_PARSE_BYTES {
             true => large.acquire_owned().await.ok(),
             false => None,
         };
         let parsing = tokio::task::spawn_blocking(move || {
-            // Held to the end, also when the client does not wait for it.
+            // Held until parsing ends, even if the client is gone.
             let _held = (share, place);
             resource(&host, &message, &bytes, values)
         });
@@ -291,9 +291,9 @@ fn resource(
     values: usize,
 ) -> Result<pb::Resource, HttpError> {
     let malformed = |path: &str, e: String| HttpError::body(BAD_FORMAT_TEXT, path.to_owned(), e);
-    // A structure is read from a list, too, which is no body.
+    // serde also reads a struct from a list, but a list is not a body.
     if !matches!(body.trim_ascii_start().first(), Some(b'{' | b'n')) {
-        return Err(malformed("", "it is no object".to_owned()));
+        return Err(malformed("", "the body is not a JSON object".to_owned()));
     }
     let mut from = serde_json::Deserializer::from_slice(body);
     let fields = serde_path_to_error::deserialize::<_, Option<BodyFields<'_>>>(&mut from)
@@ -319,7 +319,7 @@ fn resource(
     })
 }
 
-/// A part of a body that is one of the host's messages, unless it is absent or null.
+/// Reads a part of a body as one of the host's messages; `None` if it is absent or null.
 fn part<T: prost::Message + Default>(
     host: &DescriptorPool,
     message: &str,
@@ -335,12 +335,12 @@ fn part<T: prost::Message + Default>(
     Ok(Some(read))
 }
 
-/// What a part of a body may hold.
+/// Limits for a part of a body.
 fn limits(text: &str, values: usize) -> Limits {
     Limits { bytes: text.len(), values: values.min(text.len()), ..Limits::default() }
 }
 
-/// A path in the JSON of a body.
+/// A path in the body's JSON as text.
 fn plain_path(path: &Path) -> String {
     let steps = path.iter().filter_map(|segment| match segment {
         Segment::Seq { index } => Some(PathStep::Index(u32::try_from(*index).unwrap_or(u32::MAX))),

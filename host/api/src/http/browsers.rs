@@ -1,25 +1,20 @@
-//! Keeps pages in browsers away from the API.
+//! Keeps web pages away from the API.
 //!
-//! A browser reaches whatever its machine reaches, and a server for development asks for no token: a page of any site
-//! could write to it. Two checks stand before every route but `/healthz` and `/readyz`, which say
-//! nothing:
+//! A browser reaches everything that its machine reaches, and a development server requires no token: a page of any
+//! site could write to it. Two checks precede every route except `/healthz` and `/readyz`, which reveal nothing:
 //!
-//! - The host that a request names is one of this server. A site that makes its own name resolve to 127.0.0.1 (DNS
-//!   rebinding) counts as the same origin for the browser, but its name is in `Host`. Known are `localhost` and names
-//!   below it, the literal address that is listened on (any literal address where all are listened on: no name has to
-//!   be resolved for one, so none can be rebound), `http.allowed_hosts`, and with TLS the DNS names of the server's
-//!   certificate: a browser does not connect under a name that the certificate is not for.
-//! - A browser says where a request comes from, in `Origin` and `Sec-Fetch-Site`. What comes from another origin is
-//!   refused, whatever its method; a link that somebody follows (a navigation by GET) is not.
+//! - The host of a request is one of this server's. A site that makes its own name resolve to 127.0.0.1 (DNS rebinding)
+//!   has the same origin for the browser, but `Host` has the site's name. Accepted are `localhost` and names below it,
+//!   the literal listening address (any literal address if the server listens on all: a literal address is not
+//!   resolved, so it cannot be rebound), `http.allowed_hosts`, and with TLS the DNS names of the server's certificate:
+//!   a browser does not connect under other names.
+//! - A browser tells the source of a request in `Origin` and `Sec-Fetch-Site`. Requests from another origin are
+//!   rejected, whatever their method, except for a link that a user follows (a navigation by GET).
 //!
-//! Clients that are no browsers send neither header, and pass by the first check alone. The gRPC port needs none of
-//! this: in the clear it takes HTTP/2 from the first byte on, which no browser speaks, and closes anything else unread;
-//! with TLS, what a page may send unasked is not of gRPC's content type, and is refused for that (`grpc::content_type`).
-
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+//! Clients other than browsers send neither header and pass by the first check alone. The gRPC port needs none of this:
+//! in the clear it accepts only HTTP/2 from the first byte on, which no browser speaks, and closes other connections
+//! unread; with TLS, requests that a page may send without a preflight do not have gRPC's content type, and are
+//! rejected for that (`grpc::content_type`).
 
 use axum::{
     extract::{Request, State},
@@ -33,53 +28,25 @@ use axum::{
 };
 
 use super::{
-    Shared,
     accept::Form,
     body,
     error::{ErrorKind, HttpError},
+    hosts::Hosts,
+    shared::Shared,
 };
-use crate::tls::Tls;
 
-/// Where a request comes from, in the eyes of the browser: `same-origin`, `same-site`, `cross-site`, or `none` for what
-/// its user did.
+/// The header with the source of a request as the browser sees it: `same-origin`, `same-site`, `cross-site`, or `none`
+/// for actions of its user.
 const FETCH_SITE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What a browser wants with the answer; `navigate` is to show it.
+/// The header with the browser's use of the answer; `navigate` shows it as a page.
 const FETCH_MODE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The hosts for which requests are answered. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Hosts {
-    listening: IpAddr,
-    allowed: Arc<[String]>,
-    tls: Option<Arc<Tls>>,
-}
-
 impl Hosts {
-    /// Those of a server that listens there, with the names of `http.allowed_hosts` and of the certificate.
-    pub(crate) fn new(listening: SocketAddr, allowed: &[String], tls: Option<Arc<Tls>>) -> Self {
-        let allowed = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { listening: listening.ip().to_canonical(), allowed, tls }
-    }
-
-    fn contains(&self, host: &str) -> bool {
-        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if let Ok(address) = address.parse::<IpAddr>() {
-            let address = address.to_canonical();
-            return self.listening.is_unspecified() || address == self.listening || address.is_loopback();
-        }
-        let name = host.to_ascii_lowercase();
-        let name = name.strip_suffix('.').unwrap_or(&name);
-        name == "localhost"
-            || name.ends_with(".localhost")
-            || self.allowed.iter().any(|allowed| allowed == name)
-            || self.tls.as_ref().is_some_and(|tls| tls.names(name))
-    }
-
     /// Refuses a request that names a host of somebody else, or that a page of another origin makes.
     ///
     /// # Errors
-    /// 403, with what to do about it.
+    /// 403, with the next step.
     fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpError> {
         let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or("?"));
         let named: Vec<_> = named.chain(uri.authority().map(Authority::as_str)).collect();
@@ -89,8 +56,8 @@ impl Hosts {
                 return Err(HttpError::new(
                     ErrorKind::UnknownHost,
                     format!(
-                        "this server does not answer for the host {host:?}, which may be a name that a web page made up; \
-                         use localhost or the address that is listened on, or add the name to http.allowed_hosts"
+                        "the host {host:?} is not a name of this server, and a web page may have made it up; \
+                         use localhost or the listening address, or add the name to http.allowed_hosts"
                     ),
                 ));
             }
@@ -121,7 +88,7 @@ impl Hosts {
     }
 }
 
-/// The middleware before every route.
+/// The middleware in front of every route.
 pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
         return next.run(request).await;

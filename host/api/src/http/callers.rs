@@ -1,5 +1,5 @@
-//! Recognises the caller of each request, and checks what its path asks for, before every route but `/healthz` and
-//! `/readyz`, which say nothing.
+//! Recognises the caller of each request, and checks the requirement of its path, in front of every route except
+//! `/healthz` and `/readyz`, which reveal nothing.
 
 use axum::{
     extract::{Request, State},
@@ -15,7 +15,7 @@ use crate::{
     peer::PeerCertificate,
 };
 
-/// The middleware. Behind it every request has an [`Authenticated`].
+/// The middleware. Every request behind it has an [`Authenticated`].
 pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if matches!(path, "/healthz" | "/readyz") {
@@ -29,7 +29,7 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
     let known = Authenticated::of(shared.service.access(), query.token(), headers, peer, origin.clone());
     let by = known.as_ref().map_or_else(|_| unknown_caller(), |by| by.authorizer.clone());
     let path = path.to_owned();
-    // What is below has records of its own, once its caller is known.
+    // The service records requests below `/api/` itself, once their caller is known.
     let has_records = path.starts_with("/api/");
     let allowed = known.and_then(|by| by.check(Requirement::for_http(&path)).map(|()| by));
     let allowed = match (has_records, allowed) {
@@ -65,7 +65,7 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
     }
 }
 
-/// Says the number of a request that failed, under which its records are found.
+/// Adds the request's number to a failed answer; records of the request have the same number.
 fn add_request_id(response: &mut Response, origin: &Origin) {
     let failed = response.status().is_client_error() || response.status().is_server_error();
     if let (true, Ok(number)) = (failed, HeaderValue::from_str(origin.request())) {

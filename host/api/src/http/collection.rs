@@ -1,7 +1,7 @@
 //! The resources of a type: GET lists them.
 //!
-//! The answer is printed as it is taken, some resources at a time, from what the service holds encoded; one that fits
-//! into the first portion is sent whole.
+//! The answer is printed while it is sent, some resources at a time, from the service's encoded list; an answer that
+//! fits into the first portion is sent whole.
 
 use axum::{
     body::{Body, Bytes},
@@ -19,10 +19,10 @@ use super::{
 };
 use crate::call::{run_guarded, type_span};
 
-/// How much is printed at a time, bytes.
+/// Bytes of a printed portion.
 pub(super) const PORTION_BYTES: usize = 64 << 10;
 
-/// GET.
+/// GET: lists the collection.
 pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
     let caller = request.caller_of_list();
     let rpc = pb::ListRequest {
@@ -44,11 +44,11 @@ pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
     Ok(([JSON], body).into_response())
 }
 
-/// A list on its way. What was printed is let go.
+/// The answer being printed. Printed pieces are freed.
 struct ListPages {
     printer: Printer,
     list: EncodedList,
-    /// What is left of the last piece.
+    /// The unprinted rest of the last piece.
     left: std::iter::Peekable<std::vec::IntoIter<pb::Resource>>,
     begun: bool,
     /// Whether the end is printed.
@@ -60,11 +60,11 @@ impl ListPages {
         Self { printer, list, left: Vec::new().into_iter().peekable(), begun: false, is_done: false }
     }
 
-    /// Whether nothing is left; takes the next piece if it has to.
+    /// Whether nothing is left; fetches the next piece if needed.
     fn is_empty(&mut self) -> bool {
         while self.left.peek().is_none() {
             let Some(piece) = self.list.next_piece() else { return true };
-            // What was encoded a moment ago is whole.
+            // The server itself encoded the piece, so it decodes.
             let resources = pb::ListResponse::decode(piece).unwrap_or_default().resources;
             self.left = resources.into_iter().peekable();
         }
@@ -88,7 +88,7 @@ impl Iterator for ListPages {
             && let Some(resource) = self.left.next()
         {
             page.push_str(if self.begun { ",\n    " } else { "\n    " });
-            // No string of JSON has a real line break in it.
+            // Strings in JSON contain no raw line break.
             page.push_str(&self.printer.pretty(&resource).replace('\n', "\n    "));
             self.begun = true;
         }

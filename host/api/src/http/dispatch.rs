@@ -1,4 +1,4 @@
-//! Which operation a request under `/api` is.
+//! Dispatches requests under `/api` to operations.
 
 use super::{
     Shared,
@@ -20,7 +20,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-/// Every request under `/api`.
+/// Handles every request under `/api`.
 pub(super) async fn api(
     State(shared): State<Shared>,
     Extension(by): Extension<Authenticated>,
@@ -67,7 +67,7 @@ pub(super) async fn api(
     answer.unwrap_or_else(|fault| fault.into_response(form, &path))
 }
 
-/// A method that the path does not have; `methods` makes an answer to OPTIONS of it.
+/// The answer to a method that the path does not support; `methods` turns it into the answer to OPTIONS.
 fn not_allowed(target: &Target) -> Response {
     let allowed = match target {
         Target::Collection => "GET,HEAD",
@@ -77,7 +77,7 @@ fn not_allowed(target: &Target) -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static(allowed))]).into_response()
 }
 
-/// Every other path.
+/// Handles every other path.
 pub(super) async fn not_found(request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let form = match path.starts_with("/v1/") {
@@ -89,7 +89,7 @@ pub(super) async fn not_found(request: Request) -> Response {
 
 fn no_route(path: &str) -> HttpError {
     let why = if path.strip_prefix("/api/").is_some_and(|rest| rest.bytes().any(|b| b.is_ascii_uppercase())) {
-        "; group, version and kind are in lower case here"
+        "; write group, version and kind in lower case"
     } else {
         ""
     };

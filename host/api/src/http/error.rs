@@ -1,8 +1,8 @@
-//! Why a request was not answered as request, and how that looks.
+//! Errors of HTTP requests and their forms.
 //!
-//! Consul's form is text, `rpc error: code = NotFound desc = …`, with five codes. The other forms tell more codes
-//! apart, by what HTTP clients do with them; a problem object (RFC 9457) also has the faults by field, and the plugin
-//! to blame.
+//! Consul's form is text, `rpc error: code = NotFound desc = …`, with five status codes. The other forms have more
+//! status codes, chosen by the reactions of HTTP clients; a problem object (RFC 9457) also has the faults by field, and
+//! the plugin that caused the failure.
 
 use axum::{
     body::Body,
@@ -18,14 +18,14 @@ use serde_json::{Map, Value, json};
 
 use super::accept::Form;
 
-/// Longest text of an error, bytes; plugins may say more than anybody reads.
+/// Most bytes of an error's text; plugins may write more than is useful.
 const MAX_TEXT_BYTES: usize = 16_384;
 
 /// Most faults by field, and the longest text of one.
 const MAX_VIOLATIONS: usize = 100;
 const MAX_VIOLATION: usize = 1_024;
 
-/// What a request's path may hold as it comes, and a reference may not (RFC 3986).
+/// Characters that a request's path may contain, but a URI reference may not (RFC 3986).
 const PATH_ESCAPES: AsciiSet = CONTROLS
     .add(b' ')
     .add(b'"')
@@ -40,37 +40,37 @@ const PATH_ESCAPES: AsciiSet = CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What begins the `type` of a problem.
+/// The prefix of the `type` of a problem.
 const TYPE_PREFIX: &str = "urn:mortise:problem:";
 
-/// What kind of fault it is.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorKind {
-    /// The service says so.
+    /// An error of the service.
     Service(Code),
-    /// The path leads nowhere.
+    /// The path does not exist.
     NoRoute,
-    /// The body is no JSON of the right shape, or its data is not of the type.
+    /// The body is not JSON of the right shape, or its data is not of the type.
     Body,
-    /// The body is in a form that is not read here.
+    /// The format of the body is not supported.
     MediaType,
     /// The body is too large.
     TooLarge,
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     TooSlow,
-    /// Others take up what this would need.
+    /// Other requests use up the memory that this one needs.
     Busy,
-    /// The request names a host that is none of this server.
+    /// The host in the request is not one of this server's.
     UnknownHost,
-    /// A web page of another origin makes the request.
+    /// The request comes from a web page of another origin.
     CrossOrigin,
 }
 
-/// A fault.
+/// An error of an HTTP request.
 #[derive(Debug)]
 pub(super) struct HttpError {
     kind: ErrorKind,
-    /// What Consul's clients are told; where this is empty, `detail` is.
+    /// Text for Consul's clients; `detail` if empty.
     text: &'static str,
     detail: String,
     violations: Vec<Diagnostic>,
@@ -89,12 +89,12 @@ impl From<Error> for HttpError {
 }
 
 impl HttpError {
-    /// A fault with nothing but a sentence.
+    /// Makes an error from a sentence.
     pub(super) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self { kind, text: "", detail: detail.into(), violations: Vec::new(), plugin: None, headers: Vec::new() }
     }
 
-    /// A body that is not as it should be: what Consul says, what is wrong, and where.
+    /// Makes the error of a malformed body: Consul's text, the fault, and its path.
     pub(super) fn body(text: &'static str, path: String, summary: String) -> Self {
         let detail = match path.as_str() {
             "" => format!("{text}: {summary}"),
@@ -104,7 +104,7 @@ impl HttpError {
         Self { text, violations: vec![violation], ..Self::new(ErrorKind::Body, detail) }
     }
 
-    /// A part of a body that is not the message that it should be: what Consul says, and every finding.
+    /// Makes the error of a malformed part of a body: Consul's text, and every finding.
     pub(super) fn diagnostics(text: &'static str, found: mortise_text::Diagnostics) -> Self {
         let violations = found.diagnostics.into_iter().map(|one| Diagnostic {
             severity: Severity::Error.into(),
@@ -117,7 +117,7 @@ impl HttpError {
         Self { text, violations, ..Self::new(ErrorKind::Body, format!("{text}{first}")) }
     }
 
-    /// The fault, with a header.
+    /// Adds a header.
     pub(super) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.push((name, HeaderValue::from_static(value)));
         self
@@ -126,7 +126,7 @@ impl HttpError {
     /// The answer to a request for `path`.
     pub(super) fn into_response(self, form: Form, path: &str) -> Response {
         let status = match form {
-            // Consul's HTTP server says so of its rates, too.
+            // Consul's HTTP server answers 429 to its rate limits, too.
             Form::Consul if self.is_rate_limited() => StatusCode::TOO_MANY_REQUESTS,
             Form::Consul => self.kind.consul_status(),
             Form::Text | Form::Problem => self.kind.status(),
@@ -142,7 +142,7 @@ impl HttpError {
         response
     }
 
-    /// Whether the caller was refused for its rate, and may come again.
+    /// Whether the error is a temporary refusal, by a limit of rates.
     fn is_rate_limited(&self) -> bool {
         let waits = self.headers.iter().any(|(name, _)| name == RETRY_AFTER);
         self.kind == ErrorKind::Service(Code::ResourceExhausted) && self.plugin.is_none() && waits
@@ -158,7 +158,7 @@ impl HttpError {
         }
     }
 
-    /// The problem object.
+    /// Builds the problem object.
     pub(super) fn problem(&self, path: &str) -> Value {
         let (name, title) = self.kind.name();
         let mut problem = Map::from_iter([
@@ -185,7 +185,7 @@ impl HttpError {
     }
 }
 
-/// A diagnostic, for a problem or a list of warnings.
+/// A diagnostic in JSON, for a problem or a list of warnings.
 pub(super) fn diagnostic(one: &Diagnostic) -> Value {
     let mut object =
         json!({ "path": truncate(&one.path, MAX_VIOLATION), "summary": truncate(&one.summary, MAX_VIOLATION) });
@@ -234,29 +234,29 @@ impl ErrorKind {
         }
     }
 
-    /// What it is called in a problem's type, and its title.
+    /// The name in a problem's `type`, and the title.
     fn name(self) -> (&'static str, &'static str) {
         match self {
-            Self::Service(Code::InvalidArgument) => ("invalid-argument", "The request is at fault"),
-            Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller may not do this"),
-            Self::Service(Code::NotFound) => ("not-found", "What was asked for does not exist"),
-            Self::Service(Code::AlreadyExists) => ("already-exists", "What was to be made is there"),
-            Self::Service(Code::Aborted) => ("aborted", "Somebody else was faster; read again and retry"),
+            Self::Service(Code::InvalidArgument) => ("invalid-argument", "The request is invalid"),
+            Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller lacks permission"),
+            Self::Service(Code::NotFound) => ("not-found", "The requested object does not exist"),
+            Self::Service(Code::AlreadyExists) => ("already-exists", "The object exists already"),
+            Self::Service(Code::Aborted) => ("aborted", "A concurrent change came first; read again and retry"),
             Self::Service(Code::FailedPrecondition) => {
                 ("failed-precondition", "The server is not in a state that allows this")
             }
-            Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was hit"),
-            Self::Service(Code::Unimplemented) => ("unimplemented", "What was asked for is not there"),
-            Self::Service(Code::Internal) => ("internal", "A fault that is not the caller's"),
-            Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not now; try again later"),
+            Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was reached"),
+            Self::Service(Code::Unimplemented) => ("unimplemented", "The server does not support this"),
+            Self::Service(Code::Internal) => ("internal", "An internal error"),
+            Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not available now; try again later"),
             Self::Service(Code::DeadlineExceeded) => ("deadline-exceeded", "A deadline passed"),
-            Self::Service(Code::Unauthenticated) => ("unauthenticated", "The token is not known"),
-            Self::NoRoute => ("no-route", "The path leads nowhere"),
-            Self::Body => ("malformed-body", "The body is not as it should be"),
-            Self::MediaType => ("unsupported-media-type", "The body is in a form that is not read here"),
+            Self::Service(Code::Unauthenticated) => ("unauthenticated", "The token is unknown"),
+            Self::NoRoute => ("no-route", "Nothing is served at the path"),
+            Self::Body => ("malformed-body", "The body is malformed"),
+            Self::MediaType => ("unsupported-media-type", "The format of the body is not supported"),
             Self::TooLarge => ("body-too-large", "The body is too large"),
-            Self::TooSlow => ("request-timeout", "The body did not come in time"),
-            Self::UnknownHost => ("unknown-host", "The host is none of this server"),
+            Self::TooSlow => ("request-timeout", "The body did not arrive in time"),
+            Self::UnknownHost => ("unknown-host", "The host is not a name of this server"),
             Self::CrossOrigin => ("cross-origin", "Web pages of other origins may not use this API"),
         }
     }

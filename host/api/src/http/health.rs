@@ -1,4 +1,4 @@
-//! What orchestrators and Prometheus ask.
+//! Routes for orchestrators and Prometheus.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use tokio::sync::watch;
 use super::Shared;
 use crate::write_health::WriteHealth;
 
-/// 200 while the process serves.
+/// Answers 200 while the process serves.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// 200 once everything is loaded, 503 before that, during shutdown, and while changes cannot be stored or
+/// Answers 200 once everything is loaded; 503 before that, during shutdown, and while changes cannot be stored or
 /// recorded.
 pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, Cow<'static, str>) {
     readiness(shared.ready, WriteHealth::new(&shared.service)).await
 }
 
-/// As `readyz`, for connections that are answered nothing else.
+/// Readiness, for connections that get no other answer.
 pub(super) async fn readiness(
     ready: watch::Receiver<bool>,
     write_health: WriteHealth,
@@ -28,14 +28,14 @@ pub(super) async fn readiness(
     match (*ready.borrow(), write_health.fault()) {
         (true, None) => (StatusCode::OK, "ready\n".into()),
         (true, Some(fault)) => {
-            let text = format!("not ready: {fault}; mortise status says why\n");
+            let text = format!("not ready: {fault}; run mortise status for the reason\n");
             (StatusCode::SERVICE_UNAVAILABLE, text.into())
         }
         (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),
     }
 }
 
-/// Prometheus text.
+/// Answers the metrics in Prometheus's text format.
 pub(super) async fn metrics(State(shared): State<Shared>) -> String {
     shared.controller_manager.observe();
     shared.metrics.render()

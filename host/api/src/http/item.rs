@@ -1,4 +1,4 @@
-//! One resource: GET reads, PUT creates or replaces, DELETE deletes.
+//! A single resource: GET reads, PUT creates or replaces, DELETE deletes.
 
 use axum::{
     http::{HeaderValue, StatusCode, header::WARNING},
@@ -9,11 +9,11 @@ use mortise_resource::{Code, Diagnostic, pb};
 use super::{error::HttpError, json::JSON, request::TypeRequest};
 use crate::call::{run_guarded, span, truncate};
 
-/// Most warnings that an answer carries, and the longest text of one, bytes: clients have small limits for headers.
+/// Most warnings in an answer, and most bytes of each: clients have small limits for headers.
 const MAX_WARNINGS: usize = 10;
 const MAX_WARNING_BYTES: usize = 256;
 
-/// GET.
+/// GET: reads the resource.
 pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let caller = request.caller();
     let id = request.id(name);
@@ -24,7 +24,7 @@ pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response,
     Ok(([JSON], printed).into_response())
 }
 
-/// PUT.
+/// PUT: creates or replaces the resource.
 pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let mut resource = request.resource(name).await?;
     resource.version = request.query.version();
@@ -40,7 +40,7 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
     Ok(response)
 }
 
-/// DELETE.
+/// DELETE: deletes the resource.
 pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let caller = request.caller();
     let id = request.id(name);
@@ -49,8 +49,8 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     let Err(error) = run_guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    // What is stored under another version of its type is an internal error of Consul's Delete, and the caller's of its
-    // Read. A status of 500 would blame the server.
+    // A resource stored under another version of its type is an internal error in Consul's Delete, and the caller's
+    // error in its Read. A status of 500 would blame the server.
     if error.code == Code::Internal && error.plugin.is_none() {
         let of_read = span("Read", Some(&id));
         let read =
@@ -65,8 +65,8 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     Err(error.into())
 }
 
-/// A warning of validation as a header, code 299: what Kubernetes' clients know. Characters that a header cannot carry
-/// become question marks.
+/// A warning of validation as a header with code 299, which clients of Kubernetes know. Characters that a header cannot
+/// carry become question marks.
 fn warning(one: &Diagnostic) -> Option<HeaderValue> {
     let text = if one.path.is_empty() { one.summary.clone() } else { format!("{}: {}", one.path, one.summary) };
     let safe = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };

@@ -1,12 +1,12 @@
-//! The connections of the HTTP port: how many, for how long, and their end.
+//! The connections of the HTTP port: their number, time limits, and their end.
 //!
-//! HTTP/1, over TLS if there is any: then a connection begins with a handshake, in its own task. A connection that sends
-//! no request for `request_timeout`, or does not take what is sent for `stall_timeout`, is closed; so one costs a little
-//! memory for a bounded time, but for watches, which last as long as their clients listen.
+//! HTTP/1, over TLS if it is enabled: then a connection begins with a handshake in a task of its own. A connection that
+//! sends no request for `request_timeout`, or does not take its answer for `stall_timeout`, is closed. So a connection
+//! costs a little memory for a bounded time, except watches, which last as long as their clients listen.
 //!
-//! When every connection is taken, a few more are answered `/healthz` and `/readyz`, and nothing else: a server that is
-//! busy is not a server that is dead, and is not to be restarted for it. Of those the oldest is closed for a new one:
-//! clients that connect and say nothing keep no other from its answer.
+//! When all connections are in use, a few more get answers to `/healthz` and `/readyz` only: a busy server is not dead,
+//! and must not be restarted. Beyond these few, a new connection replaces the oldest one, so that silent clients cannot
+//! block the others.
 
 use std::{
     collections::VecDeque,
@@ -42,19 +42,19 @@ use crate::{
     transport::Transport,
 };
 
-/// What connections beyond the limit are told.
+/// The answer on connections beyond the limit.
 const FULL_TEXT: &str = "too many connections are open (limit http.max_connections)\n";
 
-/// How long the request of such a connection may take.
+/// Longest time for the request on such a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Connections beyond the limit at once.
+/// Concurrent connections beyond the limit.
 const MAX_PROBES: usize = 64;
 
-/// Buffers of one connection, bytes each; a request's head has to fit.
+/// Bytes of each buffer of a connection; the head of a request has to fit.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Serves until told to stop; then ends idle connections, and resolves when the others have ended.
+/// Serves until the stop; then ends idle connections, and resolves when the others have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -86,7 +86,7 @@ pub(crate) async fn serve(
                 count_refused();
             }
             probing.push_back(tokio::spawn(probe(stream, tls.clone(), probes.clone())));
-            // One whose request is there already is answered before more come.
+            // Connections whose request has arrived are answered before further ones are accepted.
             tokio::task::yield_now().await;
             continue;
         }
@@ -110,7 +110,7 @@ async fn connection(
     };
     let Some(transport) = transport else { return };
     let addr = transport.tcp().and_then(|tcp| tcp.peer_addr().ok());
-    let (source, remote) = (Source::of(addr), addr.map_or(Remote::Unknown, Remote::Address));
+    let (source, remote) = (Source::from_key(addr), addr.map_or(Remote::Unknown, Remote::Address));
     let certificate = transport.peer_certificate();
     let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(source);
@@ -145,7 +145,7 @@ async fn connection(
     }
 }
 
-/// What a connection goes over; `None`: its client did not agree on TLS.
+/// The transport of a connection; `None` if the TLS handshake failed.
 async fn transport(stream: TcpStream, tls: Option<Arc<Tls>>) -> Option<Transport> {
     match tls {
         None => Some(Transport::Tcp(stream)),
@@ -154,7 +154,7 @@ async fn transport(stream: TcpStream, tls: Option<Arc<Tls>>) -> Option<Transport
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone, which means stop too.
+    // An error means that the sender is gone, which also means stop.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
@@ -170,11 +170,11 @@ async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router) {
             .serve_connection(TokioIo::new(transport), TowerToHyperService::new(probes));
         drop(serving.await);
     };
-    // Whatever became of it: the client comes again.
+    // The outcome is ignored: the client comes again.
     let _ = tokio::time::timeout(PROBE_TIMEOUT * 2, serving).await;
 }
 
-/// What is answered on such a connection to anything but a probe.
+/// Answers everything but probes on such a connection.
 pub(super) async fn full() -> (StatusCode, [(HeaderName, &'static str); 2], &'static str) {
     count_refused();
     (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close"), (RETRY_AFTER, "1")], FULL_TEXT)
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::{peer::PeerCertificate, tls::testing};
 
-    /// What the router knows of a request's client.
+    /// The facts about a request's client that the router knows.
     async fn known(request: axum::extract::Request) -> String {
         let names = request.extensions().get::<PeerCertificate>().map(|certificate| certificate.names.join(" "));
         let source = request.extensions().get::<Source>().copied();
@@ -222,7 +222,7 @@ mod tests {
         timeout(Duration::from_secs(30), serving).await.unwrap().unwrap();
     }
 
-    /// With every connection taken, however many say nothing, one that asks is answered.
+    /// A probe is answered while every connection is in use and any number of silent ones wait.
     #[tokio::test]
     async fn a_probe_is_answered_beside_connections_beyond_the_limit_that_say_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What holds for every answer: OPTIONS, what caches and browsers may make of it, and that it is counted.
+//! Finishes every answer: OPTIONS, headers for caches and browsers, and the count of requests.
 
 use axum::{
     extract::Request,
@@ -38,7 +38,7 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
     response
 }
 
-/// The label of a path: one of a few, whatever clients ask for.
+/// The metric label of a path: one of a fixed few.
 fn route(path: &str) -> &'static str {
     match path {
         "/healthz" => "/healthz",

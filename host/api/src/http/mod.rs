@@ -1,5 +1,5 @@
-//! The HTTP port: Consul's HTTP mapping of the resource API, what it lacks (watches, dry runs, descriptions of the
-//! types), and what orchestrators ask. docs/http.md is the user's side of it.
+//! The HTTP port: Consul's HTTP mapping of the resource API, additions to it (watches, dry runs, descriptions of
+//! types), and routes for orchestrators. docs/http.md describes it for users.
 //!
 //! | path | file |
 //! |---|---|
@@ -10,11 +10,11 @@
 //! | `/v1/openapi.json` | `openapi` |
 //! | `/healthz`, `/readyz`, `/metrics` | `health` |
 //!
-//! Nothing here decides anything about resources: a request is decoded and handed to the service, as `grpc` does, and
-//! its answer is printed. Routes under `/api` are looked up in the registry as it is at each request (`route`), so a
-//! type that was loaded a moment ago has its route.
+//! Nothing here decides about resources: a request is decoded and handed to the service, as in `grpc`, and the answer
+//! is printed. Routes under `/api` are looked up in the current registry at each request (`route`), so a type has its
+//! route as soon as it is loaded.
 //!
-//! Before every route it is looked whether a page in a browser is at work (`browsers`), and who calls (`callers`).
+//! Every route is preceded by checks for web pages (`browsers`) and of the caller (`callers`).
 //!
 //! Bounds: connections, the time to send a request and to take an answer (`listen`), bodies (`body`), watches (the
 //! service's own limit).
@@ -28,124 +28,40 @@ mod descriptors;
 mod dispatch;
 mod error;
 mod health;
+mod hosts;
 mod item;
 mod json;
 mod listen;
 mod methods;
 mod openapi;
+mod options;
 mod query;
 mod request;
 mod route;
 mod search;
+mod shared;
 mod stall;
 mod types;
 mod validate;
 mod watch;
 mod watch_query;
 
-use std::{sync::Arc, time::Duration};
-
 use axum::{
     Router,
     middleware::{from_fn, from_fn_with_state},
     routing::{any, get},
 };
-use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_plugin_manager::controllers::ControllerManager;
-use mortise_service::ResourceService;
-use tokio::sync::{Semaphore, watch as signal};
+use tokio::sync::watch as signal;
 
 use crate::write_health::WriteHealth;
 
-pub(crate) use browsers::Hosts;
+pub use options::HttpOptions;
+
+pub(crate) use hosts::Hosts;
 pub(crate) use listen::serve;
+pub(crate) use shared::Shared;
 
-/// How the HTTP port behaves. Part of config.toml.
-#[derive(Debug, Clone)]
-pub struct HttpOptions {
-    /// Whether the port serves the resource API in addition to health and metrics.
-    pub api: bool,
-    /// Connections at once; further ones are answered 503.
-    pub max_connections: usize,
-    /// How long a client may take to send a request's head, and again its body.
-    pub request_timeout: Duration,
-    /// How long a client may take nothing of an answer that is waiting for it.
-    pub stall_timeout: Duration,
-    /// How often an open watch says that it is alive.
-    pub keep_alive: Duration,
-    /// Largest body, bytes. What JSON says in so many bytes may take a hundred times as much memory while it is read.
-    pub max_body_bytes: usize,
-    /// Names by which the port may be addressed, besides `localhost` and literal addresses (`browsers`).
-    pub allowed_hosts: Vec<String>,
-}
-
-impl Default for HttpOptions {
-    fn default() -> Self {
-        Self {
-            api: true,
-            max_connections: 4_096,
-            request_timeout: Duration::from_secs(30),
-            stall_timeout: Duration::from_secs(30),
-            keep_alive: Duration::from_secs(15),
-            max_body_bytes: Self::body_bytes(50 << 20, 1 << 20),
-            allowed_hosts: Vec::new(),
-        }
-    }
-}
-
-impl HttpOptions {
-    /// The largest body that makes sense: no larger than a request may be, nor much larger than the largest resource is
-    /// in JSON, where a byte of a packed list of numbers takes a line.
-    #[must_use]
-    pub fn body_bytes(max_request_bytes: usize, max_resource_bytes: usize) -> usize {
-        max_request_bytes.min(max_resource_bytes.saturating_mul(8).saturating_add(64 << 10))
-    }
-
-    /// Watches at once: the other connections are for who asks whether the server is alive.
-    pub(crate) fn max_watches(&self) -> usize {
-        (self.max_connections - self.max_connections / 4).min(Semaphore::MAX_PERMITS)
-    }
-}
-
-/// What the port answers from. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    service: ResourceService,
-    controller_manager: ControllerManager,
-    metrics: PrometheusHandle,
-    ready: signal::Receiver<bool>,
-    options: HttpOptions,
-    openapi: Arc<openapi::Cached>,
-    bodies: body::Budget,
-    watches: Arc<Semaphore>,
-    hosts: Hosts,
-}
-
-impl Shared {
-    /// What the routes need.
-    pub(crate) fn new(
-        service: ResourceService,
-        controller_manager: ControllerManager,
-        metrics: PrometheusHandle,
-        ready: signal::Receiver<bool>,
-        options: HttpOptions,
-        hosts: Hosts,
-    ) -> Self {
-        Self {
-            service,
-            controller_manager,
-            metrics,
-            ready,
-            openapi: Arc::default(),
-            bodies: body::Budget::new(options.max_body_bytes),
-            watches: Arc::new(Semaphore::new(options.max_watches())),
-            options,
-            hosts,
-        }
-    }
-}
-
-/// The routes for who asks whether the server is well, when every connection is taken.
+/// The routes for health checks when all connections are in use.
 pub(crate) fn probes(ready: signal::Receiver<bool>, write_health: WriteHealth) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
@@ -154,7 +70,7 @@ pub(crate) fn probes(ready: signal::Receiver<bool>, write_health: WriteHealth) -
         .layer(from_fn(methods::finish))
 }
 
-/// The routes.
+/// All routes.
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(health::healthz))
@@ -170,11 +86,11 @@ pub(crate) fn router(shared: Shared) -> Router {
     let guard = from_fn_with_state(shared.clone(), browsers::guard);
     let callers = from_fn_with_state(shared.clone(), callers::guard);
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
-    // Around all routes together: each adds its `Allow` outside of what is around it alone.
+    // Around all routes together: each route alone adds its `Allow` outside of its own layers.
     Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish))
 }
 
-/// Reads a text as path and query.
+/// Parses a text as path and query.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(registry: &mortise_service::registry::Registry, text: &str) {
     let _ = route::Route::find(registry, text);

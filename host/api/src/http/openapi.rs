@@ -1,4 +1,4 @@
-//! `/v1/openapi.json`: the API as a document, made when the registry has changed since it was last asked for.
+//! `/v1/openapi.json`: the API's document, built at the first request after a change of the registry.
 
 use std::sync::{Arc, Weak};
 
@@ -21,11 +21,11 @@ use super::{
     route::collection_path,
 };
 
-/// The document of one registry. It does not hold on to that: a plugin that is replaced has to go.
+/// The document of one registry. Holds the registry weakly, since a replaced plugin has to go.
 #[derive(Default)]
 pub(super) struct Cached(Mutex<Option<(Weak<Registry>, Bytes)>>);
 
-/// GET.
+/// GET: answers the document.
 pub(super) async fn document(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     match shared.openapi.of(&shared.service.types()) {
         Ok(document) => ([JSON], document).into_response(),
@@ -35,7 +35,7 @@ pub(super) async fn document(State(shared): State<Shared>, headers: HeaderMap) -
 
 impl Cached {
     fn of(&self, registry: &Arc<Registry>) -> Result<Bytes, HttpError> {
-        // Held meanwhile, so that it is made once however many ask.
+        // Locked meanwhile, so that the document is built once for any number of requests.
         let mut cached = self.0.lock();
         if let Some((of, document)) = &*cached
             && Weak::ptr_eq(of, &Arc::downgrade(registry))

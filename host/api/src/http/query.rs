@@ -1,5 +1,5 @@
-//! The query and the headers of a request. Parameters that are not known are ignored, as Consul does; of one
-//! that is given twice, the first counts. Those of queries by content may have hyphens, as flags of the command line do.
+//! The query and the headers of a request. Unknown parameters are ignored, as in Consul; of a repeated one the first
+//! counts. Parameters of queries by content may have hyphens, like flags of the command line.
 
 use axum::http::{Uri, request::Parts};
 use mortise_query::label_selector;
@@ -9,7 +9,7 @@ use prost_types::FieldMask;
 
 use crate::{authenticate::Authenticated, call};
 
-/// The parameters of a query by content, of which each asks for one.
+/// Parameters that make a request a query by content.
 const SEARCH_PARAMETERS: [&str; 11] = [
     "selector",
     "filter",
@@ -29,12 +29,12 @@ const SEARCH_PARAMETERS: [&str; 11] = [
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Of a request.
+    /// Parses the query of a request.
     pub(super) fn from_parts(parts: &Parts) -> Self {
         Self::from_uri(&parts.uri)
     }
 
-    /// Of a request to there.
+    /// Parses the query of a URI.
     pub(super) fn from_uri(uri: &Uri) -> Self {
         Self::parse(uri.query().unwrap_or_default())
     }
@@ -51,41 +51,41 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// Where; empty units are left to the service. `ns` is short for `namespace`.
+    /// The tenancy; the service fills empty units. `ns` is short for `namespace`.
     pub(super) fn tenancy(&self) -> pb::Tenancy {
         let namespace = Some(self.get("namespace")).filter(|ns| !ns.is_empty()).unwrap_or_else(|| self.get("ns"));
         pb::Tenancy { partition: self.get("partition").to_owned(), namespace: namespace.to_owned() }
     }
 
-    /// The version that a write or a deletion is for; empty for none.
+    /// The version that a write or a deletion expects; empty for none.
     pub(super) fn version(&self) -> String {
         self.get("version").to_owned()
     }
 
-    /// What names begin with.
+    /// The prefix of names.
     pub(super) fn name_prefix(&self) -> String {
         self.get("name_prefix").to_owned()
     }
 
-    /// Whether events are wanted. The name alone will do; `false` and `0` mean no.
+    /// Whether events are requested. The name alone is enough; `false` and `0` mean no.
     pub(super) fn watch(&self) -> bool {
         self.has("watch") && !matches!(self.get("watch"), "false" | "0")
     }
 
-    /// Whether it is a query by content, not a list.
+    /// Whether the request is a query by content instead of a list.
     pub(super) fn is_search(&self) -> bool {
         SEARCH_PARAMETERS.iter().any(|name| self.has(name) || self.has(&name.replace('_', "-")))
     }
 
-    /// Whether a part of a resource is wanted, not all of it.
+    /// Whether only a part of a resource is requested.
     pub(super) fn has_projection(&self) -> bool {
         self.has("fields") || self.has("view")
     }
 
-    /// The query by content of a type.
+    /// Builds the query by content of a type.
     ///
     /// # Errors
-    /// `InvalidArgument`: a number, a view or a selector that is none.
+    /// `InvalidArgument`: a malformed number, view or selector.
     pub(super) fn search(&self, wanted: pb::Type) -> Result<SearchRequest, Error> {
         let of = |name: &str| match self.get(name) {
             "" => self.get(&name.replace('_', "-")).to_owned(),
@@ -101,13 +101,13 @@ impl Query {
         let size = of("page_size");
         let page_size = match size.as_str() {
             "" => 0,
-            size => size.parse().map_err(|_| Error::invalid(format!("page_size: {size:?} is no number")))?,
+            size => size.parse().map_err(|_| Error::invalid(format!("page_size: {size:?} is not a number")))?,
         };
         let order_by = Some(of("order_by")).filter(|order| !order.is_empty()).unwrap_or_else(|| of("sort_by"));
         Ok(SearchRequest {
             parent: self.name_prefix(),
             page_size,
-            // A plus that was not escaped has become a blank, which no token has.
+            // An unescaped plus has become a blank, which no token contains.
             page_token: of("page_token").replace(' ', "+"),
             order_by,
             filter: of("filter"),
@@ -121,7 +121,7 @@ impl Query {
         })
     }
 
-    /// Where an earlier watch of the same query ended.
+    /// The end of an earlier watch of the same query.
     pub(super) fn resume_token(&self) -> String {
         Some(self.get("resume_token"))
             .filter(|token| !token.is_empty())
@@ -129,28 +129,28 @@ impl Query {
             .to_owned()
     }
 
-    /// What of resources is wanted: the view, and the paths.
+    /// The requested part of resources: view and paths.
     ///
     /// # Errors
-    /// `InvalidArgument`: a view that is none.
+    /// `InvalidArgument`: an unknown view.
     pub(super) fn projection(&self) -> Result<(i32, Option<FieldMask>), Error> {
         let view = match self.get("view") {
             "" => View::Unspecified,
             name => View::from_str_name(&name.to_uppercase())
-                .ok_or_else(|| Error::invalid(format!("view: {name:?} is none; say name, basic, detail or full")))?,
+                .ok_or_else(|| Error::invalid(format!("view: {name:?} is unknown; use name, basic, detail or full")))?,
         };
         let paths: Vec<String> =
             self.get("fields").split(',').map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned).collect();
         Ok((view.into(), (!paths.is_empty()).then_some(FieldMask { paths })))
     }
 
-    /// The caller of a request about one resource: `consistent` and, from Consul's command line, anything for
-    /// `RequireConsistent` ask for a strong read.
+    /// The caller of a request about one resource. `consistent`, or any value of `RequireConsistent` (from Consul's
+    /// command line), requests a strong read.
     pub(super) fn caller(&self, head: &Parts, by: &Authenticated) -> Caller {
         self.caller_with(head, by, !self.get("RequireConsistent").is_empty())
     }
 
-    /// The caller of a request about many; here Consul takes `RequireConsistent` for `true` only.
+    /// The caller of a request about many resources; here Consul accepts only `true` for `RequireConsistent`.
     pub(super) fn caller_of_list(&self, head: &Parts, by: &Authenticated) -> Caller {
         self.caller_with(head, by, self.get("RequireConsistent") == "true")
     }
@@ -160,7 +160,7 @@ impl Query {
         call::caller(by, required || self.has("consistent"), source)
     }
 
-    /// The token, where a parameter gives one; headers may have another, which then does not count.
+    /// The token in a parameter; it takes precedence over tokens in headers.
     pub(super) fn token(&self) -> Option<&str> {
         Some(self.get("token")).filter(|token| !token.is_empty())
     }

@@ -1,4 +1,4 @@
-//! A request under `/api` once its type is known: what the operations on resources are handed.
+//! A request under `/api` whose type is known: the input of operations on resources.
 
 use std::sync::Arc;
 
@@ -23,27 +23,27 @@ pub(super) struct TypeRequest {
 }
 
 impl TypeRequest {
-    /// The id of a name in the place that the query says.
+    /// The id of a name, with the tenancy of the query.
     pub(super) fn id(&self, name: String) -> pb::Id {
         pb::Id { uid: String::new(), name, r#type: Some(self.kind.gvk.to_pb()), tenancy: Some(self.query.tenancy()) }
     }
 
-    /// Who asks, about one resource.
+    /// The caller, for a request about one resource.
     pub(super) fn caller(&self) -> Caller {
         self.query.caller(&self.parts, &self.by)
     }
 
-    /// Who asks, about many.
+    /// The caller, for a request about many resources.
     pub(super) fn caller_of_list(&self) -> Caller {
         self.query.caller_of_list(&self.parts, &self.by)
     }
 
-    /// Prints resources of the type.
+    /// A printer for resources of the type.
     pub(super) fn printer(&self) -> Printer {
         Printer::new(self.kind.schema.message())
     }
 
-    /// The body, as a resource.
+    /// Reads the body as a resource.
     pub(super) async fn resource(&mut self, name: String) -> Result<pb::Resource, HttpError> {
         let body = std::mem::take(&mut self.body);
         let HttpOptions { max_body_bytes: limit, request_timeout: within, .. } = self.shared.options;

@@ -1,8 +1,8 @@
-//! From a path under `/api` to a type and what of it is meant.
+//! Maps paths under `/api` to types and targets.
 //!
-//! `/api/<group>/<version>/<kind>` is the collection, one more element the name of an item. All three are in lower
-//! case. Of further elements the last one is the name, as Consul has it; an element is decoded after the path is taken
-//! apart, so an encoded slash is part of a name, and no valid one.
+//! `/api/<group>/<version>/<kind>` is a collection, and one more element is the name of an item. All three are in lower
+//! case. If there are further elements, the last one is the name, as in Consul. Elements are decoded after the path is
+//! split, so an encoded slash belongs to a name, which is then invalid.
 
 use std::sync::Arc;
 
@@ -10,30 +10,30 @@ use mortise_resource::types::Gvk;
 use mortise_service::registry::{Registry, ResourceType};
 use percent_encoding::percent_decode_str;
 
-/// The element behind an item that asks for a dry run. No name begins with an underscore.
+/// The element after an item that requests a dry run. Names never begin with an underscore.
 const VALIDATE_ELEMENT: &str = "_validate";
 
-/// What a path is about.
+/// The meaning of a path.
 pub(super) struct Route {
-    /// The type, as it is registered now.
+    /// The type as registered now.
     pub(super) kind: Arc<ResourceType>,
-    /// What of the type.
+    /// The target within the type.
     pub(super) target: Target,
 }
 
-/// What of a type is meant.
+/// A target within a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
-    /// All of it.
+    /// The collection.
     Collection,
-    /// One resource, by a name that is not checked yet; empty when there is none.
+    /// A resource, by an unchecked name; empty if the path has none.
     Item(String),
-    /// The dry run of one resource.
+    /// The dry run for a resource.
     Validate(String),
 }
 
 impl Route {
-    /// Finds the type of a path; none when no type has it.
+    /// Finds the type of a path; `None` if no type has it.
     pub(super) fn find(registry: &Registry, path: &str) -> Option<Self> {
         let mut elements = path.strip_prefix("/api/")?.splitn(4, '/');
         let (group, version, kind) = (elements.next()?, elements.next()?, elements.next()?);
@@ -49,7 +49,7 @@ pub(super) fn collection_path(gvk: &Gvk) -> String {
 }
 
 fn is_at(gvk: &Gvk, group: &str, version: &str, kind: &str) -> bool {
-    // Groups and versions are lower-case by the rules of registration.
+    // The rules of registration keep groups and versions in lower case.
     gvk.group == group
         && gvk.group_version == version
         && gvk.kind.eq_ignore_ascii_case(kind)
@@ -62,7 +62,7 @@ fn target(rest: &str) -> Target {
     if last == VALIDATE_ELEMENT { Target::Validate(elements.next().unwrap_or_default()) } else { Target::Item(last) }
 }
 
-/// Bytes that are no UTF-8 become what no name has.
+/// Bytes that are not UTF-8 become characters that no name has.
 fn decoded(element: &str) -> String {
     percent_decode_str(element).decode_utf8_lossy().into_owned()
 }

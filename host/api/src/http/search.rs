@@ -1,7 +1,7 @@
 //! Queries by content: GET of a collection with a filter, a selector, an order, a page or fields; and GET of a part of
-//! one resource.
+//! a resource.
 //!
-//! A page is printed as it is taken, some resources at a time, as a list is.
+//! A page is printed while it is sent, some resources at a time, like a list.
 
 use std::{convert::Infallible, vec};
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::call::{run_guarded, span, type_span};
 
-/// GET of a collection: one page.
+/// GET of a collection: answers one page.
 pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> {
     let caller = request.caller_of_list();
     let rpc = request.query.search(request.kind.gvk.to_pb())?;
@@ -51,11 +51,11 @@ pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> 
     Ok(([JSON], Body::from_stream(stream::iter(pieces).map(Ok::<_, Infallible>))).into_response())
 }
 
-/// A page on its way, in pieces.
+/// A page being printed, in pieces.
 struct Pieces {
     printer: Printer,
     resources: vec::IntoIter<pb::Resource>,
-    /// What comes behind the resources.
+    /// Keys and values after the resources.
     rest: Vec<(&'static str, Value)>,
     begun: bool,
     is_done: bool,
@@ -73,7 +73,7 @@ impl Iterator for Pieces {
             && let Some(resource) = self.resources.next()
         {
             piece.push_str(if self.begun { ",\n    " } else { "{\n  \"resources\": [\n    " });
-            // No string of JSON has a real line break in it.
+            // Strings in JSON contain no raw line break.
             piece.push_str(&self.printer.pretty(&resource).replace('\n', "\n    "));
             self.begun = true;
         }
@@ -89,7 +89,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// GET of an item with a view or with fields.
+/// GET of an item with a view or fields: answers a part of the resource.
 pub(super) async fn read_part(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let caller = request.caller();
     let (view, field_mask) = request.query.projection()?;
@@ -101,7 +101,7 @@ pub(super) async fn read_part(request: TypeRequest, name: String) -> Result<Resp
     Ok(([JSON], request.printer().with_whole_meta(true).pretty(resource)).into_response())
 }
 
-/// How resources were found.
+/// The plan of a query in JSON.
 fn plan_json(plan: &QueryPlan) -> Value {
     json!({
         "access": plan.access().as_str_name().trim_start_matches("ACCESS_"),

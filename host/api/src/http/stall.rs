@@ -1,5 +1,5 @@
-//! A connection whose client has to take what is sent: a write that makes no progress for too long fails, and the
-//! connection ends with all that hangs on it, such as a watch. While the server stops that is a quarter of a second.
+//! A connection with a limit on stalled writes: a write without progress for too long fails, and the connection ends
+//! with everything that depends on it, such as a watch. While the server stops, the limit is a quarter of a second.
 
 use std::{
     io,
@@ -19,14 +19,14 @@ use tokio::{
 
 use crate::transport::Transport;
 
-/// How long a client may take nothing while the server stops.
+/// Longest stall while the server stops.
 const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A stream that does not wait for ever.
+/// A stream whose writes have a time limit.
 pub(super) struct StallTimeout {
     stream: Transport,
     limit: Duration,
-    /// Set while a write waits.
+    /// The timer of a waiting write.
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether anything was ever read.
     activity_flag: Arc<AtomicBool>,
@@ -35,17 +35,17 @@ pub(super) struct StallTimeout {
 }
 
 impl StallTimeout {
-    /// Over a connection, with the longest wait for one write.
+    /// Wraps a connection; `limit` is the longest wait for one write.
     pub(super) fn new(stream: Transport, limit: Duration) -> Self {
         Self { stream, limit, waiting: None, activity_flag: Arc::default(), stopping_flag: Arc::default() }
     }
 
-    /// Set when the server stops; heeded when the connection is polled next.
+    /// The flag for a stopping server; the next poll of the connection reads it.
     pub(super) fn stopping_flag(&self) -> Arc<AtomicBool> {
         self.stopping_flag.clone()
     }
 
-    /// Says whether the client has ever sent something.
+    /// The flag for a client that has ever sent something.
     pub(super) fn activity_flag(&self) -> Arc<AtomicBool> {
         self.activity_flag.clone()
     }
@@ -63,11 +63,11 @@ impl StallTimeout {
             waiting.as_mut().reset(latest);
         }
         ready!(waiting.as_mut().poll(cx));
-        // Polled again, it fails again.
+        // Another poll fails again.
         waiting.as_mut().reset(Instant::now());
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client takes nothing (limit http.stall_timeout_ms)",
+            "the client stopped reading (limit http.stall_timeout_ms)",
         )))
     }
 }
@@ -95,7 +95,7 @@ impl AsyncWrite for StallTimeout {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // With TLS there is something left to write.
+        // TLS may still have to write its end.
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.within(cx, polled)
     }

@@ -1,4 +1,4 @@
-//! `/v1/types`: the registry, as data.
+//! `/v1/types`: the registry as data.
 
 use axum::{
     extract::{Path, State, rejection::PathRejection},
@@ -17,20 +17,20 @@ use super::{
     route::collection_path,
 };
 
-/// Every type.
+/// Answers all types.
 pub(super) async fn list(State(shared): State<Shared>) -> Response {
     let types: Vec<_> = shared.service.types().types().iter().map(|t| summary(t)).collect();
     ([JSON], pretty(&json!({ "types": types }))).into_response()
 }
 
-/// One type, by `group.version.Kind`, with the schema of its data.
+/// Answers a type, by `group.version.Kind`, with the schema of its data.
 pub(super) async fn get_one(
     State(shared): State<Shared>,
     name: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    // What is no text names no type.
+    // A path that is not UTF-8 names no type.
     let name = name.map(|Path(name)| name).unwrap_or_else(|_| uri.path().to_owned());
     let registry = shared.service.types();
     match registry.types().iter().find(|t| t.gvk.to_string() == name) {
@@ -43,7 +43,7 @@ pub(super) async fn get_one(
             ([JSON], pretty(&described)).into_response()
         }
         None => {
-            let what = format!("resource type {name} not registered; GET /v1/types lists those that are");
+            let what = format!("resource type {name} not registered; GET /v1/types lists registered types");
             HttpError::from(Error::not_found(what)).into_response(Form::problem_by_default(&headers), uri.path())
         }
     }

@@ -1,4 +1,4 @@
-//! `POST <item>/_validate`: what a PUT would store, without storing it or looking at what is stored.
+//! `POST <item>/_validate`: the result that a PUT would store, without storing it or reading the stored resource.
 
 use axum::response::{IntoResponse as _, Response};
 use mortise_resource::pb;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::call::{run_guarded, span};
 
-/// The mutated resource, and the warnings of validation.
+/// Answers the mutated resource and the warnings of validation.
 pub(super) async fn validate(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let resource = request.resource(name).await?;
     let caller = request.caller();

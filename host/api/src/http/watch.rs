@@ -1,12 +1,12 @@
 //! `GET …?watch`: WatchList as server-sent events.
 //!
-//! An `upsert` for each resource there is, then `end-of-snapshot` once, then `upsert` and `delete`, in the order of
-//! commits. Data is the resource as JSON on one line, `id` its version. There is no resumption: a client that connects
-//! again gets a snapshot. The last event of a stream that the server ends is `error`, with a problem object. Comments
+//! First an `upsert` for each present resource, then `end-of-snapshot` once, then `upsert` and `delete`, in the order
+//! of commits. Data is the resource as JSON on one line, `id` its version. A stream cannot be resumed: a client that
+//! reconnects gets a snapshot. If the server ends a stream, the last event is `error`, with a problem object. Comments
 //! keep the connection alive meanwhile.
 //!
-//! A watch of one item is one of the names that begin with its name, of which others are left out. It needs what
-//! listing needs, and counts against `service.max_watches` as every watch does.
+//! A watch of an item is a watch of the names with its name as prefix; events of other names are dropped. It needs the
+//! permissions of a list, and counts against `service.max_watches` like every watch.
 
 use std::convert::Infallible;
 
@@ -33,10 +33,10 @@ pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpErr
     open(request, tenancy, prefix, None).await
 }
 
-/// Watches one resource, which need not be there yet.
+/// Watches a resource, which need not exist yet.
 pub(super) async fn item(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let mut id = request.id(name);
-    // As Read has it: a name, and units that are no wildcards.
+    // The rules of Read: a valid name, and no wildcards as units.
     types::check_id("id", &mut id)?;
     let tenancy = id.tenancy.unwrap_or_default();
     request.kind.scope.check("resource", &request.kind.gvk.to_string(), &tenancy)?;
@@ -69,7 +69,7 @@ async fn open(
     Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
 }
 
-/// The place of a watch among those over HTTP.
+/// Takes a place among the watches over HTTP.
 pub(super) fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Error> {
     shared.watches.clone().try_acquire_owned().map_err(|_| {
         let most = shared.options.max_watches();
@@ -92,7 +92,7 @@ pub(super) fn ended(shared: &Shared, path: &str, error: Error) -> SseEvent {
 struct OpenWatch {
     events: Events,
     wanted: pb::Type,
-    /// The one name that is wanted.
+    /// The only wanted name.
     only: Option<String>,
     printer: Printer,
     shared: Shared,
@@ -131,7 +131,7 @@ impl OpenWatch {
         }
     }
 
-    /// The type may have another message by now.
+    /// Updates the printer: the type may have another message by now.
     fn refresh(&mut self) {
         if let Some(kind) = self.shared.service.types().get(&self.wanted) {
             self.printer = Printer::new(kind.schema.message());

@@ -1,12 +1,11 @@
-//! `GET …?watch` with a filter, a selector, fields or a view: WatchResources of everything that matches, as server-sent
+//! `GET …?watch` with a filter, a selector, fields or a view: WatchResources for all matching resources, as server-sent
 //! events.
 //!
-//! An `upsert` for each resource that matches, then `end-of-snapshot` once, then `upsert` for what is written and matches,
-//! and `delete`, with the id alone, for what does not match any more. The last event of what belongs together has the
-//! resume token as its `id`, so that a client that connects again goes on where it was: browsers send it back as
-//! `Last-Event-ID` by themselves, others may say `resume_token`. `reset` says that this is not possible: the client
-//! forgets what it knows, and a snapshot follows. The last event of a stream that the server ends is `error`, with a
-//! problem object.
+//! First an `upsert` for each match, then `end-of-snapshot` once, then `upsert` for each written match, and `delete`,
+//! with the id alone, for resources that no longer match. The last event of a consistent set has the resume token as
+//! its `id`, so that a client can continue there after reconnecting: browsers send it back as `Last-Event-ID` on their
+//! own, other clients may use `resume_token`. `reset` means that this is impossible: the client forgets its state, and
+//! a snapshot follows. If the server ends a stream, the last event is `error`, with a problem object.
 
 use std::{collections::VecDeque, convert::Infallible};
 
@@ -31,7 +30,7 @@ use tracing::Span;
 use super::{Shared, error::HttpError, json::Printer, request::TypeRequest, watch};
 use crate::call::{run_guarded, type_span};
 
-/// Watches what matches.
+/// Watches the matching resources.
 pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpError> {
     let caller = request.caller();
     let permit = watch::permit(&request.shared)?;
@@ -57,7 +56,7 @@ pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpErr
     Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
 }
 
-/// Where an earlier stream ended; the header wins, since a browser keeps the address that it began with.
+/// The end of an earlier stream; the header wins, since a browser keeps the address from its first request.
 fn resume_token(request: &TypeRequest) -> String {
     let last = request.parts.headers.get("last-event-id").and_then(|id| id.to_str().ok());
     last.filter(|id| !id.is_empty()).map_or_else(|| request.query.resume_token(), str::to_owned)
@@ -71,9 +70,9 @@ struct OpenWatch {
     printer: Printer,
     shared: Shared,
     path: String,
-    /// Whether what comes are changes, not what was there.
+    /// Whether the events are changes rather than the snapshot.
     is_current: bool,
-    /// Events of the last message that are not taken.
+    /// Pending events of the last message.
     events: VecDeque<SseEvent>,
     _permit: OwnedSemaphorePermit,
 }
@@ -94,7 +93,7 @@ impl OpenWatch {
         })
     }
 
-    /// Makes events of a message. The token goes with the last of them, or with one of its own.
+    /// Makes events from a message. The token goes with the last event, or with an event of its own.
     fn take(&mut self, message: WatchResourcesResponse) {
         // The type may have another message by now.
         if let Some(kind) = self.shared.service.types().get(&self.wanted) {

@@ -1,4 +1,4 @@
-//! What can be seen of the server from outside: metrics, counts of requests, and its status in numbers.
+//! The server's visible state: metrics, counts of requests, and its status in numbers.
 
 pub mod metrics;
 pub(crate) mod process;

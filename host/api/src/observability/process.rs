@@ -1,10 +1,10 @@
-//! What the system says about this process. Where it does not say, the numbers are 0.
+//! Figures of this process from the system; 0 where the system has none.
 
 use std::fs;
 
 use mortise_resource::data::server_status_response::Process;
 
-/// The process, now.
+/// The present figures of the process.
 pub(crate) fn process() -> Process {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {

@@ -1,8 +1,7 @@
-//! How often each method of the gRPC port was called.
+//! Counts of calls by method of the gRPC port.
 //!
-//! The methods are those that the server has, known when it starts: a path that is none of them is counted as such, so
-//! that no client can make the server remember names. A call costs one look into a table that never changes, and one
-//! addition.
+//! The methods are fixed at the start: all other paths share one count, so that no client can make the server remember
+//! names. A call costs a look into a constant table, and one addition.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +12,7 @@ use std::{
 };
 
 use mortise_resource::data::server_status_response::Requests;
-/// What other paths are counted under.
+/// The label of all other paths.
 const OTHER_LABEL: &str = "(other)";
 
 /// The counts, by path without its first slash. Cheap to clone.
@@ -21,7 +20,7 @@ const OTHER_LABEL: &str = "(other)";
 pub(crate) struct RequestCounts(Arc<BTreeMap<String, (AtomicU64, metrics::Counter)>>);
 
 impl RequestCounts {
-    /// Of these methods, such as `hashicorp.consul.resource.ResourceService/Write`.
+    /// Creates the counts for these methods, such as `hashicorp.consul.resource.ResourceService/Write`.
     pub(crate) fn new(methods: Vec<String>) -> Self {
         let counter = |method: String| {
             let counter = metrics::counter!("mortise_grpc_requests_total", "method" => method.clone());
@@ -30,7 +29,7 @@ impl RequestCounts {
         Self(Arc::new(methods.into_iter().chain([OTHER_LABEL.to_owned()]).map(counter).collect()))
     }
 
-    /// One more.
+    /// Counts a call.
     pub(crate) fn count(&self, path: &str) {
         let known = self.0.get(path.strip_prefix('/').unwrap_or(path)).or_else(|| self.0.get(OTHER_LABEL));
         if let Some((count, metric)) = known {
@@ -39,7 +38,7 @@ impl RequestCounts {
         }
     }
 
-    /// Those that were called.
+    /// The counts of called methods.
     pub(crate) fn report(&self) -> Vec<Requests> {
         let count = |(method, (count, _)): (&String, &(AtomicU64, _))| Requests {
             method: method.clone(),

@@ -25,26 +25,26 @@ use prost::Message as _;
 
 use super::{process::process, requests::RequestCounts};
 
-/// What the process knows of itself.
+/// Facts about the process.
 #[derive(Debug, Clone)]
 pub struct ServerInfo {
     /// The release.
     pub version: &'static str,
-    /// How it serves: `serve` or `dev`.
+    /// The command that started it: `serve` or `dev`.
     pub mode: &'static str,
-    /// Where its data is.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Whether that goes when it ends.
+    /// Whether the data directory is removed at the end.
     pub temporary: bool,
     /// The socket to which Terraform and OpenTofu attach.
     pub provider_socket: Option<PathBuf>,
     /// When it was started.
     pub started_at: SystemTime,
-    /// The same on the monotonic clock.
+    /// Time of the start on the monotonic clock.
     pub started: Instant,
 }
 
-/// Where the numbers come from.
+/// The sources of the figures.
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) about: ServerInfo,
@@ -56,9 +56,9 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Everything.
+    /// Collects all figures.
     pub(crate) async fn status(&self) -> Result<ServerStatusResponse, Error> {
-        let fault = |e: mortise_store::StoreError| Error::internal(format!("asking the store: {e}"));
+        let fault = |e: mortise_store::StoreError| Error::internal(format!("cannot read the store's figures: {e}"));
         let stats = self.service.backend().stats().await.map_err(fault)?;
         let plugins = self.plugins().await.map_err(fault)?;
         let controllers: Vec<_> = self.controller_manager.reports("").into_iter().map(controller).collect();
@@ -86,7 +86,7 @@ impl Sources {
         })
     }
 
-    /// Conditions that an operator should look at, a sentence each.
+    /// Conditions for an operator's attention, a sentence each.
     fn warnings(
         &self,
         store: &Health,
@@ -106,27 +106,27 @@ impl Sources {
         warnings.extend(store_warnings(store));
         for PluginState { name, stage, health, message, .. } in plugins {
             if !["Serving", "Disabled"].contains(&stage.as_str()) {
-                warnings.push(format!("plugin {name} is not serving what its source holds: {stage}: {message}"));
+                warnings.push(format!("plugin {name} does not serve the content of its source: {stage}: {message}"));
             } else if health.contains("Quarantined") {
                 warnings
-                    .push(format!("plugin {name} has hooks in quarantine; mortise plugin inspect {name} tells why"));
+                    .push(format!("plugin {name} has hooks in quarantine; mortise plugin inspect {name} shows why"));
             }
         }
         for ControllerState { name, state, .. } in controllers {
             if ["Paused", "BackingOff"].contains(&state.as_str()) {
                 warnings
-                    .push(format!("controller {name} is not running: {state}; mortise controllers {name} tells why"));
+                    .push(format!("controller {name} is not running: {state}; mortise controllers {name} shows why"));
             }
         }
         for PeerRegion { name, state, types, last_error, .. } in self.regions.report().peers {
             if state == i32::from(PeerState::Failed) {
                 warnings
-                    .push(format!("nothing comes from region {name}: {last_error}; mortise regions {name} tells more"));
+                    .push(format!("nothing comes from region {name}: {last_error}; mortise regions {name} shows more"));
             }
             let held_back: usize = types.iter().map(|of| of.held_back.len()).sum();
             if held_back > 0 {
                 warnings.push(format!(
-                    "{held_back} resources of region {name} are not here, or not as they are there; mortise regions {name} names them"
+                    "{held_back} resources of region {name} are missing or outdated here; mortise regions {name} lists them"
                 ));
             }
         }
@@ -136,7 +136,7 @@ impl Sources {
         warnings
     }
 
-    /// As their resources and their metrics say.
+    /// The state of plugins, from their resources and metrics.
     async fn plugins(&self) -> Result<Vec<PluginState>, mortise_store::StoreError> {
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
@@ -194,28 +194,27 @@ fn store(about: &ServerInfo, stats: Stats) -> Store {
     }
 }
 
-/// What an operator should know of the store, a sentence each.
+/// Faults of the store for an operator, a sentence each.
 fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<Item = String> {
-    let poisoned = poisoned
-        .iter()
-        .map(|why| format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
+    let poisoned =
+        poisoned.iter().map(|why| format!("the store refuses writes ({why}); repair the disk, then restart mortise"));
     let damaged = damaged.iter().map(|why| {
         format!(
-            "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists all of it, and a \
-             backup puts it right"
+            "the store is damaged: some acknowledged data is missing ({why}); mortise check lists it, and a \
+             backup restores it"
         )
     });
-    let full = full.iter().map(|why| format!("the store refuses writes that need room: {why}"));
+    let full = full.iter().map(|why| format!("the store refuses writes that need disk space: {why}"));
     poisoned.chain(damaged).chain(full)
 }
 
-/// Sums of a metric over all its other labels, by its label `plugin`, out of Prometheus text.
+/// Sums a metric of a Prometheus text by its label `plugin`, over all other labels.
 fn sum_by_plugin(text: &str, metric: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
         let Some(rest) = line.strip_prefix(metric).and_then(|rest| rest.strip_prefix('{')) else { continue };
         let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
-        // Plugins' names hold nothing that is escaped.
+        // Names of plugins need no escapes.
         let plugin = labels.split(',').find_map(|label| label.strip_prefix("plugin=\"")?.strip_suffix('"'));
         if let (Some(plugin), Ok(value)) = (plugin, value.trim().parse::<f64>()) {
             *sums.entry(plugin.to_owned()).or_insert(0.0) += value;
@@ -268,7 +267,7 @@ mod tests {
         for (health, refuses, damaged, warning) in [
             (Health { poisoned: why(), ..Health::default() }, "a reason", "", "the store refuses writes (a reason); "),
             (Health { damaged: why(), ..Health::default() }, "", "a reason", "the store is damaged: "),
-            (Health { full: why(), ..Health::default() }, "", "", "the store refuses writes that need room: a reason"),
+            (Health { full: why(), ..Health::default() }, "", "", "the store refuses writes that need disk space: "),
         ] {
             let (said_refuses, said_damaged, warnings) = seen(health);
             assert_eq!((&*said_refuses, &*said_damaged), (refuses, damaged), "{warning}");

@@ -1,4 +1,4 @@
-//! The configuration that is in service.
+//! The active TLS configuration.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use tokio_rustls::rustls::ServerConfig;
 
 use super::{ClientCerts, TlsError, TlsOptions, files::Configs, handshake::Protocol, stamps::Stamps};
 
-/// TLS as it is spoken now. Shared by both ports.
+/// The TLS configuration, shared by both ports.
 pub(crate) struct Tls {
     pub(super) options: TlsOptions,
     pub(super) configs: ArcSwap<Configs>,
-    /// The files as they were before they were read first.
+    /// Stamps of the files from before their first reading.
     pub(super) read_at: Stamps,
 }
 
@@ -25,8 +25,8 @@ impl Tls {
         let (read_at, configs) = read(&options).await?;
         configs.log_certificate(match (&options.client_ca_file, options.client_certs) {
             (None, _) => "TLS on both ports; clients are not asked for certificates",
-            (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may have certificates",
-            (Some(_), ClientCerts::Required) => "TLS on both ports; clients have to have certificates",
+            (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may show certificates",
+            (Some(_), ClientCerts::Required) => "TLS on both ports; clients must show certificates",
         });
         Ok(Arc::new(Self { options, configs: ArcSwap::from_pointee(configs), read_at }))
     }
@@ -40,12 +40,12 @@ impl Tls {
         }
     }
 
-    /// Whether the server's certificate is for this host name, in lower case.
+    /// Whether the server's certificate has this host name, in lower case.
     pub(crate) fn names(&self, host: &str) -> bool {
         self.configs.load().certificate.dns_names.iter().any(|name| {
             let name = name.to_ascii_lowercase();
             match name.strip_prefix("*.") {
-                // A star is for one label.
+                // A star stands for one label.
                 Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest == parent),
                 None => name == host,
             }
@@ -53,7 +53,7 @@ impl Tls {
     }
 }
 
-/// Reads the files on a thread that may block, and says how they were before.
+/// Reads the files on a blocking thread; returns them with their stamps from before.
 pub(super) async fn read(options: &TlsOptions) -> Result<(Stamps, Configs), TlsError> {
     let options = options.clone();
     spawn_blocking(move || Ok((Stamps::of(&options), Configs::read(&options)?))).await?

@@ -1,25 +1,25 @@
-//! How long certificates are still valid: a metric, and a warning in time.
+//! The remaining validity of certificates: a metric, and a warning in time.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mortise_certificate::{Certificate, Validity};
+use mortise_keys::certificate::{Certificate, Validity};
 use tokio::time::Instant;
 
-/// Days before the end from which on there is a warning.
+/// Days of remaining validity below which a warning is logged.
 const WARNING_DAYS: i64 = 30;
 
-/// How long a warning is not said again.
+/// Shortest time between two warnings for a file.
 const WARNING_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Looks at certificates now and then.
+/// Checks certificates now and then.
 #[derive(Default)]
 pub(super) struct ExpiryMonitor {
     warned: Option<Instant>,
 }
 
 impl ExpiryMonitor {
-    /// Sets the metric of each file, and warns once a day of what ends soon.
+    /// Sets the metric of each file, and warns once a day about certificates that expire soon.
     pub(super) fn check(&mut self, certificates: &[(&'static str, Certificate)]) {
         let now = Timestamp::now();
         for (setting, certificate) in certificates {
@@ -41,15 +41,15 @@ fn warning(setting: &str, certificate: &Certificate, now: Timestamp) -> Option<S
     let label = certificate.label();
     match certificate.validity(now) {
         Validity::Expired => Some(format!(
-            "{setting}: the certificate of {label} expired at {}; clients refuse it until the file has a new one",
+            "{setting}: the certificate of {label} expired at {}; put a new one into the file, since clients refuse this one",
             certificate.expiry()
         )),
         Validity::NotYet => Some(format!(
-            "{setting}: the certificate of {label} is valid from {} on, and not yet; is the clock of this machine right?",
+            "{setting}: the certificate of {label} is not valid before {}; check the clock of this machine",
             certificate.start()
         )),
         Validity::Valid if certificate.days_left(now) < WARNING_DAYS => Some(format!(
-            "{setting}: the certificate of {label} expires at {}, in {} days; a new one is taken when it is in the file",
+            "{setting}: the certificate of {label} expires at {}, in {} days; put a new one into the file, which is reloaded",
             certificate.expiry(),
             certificate.days_left(now)
         )),
@@ -81,6 +81,6 @@ mod tests {
         assert!(soon.starts_with("tls.cert_file: the certificate of CN=a expires at 1970-04-11"), "{soon}");
         assert!(soon.contains("in 29 days"), "{soon}");
         assert!(at(100 * 86_400 + 1).unwrap().contains("expired at"));
-        assert!(at(-1).unwrap().contains("not yet"));
+        assert!(at(-1).unwrap().contains("not valid before"));
     }
 }

@@ -1,8 +1,8 @@
-//! From files to what rustls serves.
+//! Reads the TLS files into configurations for rustls.
 
 use std::{path::Path, sync::Arc};
 
-use mortise_certificate::{Certificate, CertificateDer, read_certificates, read_key};
+use mortise_keys::certificate::{Certificate, CertificateDer, read_certificates, read_key};
 use tokio_rustls::rustls::{
     self, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
@@ -16,15 +16,15 @@ use super::{ClientCerts, TlsError, TlsOptions};
 const CERT_FILE: &str = "tls.cert_file";
 const CLIENT_CA_FILE: &str = "tls.client_ca_file";
 
-/// What the files hold, ready to serve.
+/// The content of the files, ready to serve.
 pub(super) struct Configs {
-    /// For the gRPC port.
+    /// Configuration of the gRPC port.
     pub(super) grpc: Arc<ServerConfig>,
-    /// For the HTTP port.
+    /// Configuration of the HTTP port.
     pub(super) http: Arc<ServerConfig>,
     /// The server's own certificate.
     pub(super) certificate: Certificate,
-    /// For each file, by its setting, the certificate that expires first.
+    /// The certificate of each file that expires first, by the file's setting.
     pub(super) expiring: Vec<(&'static str, Certificate)>,
 }
 
@@ -54,7 +54,7 @@ impl Configs {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        // Sessions are remembered in each by itself, so that one of a port opens nothing on the other.
+        // Each configuration remembers its own sessions, so that a session of one port opens nothing on the other.
         let of = |protocol: &[u8]| {
             let mut config = builder.clone().with_cert_resolver(Arc::new(SingleCertAndKey::from(key.clone())));
             config.alpn_protocols = vec![protocol.to_vec()];
@@ -62,15 +62,15 @@ impl Configs {
         };
         let (grpc, http) = (of(b"h2"), of(b"http/1.1"));
         let mut described = described.into_iter();
-        // There is one: a file without is refused.
+        // There is a first one: a file without a certificate was rejected.
         let certificate = described.next().ok_or_else(|| TlsError::File {
             setting: CERT_FILE,
-            source: mortise_certificate::PemFileError::NoCertificate { path: options.cert_file.clone() },
+            source: mortise_keys::certificate::PemFileError::NoCertificate { path: options.cert_file.clone() },
         })?;
         Ok(Self { grpc, http, certificate, expiring })
     }
 
-    /// Says in the log which certificate it is.
+    /// Logs which certificate is in use.
     pub(super) fn log_certificate(&self, what: &str) {
         let Certificate { serial, .. } = &self.certificate;
         tracing::info!(subject = self.certificate.label(), serial, until = %self.certificate.expiry(), "{what}");
@@ -94,7 +94,7 @@ fn first_to_expire(certificates: &[Certificate]) -> Option<Certificate> {
     certificates.iter().min_by_key(|certificate| certificate.not_after).cloned()
 }
 
-/// The certificate with its key, which has to be its own.
+/// The certificate with its key; checks that they belong together.
 fn certified_key(
     options: &TlsOptions,
     chain: Vec<CertificateDer<'static>>,

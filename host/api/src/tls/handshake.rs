@@ -1,4 +1,4 @@
-//! Makes TLS of a connection.
+//! The TLS handshake of a connection.
 
 use std::{io, time::Duration};
 
@@ -12,16 +12,16 @@ use tokio_rustls::TlsAcceptor;
 use super::{current::Tls, plain};
 use crate::transport::Transport;
 
-/// First byte of a client's first TLS record, in every version: a handshake message.
+/// First byte of a client's first TLS record in every version: a handshake message.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// How long a connection stays open after TLS's alert, for the client to read it.
+/// Time for the client to read TLS's alert before the connection closes.
 const ALERT_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Bytes of the client that are read meanwhile.
+/// Most bytes of the client that are read meanwhile.
 const MAX_UNREAD_BYTES: u64 = 64 << 10;
 
-/// What a port speaks.
+/// The protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP/2.
@@ -31,7 +31,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// As the log calls the port.
+    /// The port's name in the log.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Grpc => "gRPC",
@@ -40,21 +40,22 @@ impl Protocol {
     }
 }
 
-/// How a handshake ended.
+/// The outcome of a handshake.
 enum Outcome {
     Done(Transport),
-    /// The client does not speak TLS, and was told so.
+    /// The client does not speak TLS, and got an answer that explains it.
     Plain,
-    /// The connection failed, or one side refuses the other.
+    /// The connection failed, or one side rejected the other.
     Failed(io::Error, Option<TcpStream>),
-    /// It took too long.
+    /// The handshake exceeded this limit.
     Late(Duration),
 }
 
 impl Tls {
-    /// Makes TLS of a connection, within the limit on time. `None`: the connection is closed, which is counted.
+    /// Makes the TLS handshake of a connection, within the time limit. `None`: the handshake failed, and the connection
+    /// is closed and counted.
     ///
-    /// It reads of the client what it sends, so it belongs into a task of its own.
+    /// The client decides how long this takes, so it belongs into a task of its own.
     pub(crate) async fn accept(&self, stream: TcpStream, protocol: Protocol) -> Option<Transport> {
         let peer = stream.peer_addr().ok();
         let limit = self.options.handshake;
@@ -77,7 +78,7 @@ impl Tls {
                 }
             }
             Outcome::Late(limit) => {
-                tracing::debug!(?peer, ?limit, "{port}: a TLS handshake took too long (limit tls.handshake_ms)");
+                tracing::debug!(?peer, ?limit, "{port}: a TLS handshake took too long");
             }
         }
         None
@@ -101,13 +102,13 @@ impl Tls {
     }
 }
 
-/// Closes a connection on which there is an alert for the client. Closed with something unread, it would be reset, and
-/// the alert lost; a client of TLS 1.3 has sent its first request by the time its certificate is refused.
+/// Closes a connection with an alert for the client. If unread bytes were left, closing would reset the connection and
+/// lose the alert; a TLS 1.3 client has sent its first request by the time its certificate is rejected.
 async fn close_after_alert(mut stream: TcpStream) {
     let leave = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(MAX_UNREAD_BYTES), &mut tokio::io::sink()).await
     };
-    // However it ends, the connection does.
+    // The connection closes in any case.
     let _ = timeout(ALERT_READ_TIMEOUT, leave).await;
 }

@@ -1,7 +1,7 @@
-//! Answers a client that does not speak TLS on a port that does, so that its user hears why.
+//! Answers a client that does not speak TLS on a port that does, so that its user learns the reason.
 //!
-//! A call over gRPC fails with `Unavailable` and the text, which clients show. Any other request, HTTP/1 or HTTP/2, is
-//! answered 400 with it. One answer, then the connection closes. The caller bounds the time.
+//! A gRPC call fails with `Unavailable` and the text, which clients show. Any other request, HTTP/1 or HTTP/2, gets
+//! status 400 and the text. After one answer the connection closes. The caller bounds the time.
 
 use std::{convert::Infallible, pin::pin, sync::Arc};
 
@@ -21,18 +21,18 @@ use hyper_util::{
 use tokio::{net::TcpStream, sync::Notify};
 use tonic::{Status, metadata::GRPC_CONTENT_TYPE};
 
-/// What such a client is told.
+/// The answer to such a client.
 const NOT_TLS_TEXT: &str = "this port speaks TLS, and the connection is in the clear: use https:// in the address, and have \
                     the server's certificate authority trusted (mortise: --tls --ca-file FILE; curl: --cacert FILE)";
 
-/// Bytes of a request's body that are read before the connection closes: closed with something unread, it would be
-/// reset, and the answer lost.
+/// Bytes of a request's body that are read before the connection closes: with unread bytes, closing would reset the
+/// connection and lose the answer.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// Bytes of buffers, and of a request's head.
+/// Bytes of a buffer, and most bytes of a request's head.
 const BUFFER_BYTES: u16 = 16 << 10;
 
-/// Calls of one connection that are answered at once.
+/// Concurrent calls of a connection that are answered.
 const MAX_STREAMS: u32 = 8;
 
 /// Answers one request.
@@ -57,7 +57,7 @@ pub(super) async fn answer_plaintext(stream: TcpStream) {
         }
     });
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // However it ends: there is nothing more to say.
+    // The outcome is ignored: nothing is left to send.
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
         () = answered.notified() => {

@@ -1,7 +1,7 @@
 //! Reads the files again when they change.
 //!
-//! Certificate and key are two files, so a change is judged once nothing has changed from one look to the next. What
-//! does not fit then is refused, and the configuration in service stays.
+//! Certificate and key are two files, so a change is applied only after two checks in a row have seen the same files.
+//! Files that do not fit together then are rejected, and the active configuration stays.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::{
     stamps::Stamps,
 };
 
-/// What the files are doing.
+/// The state of the watched files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileState {
-    /// As they were when they were judged.
+    /// Unchanged since they were last read.
     Judged(Stamps),
-    /// Changed since, and seen so once.
+    /// Changed since they were last read; `seen` is their state at the last check.
     Changed { judged: Stamps, seen: Stamps },
 }
 
 impl FileState {
-    /// The state after a look, and whether the files are to be judged now.
+    /// The state after a check, and whether the files have to be read now.
     fn next(self, now: Stamps) -> (Self, bool) {
         match self {
             Self::Judged(judged) | Self::Changed { judged, .. } if judged == now => (Self::Judged(judged), false),
@@ -37,7 +37,7 @@ impl FileState {
 }
 
 impl Tls {
-    /// Follows the files, for ever.
+    /// Watches the files for ever.
     pub(crate) async fn follow(self: Arc<Self>) {
         let mut every = interval(self.options.rescan);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -47,7 +47,7 @@ impl Tls {
             every.tick().await;
             expiry.check(&self.configs.load().expiring);
             let options = self.options.clone();
-            // It does not panic; if it did, the next look would come.
+            // The task does not panic; if it did, the next check would follow.
             let Ok(now) = spawn_blocking(move || Stamps::of(&options)).await else { continue };
             let judge;
             (watched, judge) = watched.next(now);
@@ -58,20 +58,20 @@ impl Tls {
         }
     }
 
-    /// Puts in service what the files hold now, and says whether that was possible.
+    /// Reads the files and activates them; returns whether that succeeded.
     async fn reload(&self) -> bool {
         let read = read(&self.options).await;
         let outcome = if read.is_ok() { "loaded" } else { "refused" };
         metrics::counter!("mortise_tls_reloads_total", "outcome" => outcome).increment(1);
         match read {
             Ok((_, configs)) => {
-                configs.log_certificate("TLS: the files have changed and are in service");
+                configs.log_certificate("TLS: the changed files are in service");
                 self.configs.store(Arc::new(configs));
                 true
             }
             Err(e) => {
                 tracing::error!(
-                    "TLS: the files have changed and are refused; what was read before stays in service: {e}"
+                    "TLS: the changed files are refused, and the files that were read before stay in service: {e}"
                 );
                 false
             }

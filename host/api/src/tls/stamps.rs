@@ -1,19 +1,19 @@
-//! Whether files are as they were, by what `stat` says of them. Links are followed: certbot and Kubernetes put new
-//! files in place by switching a link.
+//! Detects changes of files by `stat`. Links are followed: certbot and Kubernetes put new files in place by switching a
+//! link.
 
 use std::{fs::Metadata, os::unix::fs::MetadataExt as _, path::Path};
 
 use super::TlsOptions;
 
-/// Device, inode, length, and the times of the content and of the inode.
+/// Device, inode, length, and the times of content and inode.
 type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
-/// Stamps of certificate, key and client authorities; `None` for a file that is not there or not wanted.
+/// Stamps of certificate, key and client authorities; `None` for a file that is absent or not configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamps([Option<Stamp>; 3]);
 
 impl Stamps {
-    /// Looks at the files. Blocks.
+    /// Reads the stamps. Blocks.
     pub(super) fn of(options: &TlsOptions) -> Self {
         let files = [Some(&options.cert_file), Some(&options.key_file), options.client_ca_file.as_ref()];
         Self(files.map(|file| file.and_then(|file| stamp(file))))

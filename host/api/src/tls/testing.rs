@@ -1,4 +1,4 @@
-//! A server's files and a client, for tests.
+//! Files of a server and a client, for tests.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use tokio_rustls::{
 
 use super::{ClientCerts, Tls, TlsOptions};
 
-/// An authority, the server `home.test`, and the client `robot`.
+/// Certificates of an authority, of the server `home.test`, and of the client `robot`.
 pub(crate) struct Files {
     dir: TempDir,
     ca: CertificateDer<'static>,
@@ -66,7 +66,7 @@ impl Files {
         Tls::load(options).await.unwrap()
     }
 
-    /// A client, with its certificate or without.
+    /// Connects a client, with its certificate or without.
     pub(crate) async fn connect(&self, addr: SocketAddr, with_certificate: bool) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.ca.clone()).unwrap();

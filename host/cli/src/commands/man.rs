@@ -37,7 +37,7 @@ impl Man {
                 let mut name = "mortise".to_owned();
                 for word in &self.command {
                     command = command.find_subcommand(word).ok_or_else(|| {
-                        CliError::usage(format!("there is no command `{name} {word}`"))
+                        CliError::usage(format!("the command `{name} {word}` does not exist"))
                             .remedy(format!("`{name} --help` lists them"))
                     })?;
                     name = format!("{name} {}", command.get_name());

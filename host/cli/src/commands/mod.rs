@@ -102,7 +102,7 @@ pub enum Command {
     /// Reads resources from text and stores them, in any number
     #[command(after_help = after(import::EXAMPLES))]
     Import(import::Import),
-    /// Service discovery: imports services, shows what proxies see
+    /// Service discovery: loads services, shows what proxies see
     #[command(after_help = after(catalog::EXAMPLES))]
     Catalog(catalog::Catalog),
     /// Shows the owners of a resource, and what it owns

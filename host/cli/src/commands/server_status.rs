@@ -170,7 +170,7 @@ mod tests {
     fn a_store_that_refuses_every_write_is_a_failure_to_scripts_and_a_warning_is_none() {
         let mut status = ServerStatusResponse {
             store: Some(Store::default()),
-            warnings: vec!["the store refuses writes that need room".into()],
+            warnings: vec!["the store refuses writes that need disk space".into()],
             ..ServerStatusResponse::default()
         };
         assert_eq!(exit(&status), Exit::Done);

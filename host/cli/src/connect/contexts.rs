@@ -100,7 +100,7 @@ impl Contexts {
         self.context.get(name).ok_or_else(|| {
             let known: Vec<_> = self.context.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            CliError::usage(format!("there is no context {name:?}; known: {known}"))
+            CliError::usage(format!("the context {name:?} does not exist; known: {known}"))
                 .remedy("`mortise context set NAME --grpc-addr HOST:PORT` creates one")
         })
     }

@@ -123,7 +123,7 @@ pub fn line(text: impl AsRef<str>) -> Result<(), CliError> {
 pub fn confirm(question: &str, instead: &str) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(
-            CliError::usage(format!("{question} There is no terminal to ask on")).remedy(format!("give {instead}"))
+            CliError::usage(format!("{question} Cannot ask without a terminal")).remedy(format!("give {instead}"))
         );
     }
     let mut err = io::stderr().lock();

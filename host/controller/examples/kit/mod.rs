@@ -1,4 +1,4 @@
-//! What the examples share: a reconciler that does nothing, a source in memory, and a look at the process.
+//! Helpers of the examples: a reconciler that does nothing, a source in memory, and measurements of the process.
 #![allow(dead_code, reason = "not every example uses everything")]
 
 use std::sync::{
@@ -12,7 +12,7 @@ use mortise_controller::{
 use mortise_resource::{EncodedResource, EncodingError, pb};
 use tokio::sync::mpsc;
 
-/// Counts, and is content with everything.
+/// Counts reconciles, and answers each with success.
 pub(crate) struct CountingReconciler(pub(crate) AtomicU64);
 
 #[async_trait]
@@ -31,7 +31,7 @@ impl CountingReconciler {
     }
 }
 
-/// One watch, made before.
+/// A source of a single watch, made before.
 pub(crate) struct ChannelSource(pub(crate) parking_lot::Mutex<Option<mpsc::Receiver<Event>>>);
 
 #[async_trait]
@@ -54,7 +54,7 @@ impl Watch for Events {
     }
 }
 
-/// Watches that begin with all of these, and after which nothing happens.
+/// A source of watches that begin with a snapshot of these resources and never change.
 pub(crate) struct SnapshotSource(pub(crate) Arc<[Arc<EncodedResource>]>);
 
 struct Snapshot(Arc<[Arc<EncodedResource>]>, usize);

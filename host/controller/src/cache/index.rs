@@ -1,4 +1,4 @@
-//! Indexes, which find cached resources by something other than their id.
+//! Indexes, which find cached resources by other keys than their id.
 //!
 //! A key is a sequence of segments, each ended by a zero byte, so that the keys that begin with a few segments are a
 //! range, and a key of all segments finds exactly itself.
@@ -12,18 +12,18 @@ use crate::request::ReconcileError;
 /// The index that every cached type has: partition, namespace, name, with any uid.
 pub const ID: &str = "id";
 
-/// A key of an index, or the beginning of some.
+/// A key of an index, or a prefix of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct IndexKey(pub(crate) Vec<u8>);
 
 impl IndexKey {
-    /// The beginning of every key.
+    /// The prefix of every key.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Makes a key of bytes as they are, without an end, for keys that are no sequence of segments.
+    /// Makes a key of raw bytes without an end byte, for keys that are not a sequence of segments.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
@@ -49,7 +49,7 @@ impl IndexKey {
         Self::text(partition).and(namespace).and(&id.name)
     }
 
-    /// The beginning of the keys within a tenancy in the index `id`. An empty unit or `*` ends the key there.
+    /// The prefix of the keys within a tenancy in the index `id`. An empty unit or `*` ends the key there.
     #[must_use]
     pub fn tenancy(tenancy: &pb::Tenancy) -> Self {
         Self::default().within(tenancy)
@@ -63,8 +63,8 @@ impl IndexKey {
         Self::of_type(id.r#type.as_ref()).and(partition).and(namespace).and(&id.name)
     }
 
-    /// The beginning of the keys, in an index of owners or references, of resources that point at any resource of a
-    /// type within a tenancy. An empty unit or `*` ends the key there.
+    /// The prefix of the keys, in an index of owners or references, of resources that point at any resource of a type
+    /// within a tenancy. An empty unit or `*` ends the key there.
     #[must_use]
     pub fn targets_in(of: &pb::Type, tenancy: &pb::Tenancy) -> Self {
         Self::of_type(Some(of)).within(tenancy)
@@ -101,7 +101,7 @@ pub enum By {
     Owner,
     /// The targets of the resource's references, each as [`IndexKey::target`].
     References(References),
-    /// Keys of its own.
+    /// Keys from a function.
     Keys(Keys),
 }
 
@@ -118,7 +118,7 @@ impl Index {
         Self { name: name.into(), by }
     }
 
-    /// The keys of a resource, which is decoded if need be and nobody did before.
+    /// The keys of a resource. Decodes it only if they need it, and at most once for all indexes.
     pub(crate) fn keys(
         &self,
         resource: &EncodedResource,
@@ -147,9 +147,9 @@ impl fmt::Debug for Index {
     }
 }
 
-/// The error of a stored resource that cannot be looked into.
+/// The error of a stored resource that cannot be decoded.
 pub(crate) fn undecodable(error: EncodingError) -> ReconcileError {
-    ReconcileError::because(format!("a stored resource: {error}"), error)
+    ReconcileError::because(format!("a stored resource cannot be decoded: {error}"), error)
 }
 
 /// The target of a reference, as an id.

@@ -1,13 +1,13 @@
-//! The cache of a controller: the resources of the types that it watches. Only its watches change it: a write shows
+//! The cache of a controller: the resources of the types that it watches. Only its watches change it: a write shows up
 //! when its event arrives.
 //!
-//! Resources are bytes, shared, never copied: those that the watches of clients have, too. Types are told apart by group
-//! and kind; the GroupVersion does not count, as in the store.
+//! Resources are shared bytes, never copied; the watches of clients share the same bytes. Types are distinguished by
+//! group and kind; the GroupVersion does not count, as in the store.
 //!
 //! # Cost
-//! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once, for
-//! which it is decoded once, unless they are all by owner. A resource takes about 90 bytes besides itself and its key,
-//! each key of an index about as much as the key and 60 bytes.
+//! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once; the
+//! resource is decoded once for them, unless all are by owner. A resource takes about 90 bytes besides itself and its
+//! key, each key of an index about as much as the key and 60 bytes.
 
 mod index;
 
@@ -63,13 +63,13 @@ struct CachedType {
 #[derive(Default)]
 struct Contents {
     by_id: BTreeMap<Key, CacheEntry>,
-    /// One for each index.
+    /// Entries of each index.
     by_index: Vec<BTreeSet<(Arc<[u8]>, Key)>>,
 }
 
 struct CacheEntry {
     resource: Arc<EncodedResource>,
-    /// Its entries in the indexes: number of the index, and key.
+    /// Entries of the resource in the indexes: number of the index, and key.
     keys: Box<[(usize, Arc<[u8]>)]>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct CacheChange {
 }
 
 impl Cache {
-    /// Makes an empty cache for these types with their indexes. A type may be given more than once; its indexes add up.
+    /// Makes an empty cache for these types with their indexes. If a type occurs more than once, its indexes add up.
     pub(crate) fn new<'a>(types: impl IntoIterator<Item = (&'a pb::Type, &'a [Index])>) -> Self {
         let mut kinds: Vec<CachedType> = Vec::new();
         for (of, indexes) in types {
@@ -212,7 +212,7 @@ impl Cache {
         let kind = self.kind(of)?;
         let held = kind.held.read();
         let Some(number) = kind.number(index)? else {
-            // Keys of resources are text; bytes that are not are the beginning of none.
+            // Keys of resources are text; bytes that are not text match no key.
             let Ok(text) = std::str::from_utf8(&key.0) else { return Ok(Vec::new()) };
             let from = held.by_id.range::<str, _>((Bound::Included(text), Bound::Unbounded));
             let within = from.take_while(|(key, _)| key.as_str().starts_with(text));

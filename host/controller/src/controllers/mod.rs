@@ -1,5 +1,5 @@
-//! All controllers of a process: registered, replaced, paused, resumed and removed while the process runs, because
-//! plugins come and go.
+//! All controllers of a process. They are registered, replaced, paused, resumed and removed while the process runs,
+//! because plugins come and go.
 
 mod supervisor;
 
@@ -28,7 +28,7 @@ pub enum ControllersError {
     /// The name is taken.
     #[error("a controller named {0:?} is registered; replace it, or remove it first")]
     NameTaken(String),
-    /// No controller has that name.
+    /// The name belongs to no controller.
     #[error("no controller named {0:?} is registered")]
     Unknown(String),
     /// The process is shutting down.
@@ -50,7 +50,7 @@ struct Inner {
 #[derive(Default)]
 struct Table {
     shut: bool,
-    /// In the order of their names.
+    /// Controllers in the order of their names.
     all: BTreeMap<Arc<str>, Handle>,
 }
 
@@ -70,7 +70,7 @@ impl Controllers {
     /// Adds a controller and starts it, on the current tokio runtime; there has to be one.
     ///
     /// # Errors
-    /// The definition makes no sense, or its name is taken.
+    /// The definition is invalid, or its name is taken.
     pub fn register(&self, definition: Definition) -> Result<(), ControllersError> {
         let mut table = self.0.table.lock();
         table.forget_stopped();
@@ -95,13 +95,13 @@ impl Controllers {
         Ok(())
     }
 
-    /// Gives a controller another definition under the same name. Ends its run (reconciles that began have until the
-    /// drain deadline), then hands the queue over, with what waits, timers and failures, to the new definition, under
-    /// which every managed resource is reconciled once. When this returns, nothing of the old definition runs any
-    /// more. A paused controller stays paused. If the managed type is another one, the queue begins empty.
+    /// Gives a controller another definition under the same name. Ends its run (reconciles under way have until the
+    /// drain deadline), then passes the queue, with waiting keys, timers and failures, to the new definition, which
+    /// reconciles every managed resource once. When this returns, no code of the old definition runs any more. A paused
+    /// controller stays paused. If the managed type changes, the queue begins empty.
     ///
     /// # Errors
-    /// As [`Controllers::register`]; or there is no such controller. The old definition stays in force then.
+    /// The errors of [`Controllers::register`], or there is no such controller. The old definition then stays in force.
     pub async fn replace(&self, definition: Definition) -> Result<(), ControllersError> {
         let applied = {
             let table = self.0.table.lock();
@@ -113,8 +113,8 @@ impl Controllers {
         Ok(())
     }
 
-    /// Ends a controller's run and lets none begin until [`Controllers::resume`]. What is due stays due. Returns when
-    /// nothing runs any more.
+    /// Ends a controller's run and lets none begin until [`Controllers::resume`]. Due work stays due. Returns when no
+    /// code of the controller runs any more.
     ///
     /// # Errors
     /// There is no such controller.
@@ -125,7 +125,7 @@ impl Controllers {
         Ok(())
     }
 
-    /// Lets a paused controller run again: from its initializer on, like any run.
+    /// Lets a paused controller run again, from its initializer on like any run.
     ///
     /// # Errors
     /// There is no such controller.
@@ -138,20 +138,20 @@ impl Controllers {
         Ok(())
     }
 
-    /// Ends a controller and forgets it. Returns when nothing of it runs any more.
+    /// Ends a controller and forgets it. Returns when no code of it runs any more.
     ///
     /// # Errors
     /// There is no such controller.
     pub async fn remove(&self, name: &str) -> Result<(), ControllersError> {
-        // It keeps its name until it has ended, so that no other of that name runs at the same time.
+        // The controller keeps its name until it has ended, so that no other one of that name runs at the same time.
         let applied = self.0.table.lock().get(name)?.change(|wanted| wanted.mode = Mode::Stop);
         applied.wait().await;
         self.0.table.lock().forget_stopped();
         Ok(())
     }
 
-    /// Ends all controllers, at once, and lets none be registered any more. Returns when nothing runs any more, which
-    /// is at the latest after the longest of their drain deadlines, and once more that long for `notify_stop`.
+    /// Ends all controllers at the same time, and rejects further registrations. Returns when no controller runs any
+    /// more: at the latest after twice the longest drain deadline, the second time for `notify_stop`.
     pub async fn shutdown(&self) {
         let handles = {
             let mut table = self.0.table.lock();
@@ -166,20 +166,20 @@ impl Controllers {
         let _ = join_all(tasks.collect::<Vec<_>>()).await;
     }
 
-    /// One controller as it is now.
+    /// The status of a controller.
     #[must_use]
     pub fn status(&self, name: &str) -> Option<Status> {
         self.0.table.lock().all.get(name).map(Handle::status)
     }
 
-    /// All controllers as they are now, by name.
+    /// The statuses of all controllers, by name.
     #[must_use]
     pub fn statuses(&self) -> Vec<Status> {
         self.0.table.lock().all.values().map(Handle::status).collect()
     }
 
     /// Sets the gauges of all controllers. The collector of metrics calls it before it reads them, so that an idle
-    /// controller does nothing at all.
+    /// controller has no work.
     pub fn observe(&self) {
         self.0.table.lock().all.values().for_each(|handle| handle.controller.observe());
     }
@@ -235,7 +235,7 @@ impl Handle {
     }
 }
 
-/// A change that the supervisor has still to apply.
+/// A change that the supervisor still has to apply.
 struct PendingChange {
     until: u64,
     applied: watch::Receiver<u64>,
@@ -244,7 +244,7 @@ struct PendingChange {
 impl PendingChange {
     /// Waits until the change is applied, or the controller has ended.
     async fn wait(mut self) {
-        // An error means that the supervisor is gone, and nothing runs.
+        // An error means that the supervisor has ended, and no run is left.
         let _ = self.applied.wait_for(|applied| *applied >= self.until).await;
     }
 }

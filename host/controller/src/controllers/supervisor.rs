@@ -1,6 +1,6 @@
-//! Keeps one controller running: waits for its lease, begins runs, ends them, and begins them anew. There is one run at
-//! a time: nothing else happens before a run is over, so that a lease that is lost and regained at once never makes
-//! two.
+//! Keeps a controller running: waits for its lease, starts runs, ends them, and starts them again. There is one run at
+//! a time: the next step begins only after a run is over, so that a lease that is lost and regained at once never makes
+//! two runs.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     status::State,
 };
 
-/// The state that a controller is to be brought into.
+/// The desired state of a controller.
 #[derive(Clone)]
 pub(crate) struct DesiredState {
     pub(crate) definition: Arc<Definition>,
@@ -30,13 +30,13 @@ pub(crate) struct DesiredState {
     pub(crate) mode: Mode,
 }
 
-/// Whether a controller is to run.
+/// Desired mode of a controller.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
     Run,
     /// Do not run, for this reason.
     Pause(String),
-    /// End, for ever.
+    /// End for good.
     Stop,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Supervisor {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) wanted: watch::Receiver<DesiredState>,
-    /// The revision that is applied: nothing of an older one runs any more. `u64::MAX` when the supervisor has ended.
+    /// The applied revision: no code of an older one runs any more. `u64::MAX` when the supervisor has ended.
     pub(crate) applied: watch::Sender<u64>,
 }
 
@@ -58,21 +58,21 @@ enum EndReason {
 }
 
 impl Supervisor {
-    /// Supervises until the desired state is [`Mode::Stop`], or its sender is dropped. What panics here is a defect of
-    /// ours; the controller is begun anew then, as after any other end of a run.
+    /// Supervises until the desired state is [`Mode::Stop`], or its sender is dropped. A panic in here is a defect of
+    /// this crate; the controller then starts again, as after any other end of a run.
     pub(crate) async fn supervise(mut self) {
         let mut restarts = RestartBackoff::default();
         loop {
             let begun = Instant::now();
             let Err(panic) = AssertUnwindSafe(self.follow()).catch_unwind().await else { break };
-            let error = format!("the supervisor: {}", ReconcileError::panicked(&*panic));
-            tracing::error!(controller = &*self.controller.name, "the controller starts again: {error}");
+            let error = format!("the supervisor failed: {}", ReconcileError::panicked(&*panic));
+            tracing::error!(controller = &*self.controller.name, "the controller restarts: {error}");
             self.controller.recorder.run_failed(error.clone());
             let until = Instant::now() + restarts.after(begun.elapsed());
             self.controller.recorder.set(State::BackingOff { until, error });
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
-                // A dropped sender ends it below.
+                // A dropped sender ends the loop below.
                 _ = self.wanted.changed() => {}
             }
         }
@@ -147,16 +147,12 @@ impl Supervisor {
             {
                 EndReason::ByItself(error) => {
                     let wait = restarts.after(begun.elapsed());
-                    tracing::warn!(
-                        controller = wanted.definition.name(),
-                        ?wait,
-                        "the controller starts again: {error}"
-                    );
+                    tracing::warn!(controller = wanted.definition.name(), ?wait, "the controller restarts: {error}");
                     self.controller.recorder.run_failed(error.clone());
                     pause = (wait > Duration::ZERO).then(|| (Instant::now() + wait, error));
                 }
                 EndReason::LeaseLost => {
-                    // Another server goes on; this cache is out of date by the time the lease returns.
+                    // Another server takes over; this cache will be out of date when the lease returns.
                     restarts.reset();
                     known = None;
                     self.controller.clear();
@@ -166,7 +162,7 @@ impl Supervisor {
         }
     }
 
-    /// Makes one run, and waits until nothing of it is left.
+    /// Makes a run, and waits until all of its tasks have ended.
     async fn run(
         controller: &Arc<Controller>,
         source: &Arc<dyn Source>,
@@ -187,7 +183,7 @@ impl Supervisor {
             _ = desired.changed() => EndReason::StateChanged,
         };
         ending.cancel();
-        // An error of a run that is ended anyway does not count.
+        // An error of a run that ends anyway does not count.
         let _ = running.await;
         ended
     }

@@ -1,4 +1,4 @@
-//! The items of the two kinds of queues: a resource to be reconciled, and a change to be mapped.
+//! The items of the two kinds of queues: a resource to reconcile, and a change to map.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use mortise_resource::EncodedResource;
 use super::state::Content;
 use crate::loop_detection::Cause;
 
-/// Former versions of one resource that wait to be mapped with it, at most. The oldest and the newest are kept, the
-/// ones between are dropped.
+/// Most former versions of a resource that wait to be mapped with it. The oldest and the newest are kept; versions
+/// between them are dropped.
 const MAX_FORMER_VERSIONS: usize = 16;
 
-/// Bytes of these versions together, unless the oldest and the newest have more.
+/// Most bytes of these versions together; the oldest and the newest are kept even beyond it.
 const MAX_FORMER_BYTES: usize = 1 << 20;
 
 /// An item in the queue of the reconciler.
@@ -23,7 +23,7 @@ pub(crate) struct ReconcileItem {
 }
 
 impl ReconcileItem {
-    /// An item about this incarnation; an empty uid is none.
+    /// An item about this incarnation; an empty uid means that only the name is known.
     pub(crate) fn new(uid: &str, cause: Cause) -> Self {
         Self { uid: (!uid.is_empty()).then(|| uid.into()), cause }
     }
@@ -47,7 +47,7 @@ pub(crate) struct MappingItem {
     pub(crate) cause: Cause,
 }
 
-/// A resource to be mapped.
+/// A resource to map.
 #[derive(Debug)]
 pub(crate) struct ChangedResource {
     /// The resource as it is, or as it was last before its deletion.
@@ -61,8 +61,7 @@ impl Content for MappingItem {
         self.cause.merge(newer.cause);
         self.changed = match (self.changed.take(), newer.changed) {
             (Some(ChangedResource { mut former, .. }), Some(ChangedResource { now, former: later })) => {
-                // The `now` of the older item is, as a former version, in `later`, unless the mapper does not follow
-                // them.
+                // `later` has the `now` of the older item as a former version, unless the mapper does not follow those.
                 former.extend(later);
                 former.dedup_by(|a, b| Arc::ptr_eq(a, b));
                 drop_between(&mut former);

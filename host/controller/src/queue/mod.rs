@@ -1,7 +1,7 @@
-//! Work that waits: the queue of a reconciler and those of its mappers.
+//! Waiting work: the queue of a reconciler and those of its mappers.
 //!
 //! [`state`] has the rules, without clock and locks; [`shared`] puts a queue behind a lock, for tasks that wait on it;
-//! [`item`] has what the two kinds of queues carry.
+//! [`item`] has the content of the two kinds of queues.
 
 mod item;
 mod shared;

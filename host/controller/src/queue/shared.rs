@@ -33,7 +33,7 @@ impl<C: Content> SharedQueue<C> {
         self.wake.notify_one();
     }
 
-    /// Lets every key run that is set aside.
+    /// Lets every key that is set aside run again.
     pub(crate) fn release(&self) {
         self.queue.lock().release(Instant::now());
         self.wake.notify_one();

@@ -1,16 +1,17 @@
 //! The state of a queue: a FIFO of distinct keys, each at most once in it and at most once in work, and timers that put
-//! keys back into it. It has no clock and no lock: callers bring both (see [`super::shared`]).
+//! keys back into it. It has no clock and no lock: callers provide both (see [`super::shared`]).
 //!
-//! Keys, timers and content are in one structure, so that a key waits once, runs once, and a run takes over the timers
+//! Keys, timers and content are in one structure, so that a key waits once, runs once, and a run replaces the timers
 //! that were set before it: docs/decisions/0021-the-queue-of-a-controller-is-written-here.md.
 //!
 //! # Rules
 //! - A key that waits keeps its place when it is added again, and takes over the newest content.
-//! - A key in work that is added runs exactly once more, behind what waits by then, with the newest content.
+//! - A key that is added while it is in work runs exactly once more, behind the keys that wait by then, with the newest
+//!   content.
 //! - A key has one timer. An earlier one stays when a later one is set.
-//! - A key that is set aside keeps what is added, and does not run before its wait is over.
-//! - A run absorbs the retry and the resync that were set before it, for it does what they would do; so a new
-//!   resync replaces the old one. A time that the reconciler asked for stays.
+//! - A key that is set aside keeps added content, and does not run before its wait is over.
+//! - A run replaces the retry and the resync that were set before it, since it does their work; so a new resync
+//!   replaces the old one. A timer that the reconciler asked for stays.
 //!
 //! # Cost
 //! Everything is O(log n) in the number of timers, or constant. A key that only waits for its timer takes about 130
@@ -37,7 +38,7 @@ pub(crate) trait Content: Default + Send + 'static {
 pub(crate) enum TimerReason {
     /// The reconciler asked for it.
     Requested,
-    /// After a failure.
+    /// A wait after a failure.
     Retry,
     /// The resync interval.
     Resync,
@@ -45,22 +46,23 @@ pub(crate) enum TimerReason {
     Throttled,
 }
 
-/// What follows a run.
+/// Next step after a run.
 #[derive(Debug)]
 pub(crate) enum Next<C> {
-    /// Nothing, or the resync reconcile after this long.
+    /// The end, or the resync reconcile after this time.
     Done(Option<Duration>),
-    /// The end of the queue.
+    /// A run at the end of the queue.
     Now(C),
-    /// After this long.
+    /// A run after this time.
     After(Duration, C),
-    /// After this long, because it keeps asking for itself.
+    /// A run after this time, because the key keeps asking for itself.
     Throttled(Duration, C),
-    /// After this long, because it failed; one failure more.
+    /// A run after this time, because the run failed; counts one more failure.
     Retry(Duration, C),
-    /// After this long and not before, whatever is added, because it broke down; one failure more.
+    /// A run after this time and not before, even if the key is added, because the code broke down; counts one more
+    /// failure.
     SetAside(Duration, C),
-    /// After this long and not before, as if it had not run.
+    /// A run after this time and not before, as if this run had not happened.
     Postponed(Duration, C),
 }
 
@@ -75,13 +77,13 @@ pub(crate) struct Job<C> {
     epoch: u32,
 }
 
-/// What there is to do.
+/// Work of a queue at a moment.
 pub(crate) enum Take<C> {
-    /// This.
+    /// An item to work on.
     Job(Job<C>),
-    /// Nothing until then, or until something is added.
+    /// A wait until this time, or until a key is added.
     Wait(Option<Instant>),
-    /// Nothing ever.
+    /// The end: the queue is closed.
     Closed,
 }
 
@@ -91,7 +93,7 @@ enum EntryState {
     Idle,
     Waiting,
     Running,
-    /// Runs, and was added meanwhile.
+    /// Runs, and was added again meanwhile.
     Again,
 }
 
@@ -99,19 +101,19 @@ enum EntryState {
 #[derive(Debug, Clone, Copy)]
 struct Hold {
     until: u64,
-    /// Whether it broke down; otherwise it was postponed.
+    /// Whether the code broke down; otherwise the key was postponed.
     aside: bool,
 }
 
 struct Entry<C> {
     key: Key,
     content: Option<Box<C>>,
-    /// When it was added; nanoseconds, as all times in here.
+    /// Time at which it was added; nanoseconds, as all times in here.
     since: u64,
     timer: Option<(u64, TimerReason)>,
     failures: u32,
     place: EntryState,
-    /// Until when the key does not run, whatever is added.
+    /// Time until which the key does not run, even if it is added.
     held: Option<Hold>,
     /// The key was throttled, and has not run since.
     throttled: bool,
@@ -119,7 +121,7 @@ struct Entry<C> {
     timer_fired: bool,
 }
 
-/// The state of a queue. See the module.
+/// The state of a queue; the module describes its rules.
 pub(crate) struct Queue<C> {
     entries: Vec<Option<Entry<C>>>,
     free: Vec<u32>,
@@ -129,7 +131,7 @@ pub(crate) struct Queue<C> {
     running: usize,
     throttled: usize,
     set_aside: usize,
-    /// Counts openings: a run that outlived its opening has no say.
+    /// Number of openings: the result of a run from an earlier opening is ignored.
     epoch: u32,
     closed: bool,
     zero: Instant,
@@ -153,7 +155,7 @@ impl<C: Content> Queue<C> {
         }
     }
 
-    /// Lets items be taken. What was in work when the queue was closed, and never came back, waits again.
+    /// Lets items be taken. Items that were in work when the queue closed, and never came back, wait again.
     pub(crate) fn open(&mut self, now: Instant) {
         self.closed = false;
         self.epoch = self.epoch.wrapping_add(1);
@@ -170,17 +172,17 @@ impl<C: Content> Queue<C> {
         self.running = 0;
     }
 
-    /// Nothing is taken from now on; what is in work may come back.
+    /// Closes the queue: no item is taken from now on; items in work may come back.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub(crate) fn clear(&mut self) {
         *self = Self { closed: self.closed, epoch: self.epoch.wrapping_add(1), ..Self::new(self.zero) };
     }
 
-    /// Adds a key. Whether it waits now and did not before.
+    /// Adds a key. Returns whether it waits now and did not before.
     pub(crate) fn add(&mut self, key: &Key, content: C, now: Instant) -> bool {
         let since = self.nanos(now);
         let index = self.find_or_make(key, since);
@@ -309,7 +311,7 @@ impl<C: Content> Queue<C> {
             self.waiting.push_back(index);
         }
         match timer {
-            // The run that follows at once does what these would do.
+            // The run that follows at once does the work of these timers.
             Some((_, TimerReason::Retry | TimerReason::Resync)) if now_again => {}
             Some((wait, why)) => self.set_timer(index, now, wait, why),
             None => {}
@@ -318,24 +320,24 @@ impl<C: Content> Queue<C> {
         now_again || self.timers.first().copied() != first
     }
 
-    /// How many wait, the ones in work that run once more included.
+    /// Number of waiting keys, including keys in work that run once more.
     pub(crate) fn depth(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How long the first one has been waiting.
+    /// Time that the first key has been waiting.
     pub(crate) fn oldest(&self, now: Instant) -> Option<Duration> {
         let first = self.waiting.front()?;
         let since = self.entries.get(*first as usize)?.as_ref()?.since;
         Some(Duration::from_nanos(self.nanos(now).saturating_sub(since)))
     }
 
-    /// How many are in work.
+    /// Number of keys in work.
     pub(crate) fn running(&self) -> usize {
         self.running
     }
 
-    /// How many have a timer.
+    /// Number of keys with a timer.
     pub(crate) fn timers(&self) -> usize {
         self.timers.len()
     }
@@ -345,7 +347,7 @@ impl<C: Content> Queue<C> {
         self.throttled
     }
 
-    /// Some of the throttled keys. Walks through every key.
+    /// Throttled keys, at most `bound`. Walks through every key.
     pub(crate) fn some_throttled(&self, bound: usize) -> Vec<Key> {
         if self.throttled == 0 {
             return Vec::new();
@@ -358,7 +360,7 @@ impl<C: Content> Queue<C> {
         self.set_aside
     }
 
-    /// Some of the keys that are set aside, with the time until each is tried again. Walks through every key.
+    /// Keys that are set aside, at most `bound`, with the time until each is tried again. Walks through every key.
     pub(crate) fn some_set_aside(&self, bound: usize, now: Instant) -> Vec<(Key, Duration)> {
         if self.set_aside == 0 {
             return Vec::new();
@@ -371,7 +373,7 @@ impl<C: Content> Queue<C> {
         self.entries.iter().flatten().filter_map(aside).take(bound).collect()
     }
 
-    /// Lets every key run that is set aside or postponed: the code that it broke is another one now.
+    /// Lets every key that is set aside or postponed run again: the code that broke down has been replaced.
     pub(crate) fn release(&mut self, now: Instant) {
         let since = self.nanos(now);
         for (index, entry) in (0..).zip(&mut self.entries) {
@@ -385,12 +387,12 @@ impl<C: Content> Queue<C> {
         self.set_aside = 0;
     }
 
-    /// How many keys are known.
+    /// Number of known keys.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Puts everything that is due into the queue.
+    /// Puts every due key into the queue.
     fn fire(&mut self, now: Instant) {
         let nanos = self.nanos(now);
         while let Some(&(due, index)) = self.timers.first()

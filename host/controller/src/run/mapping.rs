@@ -1,5 +1,5 @@
-//! The loop of one mapper: takes a change, asks the mapper, and adds the results to the reconciler's queue. A mapper
-//! that fails delays only the item on which it failed.
+//! The loop of a mapper: takes a change, calls the mapper, and adds the results to the reconciler's queue. A failure of
+//! the mapper delays only the item on which it failed.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -40,7 +40,7 @@ impl Mapping {
 /// Maps changes until the queue is closed.
 pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
     let recorder = &run.controller.recorder;
-    // Code of its own may write; what the others lead to is slowed down in the reconciler's queue.
+    // Only a custom mapper may write; chains through the others are slowed down in the reconciler's queue.
     let may_write = matches!(*mapping.mapper, Mapper::Custom(_));
     let throttled = |key: &Key, item: &mut MappingItem, timer_fired| {
         let chain = if may_write { run.controller.writes.known_length(&item.cause) } else { 0 };
@@ -79,18 +79,22 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
     }
 }
 
-/// The results of the mapper for a resource as it is, and for its former versions.
+/// The results of the mapper for the current version of a resource, and for its former versions.
 async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb::Id>, ReconcileError> {
     let chain = run.controller.writes.known_length(&item.cause);
     let context = Context { run: run.context.clone(), chain };
     let Some(changed) = &item.changed else { return Ok(Vec::new()) };
     let mut ids = mapping.mapper.map(&context, &changed.now).await?;
     for was in &changed.former {
-        // A former version that cannot be mapped now could not be mapped then either, and must not delay the present
+        // A former version that cannot be mapped now could not be mapped then either; it must not delay the current
         // one.
         match mapping.mapper.map(&context, was).await {
             Ok(former) => ids.extend(former),
-            Err(e) => tracing::debug!(controller = &*run.controller.name, "{}, as it was before: {e}", mapping.place),
+            Err(e) => tracing::debug!(
+                controller = &*run.controller.name,
+                "{} failed for a former version: {e}",
+                mapping.place
+            ),
         }
     }
     Ok(ids)
@@ -107,11 +111,12 @@ fn enqueue(run: &Run, mapping: &Mapping, id: &pb::Id, item: &MappingItem) {
     if !(before + 1).is_power_of_two() {
         return;
     }
-    // The first, and then ever fewer: each resource of a type may lead here.
+    // Logs the first one, and then ever fewer: each resource of a type may cause this.
     tracing::error!(
         controller = &*run.controller.name,
         so_far = before + 1,
-        "{} led to {}, which is no resource of the managed type {}; it is left out. Let the mapper return ids of that type only",
+        "{} returned {}, which is not a resource of the managed type {}; it is skipped. Let the mapper \
+         return only ids of that type",
         mapping.place,
         types::describe(id),
         types::gvk(&run.definition.managed)

@@ -1,12 +1,12 @@
-//! One run of a controller, from its initializer to the end of its last task. The order is Consul's:
+//! A run of a controller, from its initializer to the end of its last task. The order is Consul's:
 //!
 //! 1. the initializer, without a cache;
 //! 2. a new cache, empty but for its indexes; `notify_start`;
-//! 3. priming: one watch for each type fills the cache; no mapper and no reconcile runs, and the queues are shut;
+//! 3. priming: one watch for each type fills the cache; no mapper and no reconcile runs, and the queues are closed;
 //! 4. each resource of the managed type is queued once, each of a watched type for its mapper; then the queues open;
-//! 5. the first error of a watch ends the run: nothing new begins, what runs has until the drain deadline.
+//! 5. the first error of a watch ends the run: no new work begins, and work under way has until the drain deadline.
 //!
-//! The queues outlive the run. A run also queues the resources that the previous run knew and that are gone by now.
+//! The queues outlive the run. A run also queues the resources that the previous run knew and that no longer exist.
 
 mod mapping;
 mod priming;
@@ -38,8 +38,8 @@ use crate::{
     status::State,
 };
 
-/// Runs until something breaks, or until `ending` is cancelled; when it returns, none of its tasks is left. `known`
-/// holds the cache of the previous run, and that of this one as soon as it is complete.
+/// Runs until a task fails, or until `ending` is cancelled; when it returns, all of its tasks have ended. `known` holds
+/// the cache of the previous run, and that of this one as soon as it is complete.
 ///
 /// # Errors
 /// [`RunError`] when the run broke.
@@ -88,7 +88,7 @@ pub(crate) async fn run(
     if tokio::time::timeout(definition.drain, drained).await.is_err() {
         tracing::warn!(
             controller = &*controller.name, drain = ?definition.drain,
-            "what ran when the controller had to stop did not end in time; it is dropped"
+            "calls did not end within the drain deadline of the stopping controller; they are dropped"
         );
         tasks.shutdown().await;
     }
@@ -157,7 +157,7 @@ fn plan(controller: &Controller, definition: &Definition) -> (Vec<WatchedType>, 
     (watches, mappings)
 }
 
-/// Waits for the first task that fails, and for ever when none does.
+/// Waits for the first task that fails; waits for ever if none does.
 async fn first_error(tasks: &mut JoinSet<Result<(), RunError>>) -> RunError {
     loop {
         match tasks.join_next().await {

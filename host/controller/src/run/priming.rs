@@ -3,14 +3,14 @@
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// What all watches of a run have to reach before the run goes on.
+/// The steps that all watches of a run must reach before the run goes on.
 pub(crate) struct Priming {
     types: u32,
-    /// One permit for each type whose part of the cache is complete.
+    /// A permit for each type whose part of the cache is complete.
     primed: Semaphore,
     /// Cancelled when every type is primed: each watch then queues its snapshot.
     pub(crate) all_primed: CancellationToken,
-    /// One permit for each type whose snapshot waits in the queues.
+    /// A permit for each type whose snapshot waits in the queues.
     queued: Semaphore,
 }
 
@@ -24,19 +24,19 @@ impl Priming {
         }
     }
 
-    /// A type's part of the cache is complete.
+    /// Records that a type's part of the cache is complete.
     pub(crate) fn type_primed(&self) {
         self.primed.add_permits(1);
     }
 
-    /// A type's snapshot waits in the queues.
+    /// Records that a type's snapshot waits in the queues.
     pub(crate) fn type_queued(&self) {
         self.queued.add_permits(1);
     }
 
     /// Waits until every type is primed, lets the watches queue their snapshots, and waits for that.
     pub(crate) async fn finish(&self) {
-        // Neither semaphore is ever closed, which is the only error.
+        // The only error is a closed semaphore, and neither is ever closed.
         let _ = self.primed.acquire_many(self.types).await;
         self.all_primed.cancel();
         let _ = self.queued.acquire_many(self.types).await;

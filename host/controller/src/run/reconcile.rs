@@ -16,11 +16,11 @@ use crate::{
     status::{RECONCILE_PLACE, count},
 };
 
-/// Requeues that far apart are no loop; and the longest that one that is a loop is slowed down for.
+/// Shortest distance of requeues that do not count as a loop, and longest wait of a loop that is slowed down.
 const MIN_PACED_DELAY: Duration = Duration::from_secs(1);
 
-/// The shortest and the longest wait of a key whose reconcile was refused: short, since who refuses it for long pauses
-/// the controller.
+/// The shortest and the longest wait after a refused reconcile. Both are short, since a plugin that refuses for long
+/// has its controller paused.
 pub(super) const REFUSED_WAITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Reconciles keys until the queue is closed.
@@ -50,7 +50,7 @@ pub(crate) async fn reconcile_loop(run: Arc<Run>) {
         controller.recorder.metrics.seconds.record(begun.elapsed());
         count(&controller.recorder.reconciles);
         finish(&run, job, chain, result, &span);
-        // Reconciles that never wait must not keep the thread to themselves.
+        // Reconciles that never await must not keep the thread to themselves.
         tokio::task::consume_budget().await;
     }
 }
@@ -65,7 +65,7 @@ pub(super) fn throttle(run: &Run, place: &str, key: &Key, chain: u32, timer_fire
     Some(wait)
 }
 
-/// The wait before a link of a chain of this length; `None` when it is not too long.
+/// The wait before a link of a chain of this length; `None` while the chain is not too long.
 fn wait_of(run: &Run, chain: u32) -> Option<Duration> {
     let beyond = chain.checked_sub(run.definition.self_wakes)?.checked_sub(1)?;
     Some(run.definition.backoff.delay(beyond))
@@ -77,22 +77,22 @@ fn note_throttled(run: &Run, place: &str, key: &Key, chain: u32, wait: Duration)
     count(&controller.recorder.self_wakes);
     controller.recorder.metrics.self_wakes.increment(1);
     if chain == run.definition.self_wakes.saturating_add(1) {
-        // Each link of a chain passes here once, so this is said once for each.
+        // Each link of a chain passes here once, so a chain logs this once.
         tracing::warn!(
             controller = &*controller.name, resource = %key,
             "the controller keeps waking itself ({place}): {chain} calls in a row were caused by its own writes and requeues. \
-             Each further one waits, {wait:?} and doubling, until something else changes. It should write only what \
-             differs from what is stored, and ask to be called again when there is something to wait for"
+             Each further call waits, from {wait:?} on and doubling, until something else changes. Let it write only \
+             real changes, and ask to be called again only when it waits for something"
         );
     }
 }
 
-/// What follows a reconcile that asked to be called again after `wait`: at once or after less than [`MIN_PACED_DELAY`], it is a
-/// link of the chain.
+/// Next step after a reconcile that asked to be called again after `wait`: at once or after less than [`MIN_PACED_DELAY`], it is
+/// a link of the chain.
 fn requeue(run: &Run, job: &Job<ReconcileItem>, chain: u32, wait: Duration) -> Next<ReconcileItem> {
     let uid = job.content.uid.clone();
     if wait >= MIN_PACED_DELAY {
-        // A timer has no cause of its own; what is kept is which incarnation it is about.
+        // A timer has no cause of its own; only the incarnation is kept.
         return Next::After(wait, ReconcileItem { uid, ..ReconcileItem::default() });
     }
     let item = ReconcileItem { uid, cause: Cause::link(chain) };
@@ -155,7 +155,7 @@ fn finish(
     run.controller.queue.finish(job, next);
 }
 
-/// 0.8 to 1.0 of the interval, as in Consul, so that what was created together is not resynced together.
+/// 0.8 to 1.0 of the interval, as in Consul, so that resources that were created together are not resynced together.
 fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(0.8 + 0.2 * fastrand::f64())
 }

@@ -1,7 +1,7 @@
 //! The watch of one type: fills the cache, then queues changes for the reconciler and the mappers.
 //!
-//! The watch that primes the cache is the one that goes on: a change that arrives while other types are still being
-//! primed goes into the cache, and so into the snapshot that is queued when all of them are.
+//! The watch that primes the cache continues: a change that arrives while other types are still being primed goes into
+//! the cache, and so into the snapshot that is queued when all types are primed.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     status::INDEX,
 };
 
-/// A type that a run watches, and where its changes go.
+/// A type that a run watches, and the queues of its changes.
 pub(crate) struct WatchedType {
     pub(crate) of: pb::Type,
     /// Whether it is the managed type: its changes are queued for the reconciler.
@@ -30,7 +30,7 @@ pub(crate) struct WatchedType {
     pub(crate) mapping: Option<Arc<Mapping>>,
 }
 
-/// How far the watch is.
+/// Phase of the watch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Events go into the cache only.
@@ -56,7 +56,7 @@ pub(crate) async fn watch_type(
     let mut phase = Phase::Priming;
     let mut before = before;
     loop {
-        // The future is not dropped when the signal comes: it may have an event half way.
+        // The future is not dropped when the signal comes: it may be in the middle of an event.
         let mut next = watch.next();
         let event = loop {
             tokio::select! {
@@ -83,7 +83,8 @@ pub(crate) async fn watch_type(
     }
 }
 
-/// Queues every cached resource of the type, and every resource that the previous run had cached and that is gone.
+/// Queues every cached resource of the type, and every resource that the previous run had cached and that no longer
+/// exists.
 async fn queue_snapshot(run: &Run, watched: &WatchedType, before: Option<Arc<Cache>>) {
     let cache = &run.context.cache;
     for (key, resource) in cache.all(&watched.of) {
@@ -112,7 +113,7 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
     if resource.name().is_empty() {
         tracing::error!(
             controller = &*run.controller.name,
-            "an event about {} has no name; it is left out",
+            "an event of type {} has no name; it is ignored",
             types::gvk(&watched.of)
         );
         return;
@@ -124,7 +125,7 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
         let place = format!("{INDEX}{index:?} of {}", types::gvk(&watched.of)).into();
         let message = format!("operation on index {index:?} failed: {error}");
         let count = run.controller.recorder.index_failed(&place, &applied.key, message.clone());
-        // The first, and then ever fewer: each resource of a type may fail.
+        // Logs the first one, and then ever fewer: each resource of a type may fail.
         if count.is_power_of_two() {
             tracing::warn!(
                 controller = &*run.controller.name, resource = %applied.key, so_far = count,
@@ -150,7 +151,7 @@ fn enqueue(
     cause: Cause,
 ) {
     if let Some(mapping) = &watched.mapping {
-        // The generation stays when only the status changes; that moves no reference.
+        // The generation stays the same when only the status changes, and a status holds no reference.
         let moved = |was: &Arc<EncodedResource>| was.generation() != now.generation() || was.generation().is_empty();
         let former = was.filter(|was| mapping.mapper.follows() && moved(was)).into_iter().collect();
         let changed = Some(ChangedResource { now: now.clone(), former });

@@ -1,4 +1,4 @@
-//! Calls of code that is not this crate's: reconcilers, mappers, initializers.
+//! Calls of code from outside this crate: reconcilers, mappers, initializers.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -15,7 +15,7 @@ pub(crate) async fn catch_panic<T>(code: impl Future<Output = Result<T, Reconcil
     }
 }
 
-/// Awaits a task; once the run is ending, for at most `drain` more. `None` when the task was dropped then.
+/// Awaits a task; once the run is ending, for at most `drain` more. `None` if the task was dropped after that.
 pub(crate) async fn until_drained<T>(
     ending: &CancellationToken,
     drain: Duration,

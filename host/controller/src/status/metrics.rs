@@ -9,7 +9,7 @@ use std::{collections::HashSet, sync::Arc};
 use metrics::{Counter, Gauge, Histogram};
 use parking_lot::Mutex;
 
-/// Names of controllers that have series of their own.
+/// Most names of controllers with their own series.
 const MAX_LABELS: usize = 512;
 
 /// The name that all further controllers share.
@@ -71,14 +71,14 @@ impl ControllerMetrics {
             mapper_errors: metrics::counter!("mortise_controller_mapper_errors_total", "controller" => name()),
             index_errors: metrics::counter!("mortise_controller_index_errors_total", "controller" => name()),
             restarts: metrics::counter!("mortise_controller_restarts_total", "controller" => name()),
-            self_wakes: metrics::counter!("mortise_controller_self_wakes_total", "controller" => name()),
+            self_wakes: metrics::counter!("mortise_controller_reconcile_loops_throttled_total", "controller" => name()),
             queue_depth: metrics::gauge!("mortise_controller_queue_depth", "controller" => name()),
             mapper_queue_depth: metrics::gauge!("mortise_controller_mapper_queue_depth", "controller" => name()),
             queue_oldest: metrics::gauge!("mortise_controller_queue_oldest_seconds", "controller" => name()),
             in_progress: metrics::gauge!("mortise_controller_in_progress", "controller" => name()),
             scheduled: metrics::gauge!("mortise_controller_scheduled", "controller" => name()),
             throttled: metrics::gauge!("mortise_controller_throttled", "controller" => name()),
-            set_aside: metrics::gauge!("mortise_controller_set_aside", "controller" => name()),
+            set_aside: metrics::gauge!("mortise_controller_quarantined_keys", "controller" => name()),
             running: metrics::gauge!("mortise_controller_running", "controller" => name()),
         }
     }

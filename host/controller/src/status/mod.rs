@@ -1,4 +1,4 @@
-//! The status of a controller, as it is seen from outside.
+//! The status of a controller for the outside.
 
 mod metrics;
 mod recent_errors;
@@ -24,7 +24,7 @@ use crate::key::Key;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Another server has its lease, or none has.
+    /// Another server or no server has its lease.
     WaitingForLease,
     /// Its initializer runs.
     Initializing,
@@ -61,7 +61,7 @@ pub struct Status {
     pub state: State,
     /// Resources that wait to be reconciled.
     pub queue_depth: usize,
-    /// Time that the first of them has been waiting.
+    /// Age of the oldest waiting resource.
     pub oldest: Option<Duration>,
     /// Resources that are being reconciled.
     pub in_progress: usize,
@@ -69,11 +69,11 @@ pub struct Status {
     pub scheduled: usize,
     /// Resources that are throttled because they keep waking themselves.
     pub throttled: usize,
-    /// Some of these, 16 at most.
+    /// Names of throttled resources, 16 at most.
     pub throttled_keys: Vec<Key>,
-    /// Resources that are set aside, since their reconcile broke down.
+    /// Resources that are set aside, because their reconcile broke down.
     pub set_aside: usize,
-    /// Some of these, 16 at most, with the time until each is tried again.
+    /// Names of resources that are set aside, 16 at most, with the time until each is tried again.
     pub set_aside_keys: Vec<(Key, Duration)>,
     /// Events that wait for mappers, or are retried by them.
     pub mapper_queue_depth: usize,
@@ -87,7 +87,7 @@ pub struct Status {
     pub self_wakes: u64,
     /// Mappings that failed.
     pub mapper_errors: u64,
-    /// Results of mappers that were left out because they were of another type or incomplete.
+    /// Results of mappers that were skipped because they were of another type or incomplete.
     pub mapper_skipped: u64,
     /// Failures of indexes; the resources are cached, but not found through the index.
     pub index_errors: u64,

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::SystemTime};
 
 use crate::key::Key;
 
-/// Entries that are kept.
+/// Most entries.
 pub(crate) const MAX_ENTRIES: usize = 256;
 
 /// An error, or a deferral with a reason, of one resource.
@@ -27,7 +27,7 @@ pub struct RecentError {
 }
 
 /// The newest [`MAX_ENTRIES`] entries, one for each place and resource, the oldest first. A look-up walks through all of
-/// them, which only failures do.
+/// them; only failures need one.
 #[derive(Debug, Default)]
 pub(crate) struct RecentErrors(VecDeque<RecentError>);
 
@@ -64,14 +64,14 @@ impl RecentErrors {
         }
     }
 
-    /// Marks the entries of a resource as resolved that are of such places.
+    /// Marks the entries of a resource at matching places as resolved.
     pub(crate) fn resolve_where(&mut self, key: &Key, place: impl Fn(&Arc<str>) -> bool) {
         for error in self.0.iter_mut().filter(|error| error.key == *key && place(&error.place)) {
             error.resolved = true;
         }
     }
 
-    /// Whether an entry of such a place is not resolved.
+    /// Whether an entry at a matching place is not resolved.
     pub(crate) fn any_unresolved(&self, place: impl Fn(&str) -> bool) -> bool {
         self.0.iter().any(|error| !error.resolved && place(&error.place))
     }
@@ -93,7 +93,7 @@ impl RecentErrors {
     }
 
     fn find(&self, place: &Arc<str>, key: &Key) -> Option<usize> {
-        // The newest are the likeliest.
+        // The newest entries are the most likely.
         self.0.iter().rposition(|error| error.key == *key && error.place == *place)
     }
 }

@@ -1,5 +1,5 @@
-//! Records what happens to a controller: state, counters, recent errors. Writing costs atomic additions, and a lock
-//! where something failed.
+//! Records the history of a controller: state, counters, recent errors. Writing costs atomic additions, and a lock
+//! after a failure.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use crate::key::Key;
 /// The place of errors of reconciles.
 pub(crate) const RECONCILE_PLACE: &str = "reconcile";
 
-/// The beginning of the places of errors of indexes, which end with ` of ` and the type.
+/// Prefix of the places of index errors, which end with ` of ` and the type.
 pub(crate) const INDEX: &str = "index ";
 
 /// The record of one controller.
@@ -79,12 +79,12 @@ impl StatusRecorder {
         self.failures.lock().record(&self.reconcile, key, message);
     }
 
-    /// Records that a reconcile succeeded after one that failed.
+    /// Records that a reconcile succeeded after a failure.
     pub(crate) fn recovered(&self, key: &Key) {
         self.failures.lock().resolve(&self.reconcile, key);
     }
 
-    /// Records that a reconcile was put off with a reason; `None` when it ended in another way.
+    /// Records that a reconcile was deferred with a reason; `None` when it ended in another way.
     pub(crate) fn deferred(&self, key: &Key, reason: Option<String>) {
         match reason {
             Some(reason) => {
@@ -109,7 +109,7 @@ impl StatusRecorder {
         self.failures.lock().record(place, key, message);
     }
 
-    /// Records that a mapping succeeded after one that failed.
+    /// Records that a mapping succeeded after a failure.
     pub(crate) fn mapping_recovered(&self, place: &Arc<str>, key: &Key) {
         self.failures.lock().resolve(place, key);
     }
@@ -124,7 +124,7 @@ impl StatusRecorder {
         before + 1
     }
 
-    /// Records that a resource is in every index of its type but those of the `failed` places, or that it is gone.
+    /// Records that a resource is in every index of its type except those of the `failed` places, or that it is gone.
     pub(crate) fn index_recovered(&self, of: &pb::Type, key: &Key, failed: &[Arc<str>]) {
         if !self.any_index_failed.load(Ordering::Relaxed) {
             return;
@@ -143,7 +143,7 @@ impl StatusRecorder {
         *self.last_error.lock() = Some(error);
     }
 
-    /// The status as far as it is recorded here; [`crate::controller::Controller::status`] adds the queues.
+    /// The recorded part of the status; [`crate::controller::Controller::status`] adds the queues.
     pub(crate) fn status(&self, name: Arc<str>, definition: String) -> Status {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Status {

@@ -1,4 +1,4 @@
-//! What ends a run from outside: shutdown, removal, replacement, pause.
+//! Ends of a run from outside: shutdown, removal, replacement, pause.
 
 use std::{sync::Arc, time::Duration};
 
@@ -143,7 +143,7 @@ async fn replace_under_another_managed_type_begins_with_an_empty_queue() {
     assert_eq!(new.names(), ["b"]);
 }
 
-/// Leaves out what a probe says about artists.
+/// Drops a probe's entries about artists.
 struct Only(Arc<Probe>);
 
 #[crate::async_trait]
@@ -166,7 +166,7 @@ async fn pause_stops_with_a_reason_and_resume_primes_anew() {
     harness.store.delete(&artist(), "gone");
     harness.pass(9 * 3_600_000).await;
     assert!(harness.probe.names().is_empty(), "not even what is due");
-    // A new definition waits with it.
+    // A new definition stays paused, too.
     harness.all.replace(definition(&harness.probe)).await.unwrap();
     harness.settle().await;
     assert!(matches!(harness.state(), State::Paused { .. }));

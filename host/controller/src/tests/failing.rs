@@ -1,4 +1,4 @@
-//! Failures of reconciles: waits, panics, what is shown of them.
+//! Failures of reconciles: waits, panics, and their entries in the status.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn a_resource_that_breaks_the_code_is_set_aside_however_often_it_changes()
     assert_eq!((status.set_aside, status.queue_depth, status.oldest), (1, 0, None));
     let (key, wait) = &status.set_aside_keys[0];
     assert!(key.name() == "poison" && wait.as_millis() <= 100, "{wait:?}");
-    // What broke it is gone with the code.
+    // The code that broke down has been replaced.
     harness.all.replace(super::harness::definition(&Probe::done())).await.unwrap();
     harness.settle().await;
     assert_eq!((harness.status().set_aside, harness.status().scheduled), (0, 71));

@@ -1,4 +1,4 @@
-//! A controller in a test: what its reconciler does is a closure, and what it was asked is written down with the time.
+//! A controller in a test: a closure is its reconciler, and its calls are recorded with the time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ type Answer = BoxFuture<'static, Result<Outcome, ReconcileError>>;
 type Script = Box<dyn Fn(Context, Request, usize) -> Answer + Send + Sync>;
 type Init = Box<dyn Fn() -> Result<(), ReconcileError> + Send + Sync>;
 
-/// OwnWrites down what it is asked, and answers what its script says.
+/// Records its calls, and answers by its script.
 pub(super) struct Probe {
     script: Mutex<Arc<Script>>,
     pub(super) init: Mutex<Option<Init>>,
@@ -27,7 +27,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// The script sees the request and how many reconciles went before.
+    /// The script gets the request and the number of reconciles before.
     pub(super) fn new<F>(script: impl Fn(Context, Request, usize) -> F + Send + Sync + 'static) -> Arc<Self>
     where
         F: Future<Output = Result<Outcome, ReconcileError>> + Send + 'static,
@@ -43,22 +43,22 @@ impl Probe {
         })
     }
 
-    /// Is content with everything.
+    /// Makes a probe that succeeds on everything.
     pub(super) fn done() -> Arc<Self> {
         Self::new(|_, _, _| async { Ok(Outcome::Done) })
     }
 
-    /// What happened since the last call, in order: names of what was reconciled, and notifications in brackets.
+    /// Events since the last call, in order: names of reconciled resources, and notifications in brackets.
     pub(super) fn names(&self) -> Vec<String> {
         self.log.lock().drain(..).map(|(_, what)| what).collect()
     }
 
-    /// The same, with the milliseconds since the probe was made.
+    /// The same events, with the milliseconds since the probe was made.
     pub(super) fn times(&self) -> Vec<(u64, String)> {
         self.log.lock().drain(..).map(|(at, what)| (u64::try_from(at.as_millis()).unwrap(), what)).collect()
     }
 
-    /// How many reconciles ran at once, at the most.
+    /// Most reconciles that ran at once.
     pub(super) fn most_at_once(&self) -> usize {
         *self.most.lock()
     }
@@ -68,7 +68,7 @@ impl Probe {
     }
 }
 
-/// Takes a name off the list of what is running, also when the reconcile is dropped.
+/// Removes a name from the list of running reconciles, even when the reconcile is dropped.
 struct Entered<'a>(&'a Probe, String);
 
 impl Drop for Entered<'_> {
@@ -114,7 +114,7 @@ impl Reconciler for Probe {
     }
 }
 
-/// Leases that a test gives and takes.
+/// Leases that a test grants and revokes.
 pub(super) struct TestLeases(pub(super) watch::Sender<bool>);
 
 impl Leases for TestLeases {
@@ -136,7 +136,7 @@ pub(super) fn definition(probe: &Arc<Probe>) -> Definition {
 }
 
 impl Harness {
-    /// Not registered yet.
+    /// A harness with a controller that is not registered yet.
     pub(super) fn new(probe: Arc<Probe>) -> Self {
         let store = Store::default();
         let lease = Arc::new(TestLeases(watch::channel(true).0));
@@ -144,7 +144,7 @@ impl Harness {
         Self { store, probe, all, lease }
     }
 
-    /// Registered as `change` has it, and running.
+    /// A harness with a registered and running controller; `change` adapts its definition.
     pub(super) async fn start(probe: Arc<Probe>, change: impl FnOnce(Definition) -> Definition) -> Self {
         let harness = Self::new(probe);
         harness.register(change);
@@ -156,12 +156,12 @@ impl Harness {
         self.all.register(change(definition(&self.probe))).unwrap();
     }
 
-    /// Lets everything happen that needs no time: the clock moves on when all tasks wait, and not before.
+    /// Lets all work without waits finish: the clock moves on only when all tasks wait.
     pub(super) async fn settle(&self) {
         self.pass(1).await;
     }
 
-    /// Lets so many milliseconds pass.
+    /// Lets this many milliseconds pass.
     pub(super) async fn pass(&self, ms: u64) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }

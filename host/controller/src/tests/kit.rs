@@ -1,4 +1,4 @@
-//! A source that tests write the script of, resources, and a reconciler that says what it was asked.
+//! A scripted source, resources, and a reconciler that records its requests.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -38,7 +38,7 @@ pub(super) fn resource(of: &pb::Type, name: &str, version: u64) -> pb::Resource 
     }
 }
 
-/// With `to` in its metadata: what it refers to, for [`refers`].
+/// A resource with `to` in its metadata, the name of the resource that it refers to; see [`refers`].
 pub(super) fn pointing(of: &pb::Type, name: &str, version: u64, to: &str) -> pb::Resource {
     let mut resource = resource(of, name, version);
     resource.metadata.insert("to".into(), to.into());
@@ -60,7 +60,7 @@ pub(super) fn refers(resource: &pb::Resource) -> Result<Vec<pb::Reference>, crat
         .collect())
 }
 
-/// What is stored, and who watches it. Clones are the same.
+/// Stored resources and their watches. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Store(Arc<Mutex<State>>);
 
@@ -68,7 +68,7 @@ pub(super) struct Store(Arc<Mutex<State>>);
 struct State {
     stored: BTreeMap<(String, String), Arc<EncodedResource>>,
     watches: Vec<(String, mpsc::UnboundedSender<Result<Event, String>>)>,
-    /// Kinds whose snapshots do not end, with the watches that wait for that.
+    /// Kinds with held-up snapshots, and the watches that wait for their end.
     stuck: HashMap<String, bool>,
     refusal: Option<String>,
     pub(super) version: u64,
@@ -76,7 +76,7 @@ struct State {
 }
 
 impl Store {
-    /// Stores a new version; the version.
+    /// Stores a new version, and returns it.
     pub(super) fn put(&self, of: &pb::Type, name: &str) -> u64 {
         self.put_as(|version| resource(of, name, version))
     }
@@ -110,7 +110,7 @@ impl Store {
         }
     }
 
-    /// Snapshots of a type do not end until [`Store::release`].
+    /// Holds up the end of a type's snapshots until [`Store::release`].
     pub(super) fn hold(&self, of: &pb::Type) {
         self.0.lock().stuck.insert(of.kind.clone(), true);
     }
@@ -121,12 +121,12 @@ impl Store {
         state.tell(&of.kind, &Event::EndOfSnapshot);
     }
 
-    /// Watches cannot be opened for this reason.
+    /// Lets opening watches fail with this reason.
     pub(super) fn refuse(&self, why: Option<&str>) {
         self.0.lock().refusal = why.map(str::to_owned);
     }
 
-    /// How many watches were opened so far.
+    /// Number of opened watches so far.
     pub(super) fn opened(&self) -> usize {
         self.0.lock().opened
     }

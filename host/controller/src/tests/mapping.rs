@@ -1,4 +1,4 @@
-//! Mappers, and what goes wrong in them.
+//! Mappers and their failures.
 
 use std::{sync::Arc, time::Duration};
 
@@ -113,7 +113,7 @@ async fn through_an_index_of_the_managed_type() {
 
 type Answers = Box<dyn Fn(&str, u64) -> Result<Vec<pb::Id>, ReconcileError> + Send + Sync>;
 
-/// Answers what its script says about a name and a version, and writes down what it was asked.
+/// Answers by its script for a name and a version, and records its calls.
 struct Code {
     answers: Answers,
     asked: Mutex<Vec<String>>,

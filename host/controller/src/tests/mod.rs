@@ -1,4 +1,4 @@
-//! The rules, each by its name, against a scripted source and under a clock that stands still while there is work.
+//! The rules, each by its name, against a scripted source and a clock that stands still while there is work.
 
 mod kit;
 

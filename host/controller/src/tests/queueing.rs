@@ -14,7 +14,7 @@ use crate::{
     queue::state::{Content, Job, Next, Queue, Take},
 };
 
-/// Content that shows what became of it.
+/// Content that newer content replaces.
 #[derive(Debug, Default, PartialEq)]
 struct Text(String);
 

@@ -1,4 +1,4 @@
-//! The start of a run, and what makes it start again.
+//! The start of a run, and the causes of a restart.
 
 use std::{
     sync::{
@@ -35,7 +35,7 @@ async fn nothing_runs_before_every_type_is_primed_and_then_everything_once() {
     harness.pass(60_000).await;
     assert_eq!(harness.state(), State::Priming);
     assert_eq!(harness.probe.names(), ["[initialize]", "[start]"]);
-    // What changes meanwhile is part of the snapshot.
+    // A change meanwhile is part of the snapshot.
     harness.store.put(&artist(), "d");
     harness.store.put(&artist(), "a");
     harness.store.delete(&artist(), "b");
@@ -201,7 +201,7 @@ async fn losing_the_lease_resets_the_restart_counter() {
     harness.pass(700).await;
     let starts = harness.probe.names().iter().filter(|what| *what == "[start]").count();
     assert_eq!(starts, 2, "at once, and after half a second");
-    // The same when it is lost while a run is young.
+    // The same for a lease that is lost early in a run.
     harness.pass(30_000).await;
     harness.store.refuse(None);
     harness.all.replace(super::harness::definition(&harness.probe)).await.unwrap();
@@ -231,7 +231,7 @@ async fn each_server_needs_no_lease() {
 async fn runs_never_overlap_however_fast_a_lease_returns() {
     let harness = Harness::start(
         Probe::new(|_, _, _| async {
-            // Does not listen to being cancelled; a second run would show at the probe.
+            // Ignores the cancellation; the probe would show a second run.
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(Outcome::Done)
         }),
@@ -266,13 +266,13 @@ async fn a_hundred_idle_controllers_do_nothing() {
     assert_eq!((harness.probe.names().len(), polls.num_alive_tasks()), (0, before));
 }
 
-/// Leases that panic when one is asked for, so many times.
+/// Leases that panic this many times when a controller asks for one.
 struct PanickingLeases(AtomicUsize);
 
 impl Leases for PanickingLeases {
     fn lease(&self, controller: &str) -> watch::Receiver<bool> {
         let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        assert!(left.is_err(), "it was told to");
+        assert!(left.is_err(), "a test asked for this panic");
         AlwaysLeased.lease(controller)
     }
 }
@@ -286,7 +286,7 @@ async fn a_supervisor_that_panics_begins_anew() {
     harness.settle().await;
     let status = all.status("c").unwrap();
     let State::BackingOff { error, .. } = &status.state else { panic!("{:?}", status.state) };
-    assert_eq!(error, "the supervisor: panic [recovered]: it was told to");
+    assert_eq!(error, "the supervisor failed: panic [recovered]: a test asked for this panic");
     harness.pass(5_000).await;
     let status = all.status("c").unwrap();
     assert_eq!((status.state, status.restarts, harness.probe.names().len()), (State::Running, 2, 3));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Mapper, Outcome};
 
-/// A reconciler that writes `of` under a name that is made of the one it is asked about, and says so.
+/// A reconciler that writes a resource of type `of` under a name made of the requested one, and records the write.
 fn writer(
     write: impl Fn(&Store, &str) -> Option<(mortise_resource::pb::Id, u64)> + Send + Sync + 'static,
 ) -> (Arc<Probe>, Arc<OnceLock<Store>>) {
@@ -18,7 +18,7 @@ fn writer(
         let (store, write) = (with.get().unwrap().clone(), write.clone());
         async move {
             if let Some((id, version)) = write(&store, request.key.name()) {
-                // Let the event be faster than the answer.
+                // Lets the event arrive before the answer.
                 tokio::task::yield_now().await;
                 tokio::task::yield_now().await;
                 context.wrote(&id, &version.to_string());
@@ -174,7 +174,7 @@ async fn asking_to_be_called_again_at_once_is_waking_oneself() {
         harness.pass(60_000).await;
         let reconciles = harness.status().reconciles;
         assert!((11 + 7 + 55..=11 + 9 + 60).contains(&reconciles), "{after:?}: {reconciles}");
-        // Whatever else happens wakes it at once, at its whole speed for a while.
+        // A change from outside wakes it at once, at full speed for a while.
         harness.store.put(&artist(), "a");
         harness.pass(20).await;
         assert!(harness.status().reconciles >= reconciles + 10, "{after:?}");
@@ -190,7 +190,7 @@ async fn one_that_asks_for_a_later_time_is_left_alone() {
     assert_eq!((harness.status().reconciles, harness.status().self_wakes), (101, 0));
 }
 
-/// Writes an album each time that it maps one.
+/// A mapper that writes an album each time it maps one.
 struct WritingMap(Arc<OnceLock<Store>>);
 
 #[async_trait::async_trait]

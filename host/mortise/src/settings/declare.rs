@@ -1,50 +1,50 @@
-//! How settings are declared: each once, with its name, default, range and the text that explains it.
+//! Declares each setting once: its name, default, range and explanation.
 //!
-//! From a declaration follow the field that holds the setting, its default, the check of its range, what `--help` says
-//! of its flag, and what `config.toml` says. The unit is the end of the name: `_ms` is milliseconds, `bytes` is bytes,
-//! anything else counts.
+//! From a declaration follow the field that holds the setting, its default, the check of its range, the help text of its
+//! flag, and the comment in `config.toml`. Sizes and times have units in their range and in their type.
 
+use mortise_plugin_host::units::COUNT;
 use toml::{Table, Value};
 
-use super::range::{OutOfRange, Range};
+use super::range::{Range, RangeError};
 
 /// Settings that have a table of the file in common.
 pub(crate) struct Section {
-    /// The table; empty at the top of the file.
+    /// The name of the table; empty at the top of the file.
     pub(crate) name: &'static str,
-    /// What is said above the table in `config.toml`. Doc comments, so each line begins with a space.
+    /// The comment above the table in `config.toml`. It comes from doc comments, so each line begins with a space.
     #[cfg(test)]
     pub(crate) about: &'static str,
     pub(crate) settings: &'static [Setting],
 }
 
-/// One setting.
+/// A setting.
 pub(crate) struct Setting {
     /// Its key within the section.
     pub(crate) name: &'static str,
-    /// `None`: it is no whole number.
+    /// The allowed numbers; `None` for a setting of another kind.
     pub(crate) range: Option<Range>,
-    /// What is said above it in `config.toml`, without unit and range.
+    /// The comment above it in `config.toml`, without its range.
     #[cfg(test)]
     pub(crate) doc: &'static str,
 }
 
-/// Declares a section and the struct that it is read into: `name: type = default, range;`. What follows `with` are
-/// tables within it, which have declarations of their own.
+/// Declares a section and the struct that it is read into: `name: type = default, range;`. After `with` come
+/// tables within it with declarations of their own.
 macro_rules! section {
     (
         $(#[doc = $about:literal])*
         struct $struct:ident in $section:literal {
             $($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr $(, $range:expr)?;)+
         }
-        $(with { $($(#[doc = $inner_doc:literal])* $inner:ident: $inner_type:ty,)+ })?
+        $(with { $($(#[$meta:meta])* $inner:ident: $inner_type:ty,)+ })?
     ) => {
         $(#[doc = $about])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub(crate) struct $struct {
             $($(#[doc = $doc])+ pub(crate) $name: $type,)+
-            $($($(#[doc = $inner_doc])* pub(crate) $inner: $inner_type,)+)?
+            $($($(#[$meta])* pub(crate) $inner: $inner_type,)+)?
         }
 
         impl Default for $struct {
@@ -74,21 +74,9 @@ macro_rules! section {
     (@range $range:expr) => { Some($range) };
 }
 
-/// Declares a section whose struct and defaults are those of the part of the server that it is for: `name, range;`.
-macro_rules! section_of {
-    (
-        $(#[doc = $about:literal])*
-        const $constant:ident in $section:literal {
-            $($(#[doc = $doc:literal])+ $name:ident $(, $range:expr)?;)+
-        }
-    ) => {
-        const $constant: Section = section!(@section [$($about)*] $section $([$($doc)+] $name [$($range)?])+);
-    };
-}
+pub(super) use section;
 
-pub(super) use {section, section_of};
-
-/// The range of a setting, by its whole key; `None` if it is no whole number or no setting.
+/// The range of a setting, by its whole key; `None` for an unknown key or another kind of setting.
 pub(crate) fn range(sections: &[Section], key: &str) -> Option<Range> {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let section = sections.iter().find(|one| one.name == section)?;
@@ -96,15 +84,15 @@ pub(crate) fn range(sections: &[Section], key: &str) -> Option<Range> {
 }
 
 /// Refuses a number of a table that is outside its range. `within` is the table's key with a dot, or empty.
-pub(crate) fn check_ranges(sections: &[Section], within: &str, table: &Table) -> Result<(), OutOfRange> {
+///
+/// Leaves texts for counts alone: the deserializer refuses them and names their line.
+pub(crate) fn check_ranges(sections: &[Section], within: &str, table: &Table) -> Result<(), RangeError> {
     table.iter().try_for_each(|(name, value)| {
         let key = format!("{within}{name}");
-        match value {
-            Value::Table(inner) => check_ranges(sections, &format!("{key}."), inner),
-            Value::Integer(number) => match range(sections, &key) {
-                Some(range) => range.check(&key, (*number).into()),
-                None => Ok(()),
-            },
+        match (value, range(sections, &key)) {
+            (Value::Table(inner), _) => check_ranges(sections, &format!("{key}."), inner),
+            (Value::Integer(number), Some(range)) => range.check(&key, (*number).into()).map(drop),
+            (Value::String(text), Some(range)) if *range.units != COUNT => range.read(&key, text).map(drop),
             _ => Ok(()),
         }
     })

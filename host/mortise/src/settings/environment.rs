@@ -41,16 +41,10 @@ pub(crate) fn overlay(
 
 fn parse(key: &str, default: &Value, text: &str) -> Result<Value, SettingError> {
     let owned = || text.to_owned();
+    if let Some(range) = range(SECTIONS, key) {
+        return Ok(Value::Integer(range.read(key, text)?));
+    }
     let value = match default {
-        Value::Integer(_) => {
-            let not = |source| SettingError::NoNumber { text: owned(), source };
-            let number = text.parse::<i128>().map_err(not)?;
-            if let Some(range) = range(SECTIONS, key) {
-                range.check(key, number)?;
-            }
-            let long = |source| SettingError::LongNumber { number, source };
-            Value::Integer(number.try_into().map_err(long)?)
-        }
         Value::Boolean(_) => {
             Value::Boolean(text.parse().map_err(|source| SettingError::NoBool { text: owned(), source })?)
         }

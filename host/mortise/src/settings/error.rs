@@ -1,10 +1,10 @@
-//! What can be wrong with a configuration.
+//! Faults of a configuration.
 
-use std::{num::ParseIntError, path::PathBuf, str::ParseBoolError};
+use std::{path::PathBuf, str::ParseBoolError};
 
-use super::range::OutOfRange;
+use super::range::RangeError;
 
-/// Why there is no configuration: a fault, with the place where it is.
+/// A fault of the configuration, with its place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("cannot read the configuration {}: {source}", path.display())]
@@ -13,71 +13,68 @@ pub(crate) enum ConfigError {
     File { path: PathBuf, source: SettingError },
     #[error("environment variable {name}: {source}")]
     Environment { name: String, source: SettingError },
-    /// By flags or defaults.
+    /// A fault in flags or defaults.
     #[error(transparent)]
     Setting(#[from] SettingError),
 }
 
-/// What is wrong with a setting. Rules that several settings are judged by have texts that begin with the key.
+/// A fault of a setting. Texts of rules for several settings begin with the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingError {
-    /// The text of the file, or what it says, does not fit. Says the line where there is one.
+    /// The file does not parse, or has a wrong key or value. The text has the line if there is one.
     #[error("{0}")]
     Toml(#[source] Box<toml::de::Error>),
     #[error("{0}")]
     Defaults(#[source] Box<toml::ser::Error>),
     #[error(transparent)]
-    OutOfRange(#[from] OutOfRange),
-    #[error("must be a whole number, got {text:?}")]
-    NoNumber { text: String, source: ParseIntError },
-    #[error("{number} is no number of 64 bits")]
-    LongNumber { number: i128, source: std::num::TryFromIntError },
+    Range(#[from] RangeError),
+    #[error("{old} is now {new}")]
+    Renamed { old: &'static str, new: &'static str },
     #[error("must be true or false, got {text:?}")]
     NoBool { text: String, source: ParseBoolError },
     #[error("{key}: {}, got {text:?}", source.message())]
     Variable { key: String, text: String, source: Box<toml::de::Error> },
-    #[error("http.allowed_hosts holds host names without scheme and port, got {text:?}")]
+    #[error("http.allowed_hosts must have host names without scheme and port, got {text:?}")]
     NotAHostName { text: String },
-    #[error("{key} is a name of the DNS in lower case, without a dot at either end, got {text:?}")]
+    #[error("{key} must be a DNS name in lower case without a dot at either end, got {text:?}")]
     NotAZone { key: &'static str, text: String },
     #[error("{key} {what}")]
     Region { key: String, what: &'static str },
-    #[error("{given} is given, which has no effect without {missing}; give both, or neither")]
+    #[error("{given} has no effect without {missing}; set both, or neither")]
     TlsAlone { given: &'static str, missing: &'static str },
     #[error(
-        "{key} = {addr} is reached by other machines, and it lacks {missing}; set them up (docs/security.md), listen on \
-         loopback, or say allow_insecure = true"
+        "{key} = {addr} is reachable from other machines, and lacks {missing}; set them up (docs/security.md), listen on \
+         loopback, or set allow_insecure = true"
     )]
     Exposed { key: &'static str, addr: std::net::SocketAddr, missing: &'static str },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("plugins.trusted_keys: {text:?}: {source}; give a public key of minisign, or a file that holds one")]
-    TrustedKey { text: String, source: Box<mortise_signature::KeyError> },
+    TrustedKey { text: String, source: Box<mortise_keys::signature::KeyError> },
     #[error(
-        "plugins.require_signed is set, and there are no plugins.trusted_keys, so that no plugin could be loaded; `mortise plugin keygen` \
-         makes a pair"
+        "plugins.require_signed needs keys in plugins.trusted_keys, or no plugin can be loaded; `mortise plugin keygen` makes a pair"
     )]
     NoTrustedKeys,
     #[error("plugins.age_identity_file: {0}")]
     AgeIdentity(#[source] Box<mortise_plugin_host::IdentityError>),
     #[error(
-        "plugins.age_identity_file {} is within data_dir: who had that would have the key, too; keep it elsewhere", path.display()
+        "plugins.age_identity_file {} is in data_dir, so that a copy of the data has the key, too; keep it elsewhere", path.display()
     )]
     AgeIdentityWithData { path: std::path::PathBuf },
-    #[error("plugins.pinned holds SHA-256 digests, 64 hexadecimal digits each, got {text:?}")]
+    #[error("plugins.pinned must have SHA-256 digests of 64 hexadecimal digits, got {text:?}")]
     NotADigest { text: String },
-    #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]
+    #[error("log.level {level:?} is not a filter: {fault}; use error, warn, info, debug or trace")]
     LogLevel { level: String, fault: FilterError },
-    #[error("plugin.{plugin}.log_level {level:?} is no level; use off, error, warn, info, debug or trace")]
+    #[error("plugin.{plugin}.log_level {level:?} is not a level; use off, error, warn, info, debug or trace")]
     PluginLogLevel { plugin: String, level: String },
-    #[error("{key}: must be finite: plugins are told their settings as JSON, which has no inf and no nan")]
+    #[error("{key}: must be finite; plugins get their settings as JSON, which has no inf and no nan")]
     NotFinite { key: String },
 }
 
-/// What is wrong with `log.level`.
+/// A fault of `log.level`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
-    #[error("{word:?} is no level, and a target needs one, as in \"{word}=debug\"")]
+    #[error("{word:?} is not a level, and a target needs one, as in \"{word}=debug\"")]
     LoneWord { word: String },
     #[error(transparent)]
     Syntax(#[from] tracing_subscriber::filter::ParseError),

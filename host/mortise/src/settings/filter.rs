@@ -11,11 +11,11 @@ use super::{
 const SPANS: &str = "mortise::span=debug";
 
 impl Log {
-    /// What is logged. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts do not
+    /// The filter of the log. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts do not
     /// count.
     ///
-    /// A word by itself that is no level would be taken for a target: `inf` would log nothing at all, errors included.
-    /// So a target needs its level.
+    /// A word by itself must be a level. As a target, `inf` would log nothing at all, errors included; so a target needs
+    /// a level.
     pub(crate) fn filter(&self) -> Result<EnvFilter, SettingError> {
         let refused = |fault| SettingError::LogLevel { level: self.level.clone(), fault };
         let mut parts: Vec<&str> = self.level.split(',').map(str::trim).collect();
@@ -42,7 +42,10 @@ mod tests {
         }
         for (level, word) in [("inf", "inf"), ("info,plugin", "plugin"), ("6", "6"), ("warn, eror", "eror")] {
             let fault = of(level).unwrap_err();
-            assert!(fault.starts_with(&format!("log.level {level:?} is no filter: {word:?} is no level, ")), "{fault}");
+            assert!(
+                fault.starts_with(&format!("log.level {level:?} is not a filter: {word:?} is not a level, ")),
+                "{fault}"
+            );
             assert!(fault.ends_with("use error, warn, info, debug or trace"), "{fault}");
         }
         let spaced = of("info, plugin=debug").unwrap().to_string();

@@ -1,4 +1,4 @@
-//! What `--help` says of flags that set settings.
+//! Help texts of flags that set settings.
 
 use toml::Table;
 

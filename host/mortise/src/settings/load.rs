@@ -14,7 +14,9 @@ use super::{
     environment::{overlay, variable},
     error::{ConfigError, SettingError},
     plugin::{self, PluginConfig},
+    renamed,
     table::{Config, SECTIONS},
+    test_limits::TestLimits,
 };
 
 /// Reads the configuration again, from where it came.
@@ -36,7 +38,7 @@ impl Reload {
         Settings::load(self.file(), &env, self.flags.clone()).map(|settings| settings.config)
     }
 
-    /// The plugin whose table is what is wrong with the file.
+    /// The plugin with a wrong table in the file.
     pub(crate) fn culprit(&self) -> Option<String> {
         let table: Table = std::fs::read_to_string(self.file()?).ok()?.parse().ok()?;
         let plugins = table.get("plugin")?.as_table()?;
@@ -48,7 +50,7 @@ impl Reload {
     }
 }
 
-/// What flags say.
+/// Settings from flags.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
     pub(crate) grpc_addr: Option<SocketAddr>,
@@ -57,17 +59,17 @@ pub(crate) struct Overrides {
     pub(crate) plugin_dir: Option<PathBuf>,
 }
 
-/// The configuration, and what of it was chosen.
+/// The configuration with the origin of its settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// What was said, and is not the default.
+    /// The settings that were set, even to their default.
     pub(crate) given: Given,
-    /// How it is read again.
+    /// The source for reading it again.
     pub(crate) reload: Reload,
 }
 
-/// Which settings somebody has set: without them `mortise dev` has its own.
+/// Whether settings are set for which `mortise dev` has its own defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) data_dir: bool,
@@ -78,8 +80,8 @@ pub(crate) struct Given {
     pub(crate) acl: bool,
     /// `audit.events`.
     pub(crate) audit: bool,
-    /// `plugins.trust_folder`.
-    pub(crate) trust: bool,
+    /// `plugins.load_unsigned`.
+    pub(crate) load_unsigned: bool,
 }
 
 impl Settings {
@@ -97,11 +99,13 @@ impl Settings {
                 .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
             let at_fault = |source: SettingError| ConfigError::File { path: path.clone(), source };
             table = text.parse().map_err(|e: toml::de::Error| at_fault(e.into()))?;
+            renamed::check_table(&table).map_err(at_fault)?;
             check_ranges(SECTIONS, "", &table).map_err(|e| at_fault(e.into()))?;
             // Straight from the text into the type: these errors point at lines.
             toml::from_str::<Config>(&text).map_err(|e| at_fault(e.into()))?;
         }
         let defaults = Table::try_from(Config::default()).map_err(|e| SettingError::Defaults(Box::new(e)))?;
+        renamed::check_environment(env)?;
         overlay("", &defaults, &mut table, env)?;
         let mut given = |key: &str, value: Option<String>| {
             if let Some(value) = value {
@@ -120,20 +124,11 @@ impl Settings {
             dns: within("dns", "enabled"),
             acl: within("acl", "enabled"),
             audit: within("audit", "events"),
-            trust: within("plugins", "trust_folder"),
+            load_unsigned: within("plugins", "load_unsigned"),
         };
-        let probation_given = within("quarantine", "probation_faults");
-        let backoff_given = within("quarantine", "backoff_ms");
         // Every part of it was taken by itself before.
         let mut config: Config = table.try_into().map_err(SettingError::from)?;
-        // A default follows the setting that bounds it.
-        let rules = &mut config.quarantine;
-        if !probation_given {
-            rules.probation_faults = rules.probation_faults.min(rules.faults);
-        }
-        if !backoff_given {
-            rules.backoff_ms = rules.backoff_ms.min(rules.max_backoff_ms);
-        }
+        config.test_limits = TestLimits::read(env)?;
         config.check().map_err(|source| {
             // Every such fault begins with the key.
             let name = source.to_string().split(' ').next().map(variable).filter(|name| env(name).is_some());
@@ -150,7 +145,10 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mortise_plugin_host::grants::Secret;
+    use mortise_plugin_host::{
+        grants::Secret,
+        units::{Millis, Seconds, Size},
+    };
     use std::collections::HashMap;
 
     fn load(file: Option<&str>, env: &[(&str, &str)], flags: Overrides) -> Result<Settings, ConfigError> {
@@ -159,21 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn a_default_follows_the_setting_that_bounds_it() {
-        let env = [("MORTISE_QUARANTINE_FAULTS", "1"), ("MORTISE_QUARANTINE_MAX_BACKOFF_MS", "20")];
-        let rules = load(None, &env, Overrides::default()).unwrap().config.quarantine;
-        assert_eq!((rules.probation_faults, rules.backoff_ms), (1, 20));
-        let env = [("MORTISE_QUARANTINE_FAULTS", "5"), ("MORTISE_QUARANTINE_PROBATION_FAULTS", "7")];
-        let text = load(None, &env, Overrides::default()).unwrap_err().to_string();
-        let variable = "environment variable MORTISE_QUARANTINE_PROBATION_FAULTS: ";
-        assert_eq!(text, format!("{variable}quarantine.probation_faults must be 1 to 5, got 7"));
-    }
-
-    #[test]
     fn flags_beat_the_environment_which_beats_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
-        std::fs::write(&path, "data_dir = \"file\"\nplugin_dir = \"file\"\n[store]\nwatch_buffer = 7\n").unwrap();
+        std::fs::write(&path, "data_dir = \"file\"\nplugin_dir = \"file\"\n[store]\nhistory_events = 7\n").unwrap();
         let env = [
             ("MORTISE_DATA_DIR", "env"),
             ("MORTISE_STORE_CACHE_BYTES", "99000"),
@@ -183,10 +170,57 @@ mod tests {
         let settings = load(path.to_str(), &env, flags).unwrap();
         assert_eq!(settings.config.data_dir, Path::new("flag"));
         assert_eq!(settings.config.plugin_dir, Path::new("file"));
-        assert_eq!(settings.config.store.cache_bytes, 99_000);
-        assert_eq!(settings.config.store.watch_buffer, 7);
+        assert_eq!(settings.config.store.cache_bytes, Size(99_000));
+        assert_eq!(settings.config.store.history_events, 7);
         assert_eq!(settings.config.plugins.bundled, ["demo", "routes"]);
         assert!(settings.given.data_dir);
+    }
+
+    #[test]
+    fn tests_have_limits_of_their_own() {
+        let read = |text| load(None, &[("MORTISE_TEST_LIMITS", text)], Overrides::default()).map(|read| read.config);
+        assert_eq!(
+            read("dns_connections = 2\ndns_idle_ms = \"1s\"").unwrap().test_limits.dns_idle_ms,
+            Some(Millis(1_000))
+        );
+        let fault = read("dns_conections = 2").unwrap_err().to_string();
+        assert!(
+            fault.starts_with("environment variable MORTISE_TEST_LIMITS: ") && fault.contains("dns_conections"),
+            "{fault}"
+        );
+    }
+
+    #[test]
+    fn an_old_name_is_refused_with_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        std::fs::write(&path, "[kv]\nvalues = 7\n").unwrap();
+        let fault = load(path.to_str(), &[], Overrides::default()).unwrap_err().to_string();
+        assert!(fault.ends_with("c.toml: kv.values is now kv.keys"), "{fault}");
+        let env = [("MORTISE_AUDIT_WHEN_FULL", "drop")];
+        let fault = load(None, &env, Overrides::default()).unwrap_err().to_string();
+        assert_eq!(fault, "environment variable MORTISE_AUDIT_WHEN_FULL: audit.when_full is now audit.on_full");
+    }
+
+    #[test]
+    fn sizes_and_times_are_read_with_and_without_units() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        let load_text = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            load(path.to_str(), &[], Overrides::default()).map(|settings| settings.config).map_err(|e| e.to_string())
+        };
+        let text = "[store]\ncache_bytes = \"2 MiB\"\nhistory_bytes = 1048576\n[http]\nkeep_alive_ms = \"1m\"\n[dns]\nttl_s = \"2s\"\n";
+        let config = load_text(text).unwrap();
+        assert_eq!((config.store.cache_bytes, config.store.history_bytes), (Size(2 << 20), Size(1 << 20)));
+        assert_eq!((config.http.keep_alive_ms, config.dns.ttl_s), (Millis(60_000), Seconds(2)));
+        let fault = load_text("[store]\nmax_resource_bytes = \"1 Mb\"\n").unwrap_err();
+        let says = "store.max_resource_bytes: \"1 Mb\" is not a size; write a number of bytes or a number with KiB, MiB or GiB";
+        assert_eq!(fault, format!("configuration {}: {says}", path.display()));
+        let fault = load_text("shutdown_grace_ms = \"25h\"\n").unwrap_err();
+        assert!(fault.ends_with("shutdown_grace_ms must be 0 to 24h, got 25h"), "{fault}");
+        let config = load(None, &[("MORTISE_HTTP_KEEP_ALIVE_MS", "2s")], Overrides::default()).unwrap().config;
+        assert_eq!(config.http.keep_alive_ms, Millis(2_000));
     }
 
     #[test]
@@ -194,7 +228,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
         let text = "[plugin.demo.grants]\nread = [\"edge.v1.Route\"]\nwrite = [\"mesh.v1.*\"]\n\
-                    directories = { out = { path = \"/srv/out\", write = true }, in = { path = \"/srv/in\" } }\n\
+                    directories = { out = { path = \"/srv/out\", write = true, bytes = \"1MiB\" }, in = { path = \"/srv/in\" } }\n\
                     secrets = { token = { file = \"/run/token\" }, key = { env = \"KEY\" } }\n";
         std::fs::write(&path, text).unwrap();
         let config = load(path.to_str(), &[], Overrides::default()).unwrap().config;
@@ -204,6 +238,7 @@ mod tests {
             ["edge.v1.Route", "mesh.v1.*"]
         );
         assert!(grants.directories["out"].write && !grants.directories["in"].write);
+        assert_eq!(grants.directories["out"].bytes, Some(Size(1 << 20)));
         assert_eq!(grants.secrets["token"], Secret::File("/run/token".into()));
         assert_eq!(grants.secrets["key"], Secret::Env("KEY".into()));
         assert_eq!(config.without_settings(), Config::default());
@@ -236,7 +271,8 @@ mod tests {
         let text = load(path.to_str(), &[], Overrides::default()).unwrap_err().to_string();
         assert!(text.contains("cash_bytes") && text.contains("line 2"), "{text}");
         let text = load(None, &[("MORTISE_SANDBOX_FUEL", "much")], Overrides::default()).unwrap_err().to_string();
-        assert_eq!(text, "environment variable MORTISE_SANDBOX_FUEL: must be a whole number, got \"much\"");
+        let fault = "sandbox.fuel: \"much\" is not a whole number; write digits alone";
+        assert_eq!(text, format!("environment variable MORTISE_SANDBOX_FUEL: {fault}"));
         let text = load(Some("/nonexistent.toml"), &[], Overrides::default()).unwrap_err().to_string();
         assert!(text.contains("/nonexistent.toml"), "{text}");
         let text = load(None, &[("MORTISE_GRPC_ADDR", "here")], Overrides::default()).unwrap_err().to_string();

@@ -1,8 +1,8 @@
 //! The settings: a file, the environment, flags, in rising order of precedence; unset keys have defaults.
 //!
 //! Every key has a variable: `MORTISE_` and its path in upper case, joined by underscores, such as
-//! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors, and so are values out of their ranges: all of it is checked
-//! here, before anything is opened. A setting is declared once, in `table`.
+//! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors, and so are numbers outside their ranges: all is checked before
+//! anything is opened. A setting is declared once, in `table`.
 
 mod declare;
 mod environment;
@@ -14,10 +14,12 @@ pub(crate) mod parts;
 pub(crate) mod plugin;
 mod range;
 pub(crate) mod region;
+mod renamed;
 mod rules;
 #[cfg(test)]
 mod sample;
 mod table;
+mod test_limits;
 
 pub(crate) use error::{ConfigError, SettingError};
 pub(crate) use flag::flag_help;

@@ -1,16 +1,16 @@
-//! What each part of the server is started with.
+//! Options of each part of the server, made from the settings.
 
 use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use mortise_acl::Access;
 use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
 use mortise_audit::{AuditLog, Events};
-use mortise_plugin_host::{SandboxOptions, logs::level};
+use mortise_plugin_host::{Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, logs::level};
+use mortise_plugin_manager::controllers::Quota;
 use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
 
@@ -21,29 +21,30 @@ pub(crate) fn http(config: &Config) -> HttpOptions {
     HttpOptions {
         api: config.http.api,
         max_connections: config.http.max_connections,
-        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
-        stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
-        keep_alive: Duration::from_millis(config.http.keep_alive_ms),
-        max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes, config.store.max_resource_bytes),
+        request_timeout: config.http.request_timeout_ms.into(),
+        stall_timeout: config.http.stall_timeout_ms.into(),
+        keep_alive: config.http.keep_alive_ms.into(),
+        max_body_bytes: HttpOptions::body_bytes(
+            config.service.max_request_bytes.to_usize(),
+            config.store.max_resource_bytes.to_usize(),
+        ),
         allowed_hosts: config.http.allowed_hosts.clone(),
     }
 }
 
-/// The ports. `dns_optional` says that a server without DNS is as good.
+/// The ports. `dns_optional`: a server without the DNS port may start.
 pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
     ServerOptions {
         grpc_addr: config.grpc_addr,
         http_addr: config.http_addr,
-        max_request_bytes: config.service.max_request_bytes,
+        max_request_bytes: config.service.max_request_bytes.to_usize(),
         max_connections: config.grpc.max_connections,
-        max_streams: config.service.max_streams,
         caller_streams: config.grpc.caller_streams,
-        keep_alive: Duration::from_millis(config.grpc.keep_alive_ms),
-        keep_alive_timeout: Duration::from_millis(config.grpc.keep_alive_timeout_ms),
-        grace: Duration::from_millis(config.shutdown_grace_ms),
-        request_bytes: config.grpc.request_bytes,
-        answer_bytes: config.grpc.answer_bytes,
-        upload_timeout: Duration::from_millis(config.grpc.upload_timeout_ms),
+        keep_alive: config.grpc.keep_alive_ms.into(),
+        grace: config.shutdown_grace_ms.into(),
+        request_bytes: config.grpc.inbound_buffer_bytes.to_usize(),
+        answer_bytes: config.grpc.outbound_buffer_bytes.to_usize(),
+        upload_timeout: config.grpc.upload_timeout_ms.into(),
         destination: destination(config),
         http: http(config),
         tls: tls(config),
@@ -53,56 +54,117 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
 
 /// TLS, if there is a certificate.
 fn tls(config: &Config) -> Option<TlsOptions> {
-    let tls = &config.tls;
+    let (tls, test) = (&config.tls, &config.test_limits);
     let given = |path: &Path| (!path.as_os_str().is_empty()).then(|| path.to_owned());
     Some(TlsOptions {
         cert_file: given(&tls.cert_file)?,
         key_file: given(&tls.key_file)?,
         client_ca_file: given(&tls.client_ca_file),
         client_certs: tls.client_certs,
-        handshake: Duration::from_millis(tls.handshake_ms),
-        rescan: Duration::from_millis(tls.rescan_ms),
+        handshake: test.tls_handshake_ms.map_or(TlsOptions::HANDSHAKE, Into::into),
+        rescan: test.tls_rescan_ms.map_or(TlsOptions::RESCAN, Into::into),
     })
 }
 
 fn destination(config: &Config) -> DestinationOptions {
-    DestinationOptions {
+    let mut options = DestinationOptions {
         enabled: config.destination.enabled,
         zone: config.destination.zone.clone(),
-        heartbeat: Duration::from_millis(config.destination.heartbeat_ms),
-        max_streams: config.destination.max_streams,
-        max_services: config.destination.max_services,
-        state_bytes: config.destination.state_bytes,
-    }
+        state_bytes: config.destination.state_bytes.to_usize(),
+        ..DestinationOptions::default()
+    };
+    config.test_limits.apply_to_destination(&mut options);
+    options
 }
 
-/// The DNS port, if there is to be one. `optional` says that a server without it is as good.
+/// The DNS port, if it is enabled. `optional`: a server without the port may start.
 fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
-    let dns = &config.dns;
-    // What is no zone was refused with the configuration.
+    let (dns, test) = (&config.dns, &config.test_limits);
+    // A wrong zone was refused with the configuration.
     let zone = DnsOptions::parse_zone(&config.destination.zone).filter(|_| dns.enabled)?;
     Some(DnsOptions {
         addr: dns.addr,
         optional,
         zone,
-        ttl: dns.ttl_s,
-        queries: dns.queries,
-        max_connections: dns.max_connections,
-        idle: Duration::from_millis(dns.idle_ms),
+        ttl: dns.ttl_s.0 as u32,
+        queries: dns.concurrent_queries,
+        max_connections: test.dns_connections.unwrap_or(DnsOptions::MAX_CONNECTIONS),
+        idle: test.dns_idle_ms.map_or(DnsOptions::IDLE, Into::into),
     })
 }
 
-/// The sandbox, beyond its limits.
+/// The options of the sandbox besides its limits.
 pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
-    // A word that is no level was refused with the configuration.
+    // A wrong level was refused with the configuration.
     let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
     SandboxOptions {
-        quarantine: config.quarantine.clone(),
-        logs: config.plugin_logs.clone(),
+        quarantine: quarantine(config),
+        logs: plugin_logs(config),
         log_levels: levels.collect(),
-        controllers: config.controllers.clone(),
+        controllers: reconcile_limits(config),
         identities: None,
     }
+}
+
+/// The limits of hooks.
+pub(crate) fn limits(config: &Config) -> Limits {
+    let sandbox = &config.sandbox;
+    let mut limits = Limits {
+        instances: sandbox.instances,
+        fuel: sandbox.fuel,
+        deadline_ms: sandbox.deadline_ms.0,
+        describe_deadline_ms: sandbox.describe_deadline_ms.0,
+        memory_bytes: sandbox.memory_bytes.to_usize(),
+        reply_bytes: sandbox.reply_bytes.to_usize(),
+        concurrency: sandbox.concurrency,
+        component_bytes: sandbox.component_bytes.to_usize(),
+        code_cache_bytes: sandbox.code_cache_bytes.0,
+        ..Limits::default()
+    };
+    config.test_limits.apply_to_sandbox(&mut limits);
+    limits
+}
+
+fn reconcile_limits(config: &Config) -> ReconcileLimits {
+    let controllers = &config.controllers;
+    let mut limits = ReconcileLimits {
+        instances: controllers.instances,
+        fuel: controllers.fuel,
+        deadline_ms: controllers.deadline_ms.0,
+        memory_bytes: controllers.memory_bytes.to_usize(),
+        host_calls: controllers.host_calls,
+        host_call_ms: controllers.host_call_ms.0,
+        ..ReconcileLimits::default()
+    };
+    config.test_limits.apply_to_controllers(&mut limits);
+    limits
+}
+
+fn quarantine(config: &Config) -> Quarantine {
+    let rules = &config.quarantine;
+    let mut options = Quarantine {
+        faults: rules.faults,
+        window_ms: rules.window_ms.0,
+        bypass_mutate_types: rules.bypass_mutate_types.clone(),
+        ..Quarantine::default()
+    };
+    config.test_limits.apply_to_quarantine(&mut options);
+    options
+}
+
+fn plugin_logs(config: &Config) -> LogSettings {
+    let logs = &config.plugin_logs;
+    LogSettings {
+        lines_per_second: logs.lines_per_second,
+        kept_lines: logs.kept_lines,
+        kept_bytes: logs.kept_bytes.to_usize(),
+        ..LogSettings::default()
+    }
+}
+
+/// The quota of a plugin's keys and values.
+pub(crate) fn kv(config: &Config) -> Quota {
+    Quota { values: config.kv.keys, bytes: config.kv.bytes.to_usize() }
 }
 
 /// The resource service.
@@ -110,15 +172,15 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
     mortise_service::Options {
         max_watches: config.service.max_watches,
         caller_watches: config.service.caller_watches,
-        max_snapshots: config.service.max_snapshots,
-        list_bytes: config.service.list_bytes,
+        max_snapshots: config.service.concurrent_watch_snapshots,
+        list_bytes: config.service.list_bytes.to_usize(),
         search_resources: config.service.search_resources,
-        index_bytes: config.service.index_bytes,
-        search_time: Duration::from_millis(config.service.search_ms),
-        max_waiting: config.service.max_waiting,
-        max_resource_bytes: config.store.max_resource_bytes,
-        second_pass: Duration::from_millis(config.service.second_pass_ms),
-        owner_grace: Duration::from_millis(config.service.owner_grace_ms),
+        index_bytes: config.service.index_bytes.to_usize(),
+        search_time: config.service.search_ms.into(),
+        max_waiting: config.service.max_queued_lists,
+        max_resource_bytes: config.store.max_resource_bytes.to_usize(),
+        second_pass: config.service.cascade_second_pass_ms.into(),
+        owner_grace: config.service.owner_grace_ms.into(),
         rates: rates(config),
         access: access(config),
         audit,
@@ -129,9 +191,9 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
     }
 }
 
-/// The record of who did what, if anything is to be recorded.
+/// The audit log, unless it records nothing.
 pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
-    let audit = &config.audit;
+    let (audit, test) = (&config.audit, &config.test_limits);
     let dir = match audit.dir.as_os_str().is_empty() {
         true => config.data_dir.join("audit"),
         false => audit.dir.clone(),
@@ -139,12 +201,12 @@ pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
     (audit.events != Events::None).then(|| mortise_audit::Options {
         dir,
         events: audit.events,
-        file_bytes: audit.file_bytes,
+        file_bytes: audit.file_bytes.0,
         files: audit.files,
-        queue: audit.queue,
-        when_full: audit.when_full,
-        wait: Duration::from_millis(audit.wait_ms),
-        sync: Duration::from_millis(audit.sync_ms),
+        queue: test.audit_queue.unwrap_or(mortise_audit::Options::QUEUE),
+        when_full: audit.on_full,
+        wait: test.audit_wait_ms.map_or(mortise_audit::Options::WAIT, Into::into),
+        sync: mortise_audit::Options::SYNC,
     })
 }
 
@@ -160,7 +222,7 @@ fn rates(config: &Config) -> Rates {
     }
 }
 
-/// Tokens and policies, if they are asked for.
+/// Tokens and policies, if they are enabled.
 fn access(config: &Config) -> Option<Arc<Access>> {
     let acl = &config.acl;
     let options = mortise_acl::Options {
@@ -174,21 +236,19 @@ fn access(config: &Config) -> Option<Arc<Access>> {
 /// The store.
 pub(crate) fn store(config: &Config) -> mortise_store::Options {
     let mut options = mortise_store::Options::new(config.data_dir.join("store"));
-    options.cache_bytes = match config.store.cache_bytes {
+    options.cache_bytes = match config.store.cache_bytes.0 {
         0 => machine_cache(),
         bytes => bytes,
     };
-    options.max_resource_bytes = config.store.max_resource_bytes;
-    options.quotas = Quotas { resources: config.quotas.resources, bytes: config.quotas.bytes };
+    options.max_resource_bytes = config.store.max_resource_bytes.to_usize();
+    options.quotas = Quotas { resources: config.quotas.resources, bytes: config.quotas.bytes.0 };
     options.history_events = config.store.history_events;
-    options.history_bytes = config.store.history_bytes;
-    options.watch_buffer = config.store.watch_buffer;
-    options.watch_buffer_bytes = config.store.watch_buffer_bytes;
-    options.watch_bytes = config.store.watch_bytes;
-    options.commit_queue = config.store.commit_queue;
-    options.reserve_bytes = config.store.reserve_bytes;
+    options.history_bytes = config.store.history_bytes.0;
+    options.watch_bytes = config.store.watch_bytes.to_usize();
+    options.reserve_bytes = config.store.reserve_bytes.0;
     options.scrub_per_second = config.store.scrub_per_second;
     options.compare_at_start = config.store.compare_at_start;
+    config.test_limits.apply_to_store(&mut options);
     options
 }
 
@@ -199,7 +259,7 @@ fn machine_cache() -> u64 {
     (memory / 16).clamp(32 << 20, 1 << 30)
 }
 
-/// Where compiled code is kept, which is worth it even when the data is `temporary`.
+/// The directory of compiled code. It outlives even `temporary` data, since compiling is slow.
 pub(crate) fn cache_dir(config: &Config, temporary: bool) -> PathBuf {
     if !config.cache_dir.as_os_str().is_empty() {
         return config.cache_dir.clone();

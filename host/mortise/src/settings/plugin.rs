@@ -1,8 +1,8 @@
-//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON. What they are granted goes along. A
-//! `log_level` that is none is refused here too, so that a configuration that is read again is judged as at the start.
+//! Turns `[plugin.<name>.settings]` from TOML into JSON for the plugin; its grants go along. A wrong `log_level` is refused
+//! here, too, so that a configuration is checked in the same way when it is read again.
 //!
-//! Dates and times become strings as TOML writes them. What JSON has no word for (`inf`, `nan`) is refused with its
-//! key.
+//! Dates and times become strings as TOML writes them. `inf` and `nan`, which JSON does not have, are refused with
+//! their key.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use toml::Table;
 
 use super::error::SettingError;
 
-/// What is set for one plugin.
+/// The table of one plugin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PluginConfig {
     pub(crate) log_level: String,
-    /// The plugin's own business; it is told all of it.
+    /// The plugin's own settings; the plugin gets all of them.
     pub(crate) settings: Table,
-    /// What it may do beyond its own types.
+    /// Rights beyond the plugin's own types.
     pub(crate) grants: Grants,
 }
 
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_log_level_that_is_none_is_refused_with_its_plugin() {
         let fault = read_text("[demo]\n[other]\nlog_level = \"loud\"\n").unwrap_err().to_string();
-        assert!(fault.starts_with("plugin.other.log_level \"loud\" is no level; use off, error,"), "{fault}");
+        assert!(fault.starts_with("plugin.other.log_level \"loud\" is not a level; use off, error,"), "{fault}");
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! `[region]`: peers, which have tables of their own, and rings of shards.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use mortise_region::PeerOptions;
 use mortise_resource::name;
@@ -55,7 +52,7 @@ impl<'de> Deserialize<'de> for Rings {
     }
 }
 
-/// Refuses a region that is none, and peers that could not be asked.
+/// Refuses a wrong name of the region and unreachable peers.
 pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
     let region = &config.region;
     let wrong = |key: String, what: &'static str| Err(SettingError::Region { key, what });
@@ -81,7 +78,7 @@ pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
             return wrong(key(".address"), "has to be https://HOST:PORT, or http://HOST:PORT without TLS");
         }
         if given(&peer.cert_file).is_some() != given(&peer.key_file).is_some() {
-            return wrong(key(".cert_file"), "and key_file go together; give both, or neither");
+            return wrong(key(".cert_file"), "and key_file go together; set both, or neither");
         }
         if !is_tls && [&peer.ca_file, &peer.cert_file].into_iter().any(|file| given(file).is_some()) {
             return wrong(key(".address"), "has no TLS, which ca_file and cert_file are for; write https://");
@@ -90,7 +87,7 @@ pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
     Ok(())
 }
 
-/// What each peer is asked with.
+/// The options of each peer.
 pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
     let region = &config.region;
     let one = |(name, peer): (&String, &PeerConfig)| PeerOptions {
@@ -100,8 +97,8 @@ pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
         identity: given(&peer.cert_file).zip(given(&peer.key_file)),
         token_file: given(&peer.token_file),
         tls_server_name: Some(peer.tls_server_name.clone()).filter(|name| !name.is_empty()),
-        max_backoff: Duration::from_millis(region.max_backoff_ms),
-        keep_alive: Duration::from_millis(region.keep_alive_ms),
+        max_backoff: region.max_backoff_ms.into(),
+        keep_alive: region.keep_alive_ms.into(),
     };
     region.peers.iter().map(one).collect()
 }

@@ -1,4 +1,4 @@
-//! What no range of a single setting can refuse: numbers that do not fit each other, and names that mean nothing.
+//! Checks beyond the range of a single setting: settings that need each other, and names.
 
 use std::path::Path;
 
@@ -6,19 +6,14 @@ use mortise_api::ClientCerts;
 
 use super::{
     error::SettingError,
-    plugin,
-    range::Range,
-    region,
+    plugin, region,
     table::{Config, Plugins, Tls},
 };
 use crate::bundled;
 
 impl Config {
-    /// Every fault begins with the key, which tells where it was set.
+    /// Checks all settings. The text of a fault begins with the key, by which its origin is found.
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        let rules = &self.quarantine;
-        at_most("quarantine.probation_faults", rules.probation_faults.into(), rules.faults.into())?;
-        at_most("quarantine.backoff_ms", rules.backoff_ms, rules.max_backoff_ms)?;
         if let Some(name) = self.plugins.bundled.iter().find(|name| bundled::find(name).is_none()) {
             let known = bundled::ALL.map(|(name, _)| name).join(", ");
             return Err(SettingError::NotBundled { name: name.clone(), known });
@@ -48,7 +43,7 @@ impl Config {
 }
 
 impl Config {
-    /// Refuses ports that other machines reach where callers are not known, or are heard by everyone in between.
+    /// Refuses ports that other machines reach without TLS or without tokens.
     pub(crate) fn check_exposure(&self) -> Result<(), SettingError> {
         let missing = match (self.tls.cert_file.as_os_str().is_empty(), self.acl.enabled) {
             (false, true) => return Ok(()),
@@ -90,10 +85,4 @@ impl Tls {
             _ => Ok(()),
         }
     }
-}
-
-/// Refuses a number above that of another setting. Both are within their own ranges.
-fn at_most(key: &str, number: u64, most: u64) -> Result<(), SettingError> {
-    let range = Range::new(1, i64::try_from(most).unwrap_or(i64::MAX));
-    Ok(range.check(key, number.into())?)
 }

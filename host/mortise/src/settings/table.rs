@@ -1,21 +1,25 @@
-//! Every setting, once: name, default, range, and what it is for. `config.toml` is printed from here.
+//! Every setting, once: name, default, range and explanation. `config.toml` is printed from this table.
 //!
-//! Where another part of the server owns the settings of a section (`[sandbox]` are the limits of plugins), names,
-//! types and defaults are that part's, and this table adds the ranges and the texts.
+//! Where another part of the server has options with defaults (`[sandbox]` fills the limits of plugins), the defaults
+//! come from that part.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
 use mortise_audit::{Events, OnFull};
-use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
+use mortise_plugin_host::{
+    Grants, Limits, LogSettings, Quarantine, ReconcileLimits,
+    units::{Millis, Seconds, Size},
+};
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::Rates;
 
 use super::{
-    declare::{Section, Setting, section, section_of},
+    declare::{Section, Setting, section},
     plugin::PluginConfig,
     range::Range,
     region::{PeerConfig, Rings},
+    test_limits::TestLimits,
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -24,18 +28,16 @@ const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
 const TIB: i64 = 1 << 40;
 
-/// A time that may be nothing, milliseconds.
-const WAIT: Range = Range::new(0, DAY_MS);
-/// A time that lasts, milliseconds.
-const TIME: Range = Range::new(1, DAY_MS);
-/// A time that the network can keep, milliseconds.
-const NETWORK_TIME: Range = Range::new(10, DAY_MS);
-/// What is open or under way at once.
+/// A time that may be zero.
+const WAIT: Range = Range::milliseconds(0, DAY_MS);
+/// A time above zero.
+const TIME: Range = Range::milliseconds(1, DAY_MS);
+/// A time between messages on the network.
+const NETWORK_TIME: Range = Range::milliseconds(10, DAY_MS);
+/// A number of things in progress at the same time.
 const AT_ONCE: Range = Range::new(1, 1_000_000);
-/// What is done in a second.
+/// A number per second.
 const RATE: Range = Range::new(1, 100_000_000);
-/// What waits in a queue.
-const QUEUE: Range = Range::new(1, 1 << 20);
 
 /// All sections, in the order of the file.
 pub(crate) const SECTIONS: &[Section] = &[
@@ -53,37 +55,39 @@ pub(crate) const SECTIONS: &[Section] = &[
     Destination::SECTION,
     Dns::SECTION,
     Store::SECTION,
-    SANDBOX,
-    CONTROLLERS,
-    QUARANTINE,
-    PLUGIN_LOGS,
-    KV,
+    Sandbox::SECTION,
+    Controllers::SECTION,
+    QuarantineRules::SECTION,
+    PluginLogs::SECTION,
+    Kv::SECTION,
 ];
 
 section! {
     struct Config in "" {
-        /// Where gRPC listens. Beyond loopback it takes TLS and tokens; port 0 lets the system pick.
+        /// Address of the gRPC port. Any address but loopback needs TLS and tokens. With port 0 the system picks a
+        /// port.
         grpc_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8502));
-        /// Where HTTP listens: the resource API as JSON, its description, /healthz, /readyz and /metrics. As above.
+        /// Address of the HTTP port: the resource API as JSON, its OpenAPI description, /healthz, /readyz and /metrics.
+        /// The rules of grpc_addr apply.
         http_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8500));
-        /// Where resources are stored. `mortise dev` uses a temporary directory unless this is set somewhere.
+        /// Directory of the stored resources. Without this setting, `mortise dev` uses a temporary directory.
         data_dir: PathBuf = "data".into();
-        /// Every *.wasm in this folder is loaded as a plugin, and anew when it changes. The folder may appear later.
-        /// `mortise dev` has one in data_dir unless this is set somewhere.
+        /// Folder of plugins. The server loads every *.wasm in it, and loads a file again when it changes. The folder
+        /// may appear later. Without this setting, `mortise dev` uses a folder in data_dir.
         plugin_dir: PathBuf = "plugins".into();
-        /// Compiled plugins, so that a start need not compile. Empty: `cache` in data_dir, or the user's cache in dev
-        /// mode.
+        /// Directory of compiled plugins, for faster starts. Empty: `cache` in data_dir, or the user's cache for
+        /// `mortise dev`.
         cache_dir: PathBuf = PathBuf::new();
-        /// The unix socket on which gRPC knows this machine's users (docs/security.md); a relative path is within data_dir,
-        /// and an empty one means none.
+        /// Unix socket on which gRPC recognises the users of this machine (docs/security.md). A relative path starts at
+        /// data_dir. Empty: no socket.
         socket: PathBuf = "mortise.sock".into();
-        /// The unix socket to which Terraform and OpenTofu attach (docs/terraform.md), for the server's own user alone; it
-        /// reaches the server through `socket`. As above.
+        /// Unix socket to which Terraform and OpenTofu attach (docs/terraform.md). Only the server's own user may
+        /// connect. It reaches the server through `socket`. A relative path starts at data_dir. Empty: no socket.
         provider_socket: PathBuf = "provider.sock".into();
-        /// Whether `mortise serve` may listen beyond loopback without TLS or without tokens.
+        /// Whether `mortise serve` may listen on other addresses than loopback without TLS or without tokens.
         allow_insecure: bool = false;
-        /// How long calls in flight may take to finish after SIGTERM or SIGINT.
-        shutdown_grace_ms: u64 = 10_000, WAIT;
+        /// Time for calls in progress to finish after SIGTERM or SIGINT.
+        shutdown_grace_ms: Millis = Millis(10_000), WAIT;
     } with {
         log: Log,
         plugins: Plugins,
@@ -100,68 +104,61 @@ section! {
         destination: Destination,
         dns: Dns,
         store: Store,
-        sandbox: Limits,
-        controllers: ReconcileLimits,
-        quarantine: Quarantine,
-        plugin_logs: LogSettings,
-        kv: Quota,
+        sandbox: Sandbox,
+        controllers: Controllers,
+        quarantine: QuarantineRules,
+        plugin_logs: PluginLogs,
+        kv: Kv,
+        #[serde(skip)]
+        test_limits: TestLimits,
     }
 }
 
 section! {
-    /// Logs go to stderr.
+    /// Logs, which go to stderr.
     struct Log in "log" {
-        /// error, warn, info, debug, trace, or a filter such as "info,plugin=debug", where each target has its level;
-        /// plugins log under the target `plugin`.
+        /// Lowest level in the log: error, warn, info, debug or trace; or a filter such as "info,plugin=debug" with a
+        /// level for each target. Plugins log under the target `plugin`.
         level: String = "info".into();
-        /// Says for each request and each hook how long it took, with the plugin, its version and its fuel; costs some
-        /// speed.
+        /// Whether the log has the time of each request and each hook, with the plugin, its version and its fuel. Costs
+        /// some speed.
         spans: bool = false;
     }
 }
 
 section! {
-    /// Which plugins are loaded besides those in the folder, and how the folder is looked after.
+    /// Plugins: which ones the server loads, and whether it trusts them.
     struct Plugins in "plugins" {
-        /// Plugins inside the binary to switch on: "catalog" and "demo", which `mortise dev` switches on by itself, and
-        /// "routes".
+        /// Plugins inside the binary to switch on: "catalog", "demo" and "routes". `mortise dev` adds the first two.
         bundled: Vec<String> = Vec::new();
-        /// How long a changed file must stay as it is before it is read, so that one that is being written is not.
-        settle_ms: u64 = 50, WAIT;
-        /// How long the rest of a file that is not whole is waited for before that is an error.
-        unfinished_ms: u64 = 5_000, WAIT;
-        /// How often the folder is looked at unasked: not every file system tells of changes.
-        rescan_ms: u64 = 2_000, TIME;
-        /// How long the calls in a replaced version are waited for before that is said in the log.
-        drain_ms: u64 = 30_000, WAIT;
-        /// Public keys of minisign: the line that is the key, or a file (docs/security.md). `mortise plugin keygen` makes one.
-        /// They are read at the start.
+        /// Public keys of minisign: the line with the key, or a file with it (docs/security.md). `mortise plugin
+        /// keygen` makes a pair. Read at the start.
         trusted_keys: Vec<String> = Vec::new();
-        /// Whether every component needs a signature by one of these keys, however it comes, but for those inside the binary.
+        /// Whether every plugin needs a signature by one of these keys, however it is installed. Plugins inside the
+        /// binary need none.
         require_signed: bool = false;
-        /// Whether every file of the folder is loaded. If not, it takes a signature by one of trusted_keys, a place in
-        /// `pinned`, or to have served before, as what was installed has. `mortise dev` trusts the folder unless this is set
-        /// somewhere.
-        trust_folder: bool = false;
-        /// SHA-256, in hexadecimal, of components that are loaded from the folder without a signature.
+        /// Whether files in plugin_dir are loaded without a signature. If not, a file needs a signature by one of
+        /// trusted_keys, a digest in `pinned`, or must have served before, as installed plugins have. Without this
+        /// setting, `mortise dev` loads them.
+        load_unsigned: bool = false;
+        /// SHA-256 digests, in hexadecimal, of files in plugin_dir to load without a signature.
         pinned: Vec<String> = Vec::new();
-        /// Identities of age, as age-keygen writes them, with which encrypted files of granted secrets are decrypted
-        /// (docs/security.md). Only its owner may read it, and it is not within data_dir. Read at the start. Empty: none.
+        /// File of identities as age-keygen writes them; they decrypt the files of granted secrets (docs/security.md).
+        /// Only its owner may have access, and it must be outside data_dir. Read at the start. Empty: none.
         age_identity_file: PathBuf = PathBuf::new();
     }
 }
 
 section! {
-    /// The region of this server (docs/regions.md). Each peer, whose resources are copied to here, has a table of its own,
-    /// [region.peers.NAME], at the end of this file.
+    /// The region of this server (docs/regions.md). The resources of its peers are copied to this server; each peer has
+    /// a table of its own, [region.peers.NAME], at the end of this file.
     struct Region in "region" {
-        /// Its name, such as "eu-1". Empty: it is in none, and policies of regions mean nothing to it.
+        /// Name of the region, such as "eu-1". Empty: the server is in no region, and ignores policies of regions.
         name: String = String::new();
-        /// The longest wait before a peer that does not answer is tried again.
-        max_backoff_ms: u64 = 30_000, TIME;
-        /// How long a peer may be silent before it is asked, with HTTP/2's ping, whether it is still there, and how long
-        /// its answer may take.
-        keep_alive_ms: u64 = 10_000, NETWORK_TIME;
+        /// Longest wait before the server tries again to reach a peer that does not answer.
+        max_backoff_ms: Millis = Millis(30_000), TIME;
+        /// Silence of a peer after which the server sends a ping of HTTP/2, and time for its answer.
+        keep_alive_ms: Millis = Millis(10_000), NETWORK_TIME;
     } with {
         /// Regions that copies are pulled from, by name.
         peers: BTreeMap<String, PeerConfig>,
@@ -169,15 +166,15 @@ section! {
 }
 
 section! {
-    /// Who may do what: tokens and policies (docs/security.md). A client certificate's policies are in a table of their own,
-    /// [acl.certificates], by a name in the certificate: laptop = ["blue-team"].
+    /// Permissions of callers: tokens and policies (docs/security.md). Policies of client certificates have a table of
+    /// their own, [acl.certificates], by a name in the certificate: laptop = ["blue-team"].
     struct Acl in "acl" {
-        /// Whether callers need a token, or another way to be known. `mortise dev` does without, unless this is set
-        /// somewhere. The first start with it makes a token that may do everything, in data_dir/bootstrap-token.
+        /// Whether callers need a token or another proof of who they are. The first start with it writes a token with
+        /// all permissions to data_dir/bootstrap-token. Without this setting, `mortise dev` asks for none.
         enabled: bool = true;
         /// Policies of callers without a token.
         anonymous_policies: Vec<String> = Vec::new();
-        /// Policies of everyone who asks the DNS port, which has no tokens.
+        /// Policies of all queries to the DNS port, which has no tokens.
         dns_policies: Vec<String> = Vec::new();
     } with {
         /// Policies of client certificates, by a name in the certificate.
@@ -186,355 +183,278 @@ section! {
 }
 
 section! {
-    /// The record of who did what: a line of JSON for each (docs/security.md).
+    /// The audit log: a line of JSON for each call that it records (docs/security.md).
     struct Audit in "audit" {
-        /// What is recorded: "none", "changes" (with everything that was refused for want of a permission), or "all".
-        /// `mortise dev` records nothing, unless this is set somewhere.
+        /// Recorded calls: "none", "changes" (with all calls refused for lack of a permission), or "all". Without this
+        /// setting, `mortise dev` records none.
         events: Events = Events::Changes;
-        /// Where the files are; empty for `audit` in data_dir.
+        /// Directory of the files. Empty: `audit` in data_dir.
         dir: PathBuf = PathBuf::new();
-        /// Size at which a file is put aside.
-        file_bytes: u64 = 16 << 20, Range::new(64 * KIB, TIB);
-        /// How many files are kept, the one that is written included; the oldest go.
+        /// Size at which a new file is started.
+        file_bytes: Size = Size(16 << 20), Range::bytes(64 * KIB, TIB);
+        /// Number of files, the current one included. The oldest are deleted.
         files: usize = 8, Range::new(1, 10_000);
-        /// How many records may wait to be written.
-        queue: usize = 4_096, QUEUE;
-        /// What happens where more would: "wait", and refuse what would change something after wait_ms, or "drop" records,
-        /// which are counted and said.
-        when_full: OnFull = OnFull::Wait;
-        /// How long a call waits until its record may be given.
-        wait_ms: u64 = 5_000, WAIT;
-        /// How long a record may be in the file before it is on the disk.
-        sync_ms: u64 = 1_000, TIME;
+        /// Action when the queue of records is full: "wait" delays calls, and refuses changes after 5 seconds; "drop"
+        /// drops records and counts them.
+        on_full: OnFull = OnFull::Wait;
     }
 }
 
 section! {
     /// The resource API, on both ports.
     struct Service in "service" {
-        /// Largest request; Consul's own limit.
-        max_request_bytes: usize = 50 << 20, Range::new(KIB, GIB);
-        /// Calls of one connection at once.
-        max_streams: u32 = 2_048, AT_ONCE;
-        /// Rings of which each resource that is written gets a shard, `meta.shards.byNameMod<N>` (docs/query.md), such as
-        /// [16, 32]; at most 8, of 1 to 65,536.
+        /// Size of the largest request. The default is Consul's limit.
+        max_request_bytes: Size = Size(50 << 20), Range::bytes(KIB, GIB);
+        /// Sizes of rings, such as [16, 32]. Each written resource gets a shard in each ring,
+        /// `meta.shards.byNameMod<N>` (docs/query.md). At most 8 rings of 1 to 65,536 shards.
         shard_rings: Rings = Rings::default();
-        /// Reads a second, opening watches among them; further ones are refused, with the time to wait.
+        /// Reads per second, starts of watches included. Further ones are refused with the time to wait.
         reads_per_second: u32 = Rates::default().reads.get(), RATE;
-        /// Writes and deletions a second.
+        /// Writes and deletions per second. Further ones are refused with the time to wait.
         writes_per_second: u32 = Rates::default().writes.get(), RATE;
-        /// Reads a second of one caller, where callers have tokens.
+        /// Reads per second of one caller. Needs acl.enabled.
         caller_reads_per_second: u32 = Rates::default().caller_reads.get(), RATE;
-        /// Writes and deletions a second of one caller.
+        /// Writes and deletions per second of one caller. Needs acl.enabled.
         caller_writes_per_second: u32 = Rates::default().caller_writes.get(), RATE;
-        /// Watches open at once.
+        /// Open watches. Further ones are refused.
         max_watches: usize = 10_000, AT_ONCE;
-        /// Watches of one caller open at once, where callers have tokens.
+        /// Open watches of one caller. Needs acl.enabled.
         caller_watches: usize = 5_000, AT_ONCE;
-        /// Watches at once that are still told what is there; the others wait for a place. Each holds about a MiB of
-        /// it. Clients get places by turns, and none more than half of them.
-        max_snapshots: usize = 32, AT_ONCE;
-        /// How many bytes the lists of all clients together take while they are read and until they are sent. Further
-        /// ones wait; clients get room by turns, and none more than half, but for a single list, which may take all.
-        list_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
-        /// Lists and watches that may wait so; one more is refused.
-        max_waiting: usize = 20_000, AT_ONCE;
-        /// Resources that one search looks at, or entries of an index; one that would look at more is refused.
+        /// Watches that receive their first snapshot at the same time; further ones wait. Each takes about 1 MiB of
+        /// memory. Clients take turns, and one client gets at most half.
+        concurrent_watch_snapshots: usize = 32, AT_ONCE;
+        /// Memory for the lists of all clients, from reading until sending. Further lists wait. Clients take turns, and
+        /// one client gets at most half, but a single list may take all.
+        list_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
+        /// Lists and watches waiting for memory or for their snapshot. Further ones are refused.
+        max_queued_lists: usize = 20_000, AT_ONCE;
+        /// Resources or index entries that one search examines. Larger searches are refused.
         search_resources: usize = 2_000_000, Range::new(1_000, 1_000_000_000);
-        /// Bytes of the indexes of fields that types declare, together. Queries of a type whose indexes do not fit are answered
-        /// without them.
-        index_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
-        /// How long one search may take; one that takes longer is refused.
-        search_ms: u64 = 60_000, WAIT;
-        /// How long after the first pass cascading deletion looks for children that were being written meanwhile.
-        second_pass_ms: u64 = 30_000, WAIT;
-        /// How long an owner reference of `meta` may be to nothing, or to an owner that does not refer to the resource as it has
-        /// to, before it is dropped; a resource that loses its last one is deleted.
-        owner_grace_ms: u64 = 300_000, WAIT;
+        /// Memory for the indexes of declared fields. A type whose indexes do not fit is searched without them.
+        index_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
+        /// Time for one search. Slower searches are refused.
+        search_ms: Millis = Millis(60_000), WAIT;
+        /// Time from the first pass of a cascading deletion to the second, which finds children written meanwhile.
+        cascade_second_pass_ms: Millis = Millis(30_000), WAIT;
+        /// Time after which an owner reference of `meta` is dropped if its owner is missing, or does not refer to the
+        /// resource as it must. A resource without its last owner is deleted.
+        owner_grace_ms: Millis = Millis(300_000), WAIT;
     }
 }
 
 section! {
-    /// How much a tenancy may hold: a namespace, what a partition has besides namespaces, or the cluster. What would add to
-    /// one that is full is refused with ResourceExhausted; deletions go on.
+    /// Limits of one tenancy: a namespace, the resources of a partition outside namespaces, or the cluster. Writes that
+    /// add to a full tenancy are refused with ResourceExhausted; deletions still work.
     struct Quotas in "quotas" {
         /// Resources of one type in one tenancy.
         resources: u64 = mortise_store::Quotas::default().resources, Range::new(1, 1_000_000_000);
-        /// All resources in one tenancy, as they are stored.
-        bytes: u64 = mortise_store::Quotas::default().bytes, Range::new(64 * KIB, TIB);
+        /// Size of all resources in one tenancy, as stored.
+        bytes: Size = Size(mortise_store::Quotas::default().bytes), Range::bytes(64 * KIB, TIB);
     }
 }
 
 section! {
     /// The gRPC port.
     struct Grpc in "grpc" {
-        /// Connections at once; further ones are closed. One whose client sends nothing at first has
-        /// http.request_timeout_ms.
+        /// Open connections. Further ones are closed. A new connection has http.request_timeout_ms to send its first
+        /// bytes.
         max_connections: usize = 4_096, AT_ONCE;
-        /// Calls of one caller at once, watches and other streams included, over all its connections; where callers have
-        /// tokens.
+        /// Calls of one caller in progress over all its connections, watches and other streams included. Needs
+        /// acl.enabled.
         caller_streams: usize = 10_000, AT_ONCE;
-        /// How long a connection may be silent before its client is asked, with HTTP/2's ping, whether it is still
-        /// there. So clients that vanished while watching are found out.
-        keep_alive_ms: u64 = 60_000, NETWORK_TIME;
-        /// How long the answer to that may take before the connection is closed.
-        keep_alive_timeout_ms: u64 = 20_000, NETWORK_TIME;
-        /// How many bytes the messages of requests may take while they arrive; what does not fit is refused. Messages of
-        /// at most 4 KiB have as much room again. A message has http.request_timeout_ms to arrive.
-        request_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
-        /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was
-        /// taken for longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for
-        /// http.stall_timeout_ms is ended, too.
-        answer_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
-        /// How long the upload of a plugin may take.
-        upload_timeout_ms: u64 = 120_000, NETWORK_TIME;
+        /// Silence on a connection after which the server sends a ping of HTTP/2. Clients that disappeared while
+        /// watching are found this way: without an answer in 20 seconds, the connection is closed.
+        keep_alive_ms: Millis = Millis(60_000), NETWORK_TIME;
+        /// Memory for incoming messages. A message without space is refused. Messages of at most 4 KiB have the same
+        /// amount again. A message has http.request_timeout_ms to arrive.
+        inbound_buffer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
+        /// Memory for large answers waiting for their clients. When it is full, the answers whose clients took no bytes
+        /// for longest are ended. Lists count against service.list_bytes instead. http.stall_timeout_ms applies as
+        /// well.
+        outbound_buffer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
+        /// Time for the upload of a plugin.
+        upload_timeout_ms: Millis = Millis(120_000), NETWORK_TIME;
     }
 }
 
 section! {
     /// The HTTP port.
     struct Http in "http" {
-        /// Whether the resource API and its description are on the HTTP port, beside health and metrics.
+        /// Whether the port has the resource API and its description, besides health and metrics.
         api: bool = HttpOptions::default().api;
-        /// Names by which the port may be addressed, besides localhost and the address that it listens on: a request
-        /// for any other host is refused, since a web page may have made that name up (DNS rebinding). Without scheme
-        /// and port.
+        /// Names that requests may use for the server besides localhost and its own address, without scheme and port.
+        /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
-        /// Connections at once; further ones are answered 503, but for a few that ask for /healthz. A watch takes one
-        /// for as long as it is open, and all watches together three quarters of them.
+        /// Open connections. Further ones are answered 503, except a few requests for /healthz. An open watch takes one
+        /// connection; all watches together take at most three quarters.
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
-        /// How long a client may take to send the head of a request, and again its body, or to say nothing between two.
-        /// On the gRPC port: how long it may take to begin with HTTP/2 once it is connected.
-        request_timeout_ms: u64 = ms(HttpOptions::default().request_timeout), NETWORK_TIME;
-        /// How long a client may take nothing of an answer before its connection is closed; on the gRPC port, before
-        /// the answer is ended, watches included.
-        stall_timeout_ms: u64 = ms(HttpOptions::default().stall_timeout), NETWORK_TIME;
-        /// How often an open watch sends a comment when nothing happens.
-        keep_alive_ms: u64 = ms(HttpOptions::default().keep_alive), NETWORK_TIME;
+        /// Time for a client to send the head of a request, its body, and the next request. On the gRPC port: time for
+        /// the first bytes of HTTP/2.
+        request_timeout_ms: Millis = HttpOptions::default().request_timeout.into(), NETWORK_TIME;
+        /// Time for which a client may take no bytes of an answer. Afterwards the connection is closed; on the gRPC
+        /// port the answer is ended, watches included.
+        stall_timeout_ms: Millis = HttpOptions::default().stall_timeout.into(), NETWORK_TIME;
+        /// Time between the comments that an open watch sends when nothing changes.
+        keep_alive_ms: Millis = HttpOptions::default().keep_alive.into(), NETWORK_TIME;
     }
 }
 
 section! {
-    /// TLS, 1.2 and 1.3, on both ports. `mortise tls init` makes an authority of one's own, with certificates for the
-    /// server and its clients. The files are read again when they change; what is wrong with them then is said in the
-    /// log, and changes nothing.
+    /// TLS 1.2 and 1.3 on both ports. `mortise tls init` makes an authority with certificates for the server and its
+    /// clients. Changed files are read again within seconds; faults in them go to the log and change nothing.
     struct Tls in "tls" {
-        /// The server's certificate (PEM), its own before those of its issuers. Empty: no TLS.
+        /// The server's certificate (PEM), followed by those of its issuers. Empty: no TLS.
         cert_file: PathBuf = PathBuf::new();
         /// The key (PEM) of the server's certificate, without a password.
         key_file: PathBuf = PathBuf::new();
-        /// Authorities (PEM) whose certificates clients may show. Empty: clients are not asked for one.
+        /// Authorities (PEM) of client certificates. Empty: the server asks for no client certificates.
         client_ca_file: PathBuf = PathBuf::new();
-        /// Whether clients have to show a certificate: "optional", or "required", without which there is no connection.
+        /// Need for a client certificate: "optional", or "required" for a connection.
         client_certs: ClientCerts = ClientCerts::Optional;
-        /// How long a handshake may take. A connection has its place among max_connections from before it on.
-        handshake_ms: u64 = 10_000, NETWORK_TIME;
-        /// How often the files are looked at. What has changed is read once it has stayed as it is for so long.
-        rescan_ms: u64 = 2_000, TIME;
     }
 }
 
 section! {
-    /// The destination API on the gRPC port: where services are reached, as streams for proxies.
+    /// The destination API on the gRPC port: endpoints of services as streams for proxies.
     struct Destination in "destination" {
-        /// Whether it is served. It needs the plugin `catalog`.
+        /// Whether the API is served. It needs the plugin `catalog`.
         enabled: bool = DestinationOptions::default().enabled;
-        /// What the names of services end with, as in name.namespace.svc.ZONE. Without it, and with `cluster.local`,
-        /// they are understood as well.
+        /// End of the names of services, as in name.namespace.svc.ZONE. Names without it and names with `cluster.local`
+        /// work as well.
         zone: String = DestinationOptions::default().zone;
-        /// How often a stream says something when nothing changes.
-        heartbeat_ms: u64 = ms(DestinationOptions::default().heartbeat), NETWORK_TIME;
-        /// Streams at once; one more is refused.
-        max_streams: usize = DestinationOptions::default().max_streams, AT_ONCE;
-        /// Services that streams are about at once; streams for one more are refused. Each takes one of
-        /// service.max_watches.
-        max_services: usize = DestinationOptions::default().max_services, AT_ONCE;
-        /// How many bytes the endpoints of these services may take. Over that, streams are refused for what no other
-        /// stream is about.
-        state_bytes: usize = DestinationOptions::default().state_bytes, Range::new(64 * KIB, TIB);
+        /// Memory for the endpoints of services with streams. When it is full, streams for further services are
+        /// refused.
+        state_bytes: Size = Size::from(DestinationOptions::default().state_bytes), Range::bytes(64 * KIB, TIB);
     }
 }
 
 section! {
-    /// The DNS port: healthy endpoints of the catalog's services as A, AAAA and SRV records, below
-    /// svc.ZONE, where ZONE is destination.zone (docs/dns.md).
+    /// The DNS port: healthy endpoints of the catalog's services as A, AAAA and SRV records below svc.ZONE, with ZONE
+    /// from destination.zone (docs/dns.md).
     struct Dns in "dns" {
-        /// Whether there is one. `mortise dev` switches it on unless this is set somewhere, and does without where the
-        /// port is taken.
+        /// Whether there is a DNS port. Without this setting, `mortise dev` opens it if the port is free.
         enabled: bool = false;
-        /// Where it listens, over UDP and TCP. Loopback, since everyone may ask; port 0 lets the system pick.
+        /// Address of the port, over UDP and TCP. The default is loopback, since queries need no token. With port 0 the
+        /// system picks a port.
         addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8600));
-        /// How long clients may keep an answer, seconds.
-        ttl_s: u32 = 1, Range::new(0, 5);
-        /// How many queries are answered at once; further ones over UDP are dropped, over TCP they wait.
-        queries: usize = 64, Range::new(1, 10_000);
-        /// How many connections may be open at once; further ones are closed.
-        max_connections: usize = 128, AT_ONCE;
-        /// How long a connection may be silent, or take nothing of an answer, before it is closed.
-        idle_ms: u64 = 10_000, NETWORK_TIME;
+        /// Time for which clients may keep an answer.
+        ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
+        /// Queries in progress. Further ones are dropped over UDP, and wait over TCP.
+        concurrent_queries: usize = 64, Range::new(1, 10_000);
     }
 }
 
 section! {
     /// The store.
     struct Store in "store" {
-        /// How much of the data file is kept in memory; 0 asks the machine: a sixteenth of its memory, 32 MiB to 1 GiB.
-        /// What was written last takes memory besides, until it is copied to that file: half as much, at most 16 MiB,
-        /// and up to four times that under a load that the disk cannot follow.
-        cache_bytes: u64 = 0, Range::new(64 * KIB, TIB).or_zero();
-        /// Largest resource. The host keeps resources of its own, one for each plugin.
-        max_resource_bytes: usize = mortise_store::Options::new("").max_resource_bytes, Range::new(1_000, GIB);
-        /// How many events are kept on disk, so that a watch can be resumed.
+        /// Memory for the data file. 0: a sixteenth of the memory of the machine, 32 MiB to 1 GiB. Recent writes take
+        /// extra memory until they are in the file: half as much, at most 16 MiB, and up to four times that if the disk
+        /// is too slow for the load.
+        cache_bytes: Size = Size(0), Range::bytes(64 * KIB, TIB).or_zero();
+        /// Size of the largest resource. The server stores one resource of its own for each plugin.
+        max_resource_bytes: Size = Size::from(mortise_store::Options::new("").max_resource_bytes), Range::bytes(1_000, GIB);
+        /// Events kept on disk, so that watches can resume.
         history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
-        /// How much room these events may take.
-        history_bytes: u64 = mortise_store::Options::new("").history_bytes, Range::new(0, TIB);
-        /// How many events of its type a watch may be behind before it is ended, with Aborted.
-        watch_buffer: usize = mortise_store::Options::new("").watch_buffer, QUEUE;
-        /// How many bytes of these events a watch may be behind before it is ended. All watches of a type share them.
-        watch_buffer_bytes: usize = mortise_store::Options::new("").watch_buffer_bytes, Range::new(KIB, TIB);
-        /// How many bytes of events may wait for watches of all types together. Where there are more, those of the type
-        /// with the most go first, and the watches that have not taken them are ended. As many may lists and beginning
-        /// watches remember of what is overwritten in front of them; the one with the most is ended, with Aborted.
-        watch_bytes: usize = mortise_store::Options::new("").watch_bytes, Range::new(KIB, TIB);
-        /// How many writes may wait for the disk; further ones wait for a place.
-        commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
-        /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give,
-        /// writes are refused with ResourceExhausted; deletions go on with what was taken.
-        reserve_bytes: u64 = mortise_store::Options::new("").reserve_bytes, Range::new(8 * MIB, GIB);
-        /// How many resources, owner entries and events are compared with their sums each second, in the background; 0
-        /// for none. What does not agree takes readiness away, and `mortise status` says what it is.
+        /// Size of these events.
+        history_bytes: Size = Size(mortise_store::Options::new("").history_bytes), Range::bytes(0, TIB);
+        /// Memory for events waiting for watches. When it is full, events of the type with the most are dropped, and
+        /// watches still waiting for them are ended with Aborted; so are watches more than 4,096 events or 32 MiB
+        /// behind. Lists and starting watches may buffer the same amount of overwritten versions; the one with the most
+        /// is ended with Aborted.
+        watch_bytes: Size = Size::from(mortise_store::Options::new("").watch_bytes), Range::bytes(KIB, TIB);
+        /// Disk space taken in advance, with half as much again for the log. When the disk is full, writes are refused
+        /// with ResourceExhausted; deletions use this space.
+        reserve_bytes: Size = Size(mortise_store::Options::new("").reserve_bytes), Range::bytes(8 * MIB, GIB);
+        /// Resources, owner entries and events compared with their checksums per second, in the background. 0: none. A
+        /// mismatch ends readiness, and `mortise status` describes it.
         scrub_per_second: u64 = mortise_store::Options::new("").scrub_per_second, Range::new(0, 1_000_000);
-        /// Whether all of them are at each start, and not only after a crash or when the store is small: about a second
-        /// for each million.
+        /// Whether each start compares all of them, and not only one after a crash or with a small store. Takes about a
+        /// second for each million.
         compare_at_start: bool = false;
     }
 }
 
-section_of! {
-    /// What a plugin may use. A plugin's manifest can ask for less, never for more.
-    const SANDBOX in "sandbox" {
-        /// Instances of all plugins at once; 0 asks the machine: 128, or 32 with less than 1 GiB of memory.
-        instances, Range::new(0, 10_000);
-        /// Work of all hooks of one request, about one unit for each instruction: ends runaway loops,
-        /// deterministically.
-        fuel, Range::new(1, i64::MAX);
-        /// Wall clock of all hooks of one request, waiting for an instance included.
-        deadline_ms, TIME;
-        /// Wall clock of describe, once when a plugin is loaded.
-        describe_deadline_ms, TIME;
+section! {
+    /// Limits of plugins. The manifest of a plugin can lower them, but not raise them.
+    struct Sandbox in "sandbox" {
+        /// Instances of all plugins in use. 0: 128, or 32 with less than 1 GiB of memory.
+        instances: u32 = Limits::default().instances, Range::new(0, 10_000);
+        /// Work of all hooks of one request, about one unit per instruction. Ends endless loops at the same point each
+        /// time.
+        fuel: u64 = Limits::default().fuel, Range::new(1, i64::MAX);
+        /// Time for all hooks of one request, waiting for an instance included.
+        deadline_ms: Millis = Millis(Limits::default().deadline_ms), TIME;
+        /// Time for `describe`, which runs once when a plugin is loaded.
+        describe_deadline_ms: Millis = Millis(Limits::default().describe_deadline_ms), TIME;
         /// Memory of one instance.
-        memory_bytes, Range::new(64 * KIB, 4 * GIB);
-        /// Elements of one table.
-        table_elements, Range::new(1, 10_000_000);
-        /// Core modules in one component, adapters included.
-        core_instances, Range::new(1, 1_000);
-        /// Tables in one component.
-        tables, Range::new(1, 1_000);
-        /// Memories in one component.
-        memories, Range::new(1, 100);
-        /// Live handles to host resources in one instance.
-        handles, Range::new(1, 1_000_000);
-        /// What a plugin may hand to the host in one answer or host call. Plugins describe themselves in an answer.
-        reply_bytes, Range::new(64 * KIB, GIB);
-        /// Calls into the host in one request.
-        host_calls, Range::new(1, u32::MAX as i64);
-        /// Log text of one request; the rest is dropped, counted and said.
-        log_bytes, Range::new(0, 64 * MIB);
-        /// Requests of one plugin at once, so that a slow one leaves room for others; further ones wait within their
-        /// deadline.
-        concurrency, Range::new(1, 10_000);
-        /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a
-        /// millisecond or two of processor time; 0 leaves them among the others.
-        low_priority_ms, WAIT;
+        memory_bytes: Size = Size::from(Limits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
+        /// Size of what a plugin passes to the host in one answer or one host call. The description of a plugin is an
+        /// answer.
+        reply_bytes: Size = Size::from(Limits::default().reply_bytes), Range::bytes(64 * KIB, GIB);
+        /// Requests of one plugin in progress, so that a slow plugin leaves instances to others. Further ones wait
+        /// within their deadline.
+        concurrency: usize = Limits::default().concurrency, Range::new(1, 10_000);
         /// Size of a plugin's file.
-        component_bytes, Range::new(KIB, GIB);
-        /// Settings of one plugin, as JSON; no settings at all are two bytes.
-        settings_bytes, Range::new(2, 64 * MIB);
-        /// Decisions of authorize hooks remembered for each plugin; 0 asks the plugin every time.
-        remembered_decisions, Range::new(0, 1_000_000);
-        /// Cores that compile a plugin at once, so that the others go on serving; 0 asks the machine: half of them.
-        compile_threads, Range::new(0, 256);
-        /// Compiled code of all plugins that is kept in cache_dir; what was used least lately goes first, and 0 keeps
-        /// nothing.
-        code_cache_bytes, Range::new(0, TIB);
+        component_bytes: Size = Size::from(Limits::default().component_bytes), Range::bytes(KIB, GIB);
+        /// Size of the compiled code in cache_dir. The least recently used goes first. 0: no cache.
+        code_cache_bytes: Size = Size(Limits::default().code_cache_bytes), Range::bytes(0, TIB);
     }
 }
 
-section_of! {
-    /// What a plugin's controllers may use, each time they are called. Limits that are not here are those of [sandbox];
-    /// a plugin's manifest can ask for less memory.
-    const CONTROLLERS in "controllers" {
-        /// Instances of all controllers at once, those included that are kept warm; 0 asks the machine: 64, or 16 with
-        /// less than 1 GiB of memory. Hooks have others.
-        instances, Range::new(0, 10_000);
-        /// Work of one call, about one unit for each instruction.
-        fuel, Range::new(1, i64::MAX);
-        /// Wall clock of one call, the host calls in it included.
-        deadline_ms, TIME;
+section! {
+    /// Limits of each call of a plugin's controllers; other limits are those of [sandbox]. The manifest of a plugin can
+    /// lower the memory.
+    struct Controllers in "controllers" {
+        /// Instances of all controllers, warm ones included. 0: 64, or 16 with less than 1 GiB of memory. Instances of
+        /// hooks are not counted here.
+        instances: u32 = ReconcileLimits::default().instances, Range::new(0, 10_000);
+        /// Work of one call, about one unit per instruction.
+        fuel: u64 = ReconcileLimits::default().fuel, Range::new(1, i64::MAX);
+        /// Time for one call, its host calls included.
+        deadline_ms: Millis = Millis(ReconcileLimits::default().deadline_ms), TIME;
         /// Memory of one instance.
-        memory_bytes, Range::new(64 * KIB, 4 * GIB);
-        /// Calls into the host in one call.
-        host_calls, Range::new(1, u32::MAX as i64);
-        /// Wall clock of one host call, such as a write; one that takes longer fails, and the controller hears of it.
-        host_call_ms, TIME;
-        /// Room for the files of a granted directory, all of them; a write beyond it is refused. A grant may have a
-        /// number of its own: `directories.NAME.bytes`.
-        directory_bytes, Range::new(1, 1 << 50);
-        /// Files that a granted directory may have for one more to be written.
-        directory_files, Range::new(1, 1 << 20);
+        memory_bytes: Size = Size::from(ReconcileLimits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
+        /// Calls to the host in one call.
+        host_calls: u32 = ReconcileLimits::default().host_calls, Range::new(1, u32::MAX as i64);
+        /// Time for one host call, such as a write. A slower one fails with an error for the controller.
+        host_call_ms: Millis = Millis(ReconcileLimits::default().host_call_ms), TIME;
     }
 }
 
-section_of! {
-    /// When a hook that keeps failing is left alone. Requests that need it are refused meanwhile, with Unavailable, the
-    /// plugin's name and the time to wait; other hooks and other plugins go on. What the host did (no free instance)
-    /// does not count.
-    const QUARANTINE in "quarantine" {
-        /// Faults of one hook within the window that quarantine it.
-        faults, Range::new(1, 10_000);
-        /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine.
-        /// An unset one is lowered to `faults`, and no set one may be above it.
-        probation_faults, Range::new(1, 10_000);
-        /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent.
-        /// Faults of one input count once. The callers that had faults must be such a share, too, of those that called:
-        /// one caller's input does not close a hook that serves others.
-        share_percent, Range::new(1, 100);
-        /// The window; a hook without a fault for so long leaves probation with the next good call.
-        window_ms, TIME;
-        /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one
-        /// is lowered to `max_backoff_ms`, and no set one may be above it.
-        backoff_ms, TIME;
-        /// The longest wait between trials.
-        max_backoff_ms, TIME;
-        /// Types such as "demo.v2.Artist" that are written without `mutate`, with a warning, while it is broken; none
-        /// by default.
-        skip_mutate;
+section! {
+    /// Quarantine of a hook that keeps failing. Requests that need the hook are refused with Unavailable, the plugin's
+    /// name and the time to wait; other hooks and plugins work as before. Faults of the host (no free instance) do not
+    /// count.
+    struct QuarantineRules in "quarantine" {
+        /// Faults of one hook in the window that lead to quarantine, if nearly all of its calls failed, and for nearly
+        /// all of its callers.
+        faults: u32 = Quarantine::default().faults, Range::new(1, 10_000);
+        /// Length of the window. A hook without a fault for this time leaves probation with its next good call.
+        window_ms: Millis = Millis(Quarantine::default().window_ms), TIME;
+        /// Types, such as "demo.v2.Artist", to write without `mutate`, with a warning, while that hook is broken.
+        bypass_mutate_types: Vec<String> = Vec::new();
     }
 }
 
-section_of! {
-    /// What a plugin may log. Its last lines are kept, so that they can be asked for.
-    const PLUGIN_LOGS in "plugin_logs" {
-        /// Lines of one plugin in a second; the rest is dropped, counted and said.
-        lines_per_second, Range::new(0, 1_000_000);
-        /// Bytes of one plugin in a second.
-        bytes_per_second, Range::new(0, GIB);
-        /// Lines of one plugin that are kept.
-        kept_lines, Range::new(0, 1_000_000);
-        /// Room for these lines.
-        kept_bytes, Range::new(0, GIB);
-        /// Lines that a client who follows the logs may be behind before the oldest are lost, which is said.
-        follow_lines, QUEUE;
+section! {
+    /// Logs of plugins. The last lines are kept for `mortise plugin logs`.
+    struct PluginLogs in "plugin_logs" {
+        /// Lines of one plugin per second. Further ones are dropped and counted.
+        lines_per_second: u32 = LogSettings::default().lines_per_second, Range::new(0, 1_000_000);
+        /// Kept lines of one plugin.
+        kept_lines: usize = LogSettings::default().kept_lines, Range::new(0, 1_000_000);
+        /// Size of the kept lines of one plugin.
+        kept_bytes: Size = Size::from(LogSettings::default().kept_bytes), Range::bytes(0, GIB);
     }
 }
 
-section_of! {
-    /// What the reconcilers of one plugin may remember under keys of their own, as durable as resources.
-    const KV in "kv" {
+section! {
+    /// Keys and values that a plugin's controllers store for themselves. They are as durable as resources.
+    struct Kv in "kv" {
         /// Keys of one plugin.
-        values, Range::new(0, 10_000_000);
-        /// One plugin's keys and values together.
-        bytes, Range::new(0, TIB);
+        keys: usize = Quota::default().values, Range::new(0, 10_000_000);
+        /// Size of one plugin's keys and values.
+        bytes: Size = Size::from(Quota::default().bytes), Range::bytes(0, TIB);
     }
 }
 
@@ -548,8 +468,4 @@ impl Config {
         self.plugin.retain(|_, plugin| *plugin != PluginConfig::default());
         self
     }
-}
-
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Switches a plugin off.
+//! Disables a plugin.
 
 use mortise_resource::{Error, pb};
 use mortise_service::registry::MissingReason;

@@ -1,4 +1,4 @@
-//! Switches a plugin on: what its source holds goes through every stage.
+//! Enables a plugin: the component of its source goes through every stage.
 
 use mortise_resource::{Error, pb};
 
@@ -44,12 +44,13 @@ impl ManagerState {
     fn already_on(&self, name: &str) -> Result<pb::Resource, Error> {
         if self.registry.load().plugin(name).is_none() {
             let why = self.plugins.get(name).map(|m| m.record.loaded.message.as_str()).unwrap_or_default();
-            return Err(precondition(format!("plugin {name:?} is switched on, but not loaded: {why}")));
+            return Err(precondition(format!("plugin {name:?} is enabled, but not loaded: {why}")));
         }
         self.answer(name)
     }
 
-    /// What the source holds now; the version that it was rolled back to if the source holds the same as then.
+    /// Makes the request for the component in the source; for the version that it was rolled back to if the source has
+    /// not changed since.
     fn enable_request(&mut self, name: &str) -> Result<LoadRequest, Error> {
         let data = self.managed(name).record.data.clone();
         let (mut origin, mut signature) = (Origin::Binary, Ok(None));
@@ -57,20 +58,21 @@ impl ManagerState {
             BUNDLED => self.bundled(name),
             file => {
                 let read = folder::read_plugin(&self.path(file), self.sandbox.limits().component_bytes);
-                let read = read.map_err(|e| precondition(format!("{e}; install it anew")))?;
+                let read = read.map_err(|e| precondition(format!("{e}; install it again")))?;
                 (origin, signature) = (Origin::Folder, read.signature);
                 let digest = folder::digest(&read.bytes);
                 Some((read.bytes, digest))
             }
         };
         let (mut bytes, mut digest) =
-            content.ok_or_else(|| precondition(format!("plugin {name:?} is not bundled any more; install it")))?;
+            content.ok_or_else(|| precondition(format!("plugin {name:?} is no longer bundled; install it")))?;
         if let Some(file) = self.files.get_mut(&data.source) {
             file.set_digest(&digest);
         }
         if data.rolled_back && data.held_digest == digest {
             let kept = self.components.get(name, &data.digest);
-            bytes = kept.map_err(|e| precondition(format!("the version that it was rolled back to: {e}")))?;
+            bytes =
+                kept.map_err(|e| precondition(format!("the version that it was rolled back to cannot be read: {e}")))?;
             digest.clone_from(&data.digest);
             (origin, signature) = (Origin::Kept, Ok(None));
         } else {

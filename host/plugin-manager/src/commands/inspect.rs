@@ -1,11 +1,11 @@
-//! Everything that is known of a plugin.
+//! Shows all known facts of a plugin.
 
 use mortise_plugin_host::HealthState;
 use mortise_resource::{Error, data};
 
 use crate::core::Core;
 
-/// Takes no turn: a plugin is shown in the middle of its load as well.
+/// Takes no turn, so that it shows a plugin even in the middle of its load.
 pub(crate) async fn inspect(core: &Core, name: &str) -> Result<data::InspectResponse, Error> {
     let state = core.lock().await;
     let managed = state.known(name)?;

@@ -1,4 +1,4 @@
-//! Serves a component that a caller sent, and puts it into the folder.
+//! Loads a component from a caller, and puts it into the folder.
 
 use mortise_resource::{Error, name, pb};
 
@@ -11,7 +11,7 @@ use crate::{
     trust::Origin,
 };
 
-/// Answers the resource, and whether nothing had to change.
+/// Returns the resource, and whether it was up to date already.
 pub(crate) async fn install(
     core: &Core,
     name: &str,
@@ -47,7 +47,7 @@ impl ManagerState {
         if let Some(managed) = self.plugins.get(name).filter(|managed| !managed.is_file_only()) {
             let data = &managed.record.data;
             if data.source == BUNDLED && self.options.bundled.iter().any(|(bundled, _)| *bundled == name) {
-                let what = "is bundled and switched on; take it out of plugins.bundled to install another";
+                let what = "is bundled and enabled; take it out of plugins.bundled to install another one";
                 return Err(precondition(format!("plugin {name:?} {what}")));
             }
             if managed.is_disabled() {
@@ -64,7 +64,7 @@ impl ManagerState {
             plugin_before = Some(name.to_owned());
         }
         if let Some(other) = self.files.get(&file).and_then(|known| known.provides.as_deref()).filter(|n| *n != name) {
-            return Err(precondition(format!("the file {file} provides plugin {other:?}; remove that one first")));
+            return Err(precondition(format!("the file {file} provides plugin {other:?}; remove that plugin first")));
         }
         let digest = folder::digest(&bytes);
         let (origin, signature, reason) = (Origin::Caller, Ok(signature), LoadReason::Install(name.to_owned()));
@@ -76,12 +76,12 @@ impl ManagerState {
         tracing::warn!(plugin = name, reason = failure.reason, "an install is refused: {}", failure.message);
         match (request.plugin_before, own) {
             (Some(plugin), _) => {
-                // What was removed may be forgotten by now.
+                // The record of a removed plugin may be gone by now.
                 if self.plugins.contains_key(&plugin) {
                     self.failed(&plugin, failure.clone(), request.digest).await;
                 }
             }
-            // A record that this attempt began, or that is about what the file holds.
+            // A record that this attempt made, or a record of the file.
             (None, Some(own)) if self.began(&own, &request.source) => self.forget(&own).await,
             (None, Some(own)) if self.plugins.get(&own).is_some_and(|m| m.is_file_only()) => {
                 self.failed(&own, failure.clone(), request.digest).await;
@@ -91,7 +91,7 @@ impl ManagerState {
         failure.into_error()
     }
 
-    /// Whether a record is there only because an install was tried.
+    /// Whether a record exists only because of this attempt.
     fn began(&self, name: &str, file: &str) -> bool {
         let shown = self.files.values().any(|known| known.shown.as_deref() == Some(name));
         self.plugins.get(name).is_some_and(|m| m.is_file_only() && m.record.data.source == file) && !shown

@@ -1,5 +1,5 @@
-//! What callers of the plugin service command, one command a file. Each takes the plugin's turn, so it waits for what
-//! is done with that plugin and for nothing else.
+//! Commands of the plugin service, one per file. Each takes the plugin's turn, so it waits only for other work on that
+//! plugin.
 
 pub(crate) mod disable;
 pub(crate) mod enable;
@@ -19,17 +19,20 @@ fn precondition(what: String) -> Error {
 }
 
 impl ManagerState {
-    /// A plugin, or a file that is none.
+    /// The record of a plugin, or of a file that is not a plugin.
     fn known(&self, name: &str) -> Result<&ManagedPlugin, Error> {
         self.plugins.get(name).ok_or_else(|| Error::not_found(format!("no plugin is named {name:?}")))
     }
 
-    /// The record of something that is a plugin and whose source is there.
+    /// The record of a plugin with an existing source.
     fn owned(&self, name: &str) -> Result<&data::Plugin, Error> {
         let managed = self.known(name)?;
         let data = &managed.record.data;
         if managed.is_file_only() {
-            return Err(precondition(format!("{} never became a plugin; mend it, or remove it", data.source)));
+            return Err(precondition(format!(
+                "{} could not be loaded as a plugin; replace the file, or remove it",
+                data.source
+            )));
         }
         if managed.is_removed() {
             let what = if managed.is_disabled() {

@@ -1,4 +1,4 @@
-//! Holds every transition up, for a backup.
+//! Holds up every transition, for a backup.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use tokio::sync::oneshot;
 
 use crate::core::Core;
 
-/// As long as it is there, the manager makes no transition: files, resources and what serves agree.
+/// A pause of the manager. Transitions wait until it is dropped, so files, resources and serving plugins agree.
 #[derive(Debug)]
 pub struct Pause {
     /// The plugin folder.
     pub plugin_dir: PathBuf,
-    /// Where components are kept: `<dir>/<plugin>/<sha256>.wasm`.
+    /// Directory of kept components: `<dir>/<plugin>/<sha256>.wasm`.
     pub component_dir: PathBuf,
     /// The configuration's file, if there is one.
     pub config: Option<PathBuf>,
-    /// Dropped with it.
+    /// Ends the pause when dropped.
     _until: oneshot::Sender<()>,
 }
 
@@ -33,7 +33,9 @@ pub(crate) async fn pause(core: &Core) -> Result<Pause, Error> {
     core.work.spawn(async move {
         let longest = options.limits.pause;
         if tokio::time::timeout(longest, dropped).await.is_err() {
-            tracing::warn!("a backup holds plugins up for more than {longest:?}; they go on without it");
+            tracing::warn!(
+                "a backup holds up changes of plugins for more than {longest:?}; they go on without waiting for it"
+            );
         }
         drop(state);
     });

@@ -1,11 +1,11 @@
-//! Takes a plugin's file out of the folder, and the plugin out of service.
+//! Removes a plugin's file from the folder, and the plugin from service.
 
 use mortise_resource::{Error, pb};
 
 use super::precondition;
 use crate::{core::Core, files::folder, state::BUNDLED};
 
-/// Answers the resource while there still is one.
+/// Returns the resource if it still exists.
 pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resource>, Error> {
     let _turn = core.turns.take(name).await;
     let mut state = core.lock().await;
@@ -15,7 +15,7 @@ pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resourc
         return Err(precondition(format!("plugin {name:?} {what}")));
     }
     let provides = state.files.get(&source).and_then(|known| known.provides.as_deref());
-    // A plugin that is removed already has left its file's name to others.
+    // An already removed plugin has left its file's name to others.
     if source != BUNDLED && provides.is_none_or(|plugin| plugin == name) {
         let (dir, file) = (core.options.plugin_dir.clone(), source.clone());
         let removed = tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Goes back to the component that served before.
+//! Returns to the component that served before.
 
 use mortise_resource::{Error, pb};
 
@@ -18,7 +18,7 @@ pub(crate) async fn roll_back(core: &Core, name: &str) -> Result<pb::Resource, E
     let mut state = core.lock().await;
     match outcome {
         Ok(_) => {
-            // What the source holds is not wanted now, whatever was wrong with it.
+            // The content of the source is not wanted now, so its fault no longer matters.
             if let Some(file) = state.files.get_mut(&request.source) {
                 file.clear_rejection();
             }
@@ -42,7 +42,8 @@ impl ManagerState {
         }
         let digest = data.previous_digest;
         let kept = self.components.get(name, &digest);
-        let bytes = kept.map_err(|e| precondition(format!("the version before is not kept any more: {e}")))?;
+        let bytes =
+            kept.map_err(|e| precondition(format!("the previous version is no longer kept: {e}; install it instead")))?;
         let in_source = match data.source.as_str() {
             BUNDLED => self.bundled(name).map(|(_, digest)| digest).unwrap_or_default(),
             file => self.files.get(file).map(|known| known.digest().to_owned()).unwrap_or_default(),

@@ -1,7 +1,7 @@
-//! From what a manifest declares to what the runtime runs.
+//! Converts the declarations of a manifest into definitions for the controller runtime.
 //!
-//! Fields of watched types are found with the types' descriptors as they are registered at that moment: the type may be
-//! another plugin's, and come, change or go while the controller runs.
+//! Fields of watched types are found with the descriptors that the types have at that moment: the type may belong to
+//! another plugin, and come, change or go while the controller runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use prost_reflect::MessageDescriptor;
 
 use super::guest::Controller;
 
-/// What the runtime calls a plugin's controller.
+/// The name of a plugin's controller in the runtime.
 pub(crate) fn whole_name(plugin: &str, controller: &str) -> Arc<str> {
     format!("{plugin}/{controller}").into()
 }
 
-/// What the runtime is given. A resource whose reconcile breaks down waits as a hook does in quarantine.
+/// The definition for the runtime. After its reconcile breaks down, a resource waits as a hook does in quarantine.
 pub(crate) fn definition(
     plugin: &str,
     decl: &ControllerDecl,
@@ -64,7 +64,7 @@ pub(crate) fn definition(
     made
 }
 
-/// An index of a type.
+/// The keys of an index of a type.
 fn by(of: &Gvk, decl: &IndexDecl, registry: &Arc<ArcSwap<Registry>>) -> By {
     let keys = |values: Vec<String>| values.iter().map(|value| IndexKey::text(value)).collect();
     let decl = decl.clone();
@@ -84,7 +84,8 @@ fn by(of: &Gvk, decl: &IndexDecl, registry: &Arc<ArcSwap<Registry>>) -> By {
     }
 }
 
-/// What a field of a type refers to: what a reference leaves out of its tenancy is completed, as in `plugin test`.
+/// The references in a field of a type. Parts of the tenancy that a reference leaves out are completed, as in `plugin
+/// test`.
 fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> runtime::References {
     let path = path.clone();
     let found = Resolved::new(of, registry, move |message| path.references(message));
@@ -102,10 +103,10 @@ fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> r
     })
 }
 
-/// How something is found in a message.
+/// A function that finds a part of a message by its descriptor.
 type Find<T> = Box<dyn Fn(&MessageDescriptor) -> Result<T, DataPathError> + Send + Sync>;
 
-/// Something found in a type's message, found anew when the type is registered anew.
+/// A part of a type's message; found again when the type is registered again.
 struct Resolved<T> {
     of: Gvk,
     registry: Arc<ArcSwap<Registry>>,
@@ -122,7 +123,7 @@ impl<T> Resolved<T> {
         Self { of: of.clone(), registry: registry.clone(), find: Box::new(find), found: Mutex::default() }
     }
 
-    /// Uses it.
+    /// Calls `act` with the part.
     fn with<R>(&self, act: impl FnOnce(&T) -> Result<R, DataPathError>) -> Result<R, ReconcileError> {
         let at = |fault: DataPathError| ReconcileError::because(format!("type {}: {fault}", self.of), fault);
         let registry = self.registry.load();

@@ -1,4 +1,4 @@
-//! A plugin's reconciler as the runtime calls it: its warm instances behind the traits of the runtime.
+//! A plugin's reconciler for the runtime: its warm instances behind the traits of the runtime.
 
 use std::{future::pending, sync::Arc};
 
@@ -9,13 +9,13 @@ use mortise_resource::pb;
 
 use super::host::{Client, ControllerContext};
 
-/// One controller of a plugin.
+/// A controller of a plugin.
 pub(crate) struct Controller {
     /// The plugin's instances, shared by its controllers.
     pub(crate) reconciler: Arc<guest::Reconciler>,
     /// Its name in the manifest.
     pub(crate) name: Arc<str>,
-    /// Whether it has something to do before it starts.
+    /// Whether it exports an initializer.
     pub(crate) initializes: bool,
     pub(crate) shared: Arc<ControllerContext>,
 }
@@ -53,8 +53,8 @@ impl Map for Controller {
     }
 }
 
-/// Waits for a call, and tells the guest when the run is ending. It may go on until the runtime drops it. `call` makes
-/// the future where it stays: it is a large one.
+/// Waits for a call, and cancels the guest when the run is ending. The call may continue until the runtime drops it.
+/// `call` makes the future in place, since it is large.
 async fn call_until_cancelled<F: Future>(
     context: &Context,
     cancel: &guest::Cancel,

@@ -1,50 +1,50 @@
-//! What a reconciler may ask of the host, answered: resources through the service, as every request goes; the cache of
-//! its own run; the plugin's values. Grants, sizes and deadlines were seen to before it comes here.
+//! Answers the calls of reconcilers to the host: resources through the service, like every request; the cache of the
+//! controller's own run; the plugin's values. The caller has checked grants, sizes and deadlines before.
 //!
-//! What is written carries the controller's name: in the log (debug), in the metric `mortise_controller_writes_total`,
-//! and in refusals, as the caller.
+//! Writes carry the controller's name: in the log (debug), in the metric `mortise_controller_writes_total`, and, as the
+//! caller, in refusals.
 
 use std::{hash::BuildHasher as _, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
-use mortise_redaction::Secrets;
 use mortise_resource::{
     Code, EncodingError, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
     data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
+    redaction::Secrets,
     tenancy::WILDCARD,
     types,
 };
 use mortise_service::{
     Caller, Consistency, Deleted, Origin, Remote, ResourceService, Surface,
+    kv::{KvError, PluginKv},
     registry::Owner,
-    values::{ValueError, Values},
 };
 
-/// Who a controller, or a plugin whose hook searches, is to the service. Which types it reaches was decided by the grants
-/// of its plugin before the service is asked; to these it has the access that a rule by type gives. It is no operator,
-/// and makes nobody one.
+/// The identity of a controller, or of a plugin with a searching hook, to the service. The plugin's grants decide
+/// before which types it reaches; to these it has the access that a rule by type gives. It is not an operator, and
+/// cannot make others operators.
 pub(crate) struct Identity {
     name: String,
     fingerprint: u64,
 }
 
 impl Identity {
-    /// Of the controller of that whole name, such as `demo/artists`.
+    /// The identity of a controller by its whole name, such as `demo/artists`.
     pub(crate) fn new(controller: &str) -> Self {
         Self::named(format!("controller {controller}"))
     }
 
-    /// Of the hooks of a plugin.
+    /// The identity of the hooks of a plugin.
     pub(crate) fn of_hooks(plugin: &str) -> Self {
         Self::named(format!("hooks of plugin {plugin}"))
     }
 
     fn named(name: String) -> Self {
-        // Hooks' decisions are remembered under it for as long as the process lives, and no longer.
+        // Decisions of hooks are cached under the fingerprint only while the process lives.
         let fingerprint = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(&name);
         Self { name, fingerprint }
     }
@@ -72,21 +72,26 @@ impl Authorizer for Identity {
     }
 }
 
-/// What the reconciles of one controller share.
+/// The parts that all reconciles of a controller share.
 pub(crate) struct ControllerContext {
     service: ResourceService,
-    values: Values,
+    plugin_kv: PluginKv,
     plugin: Arc<str>,
     controller: Arc<str>,
     caller: Caller,
 }
 
 impl ControllerContext {
-    /// Of a plugin's controller, by its whole name.
-    pub(crate) fn new(service: ResourceService, values: Values, plugin: Arc<str>, controller: Arc<str>) -> Arc<Self> {
+    /// Makes the context of a plugin's controller, by its whole name.
+    pub(crate) fn new(
+        service: ResourceService,
+        plugin_kv: PluginKv,
+        plugin: Arc<str>,
+        controller: Arc<str>,
+    ) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
         let caller = Caller::new(authorizer, Consistency::Consistent);
-        Arc::new(Self { service, values, plugin, controller, caller })
+        Arc::new(Self { service, plugin_kv, plugin, controller, caller })
     }
 
     fn wrote(&self, operation: &'static str, id: &pb::Id) {
@@ -98,12 +103,12 @@ impl ControllerContext {
     }
 }
 
-/// One reconcile's host.
+/// The host of a reconcile.
 pub(crate) struct Client {
     shared: Arc<ControllerContext>,
-    /// The controller, in this reconcile.
+    /// Identity of the controller in this reconcile.
     caller: Caller,
-    /// The call on whose behalf it is asked, which is told what was written.
+    /// The call that the host works for; it records the writes.
     context: Context,
 }
 
@@ -123,7 +128,7 @@ impl Client {
     }
 }
 
-/// Adds what the redacted fields of a resource hold, of whichever plugin.
+/// Adds the values of a resource's redacted fields, of any plugin.
 pub(crate) fn note_secrets(service: &ResourceService, resource: &pb::Resource, secrets: &mut Secrets) {
     let Some(of) = resource.id.as_ref().and_then(|id| id.r#type.as_ref()) else { return };
     if let Some(Owner::Plugin(plugin)) = service.types().get(of).map(|found| &found.owner) {
@@ -193,7 +198,7 @@ impl ReconcilerHost for Client {
     }
 
     async fn update(&self, request: UpdateRequest) -> Result<UpdateResponse, Failure> {
-        // The whole of it is answered: its version tells what this controller wrote.
+        // The mask would drop the version, which identifies this controller's write.
         let request = UpdateRequest { response_mask: None, ..request };
         let answer = self.shared.service.update(&self.caller, request).await?;
         let resource = self.stored("update", answer.resource)?;
@@ -219,36 +224,36 @@ impl ReconcilerHost for Client {
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
-        self.shared.values.get(&self.shared.plugin, &key).await.map_err(refused)
+        self.shared.plugin_kv.get(&self.shared.plugin, &key).await.map_err(refused)
     }
 
     async fn kv_set(&self, key: String, value: Vec<u8>) -> Result<(), Failure> {
-        self.shared.values.set(&self.shared.plugin, &key, value).await.map_err(refused)
+        self.shared.plugin_kv.set(&self.shared.plugin, &key, value).await.map_err(refused)
     }
 
     async fn kv_remove(&self, key: String) -> Result<(), Failure> {
-        self.shared.values.remove(&self.shared.plugin, &key).await.map_err(refused)
+        self.shared.plugin_kv.remove(&self.shared.plugin, &key).await.map_err(refused)
     }
 
     async fn kv_keys(&self, prefix: String) -> Result<Vec<String>, Failure> {
-        self.shared.values.keys(&self.shared.plugin, &prefix).await.map_err(refused)
+        self.shared.plugin_kv.keys(&self.shared.plugin, &prefix).await.map_err(refused)
     }
 
     async fn private_bytes_get(&self, id: pb::Id) -> Result<Option<Vec<u8>>, Failure> {
-        let kept = self.shared.service.private_bytes(&self.shared.plugin, &id).await;
-        kept.map_err(|e| refused(ValueError::Store(e)))
+        let kept = self.shared.service.private_bytes().get(&self.shared.plugin, &id).await;
+        kept.map_err(|e| refused(KvError::Store(e)))
     }
 
     async fn private_bytes_set(&self, id: pb::Id, value: Vec<u8>) -> Result<(), Failure> {
-        Ok(self.shared.service.set_private_bytes(&self.shared.plugin, &id, value).await?)
+        Ok(self.shared.service.private_bytes().set(&self.shared.plugin, &id, value).await?)
     }
 
     async fn private_bytes_remove(&self, id: pb::Id) -> Result<(), Failure> {
-        Ok(self.shared.service.remove_private_bytes(&self.shared.plugin, &id).await?)
+        Ok(self.shared.service.private_bytes().remove(&self.shared.plugin, &id).await?)
     }
 }
 
-/// What the guest looks for, as the cache has it. In a list an open tenancy unit, or no name, ends the key.
+/// The cache's key for the guest's key. In a list an open tenancy unit, or an empty name, ends the key.
 fn index_key(index: &str, key: &CacheKey, exact: bool) -> IndexKey {
     match key {
         CacheKey::Value(value) if exact => IndexKey::text(value),
@@ -274,12 +279,12 @@ fn unknown(error: CacheError) -> Failure {
     Error::invalid(error.to_string()).into()
 }
 
-fn refused(error: ValueError) -> Failure {
+fn refused(error: KvError) -> Failure {
     let code = match &error {
-        ValueError::Key(_) => Code::InvalidArgument,
-        ValueError::Values { .. } | ValueError::Bytes { .. } => Code::ResourceExhausted,
-        ValueError::NoOwner => Code::Unavailable,
-        ValueError::Store(_) | ValueError::Interrupted(_) => Code::Internal,
+        KvError::Key(_) => Code::InvalidArgument,
+        KvError::Values { .. } | KvError::Bytes { .. } => Code::ResourceExhausted,
+        KvError::NoOwner => Code::Unavailable,
+        KvError::Store(_) | KvError::Interrupted(_) => Code::Internal,
     };
     Error::new(code, error.to_string()).into()
 }

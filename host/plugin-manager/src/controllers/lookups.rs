@@ -1,17 +1,18 @@
-//! What answers the searches of hooks: the resource service, to a caller that is the plugin and not who made the request.
+//! Answers the searches of hooks by the resource service. The caller is the plugin, not the client whose request the
+//! hook belongs to.
 //!
-//! Which types a plugin reaches its grants have decided before it comes here. Types of the plugin's own are open to it;
-//! those of others have the last word by their authorize hooks.
+//! The plugin's grants decide before which types it reaches. Types of the plugin itself are open to it; the authorize
+//! hooks of other types have the last word.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mortise_plugin_host::LookupHost;
-use mortise_redaction::Secrets;
 use mortise_resource::{
     Error,
     data::{SearchRequest, SearchResponse},
     pb,
+    redaction::Secrets,
 };
 use mortise_service::{Caller, Consistency, ResourceService, Source};
 
@@ -24,8 +25,8 @@ pub(crate) struct ServiceLookups(pub(crate) ResourceService);
 impl LookupHost for ServiceLookups {
     async fn search(&self, plugin: &str, request: SearchRequest) -> Result<SearchResponse, Error> {
         let caller = Caller::new(Arc::new(Identity::of_hooks(plugin)), Consistency::Consistent);
-        // What is shared is shared among plugins.
-        let caller = caller.at(Source::of(("hooks", plugin))).in_hook_of(plugin.into());
+        // Fair sharing counts each plugin as a source of its own.
+        let caller = caller.with_source(Source::from_key(("hooks", plugin))).in_hook_of(plugin.into());
         self.0.search(&caller, request).await
     }
 

@@ -1,4 +1,4 @@
-//! Keeps the controllers that run the same as those that the serving plugins declare.
+//! Keeps the running controllers equal to those that the serving plugins declare.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
 };
 
-use mortise_service::values::{Quota, Values};
+use mortise_service::kv::{PluginKv, Quota};
 
 use super::{
     definition::{definition, pairs, whole_name},
@@ -42,14 +42,14 @@ struct Inner {
     controllers: Controllers,
     service: ResourceService,
     registry: Arc<ArcSwap<Registry>>,
-    values: Values,
-    /// By plugin.
+    plugin_kv: PluginKv,
+    /// Plugins with controllers, by name.
     attached: Mutex<BTreeMap<String, Attached>>,
     swapped: Arc<Notify>,
     work: Work,
 }
 
-/// A plugin whose controllers run.
+/// A plugin with running controllers.
 struct Attached {
     plugin: Weak<Plugin>,
     /// Whole names of its controllers.
@@ -65,7 +65,7 @@ impl Drop for Attached {
 }
 
 impl ControllerManager {
-    /// With no controllers yet.
+    /// Makes a manager without controllers.
     #[must_use]
     pub fn new(
         service: ResourceService,
@@ -75,7 +75,7 @@ impl ControllerManager {
     ) -> Self {
         Self(Arc::new(Inner {
             controllers: Controllers::new(Arc::new(ServiceSource::new(service.clone())), Arc::new(AlwaysLeased)),
-            values: Values::new(backend, quota),
+            plugin_kv: PluginKv::new(backend, quota),
             attached: Mutex::default(),
             swapped: Arc::default(),
             work: Work::new(1),
@@ -84,11 +84,11 @@ impl ControllerManager {
         }))
     }
 
-    /// Starts the host's own controllers, and those of plugins as they come and go. Ends with
+    /// Starts the host's own controllers, and starts and ends those of plugins with their plugins, until
     /// [`ControllerManager::stop`].
     ///
     /// # Errors
-    /// None in a build that passes its tests: the host's controllers are as they are.
+    /// None in a build that passes its tests: the host's controllers are fixed.
     pub fn start(&self) -> Result<JoinHandle<()>, ControllersError> {
         self.0.controllers.register(self.0.service.reaper())?;
         self.0.controllers.register(self.0.service.ownership())?;
@@ -101,26 +101,26 @@ impl ControllerManager {
                 tokio::select! {
                     () = changed => {}
                     () = manager.0.work.given_up() => resume_unwind(Box::new(
-                        "what pauses controllers in quarantine panicked before; the log says where",
+                        "the task that pauses quarantined controllers panicked before; the log says where",
                     )),
                 }
             }
         }))
     }
 
-    /// What to wake when the registry was swapped.
+    /// The notification to send when the registry was swapped.
     #[must_use]
     pub fn swapped(&self) -> Arc<Notify> {
         self.0.swapped.clone()
     }
 
-    /// Ends every controller: reconciles that run have until their drain deadline.
+    /// Ends every controller: running reconciles have until their drain deadline.
     pub async fn stop(&self) {
         self.0.attached.lock().clear();
         self.0.controllers.shutdown().await;
     }
 
-    /// Every controller, or those of one plugin, in the order of their names.
+    /// The reports of every controller, or of those of one plugin, in the order of their names.
     #[must_use]
     pub fn reports(&self, plugin: &str) -> Vec<data::ControllerReport> {
         let registry = self.0.registry.load();
@@ -153,7 +153,7 @@ impl ControllerManager {
         self.0.controllers.observe();
     }
 
-    /// Starts, replaces and ends controllers until they are those of the plugins that serve now.
+    /// Starts, replaces and ends controllers until they match the serving plugins.
     async fn follow(&self) {
         let registry = self.0.registry.load_full();
         let mut serving: BTreeMap<String, Arc<Plugin>> = BTreeMap::new();
@@ -170,13 +170,13 @@ impl ControllerManager {
             let names: Vec<String> = attached.keys().filter(|name| !serving.contains_key(*name)).cloned().collect();
             names.into_iter().filter_map(|name| attached.remove_entry(&name)).collect()
         };
-        // Beside each other: each waits for what runs in it.
+        // In parallel: each change waits for running reconciles.
         let mut changes = JoinSet::new();
         for (name, gone) in gone {
             let manager = self.clone();
             changes.spawn(async move {
                 manager.end(&gone.names).await;
-                manager.0.values.forget(&name).await;
+                manager.0.plugin_kv.forget(&name).await;
             });
         }
         for (name, plugin) in serving {
@@ -187,12 +187,12 @@ impl ControllerManager {
                 changes.spawn(async move { manager.attach(&plugin).await });
             }
         }
-        // Goes on with a panic of one of them.
+        // Passes on a panic of one of them.
         changes.join_all().await;
     }
 
-    /// Brings the controllers of a plugin that is new, or new in this version, to life. Those that there were before
-    /// take over the queue.
+    /// Starts the controllers of a plugin that is new, or new in this version. Controllers of the same name take over
+    /// the queue.
     async fn attach(&self, plugin: &Arc<Plugin>) {
         let Some(reconciler) = Reconciler::new(plugin).map(Arc::new) else { return };
         failpoint::reached("starting controllers");
@@ -204,7 +204,7 @@ impl ControllerManager {
             let name = whole_name(plugin.name(), &decl.name);
             let shared = ControllerContext::new(
                 self.0.service.clone(),
-                self.0.values.clone(),
+                self.0.plugin_kv.clone(),
                 plugin.manifest().name.clone(),
                 name.clone(),
             );
@@ -216,7 +216,7 @@ impl ControllerManager {
             });
             let made = definition(plugin.name(), decl, controller, &self.0.registry, plugin.health().backoff_range());
             let started = if old.contains(&name) {
-                // A version before may have been paused for its faults; this one has none yet.
+                // The previous version may have been paused for its faults; this one has none yet.
                 let replaced = self.0.controllers.replace(made).await;
                 replaced.and_then(|()| self.0.controllers.resume(&name))
             } else {
@@ -224,7 +224,11 @@ impl ControllerManager {
             };
             match started {
                 Ok(()) => names.push(name),
-                Err(e) => tracing::error!(plugin = plugin.name(), controller = &*decl.name, "it does not run: {e}"),
+                Err(e) => tracing::error!(
+                    plugin = plugin.name(),
+                    controller = &*decl.name,
+                    "the controller does not run: {e}"
+                ),
             }
         }
         let lost: Vec<_> = old.into_iter().filter(|name| !names.contains(name)).collect();
@@ -237,7 +241,7 @@ impl ControllerManager {
     async fn end(&self, names: &[Arc<str>]) {
         for name in names {
             if let Err(e) = self.0.controllers.remove(name).await {
-                tracing::debug!(controller = &**name, "ending it: {e}");
+                tracing::debug!(controller = &**name, "the controller cannot be ended: {e}");
             }
         }
     }
@@ -249,7 +253,7 @@ impl ControllerManager {
         let (controllers, names) = (&self.0.controllers, &names);
         let set_paused = |reason: Option<String>| async move {
             for name in names {
-                // One that is gone needs neither.
+                // A removed controller needs neither.
                 let _ = match &reason {
                     Some(reason) => controllers.pause(name, reason.clone()).await,
                     None => controllers.resume(name),
@@ -261,8 +265,8 @@ impl ControllerManager {
 }
 
 /// Calls `set_paused` with a reason when a quarantine begins, and with `None` when its time is over, so that the first
-/// reconcile is the trial, or when it is lifted. `quarantined` says how long it lasts from now on and why, and is asked
-/// again at each of the `changes`, which other hooks' health makes, too. Ends when it or `changes` does.
+/// reconcile is the trial, or when it is lifted. `quarantined` returns the remaining time and the reason, and is called
+/// again at each of the `changes`, which include those of other hooks. Ends when `quarantined` or `changes` ends.
 async fn follow_quarantine<F: Future<Output = ()>>(
     mut changes: watch::Receiver<u64>,
     quarantined: impl Fn() -> Option<Option<(Duration, String)>>,
@@ -282,23 +286,24 @@ async fn follow_quarantine<F: Future<Output = ()>>(
     }
 }
 
-/// How long a plugin's reconcilers are left alone from now on, and why; none when they are not, or have their trial.
+/// The remaining quarantine of a plugin's reconcilers, and its reason; `None` without a quarantine, and during the
+/// trial.
 fn quarantine(plugin: &Plugin) -> Option<(Duration, String)> {
     let report = plugin.health().report();
     let hook = report.hooks.into_iter().find(|hook| hook.hook == RECONCILE)?;
     hook.retry_in.filter(|_| !hook.on_trial).map(|wait| (wait, hook.last_fault))
 }
 
-/// Controllers that would wake each other for ever, in Consul's words.
+/// The error for controllers that would wake each other for ever, in Consul's words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CircularWatch(String);
 
-/// Refuses a plugin that cannot run together with those that serve: a controller that watches what another one manages,
-/// and the other way round, would wake it for ever.
+/// Rejects a plugin that cannot run together with the serving ones: two controllers that each watch the type that the
+/// other manages would wake each other for ever.
 ///
 /// # Errors
-/// The circle.
+/// The circle of watches.
 pub(crate) fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), CircularWatch> {
     let mut others: BTreeMap<&str, &Arc<Plugin>> = BTreeMap::new();
     for kind in registry.types() {
@@ -346,13 +351,13 @@ mod tests {
         change(quarantined(3_600_000)).await;
         assert_eq!(heard.try_recv().unwrap().as_deref(), Some("quarantined for 3600s: trapped"));
         change(quarantined(3_500_000)).await;
-        assert!(heard.try_recv().is_err(), "another hook's health is nothing to it");
+        assert!(heard.try_recv().is_err(), "another hook's health does not matter");
         change(Some(None)).await;
-        assert_eq!(heard.try_recv().unwrap(), None, "it was lifted");
+        assert_eq!(heard.try_recv().unwrap(), None, "the quarantine was lifted");
         change(quarantined(1)).await;
         assert!(heard.try_recv().unwrap().is_some());
         *now.lock() = Some(None);
-        assert_eq!(heard.recv().await.unwrap(), None, "its time is over");
+        assert_eq!(heard.recv().await.unwrap(), None, "the time of the quarantine is over");
         change(None).await;
         following.await.unwrap();
     }

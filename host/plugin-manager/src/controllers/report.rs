@@ -1,18 +1,18 @@
-//! A controller's state, as the API shows it.
+//! A controller's state in the form of the API.
 
 use std::time::{Duration, SystemTime};
 
 use mortise_controller::{Key, RecentError, State, Status};
 use mortise_resource::{data, pb, types::gvk};
 
-/// Details of a controller that its status does not hold.
+/// Details of a controller that are not part of its status.
 pub(crate) struct ControllerDetails<'a> {
     pub(crate) plugin: &'a str,
     pub(crate) manages: pb::Type,
     pub(crate) watches: Vec<pb::Type>,
 }
 
-/// The whole report.
+/// Makes the report of a controller.
 pub(crate) fn report(status: Status, about: ControllerDetails<'_>) -> data::ControllerReport {
     let (state, reason) = match status.state {
         State::WaitingForLease => ("WaitingForLease", String::new()),
@@ -63,8 +63,8 @@ pub(crate) fn report(status: Status, about: ControllerDetails<'_>) -> data::Cont
     }
 }
 
-/// What a reconcile, a mapper or an index failed with. The place of the latter two ends with the type that it was
-/// about.
+/// The last error of a reconcile, a mapper or an index. For the latter two, the place ends with the type of the
+/// resource.
 fn failure(error: &RecentError, manages: &pb::Type, types: &[pb::Type]) -> data::ReconcileError {
     let reconciling = &*error.place == "reconcile";
     let of = if reconciling { Some(manages) } else { types.iter().find(|of| error.place.ends_with(&gvk(of))) };

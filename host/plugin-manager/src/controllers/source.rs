@@ -1,7 +1,7 @@
-//! Where controllers learn of resources: the service's own watches, with data in the types' schema versions.
+//! The source of controllers: the service's own watches, with data in the types' schema versions.
 //!
-//! Controllers that watch the same type share what they hold: of what one of them has in the same version no second copy
-//! is kept. That costs a lookup for each event, and some 80 bytes for each resource that is held.
+//! Controllers that watch the same type share their copies of resources: a resource is held once in each version. That
+//! costs a look-up for each event, and some 80 bytes for each held resource.
 
 use std::{
     collections::HashMap,
@@ -22,18 +22,18 @@ pub struct ServiceSource {
 }
 
 impl ServiceSource {
-    /// Of this service.
+    /// Makes the source of a service.
     #[must_use]
     pub fn new(service: ResourceService) -> Self {
         Self { service, shared: Arc::default() }
     }
 }
 
-/// Resources that some controller holds, by uid.
+/// Resources in the caches of controllers, by uid.
 #[derive(Default)]
 struct SharedCopies {
     held: HashMap<String, Weak<EncodedResource>>,
-    /// How many there were when those without a holder were last removed.
+    /// Number of entries after the last removal of unused ones.
     swept: usize,
 }
 

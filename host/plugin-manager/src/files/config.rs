@@ -8,12 +8,12 @@ use std::{
 
 use crate::files::folder::Stamp;
 
-/// What the configuration's file looked like.
+/// Last seen state of the configuration's file.
 pub(crate) struct ConfigWatch {
     path: Option<PathBuf>,
     acted: Option<Stamp>,
     pending: Option<(Option<Stamp>, Instant)>,
-    /// Plugins whose settings could not be brought in.
+    /// Plugins that rejected their new settings.
     pub(crate) unsettled: BTreeSet<String>,
 }
 
@@ -23,11 +23,11 @@ impl ConfigWatch {
         Self { path: path.map(Path::to_owned), acted, pending: None, unsettled: BTreeSet::new() }
     }
 
-    /// Whether the file has changed and settled; else when to look again.
+    /// Whether the file has changed and settled; the error is the time until the next look.
     pub(crate) fn changed(&mut self, settle: Duration) -> Result<(), Option<Duration>> {
         let Some(path) = &self.path else { return Err(None) };
         let now = Stamp::at(path);
-        // A file that is away for a moment is being replaced; one that stays away changes nothing.
+        // A file that is missing for a moment is being replaced; one that stays missing changes nothing.
         if now == self.acted || now.is_none() {
             self.pending = None;
             return Err(None);

@@ -1,8 +1,7 @@
-//! The plugin folder: which files there are, whether they changed, and what they hold.
+//! The plugin folder: its files, their changes, and their contents.
 //!
-//! Symbolic links are followed: what counts is the file that is reached in the end, so that a switched link is a
-//! change. One that leads nowhere is a file that cannot be read, not one that was removed: a plugin is not taken out of
-//! service by it.
+//! Symbolic links are followed: the target file counts, so that a switched link is a change. A link that leads nowhere
+//! is an unreadable file, not a removed one: it does not take a plugin out of service.
 
 use std::{
     collections::BTreeMap,
@@ -14,17 +13,17 @@ use std::{
 };
 
 use mortise_durable_fs::{AtomicFile, FsError, make_dir};
+use mortise_keys::signature::{FileError, read_signature, signature_path};
 use mortise_plugin_host::LoadError;
-use mortise_signature::{FileError, read_signature, signature_path};
 use sha2::{Digest as _, Sha256};
 
-/// The text of the signature that comes with a component; `None` when there is none.
+/// The text of the signature of a component; `None` without one.
 pub(crate) type OfferedSignature = Result<Option<String>, Arc<FileError>>;
 
-/// Most files of the folder that are looked at; those that sort after them are left out, with a warning.
+/// Most files of the folder that are examined; those that sort after them are ignored, with a warning.
 pub const MAX_FILES: usize = 1_024;
 
-/// What a file looks like from outside, and its signature beside it. Any change of content changes it.
+/// Metadata of a file and of the signature beside it. Any change of content changes the stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     file: FileStamp,
@@ -53,32 +52,33 @@ impl FileStamp {
         }
     }
 
-    /// Links are followed; one that leads nowhere is looked at itself.
+    /// Follows links; for a link that leads nowhere, the metadata of the link itself.
     fn at(path: &Path) -> Option<Self> {
         fs::metadata(path).or_else(|_| fs::symlink_metadata(path)).ok().map(|metadata| Self::of(&metadata))
     }
 }
 
 impl Stamp {
-    /// Of a file by itself, links followed; of the link itself when it leads nowhere; none when there is nothing.
+    /// The stamp of a file by itself, links followed; of the link itself if it leads nowhere; `None` if the path does
+    /// not exist.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         FileStamp::at(path).map(|file| Self { file, signature: None })
     }
 
-    /// Of a plugin's file, with its signature's.
+    /// The stamp of a plugin's file and its signature.
     #[must_use]
     pub fn of_plugin(path: &Path) -> Option<Self> {
         FileStamp::at(path).map(|file| Self { file, signature: FileStamp::at(&signature_path(path)) })
     }
 }
 
-/// A plugin's file, as it was read.
+/// The content of a plugin's file.
 #[derive(Debug)]
 pub(crate) struct PluginContent {
     pub(crate) bytes: Vec<u8>,
     pub(crate) signature: OfferedSignature,
-    /// When all of it had been read.
+    /// Stamp after the read.
     pub(crate) stamp: Stamp,
 }
 
@@ -88,10 +88,10 @@ pub(crate) fn signature_name(file: &str) -> String {
     signature_path(file.as_ref()).to_string_lossy().into_owned()
 }
 
-/// Every `*.wasm` of a folder by file name. A folder that does not exist is an empty one.
+/// Every `*.wasm` of a folder by file name. A missing folder counts as empty.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// The folder cannot be read.
 pub fn scan(dir: &Path) -> io::Result<BTreeMap<String, Stamp>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -108,13 +108,13 @@ pub fn scan(dir: &Path) -> io::Result<BTreeMap<String, Stamp>> {
         }
     }
     if found.len() > MAX_FILES {
-        tracing::warn!(dir = %dir.display(), "more than {MAX_FILES} files in the plugin folder; the rest is left out");
+        tracing::warn!(dir = %dir.display(), "the plugin folder has more than {MAX_FILES} files; the rest is ignored");
         found = found.into_iter().take(MAX_FILES).collect();
     }
     Ok(found)
 }
 
-/// A file's content.
+/// Reads a file.
 ///
 /// # Errors
 /// [`LoadError::Unreadable`], and [`LoadError::TooLarge`] before anything is read.
@@ -122,10 +122,10 @@ pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, LoadError> {
     read_file(path, limit).map(|(bytes, _)| bytes)
 }
 
-/// The content of a plugin's file, and its signature.
+/// Reads a plugin's file, and its signature.
 ///
 /// # Errors
-/// As [`read`]. That a signature cannot be read is part of the content.
+/// The errors of [`read`]. The error of an unreadable signature is part of the content.
 pub(crate) fn read_plugin(path: &Path, limit: usize) -> Result<PluginContent, LoadError> {
     let (bytes, file) = read_file(path, limit)?;
     let stamp = FileStamp::at(&signature_path(path));
@@ -146,7 +146,7 @@ fn read_file(path: &Path, limit: usize) -> Result<(Vec<u8>, FileStamp), LoadErro
     }
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::with_capacity(size);
-    // One byte more than allowed is enough to know that it grew over the limit meanwhile.
+    // One byte more than allowed shows that the file grew over the limit meanwhile.
     (&file).take(limit as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > limit {
         return Err(LoadError::TooLarge { size: bytes.len(), limit });
@@ -161,11 +161,11 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
-/// Puts a file into a directory so that it is there whole or not at all, also after a loss of power: a temporary file,
-/// synced, renamed, the directory synced. The directory is made when missing.
+/// Writes a file into a directory so that it exists whole or not at all, even after a loss of power: a temporary file,
+/// synced, renamed, the directory synced. Makes a missing directory.
 ///
 /// # Errors
-/// Whatever the file system says.
+/// The error of the file system.
 pub fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = dir.join(name);
     let write = || {
@@ -174,14 +174,14 @@ pub fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
         file.write_all(bytes).map_err(FsError::with_path(&path, "write"))?;
         file.replace_durably()
     };
-    // Callers name the file.
+    // Callers add the file's name to the error.
     write().map_err(|error| error.source)
 }
 
-/// Takes a file out of a directory, durably. One that is not there is fine.
+/// Removes a file from a directory durably. Succeeds if it does not exist.
 ///
 /// # Errors
-/// Whatever the file system says.
+/// The error of the file system.
 pub fn remove_file(dir: &Path, name: &str) -> io::Result<()> {
     match fs::remove_file(dir.join(name)) {
         Ok(()) => File::open(dir)?.sync_all(),
@@ -190,10 +190,10 @@ pub fn remove_file(dir: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Puts a plugin's file into a directory, its signature before it. Takes out what is `None`.
+/// Writes a plugin's file into a directory, its signature first. Removes the files that are `None`.
 ///
 /// # Errors
-/// As [`put`] and [`take_out`].
+/// The errors of [`put`] and [`take_out`].
 pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature: Option<&str>) -> io::Result<()> {
     for (name, bytes) in [(&*signature_name(name), signature.map(str::as_bytes)), (name, bytes)] {
         match bytes {
@@ -204,7 +204,7 @@ pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature
     Ok(())
 }
 
-/// What a plugin's file and its signature held before they were replaced; `None` for one that was missing.
+/// The content of a plugin's file and its signature before they were replaced; `None` for a missing file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FormerContent {
     bytes: Option<Vec<u8>>,
@@ -212,7 +212,7 @@ pub(crate) struct FormerContent {
 }
 
 impl FormerContent {
-    /// Reads both. `None` when one is there and cannot be read, or is too large.
+    /// Reads both. `None` when one exists and cannot be read, or is too large.
     pub(crate) fn read(path: &Path, limit: usize) -> Option<Self> {
         let bytes = match FileStamp::at(path) {
             Some(_) => Some(read(path, limit).ok()?),
@@ -221,16 +221,16 @@ impl FormerContent {
         Some(Self { bytes, signature: read_signature(path).ok()? })
     }
 
-    /// Puts both back into a directory.
+    /// Restores both in a directory.
     ///
     /// # Errors
-    /// As [`put_plugin`].
+    /// The errors of [`put_plugin`].
     pub(crate) fn put_back(&self, dir: &Path, name: &str) -> io::Result<()> {
         put_plugin(dir, name, self.bytes.as_deref(), self.signature.as_deref())
     }
 }
 
-/// A name for the resource of a file that does not say its own: the file's stem, made to fit the rule for names.
+/// A name for the resource of a file without a known plugin name: the file's stem, changed to fit the rule for names.
 #[must_use]
 pub fn resource_name(file: &str) -> String {
     let stem = file.strip_suffix(".wasm").unwrap_or(file).to_lowercase();
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!((content.signature.unwrap().as_deref(), content.stamp), (Some("s"), signed));
         write_durably(dir.path(), "a.wasm.minisig", b"t").unwrap();
         assert_ne!(stamp(), signed);
-        write_durably(dir.path(), "a.wasm.minisig", &[b'x'; mortise_signature::MAX_BYTES + 1]).unwrap();
+        write_durably(dir.path(), "a.wasm.minisig", &[b'x'; mortise_keys::signature::MAX_BYTES + 1]).unwrap();
         assert!(read_plugin(&path, 1).unwrap().signature.unwrap_err().to_string().contains("more than 16384 bytes"));
         remove_file(dir.path(), "a.wasm.minisig").unwrap();
         assert_eq!((stamp(), read_plugin(&path, 1).unwrap().signature.unwrap()), (unsigned, None));
@@ -310,6 +310,6 @@ mod tests {
             assert_eq!(fs::read(&path).ok().as_deref(), bytes);
             assert_eq!(read_signature(&path).unwrap().as_deref(), signature);
         }
-        assert_eq!(FormerContent::read(&path, 2), None, "it is over the limit");
+        assert_eq!(FormerContent::read(&path, 2), None, "the file is over the limit");
     }
 }

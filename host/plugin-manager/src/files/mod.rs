@@ -1,4 +1,4 @@
-//! The plugin folder: which files there are, when they change, and whether they have arrived in full.
+//! The plugin folder: its files, their changes, and whether they are complete.
 
 pub(crate) mod config;
 pub mod folder;

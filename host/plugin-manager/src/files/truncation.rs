@@ -1,23 +1,23 @@
-//! Tells a component that is still being written from one that is broken.
+//! Distinguishes a component that is still being written from a broken one.
 //!
-//! A component is a header of eight bytes and sections, each with its length in front; so a file whose last section
-//! reaches beyond its end is truncated. Anything else that is wrong is the compiler's to say. A file that was cut
-//! exactly between two sections looks whole; it fails later, and is tried again when the rest arrives.
+//! A component is a header of eight bytes and sections, each preceded by its length; so a file is truncated if its last
+//! section reaches beyond its end. The compiler reports all other faults. A file that was cut exactly between two
+//! sections looks whole; it fails later, and is tried again when the rest arrives.
 
 use wasmparser::{Chunk, Parser, Payload};
 
-/// What a file's content is, as far as its lengths say.
+/// Completeness of a file, judged by the lengths in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completeness {
     /// Every section ends within the file, or it is not WebAssembly at all.
     Whole,
-    /// More has to follow: it ends within its header or a section.
+    /// The file ends within its header or a section.
     Truncated,
 }
 
 const MAGIC: &[u8; 4] = b"\0asm";
 
-/// Looks at a file's content. Reads the beginnings of sections.
+/// Examines a file's content. Reads only the headers of sections.
 #[must_use]
 pub fn shape(bytes: &[u8]) -> Completeness {
     if bytes.iter().zip(MAGIC).any(|(a, b)| a != b) {
@@ -26,7 +26,7 @@ pub fn shape(bytes: &[u8]) -> Completeness {
     let (mut rest, mut parser, mut outer) = (bytes, Parser::new(0), Vec::new());
     loop {
         match parser.parse(rest, false) {
-            // Between two sections of the file itself nothing tells whether another follows.
+            // Between two sections it is unknown whether another one follows.
             Ok(Chunk::NeedMoreData(_)) if rest.is_empty() && outer.is_empty() && !bytes.is_empty() => {
                 return Completeness::Whole;
             }

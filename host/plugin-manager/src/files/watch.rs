@@ -1,5 +1,5 @@
-//! Asks the system to say when something changes. It may forget to, or be unable to (a folder that does not exist yet,
-//! a file system without notifications, a link to elsewhere); so the caller looks by itself now and then.
+//! Watches folders by notifications of the system. The system may miss changes, or cannot watch (a folder that does not
+//! exist yet, a file system without notifications, a link to elsewhere); so the caller also scans from time to time.
 
 use std::{
     os::unix::fs::MetadataExt as _,
@@ -10,7 +10,7 @@ use std::{
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _, event::AccessKind};
 use tokio::sync::Notify;
 
-/// A folder, and which one it was when it was last watched.
+/// A folder, and its device and inode when it was last watched.
 struct Folder {
     path: PathBuf,
     watched: Option<(u64, u64)>,
@@ -23,7 +23,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// `kick` is notified after every change in one of the folders.
+    /// Makes a watcher that notifies `kick` after every change in one of the folders.
     pub(crate) fn new(folders: Vec<PathBuf>, kick: Arc<Notify>) -> Self {
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let read_only = |kind| matches!(kind, EventKind::Access(access) if !matches!(access, AccessKind::Close(_)));
@@ -32,13 +32,15 @@ impl Watcher {
             }
         });
         let watcher = watcher
-            .map_err(|e| tracing::warn!("changes of plugins are noticed by looking only (plugins.rescan_ms): {e}"))
+            .map_err(|e| {
+                tracing::warn!("folders cannot be watched: {e}; changes of plugins are noticed only by scans every 2 s")
+            })
             .ok();
         let folders = folders.into_iter().map(|path| Folder { path, watched: None }).collect();
         Self { watcher, folders }
     }
 
-    /// Watches what is not watched yet, and anew what was replaced.
+    /// Watches folders that are not watched yet or have been replaced.
     pub(crate) fn ensure(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
         for folder in &mut self.folders {
@@ -47,7 +49,7 @@ impl Watcher {
                 continue;
             }
             if folder.watched.take().is_some() {
-                // It may be gone already, and its watch with it.
+                // The folder may be gone already, and its watch with it.
                 let _ = watcher.unwatch(&folder.path);
             }
             if now.is_some() {

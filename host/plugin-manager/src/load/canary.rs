@@ -1,12 +1,12 @@
-//! Compares a plugin that is about to serve with what is stored of its types.
+//! Compares a plugin with the stored resources of its types before it serves.
 //!
-//! A type keeps its scope, its schema version does not fall, none goes of which something is stored, and every stored
-//! object decodes as the new message, once the plugin has brought it to its own schema version: a dry run of the
+//! A type keeps its scope, its schema version does not fall, no type with stored resources goes, and every stored
+//! object decodes as the new message after the plugin has upgraded it to its own schema version: a dry run of the
 //! upgrade. The objects come one at a time through a watch, which holds a page of its snapshot, so memory is bounded.
-//! The watch stays open until the swap ([`StoredComparison::settle`]), so that what is written meanwhile is compared, too.
+//! The watch stays open until the swap ([`StoredComparison::settle`]), so that writes meanwhile are compared, too.
 //!
 //! Time is linear in the number of stored objects: about eight microseconds each (half a kilobyte of data), and an
-//! instance more for each that has to be upgraded.
+//! instance more for each object to upgrade.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
 
 use crate::load::stage::{Failure, Stage};
 
-/// How many stored objects are named in a failure.
+/// Most stored objects that a failure names.
 const MAX_NAMED_OBJECTS: usize = 10;
 
-/// Objects that are looked at before other tasks of the thread have their turn.
+/// Objects to check before other tasks of the thread have their turn.
 const YIELD_EVERY: u32 = 256;
 
-/// How often the scan begins again because so much was written meanwhile that its watch fell behind.
+/// Most scans, if the watch keeps falling behind because of many writes.
 pub(crate) const MAX_SCANS: u32 = 3;
 
 /// A plugin under examination.
@@ -42,11 +42,11 @@ pub(crate) struct StoredComparison {
     watches: Vec<Box<dyn Watch>>,
 }
 
-/// What stored objects are compared with.
+/// The plugin and the types that stored objects are compared with.
 struct ComparedPlugin {
     plugin: Arc<Plugin>,
     types: Vec<Checked>,
-    /// Served before, and not by this plugin.
+    /// Types that were served before, but not by this plugin.
     lost: Vec<Gvk>,
 }
 
@@ -56,7 +56,7 @@ struct Checked {
 }
 
 impl StoredComparison {
-    /// `before` are the types as they were served last, by this plugin or by one that is gone.
+    /// Makes a comparison. `before` are the types as last served, by this plugin or by one that is gone.
     #[must_use]
     pub(crate) fn new(backend: Arc<dyn Backend>, plugin: Arc<Plugin>, before: &[data::PluginType]) -> Self {
         let checked = |decl: &TypeDecl| Checked {
@@ -69,13 +69,13 @@ impl StoredComparison {
         Self { backend, subject: ComparedPlugin { plugin, types, lost }, watches: Vec::new() }
     }
 
-    /// The types that were served and are not any more.
+    /// The types that were served and no longer are.
     #[must_use]
     pub(crate) fn lost(&self) -> &[Gvk] {
         &self.subject.lost
     }
 
-    /// What can be said without looking at a single object.
+    /// Checks the types without reading a stored object.
     ///
     /// # Errors
     /// `ScopeChanged`, `SchemaVersionLower`.
@@ -87,8 +87,8 @@ impl StoredComparison {
                     Stage::Checking,
                     "ScopeChanged",
                     format!(
-                        "type {}: its scope was {} and would be {}, and a type keeps its scope; give the type another \
-                         kind, or delete what is stored of it and remove the plugin first",
+                        "type {}: its scope would change from {} to {}, but a type keeps its scope; give the type \
+                         another kind, or delete its stored resources and remove the plugin first",
                         decl.gvk,
                         known.scope().as_str_name(),
                         wire_scope(decl.scope).as_str_name()
@@ -100,8 +100,8 @@ impl StoredComparison {
                     Stage::Checking,
                     "SchemaVersionLower",
                     format!(
-                        "type {}: its schema version was {} and would be {}, and stored data cannot go back; load a \
-                         plugin with schema version {} or more",
+                        "type {}: its schema version would fall from {} to {}, but stored data cannot be downgraded; \
+                         load a plugin with schema version {} or more",
                         decl.gvk, known.schema_version, decl.schema_version, known.schema_version
                     ),
                 ));
@@ -110,7 +110,7 @@ impl StoredComparison {
         Ok(())
     }
 
-    /// Looks at every stored object of the types that the plugin has and of those that it has lost.
+    /// Checks every stored object of the plugin's types and of the types that it has lost.
     ///
     /// # Errors
     /// `TypeLost`, `ScopeChanged`, `DataDoesNotDecode`, `UpgradeFailed`, each with the first objects by name;
@@ -125,11 +125,10 @@ impl StoredComparison {
         self.try_scan().await.map_err(Failure::from)
     }
 
-    /// Looks at what was written since the scan. Answers whether that is all: if not, so much was written that it has
-    /// to be scanned again.
+    /// Checks the writes since the scan. Returns false if there were so many that another scan is needed.
     ///
     /// # Errors
-    /// As [`StoredComparison::scan`].
+    /// The errors of [`StoredComparison::scan`].
     pub(crate) async fn settle(&mut self) -> Result<bool, Failure> {
         let mut faults = Faults::default();
         for watch in &mut self.watches {
@@ -171,7 +170,7 @@ impl StoredComparison {
                     tokio::task::yield_now().await;
                 }
             }
-            tracing::debug!(seen, "checked what is stored of a type");
+            tracing::debug!(seen, "checked the stored resources of a type");
             self.watches.push(watch);
         }
         faults.into_result().map_err(ScanError::Failed)
@@ -211,7 +210,7 @@ impl ComparedPlugin {
     }
 }
 
-/// Why a stored object cannot be served.
+/// Reasons why a stored object cannot be served.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error("its data is a {0:?}, not a {1}")]
@@ -220,10 +219,10 @@ enum Unfit {
     Encoding(#[from] EncodingError),
     #[error(transparent)]
     Data(#[from] DataFault),
-    #[error("its data is of schema version {0} already")]
+    #[error("its data already has schema version {0}")]
     Newer(u32),
     #[error(
-        "its data is of schema version {since}, the type would have {wanted}, and the plugin does not export \
+        "its data has schema version {since}, the type would have {wanted}, but the plugin does not export \
          mortise:plugin/upgrading; export it"
     )]
     NoUpgrade { since: u32, wanted: u32 },
@@ -231,7 +230,7 @@ enum Unfit {
     Refused { since: u32, why: String },
     #[error(transparent)]
     Hook(#[from] HookError),
-    #[error("upgraded from schema version {since} it is no {message}: {source}")]
+    #[error("after its upgrade from schema version {since} it cannot be decoded as {message}: {source}")]
     Upgraded { since: u32, message: String, source: DataFault },
 }
 
@@ -242,8 +241,7 @@ impl Unfit {
     }
 }
 
-/// Whether a stored object is one of the type as the plugin has it now, once its data is in the plugin's schema
-/// version.
+/// Checks that a stored object fits the plugin's version of the type, after an upgrade to its schema version if needed.
 async fn check_object(plugin: &Arc<Plugin>, checked: &Checked, resource: &EncodedResource) -> Result<(), Unfit> {
     let (wanted, since) = (checked.decl.schema_version.get(), resource.schema_version());
     if since > wanted {
@@ -261,7 +259,7 @@ async fn check_object(plugin: &Arc<Plugin>, checked: &Checked, resource: &Encode
     checked.schema.check(&upgraded).map_err(|source| Unfit::Upgraded { since, message: message(), source })
 }
 
-/// A stored object's data in the schema version of the plugin, made in an instance of its own.
+/// Upgrades a stored object's data to the schema version of the plugin, in a separate instance.
 async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8>) -> Result<Vec<u8>, Unfit> {
     if !plugin.upgrades() {
         return Err(Unfit::NoUpgrade { since, wanted: decl.schema_version.get() });
@@ -275,7 +273,7 @@ async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8
     }
 }
 
-/// Whether anything of a type is stored in exactly that version. A scan, which ends at the first one.
+/// Whether a resource of a type is stored in exactly that version. Scans up to the first one.
 ///
 /// # Errors
 /// Faults of the store.
@@ -302,7 +300,7 @@ fn query_everywhere(type_key: TypeKey) -> Query {
     Query { type_key, tenancy, name_prefix: String::new() }
 }
 
-/// A scope as the manifest has it.
+/// A scope in the manifest's form.
 #[must_use]
 pub(crate) fn wire_scope(scope: Scope) -> WireScope {
     match scope {
@@ -314,7 +312,7 @@ pub(crate) fn wire_scope(scope: Scope) -> WireScope {
 }
 
 fn store_fault(error: &StoreError) -> Failure {
-    Failure::new(Stage::Checking, "StoreFault", format!("looking at what is stored: {error}"))
+    Failure::new(Stage::Checking, "StoreFault", format!("stored resources cannot be read: {error}"))
 }
 
 enum ScanError {
@@ -332,9 +330,9 @@ impl From<ScanError> for Failure {
     }
 }
 
-/// More is written than can be compared.
+/// The failure for writes that are faster than the comparison.
 pub(crate) fn store_busy(error: impl std::fmt::Display) -> Failure {
-    let what = format!("what is stored changes faster than it can be checked: {error}; touch the file");
+    let what = format!("stored resources change faster than they can be checked: {error}; touch the file to try again");
     Failure::new(Stage::Checking, "StoreBusy", what)
 }
 
@@ -380,17 +378,19 @@ impl Faults {
     fn into_result(self) -> Result<(), Failure> {
         self.lost.failure(
             "TypeLost",
-            "it does not provide types any more of which something is stored; provide them, or delete these first",
+            "it no longer provides types that have stored resources; provide them, or delete these first",
         )?;
-        self.scope
-            .failure("ScopeChanged", "stored objects are not where the types' scopes have them; delete these first")?;
+        self.scope.failure(
+            "ScopeChanged",
+            "stored objects have a tenancy that does not fit the types' scopes; delete these first",
+        )?;
         self.data.failure(
             "DataDoesNotDecode",
-            "stored objects do not decode as the new messages; keep the messages compatible, or change these first",
+            "stored objects cannot be decoded as the new messages; keep the messages compatible, or change these first",
         )?;
         self.upgrade.failure(
             "UpgradeFailed",
-            "stored objects do not get into the types' schema versions; mend the upgrade, or change these first",
+            "stored objects cannot be upgraded to the types' schema versions; fix the upgrade, or change these first",
         )
     }
 }

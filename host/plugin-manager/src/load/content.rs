@@ -1,6 +1,6 @@
-//! A source's content: read, found to be complete, loaded; and what is shown when it is refused.
+//! Loads the content of a source: reads it, checks that it is complete, loads it, and shows a refusal.
 //!
-//! A start takes the same road as a change. It differs in three ways: nothing waits for the rest of a file, the
+//! A start takes the same way as a change, with three differences: it does not wait for the rest of a file, the
 //! component that served before serves again when its source holds nothing better ([`start`](crate::load::start)), and
 //! resources are written together at the end.
 
@@ -28,7 +28,7 @@ use crate::{
     work::LoadPermit,
 };
 
-/// What a source holds.
+/// Content of a source.
 pub(crate) struct Content {
     pub(crate) bytes: Vec<u8>,
     pub(crate) digest: String,
@@ -37,7 +37,7 @@ pub(crate) struct Content {
 }
 
 impl Core {
-    /// Handles a file that changed, while everything else goes on. `since` is when it was first seen as it is now.
+    /// Handles a changed file in the background. `since` is the time at which its current state was first seen.
     pub(crate) fn spawn_file(self: &Arc<Self>, file: String, stamp: Stamp, since: Instant) {
         let core = self.clone();
         self.work.spawn(async move {
@@ -46,14 +46,14 @@ impl Core {
         });
     }
 
-    /// Takes the plugin out of service whose file is gone, while everything else goes on.
+    /// Takes the plugin of a removed file out of service, in the background.
     pub(crate) fn spawn_gone(self: &Arc<Self>, file: String) {
         let core = self.clone();
         self.work.spawn(async move {
             let turn = core.turn_of_file(&file).await;
             let mut state = core.lock().await;
             if Stamp::at(&state.path(&file)).is_some() {
-                // It is there again.
+                // The file is there again.
                 state.file(&file).changed_meanwhile();
             } else {
                 state.file_gone(&file).await;
@@ -63,7 +63,7 @@ impl Core {
         });
     }
 
-    /// Reads a file that looked like `stamp` and loads what it holds.
+    /// Reads a file that looked like `stamp` and loads its content.
     pub(crate) async fn handle_file(&self, file: &str, stamp: Stamp, since: Instant) {
         let mut turn = self.turn_of_file(file).await;
         let place = self.work.place().await;
@@ -76,7 +76,7 @@ impl Core {
                 _ => return,
             };
             if provides.and_then(|plugin| state.plugins.get(&plugin)).is_some_and(|managed| managed.is_disabled()) {
-                // It is looked at when the plugin is switched on.
+                // The file is loaded when the plugin is enabled.
                 state.file(file).skip(stamp);
                 return;
             }
@@ -101,10 +101,10 @@ impl Core {
             let digest = folder::digest(&bytes);
             Ok((Content { bytes, digest, origin: Origin::Folder, signature }, stamp))
         });
-        read.await.unwrap_or_else(|_| Err(Failure::new(Stage::Waiting, "HostFault", "reading it was given up")))
+        read.await.unwrap_or_else(|_| Err(Failure::new(Stage::Waiting, "HostFault", "reading the file was aborted")))
     }
 
-    /// Loads what a source holds, and shows what came of it.
+    /// Loads the content of a source, and shows the result.
     pub(crate) async fn load_content(
         &self,
         source: &str,
@@ -142,7 +142,7 @@ impl Core {
                     state.refuse_bundled(plugin_before, refusal).await;
                 }
             }
-            // Its content was replaced meanwhile. What could not be loaded at all has no digest to compare.
+            // The content was replaced meanwhile. Content that could not be read has no digest to compare.
             _ if !state.files.get(source).is_some_and(|known| match &digest {
                 Some(digest) => known.is_loading(digest),
                 None => known.is_busy(),
@@ -154,7 +154,7 @@ impl Core {
 }
 
 impl ManagerState {
-    /// The content of a file that is to be loaded; nothing when there is nothing to load now.
+    /// The content of a file to load; `None` if it must not be loaded now.
     async fn settled_content(
         &mut self,
         file: &str,
@@ -163,7 +163,7 @@ impl ManagerState {
         read: Result<(Content, Stamp), Failure>,
     ) -> Option<Result<Content, Failure>> {
         let (stamp, read) = match read {
-            // It changed while it was read, or is another file by now: it has not settled.
+            // The file changed while it was read, or was replaced: it has not settled.
             Ok((_, after)) if after != stamp && !self.starting => {
                 self.file(file).changed_meanwhile();
                 return None;
@@ -183,11 +183,11 @@ impl ManagerState {
         }
         let content = match read {
             Ok(Content { bytes, .. }) if truncation::shape(&bytes) == Completeness::Truncated => {
-                let wait = if self.starting { Duration::ZERO } else { self.options.unfinished };
+                let wait = if self.starting { Duration::ZERO } else { self.options.limits.unfinished };
                 if since.elapsed() < wait {
                     self.file(file).is_incomplete(stamp, since);
                     if let Some(plugin) = self.file(file).provides.clone() {
-                        let text = format!("{file} ends within a section: waiting for the rest of it");
+                        let text = format!("{file} is incomplete (it ends within a section); waiting for the rest");
                         self.set_loaded(&plugin, State::Unknown, Stage::Waiting.reason(), text).await;
                     }
                     return None;
@@ -200,7 +200,7 @@ impl ManagerState {
         Some(content)
     }
 
-    /// A file that was shown as incomplete holds again what serves.
+    /// Handles a file that was shown as incomplete and again holds the serving component.
     async fn complete_again(&mut self, file: &str) {
         let Some(plugin) = self.file(file).provides.clone() else { return };
         let waiting = self.managed(&plugin).record.loaded.reason == Stage::Waiting.reason();
@@ -209,7 +209,7 @@ impl ManagerState {
         }
     }
 
-    /// What a file holds serves, or is the plugin's that is switched off.
+    /// Handles a file with content that serves, or that belongs to a disabled plugin.
     async fn file_loaded(&mut self, file: &str, plugin: String) {
         let known = self.file(file);
         known.loaded();
@@ -220,7 +220,7 @@ impl ManagerState {
         }
     }
 
-    /// A file is gone. So is its plugin, if it has not got another file meanwhile.
+    /// Handles a removed file. Removes its plugin, unless that has another file by now.
     async fn file_gone(&mut self, file: &str) {
         let Some(known) = self.files.remove(file) else { return };
         if let Some(shown) = known.shown {
@@ -232,8 +232,8 @@ impl ManagerState {
         }
     }
 
-    /// Shows that a file's content is refused: in the log, and in the record of the plugin that it concerns, or in one
-    /// of its own.
+    /// Shows that a file's content is rejected: in the log, and in the record of its plugin, or else in a record of the
+    /// file.
     async fn refuse_file(&mut self, file: &str, refusal: LoadRefusal) {
         let LoadRefusal { failure, name } = refusal;
         let path = self.path(file);
@@ -260,7 +260,7 @@ impl ManagerState {
                     self.forget(&before).await;
                 }
                 let removed = self.managed(&about).is_removed();
-                // The record of a plugin that was there does not go with this file.
+                // The record of an earlier plugin does not go with this file.
                 self.file(file).shown = (!removed).then(|| about.clone());
                 if !removed {
                     let data = &mut self.managed(&about).record.data;
@@ -278,7 +278,7 @@ impl ManagerState {
         let about = match plugin_before {
             Some(name) => Some(name),
             None => {
-                tracing::error!("plugin bundled is not loaded: {}", refusal.failure.message);
+                tracing::error!("a bundled plugin is not loaded: {}", refusal.failure.message);
                 refusal.name.filter(removed)
             }
         };
@@ -290,9 +290,9 @@ impl ManagerState {
 
 fn truncated(len: usize) -> Failure {
     let place = match len {
-        0..8 => "it does not begin as WebAssembly does; the file is truncated or something else: it ends",
+        0..8 => "the file is truncated, or not WebAssembly: it ends",
         _ => "the file is truncated: it ends within a section,",
     };
-    let what = format!("not a WebAssembly component: {place} after {len} bytes; copy it again, whole");
+    let what = format!("not a WebAssembly component: {place} after {len} bytes; copy the whole file again");
     Failure::new(Stage::Waiting, "Truncated", what)
 }

@@ -1,7 +1,8 @@
-//! The end of a replaced version: it is dropped when the last call in it has ended.
+//! The end of a replaced version: it is dropped when its last call has ended.
 //!
-//! Calls hold the registry that they began with, and that holds the plugin; nothing else keeps it. So the plugin is
-//! gone when its last call is. Calls that take longer than the deadline are named in the log; they end by themselves.
+//! Calls hold the registry that they began with, and the registry holds the plugin; there is no other reference. So the
+//! plugin is gone when its last call is. The log names calls that take longer than the deadline; they end by
+//! themselves.
 
 use std::{
     sync::{Arc, Weak},
@@ -12,14 +13,14 @@ use mortise_plugin_host::Plugin;
 
 use crate::{event::Event, state::ManagerState};
 
-/// How often it is looked at, before the deadline and after.
+/// Interval of checks, before the deadline and after.
 const CHECK_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
 impl ManagerState {
     /// Waits, in the background, until the calls in a replaced version have ended.
     pub(crate) fn drain_old(&mut self, name: &str, old: Arc<Plugin>) {
         self.managed(name).draining += 1;
-        let (deadline, events, plugin) = (self.options.drain, self.events.clone(), name.to_owned());
+        let (deadline, events, plugin) = (self.options.limits.drain, self.events.clone(), name.to_owned());
         let digest = old.digest().to_owned();
         let old = release(old);
         self.work.spawn(async move {
@@ -42,7 +43,7 @@ async fn drained(name: &str, digest: String, plugin: Weak<Plugin>, deadline: Dur
                 plugin = name,
                 digest,
                 holders,
-                "calls in a replaced version have not ended within {deadline:?} (limit plugins.drain_ms); they go on"
+                "calls in a replaced version have not ended within {deadline:?}; they go on"
             );
         }
         tokio::time::sleep(period).await;
@@ -50,7 +51,7 @@ async fn drained(name: &str, digest: String, plugin: Weak<Plugin>, deadline: Dur
     tracing::debug!(plugin = name, digest, took = ?begun.elapsed(), "a replaced version is gone");
 }
 
-/// What is left to hold once the strong reference is given up.
+/// Gives up the strong reference, and keeps a weak one.
 fn release(plugin: Arc<Plugin>) -> Weak<Plugin> {
     Arc::downgrade(&plugin)
 }

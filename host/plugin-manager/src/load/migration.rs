@@ -1,8 +1,8 @@
-//! Stores what is stored in older schema versions in the new ones, in the background, once a plugin serves.
+//! Upgrades stored resources from older schema versions, in the background, once a plugin serves.
 //!
-//! The plugin's page names these types (`upgrading`), so that a restart goes on with it. It begins when
-//! the calls in the replaced version have ended, which might still write in the old schema version. Readers do not wait
-//! for it: they get upgraded data in any case.
+//! The plugin's record names these types (`upgrading`), so that a restart continues. The work begins when the calls in
+//! the replaced version have ended, which might still write in the old schema version. Readers do not wait for it: they
+//! get upgraded data in any case.
 
 use std::{
     sync::{Arc, Weak},
@@ -20,13 +20,13 @@ use crate::{
     state::ManagerState,
 };
 
-/// How many objects that could not be upgraded are named in the log.
+/// Most objects that the log names as not upgraded.
 const MAX_NAMED_OBJECTS: usize = 10;
 
-/// How often it is looked whether the replaced version is gone.
+/// Interval of checks whether the replaced version is gone.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The types as they are served now, marked where something older may be stored.
+/// The types as served now, marked if resources of an older schema version may be stored.
 pub(crate) fn mark_for_upgrade(mut now: Vec<data::PluginType>, before: &[data::PluginType]) -> Vec<data::PluginType> {
     for one in &mut now {
         let known = before.iter().find(|known| known.r#type == one.r#type);
@@ -36,7 +36,7 @@ pub(crate) fn mark_for_upgrade(mut now: Vec<data::PluginType>, before: &[data::P
 }
 
 impl ManagerState {
-    /// Begins with the types that the plugin's page marks, if there are any. `old` is what was replaced.
+    /// Starts the upgrade of the types that the plugin's record marks, if there are any. `old` is the replaced version.
     pub(crate) fn migrate(&mut self, name: &str, old: Option<Weak<Plugin>>) {
         let data = &self.managed(name).record.data;
         let marked: Vec<_> =
@@ -46,7 +46,7 @@ impl ManagerState {
         }
         let (plugin, digest) = (name.to_owned(), data.digest.clone());
         let (service, registry, events) = (self.service.clone(), self.registry.clone(), self.events.clone());
-        let patience = self.options.drain;
+        let patience = self.options.limits.drain;
         self.work.spawn(async move {
             let begun = Instant::now();
             while old.as_ref().is_some_and(|old| old.strong_count() > 0) && begun.elapsed() < patience {
@@ -58,10 +58,10 @@ impl ManagerState {
         });
     }
 
-    /// Takes the marks away.
+    /// Removes the marks of upgraded types.
     pub(crate) async fn migrated(&mut self, done: Migrated) {
         if self.managed(&done.plugin).record.data.digest != done.digest {
-            // Another version serves by now, and begins anew.
+            // Another version serves by now, and starts its own upgrade.
             return;
         }
         let mut changed = false;
@@ -77,7 +77,7 @@ impl ManagerState {
     }
 }
 
-/// The types of which nothing is left to do.
+/// Upgrades stored resources; returns the types that are completely upgraded.
 async fn store_upgraded(
     service: &ResourceService,
     registry: &Arc<ArcSwap<Registry>>,
@@ -98,7 +98,8 @@ async fn store_upgraded(
             }
             Ok(report) => tracing::error!(
                 r#type = name,
-                "stored data of an older schema version is not upgraded, and cannot be read: {}; load a plugin that can",
+                "stored data of an older schema version could not be upgraded, and cannot be read: {}; \
+                 load a plugin that can upgrade it",
                 report.failures.join("; ")
             ),
             Err(e) => tracing::error!(r#type = name, "{}; the next start tries again", e.message),

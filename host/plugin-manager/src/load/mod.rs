@@ -1,4 +1,4 @@
-//! The road of a component from its source to the registry, and that of the version it replaces out of it.
+//! The way of a component from its source into the registry, and of the replaced version out of it.
 
 pub(crate) mod canary;
 pub(crate) mod content;

@@ -1,4 +1,4 @@
-//! Records: what the resource of each plugin says at this moment.
+//! Records: the current content of each plugin's resource.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ impl ManagerState {
     pub(crate) async fn failed(&mut self, about: &str, failure: Failure, digest: String) {
         self.sandbox.count_refused(about);
         let serves = match self.registry.load().plugin(about) {
-            Some(plugin) => format!("version {} ({}) goes on serving", plugin.version(), short(plugin.digest())),
-            None => "nothing of it serves".to_owned(),
+            Some(plugin) => format!("version {} ({}) continues to serve", plugin.version(), short(plugin.digest())),
+            None => "no version of it serves".to_owned(),
         };
         let managed = self.managed(about);
         managed.last_failure = Some(data::inspect_response::Failure {
@@ -40,13 +40,13 @@ impl ManagerState {
         let removed = managed.is_removed();
         let text = format!("while {}: {}; {serves}", failure.stage.reason().to_lowercase(), failure.message);
         if removed {
-            let text = format!("{} {text}; what is stored can be read and deleted, not written", failure.reason);
+            let text = format!("{} {text}; stored resources can be read and deleted, but not written", failure.reason);
             return self.set_loaded(about, State::False, REMOVED, text).await;
         }
         self.set_loaded(about, State::False, failure.reason, text).await;
     }
 
-    /// A name for the record of a file, that no other record has.
+    /// A free name for the record of a file.
     pub(crate) fn name_for(&self, file: &str) -> String {
         let stem = folder::resource_name(file);
         let ours = |name: &str| {
@@ -59,7 +59,7 @@ impl ManagerState {
         std::iter::once(format!("{stem}-file")).chain(numbered).find(|name| ours(name)).unwrap_or(stem)
     }
 
-    /// Puts what serves from now on into the record.
+    /// Records the component that serves from now on.
     pub(crate) fn record_loaded(
         &mut self,
         plugin: &Plugin,
@@ -84,7 +84,7 @@ impl ManagerState {
             data.loaded_at = Some(plugin_resources::now());
         }
         data.digest.clone_from(&request.digest);
-        // That it served says less than why it was accepted then.
+        // The original reason of the trust says more than that the component served.
         if changed || *decision != TrustDecision::Served || data.trust.is_empty() {
             data.trust = decision.describe();
         }
@@ -112,7 +112,7 @@ impl ManagerState {
         }
     }
 
-    /// Shows that what should serve does.
+    /// Shows that a plugin serves.
     pub(crate) async fn serving(&mut self, name: &str) {
         let data = &self.managed(name).record.data;
         let mut text = format!("version {} ({})", data.version, short(&data.digest));
@@ -122,13 +122,13 @@ impl ManagerState {
         self.set_loaded(name, State::True, Stage::Serving.reason(), text).await;
     }
 
-    /// Shows that a plugin is switched off.
+    /// Shows that a plugin is disabled.
     pub(crate) async fn disabled(&mut self, name: &str, more: &str) {
-        let text = format!("disabled; what is stored can be read and deleted, not written{more}");
+        let text = format!("disabled; stored resources can be read and deleted, but not written{more}");
         self.set_loaded(name, State::False, "Disabled", text).await;
     }
 
-    /// Sets the condition `Loaded`. A store that fails is logged: the plugin is what matters.
+    /// Sets the condition `Loaded`. A failed write is only logged, since the plugin matters more.
     pub(crate) async fn set_loaded(&mut self, name: &str, state: State, reason: &str, message: impl Into<String>) {
         let healthy = healthy(self.registry.load().plugin(name));
         let record = &mut self.managed(name).record;
@@ -137,7 +137,7 @@ impl ManagerState {
         self.write_record(name).await;
     }
 
-    /// Writes a plugin's record, if it differs from what is written.
+    /// Writes a plugin's record, if it has changed.
     pub(crate) async fn write_record(&mut self, name: &str) {
         if self.starting {
             return;
@@ -145,7 +145,7 @@ impl ManagerState {
         if let Some(managed) = self.plugins.get(name)
             && let Err(e) = self.resources.put([(name, &managed.record)]).await
         {
-            tracing::error!(plugin = name, "the plugin's resource is not written: {e}");
+            tracing::error!(plugin = name, "the plugin's resource cannot be written: {e}");
         }
     }
 
@@ -158,7 +158,7 @@ impl ManagerState {
         drop(registry);
         let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
         if let Err(e) = self.resources.put(pages).await {
-            tracing::error!("the health of plugins is not written: {e}");
+            tracing::error!("the health of plugins cannot be written: {e}");
         }
     }
 
@@ -172,7 +172,7 @@ fn not_loaded() -> Condition {
     condition("Healthy", State::Unknown, "NotLoaded", "")
 }
 
-/// The condition `Healthy`. It changes with the state only, not with every fault.
+/// The condition `Healthy`. It changes only with the state, not with every fault.
 fn healthy(plugin: Option<&Arc<Plugin>>) -> Condition {
     let Some(plugin) = plugin else { return not_loaded() };
     let report = plugin.health().report();
@@ -186,7 +186,7 @@ fn healthy(plugin: Option<&Arc<Plugin>>) -> Condition {
     condition("Healthy", state, reason, text.join("; "))
 }
 
-/// What a plugin asks for, beside what it is granted.
+/// The grants that a plugin asks for, with those that it has.
 fn requests_shown(requests: &GrantRequests, grants: &Grants) -> data::PluginRequests {
     let one = |request: &GrantRequest| data::PluginRequest {
         grant: request.grant.to_string(),

@@ -1,8 +1,8 @@
-//! What is asked of a load, and what comes of it.
+//! The request of a load, and its result.
 
 use crate::{files::folder::OfferedSignature, load::stage::Failure, trust::Origin};
 
-/// A component, and who offers it.
+/// A component and its origin.
 pub(crate) struct LoadRequest {
     /// A file of the folder, or [`crate::state::BUNDLED`].
     pub(crate) source: String,
@@ -15,41 +15,41 @@ pub(crate) struct LoadRequest {
     pub(crate) plugin_before: Option<String>,
 }
 
-/// Why a component is loaded.
+/// Reason of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoadReason {
-    /// Its source holds it.
+    /// The source holds the component.
     Source,
-    /// A caller sent it, for the plugin of that name; it is put into the folder when it has passed.
+    /// A caller sent it, for the plugin of that name; after its checks it is put into the folder.
     Install(String),
-    /// A caller wants it back. `held` is what the source holds instead; empty when that is the component itself.
+    /// A caller rolls back to it. `held` is the source's content; empty if that is the component itself.
     Rollback {
         /// SHA-256.
         held: String,
     },
-    /// Something around it changed: its settings, or it is switched on.
+    /// Its settings changed, or it is enabled.
     Reload,
 }
 
-/// What came of a load that was not refused.
+/// Result of a load that was not rejected.
 pub(crate) struct Loaded {
     /// The plugin's name.
     pub(crate) name: String,
     pub(crate) change: LoadEffect,
 }
 
-/// What a load changed.
+/// Effect of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadEffect {
     /// The component serves from now on.
     Serves,
-    /// It served already, or its plugin is switched off.
+    /// It served already, or its plugin is disabled.
     Nothing,
-    /// Nothing: its source holds something else by now.
+    /// The load had no effect: its source has other content by now.
     Superseded,
 }
 
-/// Why a load was refused, and whose fault it is as far as it is known.
+/// Reason of a rejected load, and the component's name if it is known.
 pub(crate) struct LoadRefusal {
     pub(crate) failure: Failure,
     /// The component's own name.

@@ -1,4 +1,4 @@
-//! Whose a source is: a source keeps its plugin's name, and a name belongs to one source.
+//! Ownership of sources: a source keeps its plugin's name, and a name belongs to one source.
 
 use std::io;
 
@@ -14,12 +14,12 @@ use crate::{
     trust::TrustDecision,
 };
 
-/// A file of the folder as it was before an install replaced it.
+/// A file of the folder before an install replaced it.
 pub(crate) struct ReplacedFile {
     /// `None` when it could not be read.
     content: Option<FormerContent>,
     stamp: Option<Stamp>,
-    /// What was known of it; `None` when nothing was.
+    /// The file's state in the manager; `None` for a new file.
     known: Option<PluginFile>,
 }
 
@@ -30,7 +30,7 @@ impl ManagerState {
         let refused = |reason, what| Err(Failure::new(Stage::Checking, reason, what));
         if let Some(before) = request.plugin_before.as_deref().filter(|before| *before != name) {
             let what = format!(
-                "it was plugin {before:?} and calls itself {name:?} now; give the new plugin a file of its own, and remove \
+                "it was plugin {before:?} and is named {name:?} now; put the new plugin into its own file, and remove \
                  the old one"
             );
             return refused("Renamed", what);
@@ -38,7 +38,7 @@ impl ManagerState {
         if let LoadReason::Install(wanted) = &request.reason
             && wanted != name
         {
-            let what = format!("it is to be installed as {wanted:?} and calls itself {name:?}; install it as {name:?}");
+            let what = format!("it is named {name:?}, but the install is for {wanted:?}; install it as {name:?}");
             return Err(Failure::new(Stage::Compiling, "Renamed", what));
         }
         let Some(known) = self.plugins.get(name) else { return Ok(()) };
@@ -47,7 +47,7 @@ impl ManagerState {
             return Ok(());
         }
         if known.is_file_only() {
-            // The record of a broken file has this name; the file gets another one when it is loaded again.
+            // The record of a broken file has this name; the file gets another record when it is loaded again.
             self.file(&other).lose_record();
             self.kick.notify_one();
             self.plugins.remove(name);
@@ -60,20 +60,18 @@ impl ManagerState {
         let owns = self.registry.load().plugin(name).is_some() || known.is_disabled() && !known.is_removed();
         if there && owns {
             let what = match other.as_str() {
-                BUNDLED => {
-                    "it is bundled and switched on; take it out of plugins.bundled, or rename this one".to_owned()
-                }
-                file => format!("remove one of the two: the file {file} provides it"),
+                BUNDLED => "it is bundled and enabled; take it out of plugins.bundled, or rename this one".to_owned(),
+                file => format!("the file {file} provides it; remove one of the two"),
             };
             let version = &known.record.data.version;
-            let what = format!("a plugin named {name:?} is loaded already (version {version}); {what}");
+            let what = format!("a plugin named {name:?} is already loaded (version {version}); {what}");
             return refused("NameTaken", what);
         }
         Ok(())
     }
 
-    /// Ties a plugin to its source. The file that it came from before has nothing to do with it any more, and shows its
-    /// fault, if it has one, in a record of its own.
+    /// Assigns a plugin to its source. Its former file no longer belongs to it, and shows a fault, if any, in a
+    /// separate record.
     pub(crate) fn set_source(&mut self, name: &str, source: &str) {
         let before = std::mem::replace(&mut self.managed(name).record.data.source, source.to_owned());
         if before != source
@@ -86,8 +84,8 @@ impl ManagerState {
         }
     }
 
-    /// Puts a component that passed into the folder, durably, for the plugin of that name. Its signature comes before it,
-    /// in the place of an earlier one. Answers what was there before, which takes as much memory as a component may have.
+    /// Puts a checked component into the folder durably, for the plugin of that name. Its signature comes first and
+    /// replaces an earlier one. Returns the former content, which takes as much memory as a component may have.
     pub(crate) async fn install_into_folder(
         &mut self,
         plugin: &str,
@@ -96,7 +94,7 @@ impl ManagerState {
     ) -> Result<ReplacedFile, Failure> {
         let file = request.source.as_str();
         if let Some(other) = self.files.get(file).and_then(|known| known.provides.as_deref()).filter(|n| *n != plugin) {
-            let what = format!("the file {file} provides plugin {other:?}; remove that one first");
+            let what = format!("the file {file} provides plugin {other:?}; remove that plugin first");
             return Err(Failure::new(Stage::Checking, "NameTaken", what));
         }
         let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), request.bytes.clone());
@@ -115,8 +113,8 @@ impl ManagerState {
         Ok(ReplacedFile { content, stamp, known })
     }
 
-    /// Puts a file back that an install replaced, durably: what was installed is refused. One that could not be read is
-    /// lost, and the refused component stays.
+    /// Restores a file durably after an install was rejected. If the former content could not be read, it is lost, and
+    /// the rejected component stays.
     pub(crate) async fn put_back(&mut self, file: &str, replaced: ReplacedFile) {
         let ReplacedFile { content, stamp, known } = replaced;
         let (dir, name, at) = (self.options.plugin_dir.clone(), file.to_owned(), self.path(file));
@@ -126,8 +124,8 @@ impl ManagerState {
         });
         if let Err(e) = put.await.unwrap_or_else(|e| Err(io::Error::other(e))) {
             tracing::error!(
-                "{} holds a component that is refused, and what it held before cannot be put back: {e}; put a component \
-                 there that fits, or remove the file",
+                "{} holds a rejected component, and its former content cannot be restored: {e}; put a valid component \
+                 there, or remove the file",
                 at.display()
             );
             self.file(file).rejected();

@@ -1,4 +1,4 @@
-//! The stages of a transition, and why one failed, in the words of the condition `Loaded`.
+//! The stages of a transition and their failures, in the words of the condition `Loaded`.
 
 use mortise_plugin_host::LoadError;
 use mortise_resource::{Code, Error};
@@ -11,7 +11,7 @@ pub(crate) enum Stage {
     Waiting,
     /// It is compiled, and asked to describe itself.
     Compiling,
-    /// It is compared with what is stored and with what is loaded.
+    /// It is compared with stored resources and with loaded plugins.
     Checking,
     /// The registry is being swapped.
     Swapping,
@@ -33,14 +33,14 @@ impl Stage {
     }
 }
 
-/// Why a transition did not come to its end. Nothing was changed by it.
+/// The failure of a transition, which has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The stage in which it failed.
     pub(crate) stage: Stage,
-    /// For machines, in CamelCase.
+    /// Reason for programs, in CamelCase.
     pub(crate) reason: &'static str,
-    /// For people: the thing, the fault and the remedy.
+    /// Text for people: subject, fault and remedy.
     pub(crate) message: String,
 }
 
@@ -50,7 +50,8 @@ impl Failure {
         Self { stage, reason, message: message.into() }
     }
 
-    /// As the caller of the plugin service hears it: the content's fault, the host's, or that of what is there.
+    /// Converts the failure to an error for the caller of the plugin service; the code says whether the content, the
+    /// host or existing state is at fault.
     #[must_use]
     pub(crate) fn into_error(self) -> Error {
         let code = match (self.stage, self.reason) {

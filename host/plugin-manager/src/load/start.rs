@@ -1,9 +1,9 @@
-//! The start: what is there goes through the stages, and what served before serves again.
+//! The start: loads all sources, and brings the components that served before back into service.
 //!
-//! A component that served before the restart was compared with what is stored then, so it is not compared again; with
-//! the compile cache warm, a plugin takes about a millisecond. Nothing waits: a file that is incomplete is refused, and
-//! tried again when it changes. A file that is refused leaves the component that served before in service. Sources are
-//! taken one after another, in an order of their own ([`ManagerState::sources`]).
+//! A component that served before the restart was compared with stored resources then, so it is not compared again;
+//! with a warm compile cache, a plugin takes about a millisecond. A start waits for nothing: an incomplete file is
+//! rejected, and tried again when it changes. A rejected file leaves the component that served before in service.
+//! Sources are loaded one after another, in a fixed order ([`ManagerState::sources`]).
 
 use std::time::Instant;
 
@@ -25,14 +25,14 @@ use crate::{
     turns::Turn,
 };
 
-/// Where a component may be.
+/// The source of a component.
 enum Source {
     Bundled(Bundled),
     File(String, Stamp),
 }
 
 impl Core {
-    /// Loads everything that is there.
+    /// Loads all sources.
     pub(crate) async fn start(&self) -> Result<(), StartError> {
         let (sources, missing) = {
             let mut state = self.lock().await;
@@ -46,14 +46,14 @@ impl Core {
             let mut state = self.lock().await;
             state.managed(&name).source_gone();
             let source = &state.managed(&name).record.data.source;
-            let text = format!("{source} is gone; what is stored can be read and deleted, not written");
+            let text = format!("{source} is gone; stored resources can be read and deleted, but not written");
             state.set_loaded(&name, State::False, REMOVED, text).await;
         }
         for source in sources {
             self.start_source(source).await;
         }
         let mut state = self.lock().await;
-        // Records of files that are gone or have become plugins.
+        // Removes records of files that are gone or have become plugins.
         let shown: Vec<_> = state.files.values().filter_map(|known| known.shown.clone()).collect();
         let stale = state.plugins.iter().filter(|(name, managed)| managed.is_file_only() && !shown.contains(name));
         let stale: Vec<_> = stale.map(|(name, _)| name.clone()).collect();
@@ -117,15 +117,15 @@ impl Core {
         }
     }
 
-    /// At a start, puts the component that served last into service again, as its source holds nothing better; if that
-    /// fails as well, what is stored of its types can still be read.
+    /// Brings the component that served last back into service during a start, since its source holds nothing better.
+    /// If that fails as well, stored resources of its types can still be read.
     pub(crate) async fn fall_back(&self, name: &str, turn: &mut Option<Turn>) {
         if self.lock().await.starting && !self.start_kept(name, turn).await {
             self.register_absent(name, MissingReason::Broken).await;
         }
     }
 
-    /// Loads the component that served last out of the copies in data_dir; whether that worked.
+    /// Loads the component that served last from the copies in data_dir; returns whether that worked.
     async fn start_kept(&self, name: &str, turn: &mut Option<Turn>) -> bool {
         if turn.is_none() {
             *turn = Some(self.turns.take(name).await);
@@ -134,7 +134,7 @@ impl Core {
         let request = match request {
             Ok(request) => request,
             Err(e) => {
-                tracing::error!("plugin {name}: the version that served last is not kept: {e}");
+                tracing::error!("plugin {name}: the copy of the version that served last cannot be read: {e}");
                 return false;
             }
         };
@@ -143,13 +143,13 @@ impl Core {
             Ok(_) => true,
             Err(refusal) => {
                 let what = refusal.failure.message;
-                tracing::error!("plugin {name}: the version that served last is not loaded: {what}");
+                tracing::error!("plugin {name}: the version that served last cannot be loaded: {what}");
                 false
             }
         }
     }
 
-    /// Registers the types of a plugin that is not there, as it declared them last.
+    /// Registers the types of an absent plugin as it declared them last.
     async fn register_absent(&self, name: &str, why: MissingReason) {
         let (request, settings) = {
             let state = self.lock().await;
@@ -170,14 +170,14 @@ impl Core {
                 state.swap(next);
             }
             Err(e) => tracing::error!(
-                "plugin {name}: its types are not known, and what is stored of them cannot be read until it is \
+                "plugin {name}: its types are unknown, and their stored resources cannot be read until it is \
                  installed: {e}"
             ),
         }
     }
 }
 
-/// The digest of a file's content; empty when it cannot be read, which is said when it is loaded.
+/// The digest of a file's content; empty if the file cannot be read, which its load reports.
 async fn digest_of(core: &Core, path: std::path::PathBuf) -> String {
     let limit = core.sandbox.limits().component_bytes;
     let read = tokio::task::spawn_blocking(move || folder::read(&path, limit).map(|bytes| folder::digest(&bytes)));
@@ -185,7 +185,7 @@ async fn digest_of(core: &Core, path: std::path::PathBuf) -> String {
 }
 
 impl ManagerState {
-    /// Takes the records from what is stored.
+    /// Restores the records from the stored resources.
     fn restore_records(&mut self) {
         let records: Vec<_> = self.resources.stored().map(|(name, data)| (name.to_owned(), data)).collect();
         for (name, data) in records {
@@ -201,8 +201,8 @@ impl ManagerState {
         }
     }
 
-    /// What is bundled, then the files. What served at the stop comes first, so that names and types stay where they
-    /// are; what had been removed and is there again has no more rights than what is new.
+    /// The bundled plugins, then the files. Plugins that served at the stop come first, so that they keep their names
+    /// and types; a removed plugin that is there again has no more rights than a new one.
     fn sources(&mut self) -> Result<Vec<Source>, StartError> {
         let (mut sources, mut fresh) = (Vec::new(), Vec::new());
         for bundled in self.options.bundled.clone() {
@@ -222,7 +222,7 @@ impl ManagerState {
         Ok(sources)
     }
 
-    /// The plugins that no source holds any more.
+    /// The plugins that no longer have a source.
     fn without_source(&self) -> Vec<String> {
         let held = |name: &String, managed: &ManagedPlugin| match managed.record.data.source.as_str() {
             BUNDLED => managed.had_source(BUNDLED) && self.options.bundled.iter().any(|(bundled, _)| bundled == name),

@@ -1,4 +1,4 @@
-//! One load: a component becomes the plugin that serves, or does not.
+//! A load: a component becomes the serving plugin, or is rejected.
 //!
 //! ```text
 //!   without the lock:  compile ──▶ ┌──────────▶ compare with what is stored, keep a copy
@@ -8,10 +8,10 @@
 //!                                       written since, swap the registry, write the record
 //! ```
 //!
-//! Other plugins may come and go while this one is compiled and compared. So everything that depends on them is
-//! computed anew under the lock ([`ManagerState::plan`]); when that asks for another comparison, or the settings have
-//! changed, what was done is discarded and done again. Nothing is changed before the swap but the record's condition,
-//! and, by an install, the file of the folder, which is put back when the last look refuses.
+//! Other plugins may come and go while this one is compiled and compared. So all results that depend on them are
+//! computed again under the lock ([`ManagerState::plan`]); if another comparison is needed, or the settings have
+//! changed, the work is discarded and repeated. Before the swap only the record's condition changes, and, in an
+//! install, the file of the folder, which is restored if the last check fails.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -35,31 +35,31 @@ use crate::{
     work::LoadPermit,
 };
 
-/// What is to be done once the component fits what is stored.
+/// The plan of a swap, once the component fits the stored resources.
 struct Plan {
     /// The table that serves now.
     current: Arc<Registry>,
     /// The table with the plugin.
     next: Registry,
-    /// The types as they were served last, by this plugin or by one that is gone.
+    /// The types as last served, by this plugin or by one that is gone.
     before: Vec<data::PluginType>,
-    /// What is stored was compared with this component before the server stopped.
+    /// Whether stored resources were compared with this component before the server stopped.
     compared: bool,
 }
 
 impl Plan {
-    /// What the comparison with what is stored depends on. The tables are given up: they hold the versions of all
-    /// plugins.
+    /// The parts that the comparison with stored resources depends on. Gives up the tables, since they hold the
+    /// versions of all plugins.
     fn assumptions(self) -> (Vec<data::PluginType>, bool) {
         (self.before, self.compared)
     }
 }
 
-/// Runs a stage. A panic refuses the component: it is a fault of ours that this component brings to light.
+/// Runs a stage. A panic rejects the component: it is a fault of Mortise that this component brings to light.
 async fn catch_panic<T>(stage: Stage, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let panic = text.unwrap_or("without a text");
+        let panic = text.unwrap_or("without a message");
         let what = format!(
             "the load panicked ({panic}); this is a fault of Mortise, please report it with the log and the component"
         );
@@ -68,8 +68,8 @@ async fn catch_panic<T>(stage: Stage, work: impl Future<Output = Result<T, Failu
 }
 
 impl Core {
-    /// Takes a component through every stage. What is refused changes nothing but what the caller says about it. Takes
-    /// the plugin's turn when its name is known, unless the caller has it.
+    /// Takes a component through every stage. A rejected component changes nothing but the texts that the caller writes
+    /// about it. Takes the plugin's turn when its name is known, unless the caller has it.
     pub(crate) async fn load(
         &self,
         request: &LoadRequest,
@@ -105,15 +105,15 @@ impl Core {
             }
             match catch_panic(Stage::Checking, self.admit(plugin, request, &decision, begun)).await {
                 Ok(Some(change)) => return Ok(Loaded { name, change }),
-                // Its settings are others by now.
+                // Its settings have changed meanwhile.
                 Ok(None) => {}
                 Err(failure) => return Err(LoadRefusal { failure, name: Some(name) }),
             }
         }
     }
 
-    /// From a component that described itself to a plugin that serves. Answers nothing when the settings it was loaded
-    /// with are not those of the plugin any more.
+    /// Takes a component that described itself into service. Returns `None` if the plugin's settings have changed since
+    /// the component was loaded with them.
     async fn admit(
         &self,
         plugin: Arc<Plugin>,
@@ -163,7 +163,7 @@ impl Core {
                 canary.scan().await?;
             }
             self.keep(&name, request, decision).await?;
-            // Most of what was written meanwhile is looked at before the lock is taken.
+            // Most of the writes meanwhile are checked before the lock is taken.
             if canary.settle().await? {
                 compared = Some((before, canary));
             }
@@ -178,7 +178,7 @@ impl Core {
 }
 
 impl ManagerState {
-    /// Whether the source holds what serves already, which may have been hidden by something broken meanwhile.
+    /// The result if the source holds the component that already serves; a broken file may have hidden it meanwhile.
     async fn already_serving(&mut self, request: &LoadRequest, decision: &TrustDecision) -> Option<Loaded> {
         let name = request.plugin_before.clone()?;
         let same = |plugin: &&Arc<Plugin>| plugin.digest() == request.digest && plugin.has_settings(&self.settings);
@@ -186,7 +186,7 @@ impl ManagerState {
         if matches!(request.reason, LoadReason::Rollback { .. }) || !self.is_wanted(request) {
             return None;
         }
-        // Another source may hold the same and be one too many. What fails here is said by the long way.
+        // Another source may hold the same plugin, which is an error. The full load reports failures of these steps.
         self.check_name(&serving, request).ok()?;
         if let LoadReason::Install(_) = &request.reason {
             self.components.clone().keep_in_background(&name, request, decision).await.ok()?;
@@ -200,15 +200,14 @@ impl ManagerState {
         Some(Loaded { name, change: LoadEffect::Nothing })
     }
 
-    /// Whether the source still holds what is loaded. What a caller sent or wants back is wanted in any case.
+    /// Whether the source still holds the loaded content. Installs and rollbacks are always wanted.
     fn is_wanted(&self, request: &LoadRequest) -> bool {
         request.reason != LoadReason::Source
             || request.source == BUNDLED
             || self.files.get(&request.source).is_some_and(|file| file.is_loading(&request.digest))
     }
 
-    /// A plugin that is switched off stays off, wherever it comes from. What its source holds is looked at when it is
-    /// switched on.
+    /// Keeps a disabled plugin disabled, from any source. The content of its source is loaded when it is enabled.
     async fn stays_disabled(&mut self, name: &str, request: &LoadRequest) -> bool {
         let disabled = self.plugins.get(name).is_some_and(|managed| managed.is_disabled());
         if !disabled || request.reason == LoadReason::Reload {
@@ -223,7 +222,7 @@ impl ManagerState {
         true
     }
 
-    /// The registry as it is at this moment, with the plugin added.
+    /// Plans the swap: the current registry with the plugin added.
     fn plan(&mut self, plugin: &Arc<Plugin>, request: &LoadRequest) -> Result<Plan, Failure> {
         let name = plugin.name();
         if !self.plugins.contains_key(name) {
@@ -231,19 +230,19 @@ impl ManagerState {
         }
         let current = self.registry.load_full();
         crate::controllers::check(&current, plugin).map_err(|circle| {
-            Failure::new(Stage::Checking, "CircularWatch", format!("{circle}; leave one of the watches out"))
+            Failure::new(Stage::Checking, "CircularWatch", format!("{circle}; remove one of the watches"))
         })?;
         let (adopted, cleared) = take_over_types(&current.without(name), plugin);
         let next = cleared.with(plugin)?;
         let data = &self.managed(name).record.data;
-        // Of a plugin that did not serve at the stop, more may have been stored by another that had its types.
+        // If a plugin did not serve at the stop, another one with its types may have stored more.
         let served = request.plugin_before.is_some() && data.digest == request.digest;
         let before = data.types.iter().cloned().chain(adopted).collect();
         Ok(Plan { current, next, before, compared: self.starting && served })
     }
 
-    /// The last steps that can fail. Answers whether the swap may follow at once; if not, so much was written meanwhile
-    /// that everything has to be compared again. Unless it may, the folder is as it was.
+    /// Performs the last steps that can fail. Returns whether the swap may follow at once; if not, there were so many
+    /// writes that all resources have to be compared again. Without a swap, the folder is restored.
     async fn prepare_swap(
         &mut self,
         plugin: &Plugin,
@@ -253,12 +252,12 @@ impl ManagerState {
     ) -> Result<bool, Failure> {
         let name = plugin.name();
         if !self.components.has(name, &request.digest) {
-            // It was dropped with a plugin of that name of which nothing was left.
+            // The copy was removed with an earlier plugin of that name.
             self.components.clone().keep_in_background(name, request, decision).await?;
         }
         let mut replaced = None;
         if let LoadReason::Install(_) = &request.reason {
-            // What is known by now refuses it before the folder is changed.
+            // Rejects it for known faults before the folder is changed.
             if !canary.settle().await? {
                 return Ok(false);
             }
@@ -267,7 +266,7 @@ impl ManagerState {
         let text = stage_text(plugin, request);
         self.set_loaded(name, State::Unknown, Stage::Swapping.reason(), text).await;
         let settled = match replaced.is_some() && failpoint::fails(&format!("Installing {}", request.source)) {
-            true => Err(Failure::new(Stage::Swapping, "HostFault", "it was told to fail")),
+            true => Err(Failure::new(Stage::Swapping, "HostFault", "a test asked for this failure")),
             false => canary.settle().await,
         };
         if let Some(replaced) = replaced
@@ -323,7 +322,7 @@ impl ManagerState {
 
     fn watch_health(&self, plugin: &Plugin) {
         let (mut changes, health) = (plugin.health().subscribe(), self.health.clone());
-        // Ends with the plugin, which it does not keep.
+        // Ends with the plugin; it does not keep the plugin alive.
         self.work.spawn(async move {
             while changes.changed().await.is_ok() {
                 health.notify_one();

@@ -1,6 +1,6 @@
-//! What the rules of [`trust`](crate::trust) are asked about a component that is offered, and who signed it.
+//! Collects the facts about an offered component, its signature among them, for the rules of [`trust`](crate::trust).
 
-use mortise_signature::{Verified, verify};
+use mortise_keys::signature::{Verified, verify};
 
 use crate::{
     core::Core,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Core {
-    /// Whether a component may be loaded, and why.
+    /// Decides whether a component may be loaded, and why.
     pub(crate) async fn verify(&self, request: &LoadRequest) -> Result<TrustDecision, Failure> {
         let (has_served, kept) = {
             let state = self.lock().await;
@@ -31,7 +31,7 @@ impl Core {
         rules.verify(facts)
     }
 
-    /// The signature by a trusted key: the one that came along, or the one that is kept.
+    /// The signature by a trusted key: the offered one, or the kept one.
     async fn find_signature(
         &self,
         request: &LoadRequest,
@@ -50,7 +50,7 @@ impl Core {
             for signature in [offered, kept].into_iter().flatten() {
                 match verify(&bytes, &signature, &options.trust.keys) {
                     Ok(verified) => return Ok((verified, signature)),
-                    // The one that came along is the one that can be mended.
+                    // The fault of the offered signature is shown, since it can be fixed.
                     Err(refused) if matches!(fault, SignatureFault::Missing) => fault = refused.into(),
                     Err(_) => {}
                 }
@@ -62,7 +62,7 @@ impl Core {
 }
 
 impl ManagerState {
-    /// Whether a plugin that is not removed by an operator serves that component, or served it before.
+    /// Whether a plugin that no operator has removed serves that component, or served it before.
     fn has_served(&self, digest: &str) -> bool {
         self.plugins.values().filter(|managed| !managed.is_file_only()).any(|managed| {
             let data = &managed.record.data;

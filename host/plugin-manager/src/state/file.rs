@@ -1,59 +1,59 @@
-//! One file of the plugin folder: which state it is in, and its transitions.
+//! A file of the plugin folder: its state and transitions.
 //!
 //! ```text
-//!                 looks different            looked the same for plugins.settle_ms
+//!                 looks different            looked the same for `settle`
 //!   Unchanged ─────────────────▶ Settling ─────────────────────────────────────────▶ Loading
 //!      ▲  ▲                      ▲ ▲   ▲                                              │ │ │
 //!      │  └── as it was ─────────┘ │   └────────── changed while it was read ─────────┘ │ │
 //!      │                           │ changed            ends within a section           │ │
 //!      │                       Incomplete ◀─────────────────────────────────────────────┘ │
-//!      │                           └── same for plugins.unfinished_ms ──▶ Loading         │
+//!      │                           └── same for `unfinished` ───────────▶ Loading         │
 //!      └─────────────────────────────────────────── loaded or rejected ───────────────────┘
 //! ```
 //!
-//! While a file is `Loading` a task of its own has it, and looks at the folder pass it over. What that task brings
-//! counts only while the file still holds the content for which it was begun ([`PluginFile::is_loading`]).
+//! While a file is `Loading` a separate task handles it, and scans of the folder skip it. The result of that task
+//! counts only while the file still holds the content that the task began with ([`PluginFile::is_loading`]).
 
 use std::time::{Duration, Instant};
 
 use crate::files::folder::Stamp;
 
-/// What happens with a file.
+/// State of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum FileState {
-    /// It looks as it did when it was handled.
+    /// It looks the same as when it was handled.
     #[default]
     Unchanged,
-    /// It has looked different since `since`; no stamp means that it is missing.
+    /// It has looked different since `since`; `None` means that it is missing.
     Settling { stamp: Option<Stamp>, since: Instant },
     /// It ends within a section and has looked the same since `since`: the rest is awaited.
     Incomplete { stamp: Stamp, since: Instant },
-    /// A task reads it and loads what it holds, or takes its plugin out of service when it is missing.
+    /// A task reads it and loads its content, or takes its plugin out of service when it is missing.
     Loading,
 }
 
-/// What became of the content that was handled last.
+/// Result of the content that was handled last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Outcome {
-    /// Nothing: it was not read.
+    /// The content was not read.
     #[default]
     Unread,
     Loaded,
     Rejected,
-    /// It was rejected and is to be loaded again although it did not change.
+    /// It was rejected and must be loaded again although it did not change.
     Retry,
 }
 
-/// What a look at a file finds.
+/// Result of a look at a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Observation {
-    /// Nothing to do.
+    /// The file needs no work.
     Nothing,
-    /// It is missing, and nothing was ever made of it.
+    /// The file is missing, and was never handled.
     NeverThere,
-    /// Nothing to do before that time is over.
+    /// The file needs no work before this time is over.
     Wait(Duration),
-    /// It changed, or is to be loaded again, and has looked like this since then.
+    /// The file changed, or must be loaded again, and has looked like this since then.
     Changed(Option<Stamp>, Instant),
 }
 
@@ -62,18 +62,18 @@ pub(crate) enum Observation {
 pub(crate) struct PluginFile {
     state: FileState,
     outcome: Outcome,
-    /// As it looked when it was handled.
+    /// Stamp of the content that was handled last.
     stamp: Option<Stamp>,
-    /// Of the content that was handled last; empty when it could not be read.
+    /// Digest of the content that was handled last; empty when it could not be read.
     digest: String,
     /// The plugin that came from it.
     pub(crate) provides: Option<String>,
-    /// The record that shows its fault, if that is not the plugin's.
+    /// The record that shows its fault, if that is not the plugin's record.
     pub(crate) shown: Option<String>,
 }
 
 impl PluginFile {
-    /// Compares what is there now with what was handled.
+    /// Compares the current state with the one that was handled.
     pub(crate) fn observe(&mut self, now: Option<Stamp>, settle: Duration, unfinished: Duration) -> Observation {
         let retry = self.outcome == Outcome::Retry;
         if self.state == FileState::Loading {
@@ -99,12 +99,12 @@ impl PluginFile {
         }
     }
 
-    /// A task begins to read it.
+    /// Records that a task begins to read the file.
     pub(crate) fn load_begins(&mut self) {
         self.state = FileState::Loading;
     }
 
-    /// That task has read this content.
+    /// Records that the task has read this content.
     pub(crate) fn was_read(&mut self, stamp: Stamp, digest: &str) {
         (self.stamp, self.digest) = (Some(stamp), digest.to_owned());
     }
@@ -114,23 +114,23 @@ impl PluginFile {
         self.state == FileState::Loading && self.digest == digest
     }
 
-    /// Whether a task has it, whatever it holds.
+    /// Whether a task handles the file, with any content.
     pub(crate) fn is_busy(&self) -> bool {
         self.state == FileState::Loading
     }
 
-    /// It changed while it was read: it settles anew.
+    /// Records that the file changed while it was read; it settles again.
     pub(crate) fn changed_meanwhile(&mut self) {
         self.state = FileState::Unchanged;
     }
 
-    /// It ends within a section.
+    /// Records that the file ends within a section.
     pub(crate) fn is_incomplete(&mut self, stamp: Stamp, since: Instant) {
         self.state = FileState::Incomplete { stamp, since };
         self.retry_is_over();
     }
 
-    /// It was looked at, and what it holds stays as it was dealt with.
+    /// Records that this state of the file was handled without a load.
     pub(crate) fn skip(&mut self, stamp: Stamp) {
         (self.state, self.stamp) = (FileState::Unchanged, Some(stamp));
         self.retry_is_over();
@@ -142,50 +142,50 @@ impl PluginFile {
         }
     }
 
-    /// What it holds serves.
+    /// Records that the content serves.
     pub(crate) fn loaded(&mut self) {
         (self.state, self.outcome) = (FileState::Unchanged, Outcome::Loaded);
     }
 
-    /// What it holds is refused.
+    /// Records that the content was rejected.
     pub(crate) fn rejected(&mut self) {
         (self.state, self.outcome) = (FileState::Unchanged, Outcome::Rejected);
     }
 
-    /// The manager itself wrote it, and serves what it holds.
+    /// Records that the manager itself wrote the file, and serves its content.
     pub(crate) fn installed(&mut self, stamp: Option<Stamp>, digest: String) {
         (self.stamp, self.digest) = (stamp, digest);
         self.loaded();
     }
 
-    /// The manager itself replaced it, as it looked `before`, and put it back, as it looks `now`. That is no change; one
-    /// that was not handled before still is.
+    /// Records that the manager itself replaced the file (`before`) and restored it (`now`). This does not count as a
+    /// change; a change that was not handled before still counts.
     pub(crate) fn put_back(&mut self, before: Option<Stamp>, now: Option<Stamp>) {
         if self.stamp == before {
             self.stamp = now;
         }
     }
 
-    /// What it holds is not wanted now, whatever was wrong with it.
+    /// Clears a rejection: the content is not wanted now, so its fault no longer matters.
     pub(crate) fn clear_rejection(&mut self) {
         if self.is_rejected() {
             self.outcome = Outcome::Loaded;
         }
     }
 
-    /// An operator's command has read it.
+    /// Records the digest of content that an operator's command has read.
     pub(crate) fn set_digest(&mut self, digest: &str) {
         digest.clone_into(&mut self.digest);
     }
 
-    /// It is to be loaded again if it was refused.
+    /// Has a rejected file loaded again.
     pub(crate) fn retry_if_rejected(&mut self) {
         if self.is_rejected() {
             self.outcome = Outcome::Retry;
         }
     }
 
-    /// The record that showed its fault is another's now; it gets a new one when it is loaded again.
+    /// Gives up the record that showed the file's fault; the file gets a new one when it is loaded again.
     pub(crate) fn lose_record(&mut self) {
         (self.shown, self.outcome) = (None, Outcome::Retry);
     }
@@ -194,7 +194,7 @@ impl PluginFile {
         matches!(self.outcome, Outcome::Rejected | Outcome::Retry)
     }
 
-    /// Whether that is what was handled last, and not refused: what was refused is tried again when its file is
+    /// Whether the content of this digest was handled last and not rejected; a rejected file is tried again when it is
     /// touched.
     pub(crate) fn holds(&self, digest: &str) -> bool {
         !digest.is_empty() && digest == self.digest && !self.is_rejected()
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(look(&mut file, Some(one), Duration::ZERO), Observation::Nothing);
         assert!(
             matches!(look(&mut file, Some(other), SETTLE), Observation::Wait(_)),
-            "it changed while it was loading"
+            "the file changed while it was loading"
         );
         assert!(matches!(look(&mut file, None, Duration::ZERO), Observation::Changed(None, _)));
     }

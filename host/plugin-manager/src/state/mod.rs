@@ -1,5 +1,5 @@
-//! What the manager knows: plugins ([`plugin`]), files ([`file`]), settings, and the resources that it wrote. All of it
-//! is behind one lock ([`crate::core::Core::lock`]); the two machines are drawn in their files.
+//! State of the manager: plugins ([`plugin`]), files ([`file`]), settings, and the written resources. All of it is
+//! behind one lock ([`crate::core::Core::lock`]); the two state machines are drawn in their files.
 
 pub(crate) mod file;
 pub(crate) mod plugin;
@@ -21,7 +21,7 @@ use crate::{
 /// The source of a plugin that is compiled into the binary.
 pub(crate) const BUNDLED: &str = "bundled";
 
-/// Everything that a transition reads and changes.
+/// State that a transition reads and changes.
 pub(crate) struct ManagerState {
     pub(crate) options: Arc<Options>,
     pub(crate) sandbox: Sandbox,
@@ -44,12 +44,12 @@ pub(crate) struct ManagerState {
     pub(crate) files: BTreeMap<String, PluginFile>,
     pub(crate) settings: PluginSettings,
     pub(crate) config: ConfigWatch,
-    /// While this is set, resources are not written; the end of the start writes them together.
+    /// Set during the start: resources are not written then, but together at its end.
     pub(crate) starting: bool,
 }
 
 impl ManagerState {
-    /// Puts another registry in place of the one that serves.
+    /// Replaces the serving registry.
     pub(crate) fn swap(&self, next: Registry) {
         self.registry.store(Arc::new(next));
         self.swapped.notify_one();
@@ -65,18 +65,18 @@ impl ManagerState {
         self.files.entry(name.to_owned()).or_default()
     }
 
-    /// Where a file of the plugin folder is.
+    /// Path of a file of the plugin folder.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.options.plugin_dir.join(file)
     }
 
-    /// A bundled plugin's component and its digest, if it is switched on.
+    /// A bundled plugin's component and its digest, if it is enabled.
     pub(crate) fn bundled(&self, name: &str) -> Option<(Vec<u8>, String)> {
         let (_, bytes) = self.options.bundled.iter().find(|(bundled, _)| *bundled == name)?;
         Some((bytes.to_vec(), folder::digest(bytes)))
     }
 
-    /// Has every refused file loaded again: what was in its way may be gone.
+    /// Has every rejected file loaded again, since its obstacle may be gone.
     pub(crate) fn retry_refused(&mut self) {
         for file in self.files.values_mut() {
             file.retry_if_rejected();

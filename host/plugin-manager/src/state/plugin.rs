@@ -1,4 +1,4 @@
-//! One plugin: which state it is in, and its transitions.
+//! A plugin: its state and transitions.
 //!
 //! ```text
 //!                 refused                        loaded
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! `FileOnly` has a record and no types. `Serving` is the only state with a plugin in the registry; the others keep its
-//! types there, without hooks, for as long as something of them is stored.
+//! types there, without hooks, while resources of them are stored.
 
 use mortise_resource::{data, pb::condition::State};
 
@@ -24,26 +24,26 @@ use crate::plugin_resources::{PluginRecord, condition};
 /// The reason of the condition `Loaded` of a plugin whose source is gone.
 pub(crate) const REMOVED: &str = "Removed";
 
-/// What became of a plugin.
+/// State of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum PluginState {
-    /// Nothing of it ever served: the record is about a file.
+    /// The plugin never served: the record is about a file.
     #[default]
     FileOnly,
     /// It is in the registry.
     Serving,
-    /// Its source is there and nothing of it could be loaded at the start.
+    /// Its source exists, but neither it nor the kept copy could be loaded at the start.
     Broken,
-    /// An operator switched it off.
+    /// An operator disabled it.
     Disabled {
         /// The source is gone as well.
         source_gone: bool,
     },
-    /// Its source is gone, and what was offered since then, if anything, was refused.
+    /// Its source is gone, and every component since then was rejected.
     Removed,
 }
 
-/// A plugin, or a file that does not become one.
+/// A plugin, or a file that could not be loaded as one.
 #[derive(Debug)]
 pub(crate) struct ManagedPlugin {
     state: PluginState,
@@ -65,7 +65,7 @@ impl Default for ManagedPlugin {
 }
 
 impl ManagedPlugin {
-    /// The plugin that a stored record is about. Until the start has loaded it, one that is to serve is `Broken`.
+    /// Restores a plugin from its stored record. A plugin that should serve is `Broken` until the start has loaded it.
     pub(crate) fn restore(record: PluginRecord) -> Self {
         let removed = record.loaded.reason == REMOVED;
         let state = match (record.data.version.is_empty(), record.data.disabled) {
@@ -90,22 +90,22 @@ impl ManagedPlugin {
         matches!(self.state, PluginState::Removed | PluginState::Disabled { source_gone: true })
     }
 
-    /// Whether this is a plugin that came from that source, which was there when it was looked at last.
+    /// Whether the plugin came from that source, and the source existed at the last look.
     pub(crate) fn had_source(&self, source: &str) -> bool {
         !self.is_file_only() && !self.is_removed() && self.record.data.source == source
     }
 
-    /// It is in the registry from now on.
+    /// Records that the plugin is in the registry.
     pub(crate) fn serve(&mut self) {
         self.enter(PluginState::Serving);
     }
 
-    /// An operator switches it off, or its source is back while it is off.
+    /// Records that an operator disabled the plugin, or that the source of a disabled plugin is back.
     pub(crate) fn disable(&mut self) {
         self.enter(PluginState::Disabled { source_gone: false });
     }
 
-    /// Its source is gone. What it was rolled back from does not matter any more.
+    /// Records that the source is gone. This ends a rollback.
     pub(crate) fn source_gone(&mut self) {
         self.follow_source();
         self.enter(match self.state {
@@ -114,13 +114,14 @@ impl ManagedPlugin {
         });
     }
 
-    /// An operator removes it: it is not switched off any more, and that it served does not bring it back.
+    /// Records that an operator removed the plugin: it is no longer disabled, and having served no longer makes it
+    /// trusted.
     pub(crate) fn remove(&mut self) {
         self.record.data.withdrawn = true;
         self.enter(PluginState::Removed);
     }
 
-    /// What the source holds is wanted again: no rollback is in force.
+    /// Ends a rollback: the source's content is wanted again.
     pub(crate) fn follow_source(&mut self) {
         self.record.data.rolled_back = false;
         self.record.data.held_digest.clear();

@@ -7,7 +7,7 @@
 //! equal content. The plugin's settings count too, so a cache belongs to one [`crate::Plugin`], which is one component
 //! with one set of settings: a new version of a plugin, or new settings, start with an empty cache.
 //!
-//! Bounded by the number of decisions (`sandbox.remembered_decisions`) and by the size of one key.
+//! Bounded by the number of decisions (`Limits::remembered_decisions`) and by the size of one key.
 
 use quick_cache::sync::Cache;
 

@@ -4,12 +4,15 @@
 //! An export is called by [`Instance::call`](crate::call::instance::Instance::call) alone. Where an answer breaks the
 //! contract, `call` returns the [`HookFault`] as its error, which ends the instance as a trap does.
 
+mod authorize;
+mod control;
+
 use std::{
     hash::{DefaultHasher, Hasher as _},
     sync::Arc,
 };
 
-use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
+use mortise_resource::{Diagnostic, pb};
 use wasmtime::{
     Store,
     component::{Instance, InstancePre},
@@ -32,14 +35,16 @@ use crate::{
         upgrades::UpgradesIndices,
         validates::ValidatesIndices,
     },
-    call::answer::{
-        Decision, FunctionFault, MutateReply, NewResourceReply, PlanReply, UpgradeReply, denied, diagnostics,
-        field_path,
-    },
+    call::answer::{FunctionFault, MutateReply, NewResourceReply, PlanReply, UpgradeReply, diagnostics, field_path},
     error::HookFault,
     hook::Hook,
     host::{private_bytes::MAX_PRIVATE_BYTES, state::State},
     manifest::exports::Exports,
+};
+
+pub(crate) use self::{
+    authorize::{AuthorizeList, AuthorizeRead, AuthorizeWrite},
+    control::{Initialize, Map, Reconcile},
 };
 
 /// A function that a plugin exports, with its arguments.
@@ -397,175 +402,6 @@ impl HookExport for Import {
     }
 }
 
-/// `authorizing.read` of an encoded id, with the encoded resource if it is at hand.
-pub(crate) struct AuthorizeRead {
-    pub(crate) caller: Arc<dyn Authorizer>,
-    pub(crate) id: Vec<u8>,
-    pub(crate) resource: Option<Vec<u8>>,
-}
-
-impl Export for AuthorizeRead {
-    const NAME: &'static str = Hook::AuthorizeRead.name();
-    type Guest = HookGuest;
-    type Reply = Decision;
-
-    fn size(&self) -> usize {
-        self.id.len() + self.resource.as_ref().map_or(0, Vec::len)
-    }
-
-    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Decision> {
-        let authorizes = guest.authorizing(store)?;
-        let authorizing = authorizes.mortise_plugin_authorizing();
-        begin_authorize(store, &self.caller);
-        let answer = authorizing.call_read(&mut *store, &self.id, self.resource.as_ref()).await;
-        decision(store, &self.caller, answer, self.resource.is_none())
-    }
-}
-
-impl HookExport for AuthorizeRead {
-    const HOOK: Hook = Hook::AuthorizeRead;
-
-    fn input(&self) -> Vec<&[u8]> {
-        vec![&self.id]
-    }
-}
-
-/// `authorizing.write` of an encoded resource.
-pub(crate) struct AuthorizeWrite {
-    pub(crate) caller: Arc<dyn Authorizer>,
-    pub(crate) resource: Vec<u8>,
-}
-
-impl Export for AuthorizeWrite {
-    const NAME: &'static str = Hook::AuthorizeWrite.name();
-    type Guest = HookGuest;
-    type Reply = Decision;
-
-    fn size(&self) -> usize {
-        self.resource.len()
-    }
-
-    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Decision> {
-        let authorizes = guest.authorizing(store)?;
-        let authorizing = authorizes.mortise_plugin_authorizing();
-        begin_authorize(store, &self.caller);
-        let answer = authorizing.call_write(&mut *store, &self.resource).await;
-        decision(store, &self.caller, answer, false)
-    }
-}
-
-impl HookExport for AuthorizeWrite {
-    const HOOK: Hook = Hook::AuthorizeWrite;
-
-    fn input(&self) -> Vec<&[u8]> {
-        vec![&self.resource]
-    }
-}
-
-/// `authorizing.list` of a type in a tenancy.
-pub(crate) struct AuthorizeList {
-    pub(crate) caller: Arc<dyn Authorizer>,
-    pub(crate) of: pb::Type,
-    pub(crate) within: pb::Tenancy,
-}
-
-impl Export for AuthorizeList {
-    const NAME: &'static str = Hook::AuthorizeList.name();
-    type Guest = HookGuest;
-    type Reply = Decision;
-
-    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Decision> {
-        let authorizes = guest.authorizing(store)?;
-        let authorizing = authorizes.mortise_plugin_authorizing();
-        let within = bindings::types::Tenancy { partition: self.within.partition, namespace: self.within.namespace };
-        begin_authorize(store, &self.caller);
-        let answer = authorizing.call_list(&mut *store, &type_name(self.of), &within).await;
-        decision(store, &self.caller, answer, false)
-    }
-}
-
-impl HookExport for AuthorizeList {
-    const HOOK: Hook = Hook::AuthorizeList;
-
-    fn input(&self) -> Vec<&[u8]> {
-        vec![self.of.kind.as_bytes(), self.within.partition.as_bytes(), self.within.namespace.as_bytes()]
-    }
-}
-
-/// `controlling.reconcile` of an encoded id.
-pub(crate) struct Reconcile {
-    pub(crate) controller: String,
-    pub(crate) id: Vec<u8>,
-}
-
-impl Export for Reconcile {
-    const NAME: &'static str = Hook::Reconcile.name();
-    type Guest = ControllerGuest;
-    type Reply = Result<bindings::Outcome, String>;
-
-    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<Self::Reply> {
-        let guest = guest.controlling.as_ref().ok_or_else(missing)?;
-        guest.mortise_plugin_controlling().call_reconcile(store, &self.controller, &self.id).await
-    }
-}
-
-impl HookExport for Reconcile {
-    const HOOK: Hook = Hook::Reconcile;
-
-    fn input(&self) -> Vec<&[u8]> {
-        vec![self.controller.as_bytes(), &self.id]
-    }
-}
-
-/// `mapping.map` of an encoded resource that changed.
-pub(crate) struct Map {
-    pub(crate) controller: String,
-    pub(crate) changed: Vec<u8>,
-}
-
-impl Export for Map {
-    const NAME: &'static str = Hook::Map.name();
-    type Guest = ControllerGuest;
-    type Reply = Result<Vec<Vec<u8>>, String>;
-
-    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<Self::Reply> {
-        let guest = guest.mapping.as_ref().ok_or_else(missing)?;
-        guest.mortise_plugin_mapping().call_map(store, &self.controller, &self.changed).await
-    }
-}
-
-impl HookExport for Map {
-    const HOOK: Hook = Hook::Map;
-
-    fn input(&self) -> Vec<&[u8]> {
-        vec![self.controller.as_bytes(), &self.changed]
-    }
-}
-
-/// `initializing.initialize` of a controller.
-pub(crate) struct Initialize {
-    pub(crate) controller: String,
-}
-
-impl Export for Initialize {
-    const NAME: &'static str = Hook::Initialize.name();
-    type Guest = ControllerGuest;
-    type Reply = Result<(), String>;
-
-    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<Self::Reply> {
-        let guest = guest.initializing.as_ref().ok_or_else(missing)?;
-        guest.mortise_plugin_initializing().call_initialize(store, &self.controller).await
-    }
-}
-
-impl HookExport for Initialize {
-    const HOOK: Hook = Hook::Initialize;
-
-    fn input(&self) -> Vec<&[u8]> {
-        vec![self.controller.as_bytes()]
-    }
-}
-
 /// `plugin.describe`: the encoded manifest.
 pub(crate) struct Describe;
 
@@ -618,32 +454,4 @@ fn new_resource_reply(
 
 fn type_name(of: pb::Type) -> bindings::types::TypeName {
     bindings::types::TypeName { group: of.group, group_version: of.group_version, kind: of.kind }
-}
-
-/// Makes the import `authorizer` answer for this caller.
-fn begin_authorize(store: &mut Store<State>, caller: &Arc<dyn Authorizer>) {
-    let state = store.data_mut();
-    state.caller = Some(caller.clone());
-    state.refused = None;
-}
-
-/// Reads an authorize hook's answer. `may_postpone`: whether the hook may ask for the resource.
-fn decision(
-    store: &mut Store<State>,
-    caller: &Arc<dyn Authorizer>,
-    answer: wasmtime::Result<bindings::Decision>,
-    may_postpone: bool,
-) -> wasmtime::Result<Decision> {
-    let state = store.data_mut();
-    state.caller = None;
-    match answer? {
-        bindings::Decision::Allow => Ok(Decision::Allow),
-        bindings::Decision::Deny(reason) => {
-            Ok(Decision::Deny(denied(caller.caller(), &reason, state.refused.take()).into()))
-        }
-        bindings::Decision::NeedResource if may_postpone => Ok(Decision::NeedResource),
-        bindings::Decision::NeedResource => {
-            Err(HookFault::Answer("it answered need-resource, which only `read` by id may".into()).into())
-        }
-    }
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_redaction::Secrets;
+use mortise_resource::redaction::Secrets;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{Engine, component::InstancePre};

@@ -4,7 +4,7 @@
 //! only to guests that finish before the first tick: a guest that works for longer, or traps and leaves a large
 //! instance to clear away, delays every request of the same thread. So a plugin gets low priority after a hook that
 //! faulted, or ran for [`LOW_PRIORITY_AFTER`](crate::health::processor_time::LOW_PRIORITY_AFTER) of processor time past its first tick. Until
-//! `sandbox.low_priority_ms` have passed without another such call, its calls and the cleaning up of its instances
+//! `Limits::low_priority_ms` have passed without another such call, its calls and the cleaning up of its instances
 //! happen on these threads, one for each core, which yield to every other thread of the process. Limits, order and
 //! answers are the same, and while cores are idle such a plugin is hardly slower.
 //!
@@ -120,7 +120,7 @@ mod tests {
         let threads = LowPriorityThreads::default();
         let there = threads.run(async { thread::current().name().map(str::to_owned) }).await;
         assert_eq!(there.flatten().as_deref(), Some("mortise-lowprio"));
-        assert!(threads.run(async { panic!("it was told to") }).await.is_none());
+        assert!(threads.run(async { panic!("a test asked for this panic") }).await.is_none());
 
         let (ended, mut heard) = tokio::sync::mpsc::channel::<()>(1);
         let endless = threads.run(async move {

@@ -122,7 +122,7 @@ mod tests {
         let mut begun = 0;
         restart_after_panics(|| {
             begun += 1;
-            assert!(begun > 2, "it was told to");
+            assert!(begun > 2, "a test asked for this panic");
         });
         assert_eq!(begun, 3);
     }

@@ -20,6 +20,7 @@ use crate::grants::{
     requests::GrantRequests,
     tcp_hosts::TcpHost,
 };
+use crate::units::Size;
 
 /// Grants of one plugin: `[plugin.<name>.grants]` in config.toml. The default grants nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,9 +49,9 @@ pub struct Directory {
     /// Whether the plugin may write and remove files in it.
     #[serde(default)]
     pub write: bool,
-    /// Most bytes of its files together after a write; `None` for `controllers.directory_bytes`.
+    /// Most bytes of its files together after a write; `None` for 64 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
+    pub bytes: Option<Size>,
 }
 
 /// Source of a granted secret.

@@ -35,7 +35,6 @@ use std::{
 };
 
 use mortise_resource::backoff::Backoff;
-use serde::{Deserialize, Serialize};
 
 /// Most faults of a window.
 const MAX_FAULTS: u32 = 10_000;
@@ -50,8 +49,7 @@ const MAX_SERVED: usize = 256;
 const MAX_TRIAL_WAIT: Duration = Duration::from_secs(1);
 
 /// Rules of quarantine: `[quarantine]` in config.toml.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantine {
     /// Faults of one hook within the window that quarantine it, 1 to 10,000.
     pub faults: u32,
@@ -69,7 +67,7 @@ pub struct Quarantine {
     pub max_backoff_ms: u64,
     /// Types, such as `demo.v2.Artist`, that are written without their `mutate` while that hook is quarantined.
     /// Validation and authorisation are never skipped.
-    pub skip_mutate: Vec<String>,
+    pub bypass_mutate_types: Vec<String>,
 }
 
 impl Default for Quarantine {
@@ -81,7 +79,7 @@ impl Default for Quarantine {
             window_ms: 60_000,
             backoff_ms: 1_000,
             max_backoff_ms: 60_000,
-            skip_mutate: Vec::new(),
+            bypass_mutate_types: Vec::new(),
         }
     }
 }

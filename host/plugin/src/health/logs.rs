@@ -20,7 +20,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 /// Most plugins whose lines are kept; beyond it, the plugin that was silent longest is forgotten.
@@ -36,8 +35,7 @@ const HOST_BYTES: usize = 256 << 10;
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Limits of plugins' logs: `[plugin_logs]` in config.toml.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
     /// Lines of one plugin in a second.
     pub lines_per_second: u32,

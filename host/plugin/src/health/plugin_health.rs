@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn trap() -> HookFault {
-        HookFault::Trap("it was told to".into())
+        HookFault::Trap("a test asked for this panic".into())
     }
 
     fn quarantine(health: &Health, hook: Hook) {
@@ -286,7 +286,7 @@ mod tests {
         assert!(health.admit(Hook::Mutate, CallerId::HOST, || 0).is_ok());
         let refused = health.admit(Hook::Validate, CallerId::HOST, || 0).err().unwrap();
         let HookFault::Quarantined { retry_in, last } = refused else { panic!("{refused:?}") };
-        assert_eq!((retry_in, last.as_str()), (Duration::from_secs(1), "trapped: it was told to"));
+        assert_eq!((retry_in, last.as_str()), (Duration::from_secs(1), "trapped: a test asked for this panic"));
         let report = health.report();
         assert_eq!(report.state, HealthState::Quarantined);
         assert_eq!(report.hooks.len(), 2);

@@ -46,7 +46,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Makes a reporter. `used` are the hooks whose health is reported; `demotion` is `sandbox.low_priority_ms`;
+    /// Makes a reporter. `used` are the hooks whose health is reported; `demotion` is `Limits::low_priority_ms`;
     /// `start` is the zero of its clock.
     pub(crate) fn new(
         (plugin, version): (Arc<str>, Arc<str>),

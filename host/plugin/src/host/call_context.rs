@@ -17,9 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_age::Identities;
-use mortise_redaction::Secrets;
-use mortise_resource::{Code, pb};
+use mortise_keys::age::Identities;
+use mortise_resource::{Code, pb, redaction::Secrets};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 

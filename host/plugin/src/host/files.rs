@@ -36,7 +36,7 @@ impl Host for State {
         self.ask("files.write", |question| async move {
             question.check_size("files.write", content.len())?;
             let granted = granted(&question.permit, &directory, true)?;
-            let quota = DirQuota { bytes: granted.bytes.unwrap_or(question.quota.bytes), ..question.quota };
+            let quota = DirQuota { bytes: granted.bytes.map_or(question.quota.bytes, |size| size.0), ..question.quota };
             blocking(question, move |until| open(&directory, &granted)?.write(&name, &content, quota, until)).await
         })
         .await

@@ -132,14 +132,13 @@ impl GrantedDir {
         }
         let text = if bytes > quota.bytes {
             format!(
-                "file {name:?}: the directory would hold {bytes} bytes, more than its limit of {} (controllers.directory_bytes, or \
-                 `bytes` in its grant); remove files, or raise the limit",
+                "file {name:?}: the directory would hold {bytes} bytes, more than its limit of {} (`bytes` in its \
+                 grant); remove files, or raise the limit",
                 quota.bytes
             )
         } else if files > quota.files {
             format!(
-                "file {name:?}: the directory would hold {files} files, more than the limit of {} (controllers.directory_files); \
-                 remove some, or raise the limit",
+                "file {name:?}: the directory would hold {files} files, more than the limit of {}; remove some",
                 quota.files
             )
         } else {

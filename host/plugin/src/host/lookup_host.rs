@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mortise_redaction::Secrets;
 use mortise_resource::{
     Error,
     data::{SearchRequest, SearchResponse},
     pb,
+    redaction::Secrets,
 };
 
 use crate::grants::Permit;

@@ -12,11 +12,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use mortise_redaction::Secrets;
 use mortise_resource::{
     Code, Error,
     data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
+    redaction::Secrets,
 };
 
 use crate::bindings;

@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use mortise_age::{Identities, is_encrypted};
+use mortise_keys::age::{Identities, is_encrypted};
 use mortise_resource::Code;
 
 use crate::{

@@ -5,8 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_redaction::Secrets;
-use mortise_resource::authorizer::Authorizer;
+use mortise_resource::{authorizer::Authorizer, redaction::Secrets};
 use parking_lot::Mutex;
 use wasmtime::ResourceLimiter;
 
@@ -97,7 +96,7 @@ impl State {
         if dropped > 0 {
             metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => label()).increment(u64::from(dropped));
             let fields = vec![("dropped".to_owned(), dropped.to_string())];
-            self.logs.write(&self.plugin, "", 2, "log lines dropped (limit sandbox.log_bytes)".into(), fields);
+            self.logs.write(&self.plugin, "", 2, "log lines dropped (more than one request may log)".into(), fields);
         }
     }
 

@@ -22,17 +22,18 @@ enum Need {
     TableElements,
 }
 
+/// Stands in an error where other limits have their setting.
+const FIXED: &str = "a fixed limit";
+
 impl Need {
     /// Makes the error for a component that needs `n`.
     fn limit_error(self, n: u64, limits: &Limits) -> LoadError {
         let (what, limit, setting) = match self {
-            Self::CoreInstances => (format!("{n} core instances"), limits.core_instances, "sandbox.core_instances"),
-            Self::Memories => (format!("{n} memories"), limits.memories, "sandbox.memories"),
+            Self::CoreInstances => (format!("{n} core instances"), limits.core_instances, FIXED),
+            Self::Memories => (format!("{n} memories"), limits.memories, FIXED),
             Self::Memory => (format!("{n} bytes of memory"), limits.memory_bytes, "sandbox.memory_bytes"),
-            Self::Tables => (format!("{n} tables"), limits.tables, "sandbox.tables"),
-            Self::TableElements => {
-                (format!("a table of {n} elements"), limits.table_elements, "sandbox.table_elements")
-            }
+            Self::Tables => (format!("{n} tables"), limits.tables, FIXED),
+            Self::TableElements => (format!("a table of {n} elements"), limits.table_elements, FIXED),
         };
         LoadError::ExceedsLimit { what, limit, setting }
     }

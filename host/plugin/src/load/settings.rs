@@ -2,7 +2,7 @@
 //! `[plugin.<name>.grants]` in config.toml.
 //!
 //! Settings are one JSON object for each plugin. They reach the plugin as text, through the contract's `config`,
-//! bounded by `sandbox.settings_bytes`. A [`crate::Plugin`] keeps the settings that it was loaded with for as long as
+//! bounded by `Limits::settings_bytes`. A [`crate::Plugin`] keeps the settings that it was loaded with for as long as
 //! it lives; other settings, or other grants, make another `Plugin`, with an empty cache of decisions.
 
 use std::{
@@ -61,10 +61,7 @@ impl PluginSettings {
         if text.len() > limit {
             return Err(LoadError::Settings {
                 key: key(name, ""),
-                what: format!(
-                    "they take {} bytes as JSON, more than the limit of {limit} (sandbox.settings_bytes)",
-                    text.len()
-                ),
+                what: format!("they take {} bytes as JSON, more than the limit of {limit} (a fixed limit)", text.len()),
             });
         }
         Ok(text.into())
@@ -104,7 +101,7 @@ mod tests {
         assert_eq!(
             fault,
             "settings plugin.demo.settings: they take 108 bytes as JSON, more than the limit of 107 \
-             (sandbox.settings_bytes)"
+             (a fixed limit)"
         );
     }
 

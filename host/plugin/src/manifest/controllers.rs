@@ -15,10 +15,11 @@ use mortise_resource::{manifest as wire, name, pb, types::Gvk};
 use prost_reflect::MessageDescriptor;
 
 use crate::manifest::{
-    document::{TypeDecl, type_name},
+    document::TypeDecl,
     error::ManifestError,
     exports::Exports,
     field_path::{DataPath, DataPathError},
+    type_name::type_name,
 };
 
 /// Most controllers of one plugin.

@@ -7,8 +7,11 @@ use std::{
 };
 
 use mortise_query::{IndexPath, Mask, Schema};
-use mortise_redaction::{Redaction, Secrets};
-use mortise_resource::{Scope, manifest as wire, name, pb, types::Gvk};
+use mortise_resource::{
+    Scope, manifest as wire, name, pb,
+    redaction::{Redaction, Secrets},
+    types::Gvk,
+};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 
@@ -23,6 +26,7 @@ use crate::{
         functions::{self, FunctionDecl},
         permission::Permissions,
         references::ReferenceDecls,
+        type_name::type_name,
     },
 };
 
@@ -380,34 +384,6 @@ fn read_moved_from(wire: Vec<wire::TypeName>, of: &Gvk, exports: Exports) -> Res
     Ok(from)
 }
 
-/// Checks the three names of a type against their patterns.
-pub(crate) fn type_name(gvk: &Gvk) -> Result<(), ManifestError> {
-    let (part, pattern, got) = if !is_group(&gvk.group) {
-        ("group", "^[a-z][a-z\\d_]+$", &gvk.group)
-    } else if !is_group_version(&gvk.group_version) {
-        ("group_version", "^v([a-z\\d]+)?\\d$", &gvk.group_version)
-    } else if !is_kind(&gvk.kind) {
-        ("kind", "^[A-Z][A-Za-z\\d]+$", &gvk.kind)
-    } else {
-        return Ok(());
-    };
-    Err(fault(format!("{part} must match {pattern}, got: {got:?}")))
-}
-
-fn is_group(s: &str) -> bool {
-    let tail = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    matches!(s.as_bytes(), [first, rest @ ..] if first.is_ascii_lowercase() && !rest.is_empty() && rest.iter().all(|b| tail(*b)))
-}
-
-fn is_group_version(s: &str) -> bool {
-    let middle = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    matches!(s.as_bytes(), [b'v', rest @ .., last] if last.is_ascii_digit() && rest.iter().all(middle))
-}
-
-fn is_kind(s: &str) -> bool {
-    matches!(s.as_bytes(), [first, rest @ ..] if first.is_ascii_uppercase() && !rest.is_empty() && rest.iter().all(u8::is_ascii_alphanumeric))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,17 +414,5 @@ mod tests {
         let write = wire::Permissions { write: Some(key), ..wire::Permissions::default() };
         let refused = declare(writes, write).unwrap_err();
         assert!(refused.contains("type demo.v1.Thing: write has both a hook and a permission"), "{refused}");
-    }
-
-    #[test]
-    fn patterns_of_type_names() {
-        assert!(is_group("demo") && is_group("a1") && is_group("a_b"));
-        assert!(!is_group("a") && !is_group("1a") && !is_group("Demo") && !is_group("") && !is_group("a-b"));
-        assert!(is_group_version("v1") && is_group_version("v2beta1") && is_group_version("v10"));
-        assert!(
-            !is_group_version("v") && !is_group_version("1") && !is_group_version("v1beta") && !is_group_version("V1")
-        );
-        assert!(is_kind("Artist") && is_kind("Ab") && is_kind("A1"));
-        assert!(!is_kind("A") && !is_kind("artist") && !is_kind("A_b") && !is_kind(""));
     }
 }

@@ -9,3 +9,4 @@ pub(crate) mod field_path;
 pub(crate) mod functions;
 pub(crate) mod permission;
 pub(crate) mod references;
+pub(crate) mod type_name;

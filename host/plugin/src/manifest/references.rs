@@ -20,7 +20,7 @@ use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value,
 };
 
-use crate::manifest::{document::type_name, error::ManifestError};
+use crate::manifest::{error::ManifestError, type_name::type_name};
 
 /// Most references of one resource.
 pub const MAX_REFERENCES: usize = 1_024;

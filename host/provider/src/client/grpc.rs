@@ -20,10 +20,10 @@ use tonic::{
 use super::ResourceClient;
 use crate::schema::TypeDescription;
 
-/// Largest answer that is taken, bytes: a list comes as one message.
+/// Largest answer in bytes: a list comes as one message.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// A server behind a channel. Each call carries the token, and is answered within a bound.
+/// A server behind a channel. Each call carries the token, and fails after the timeout.
 #[derive(Clone)]
 pub struct GrpcClient {
     channel: Channel,
@@ -33,7 +33,7 @@ pub struct GrpcClient {
 }
 
 impl GrpcClient {
-    /// Of a channel. `address` is for people.
+    /// Makes a client on a channel. `address` is for people.
     #[must_use]
     pub fn new(channel: Channel, token: Option<MetadataValue<Ascii>>, address: String, timeout: Duration) -> Self {
         Self { channel, token, address, timeout }
@@ -96,7 +96,7 @@ impl ResourceClient for GrpcClient {
                     let descriptors = answer.descriptors.unwrap_or_default();
                     described.push(TypeDescription { info: answer.r#type.unwrap_or(info), descriptors });
                 }
-                // It went with its plugin, between the two calls.
+                // The type went away with its plugin between the two calls.
                 Err(status) if status.code() == Code::NotFound => {}
                 Err(status) => return Err(status),
             }

@@ -1,7 +1,7 @@
-//! What is planned: the user's spelling wherever there is one, and the server's values elsewhere.
+//! Planned values: the user's spelling where the configuration has a value, and the server's values elsewhere.
 //!
-//! Core holds a plan to what the configuration says, letter for letter; a plugin's hooks may write something else in its
-//! place. So the state shows what the user wrote, and [`Divergences`] remember what the server made of it.
+//! Core requires a plan to repeat the configuration exactly, but a plugin's hooks may write something else in its
+//! place. So the state shows the user's spelling, and [`Divergences`] record the server's values.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::value::{Step, Value};
 
-/// What the server holds where the state has the user's spelling, by path.
+/// The server's values where the state has the user's spelling, by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Divergences(BTreeMap<Vec<Step>, Value>);
 
 impl Divergences {
-    /// What the server holds at a path.
+    /// The server's value at a path.
     #[must_use]
     pub fn at(&self, path: &[Step]) -> Option<&Value> {
         self.0.get(path)
@@ -28,19 +28,20 @@ impl Divergences {
         self.0.is_empty()
     }
 
-    /// The paths and what the server holds there.
+    /// The paths and the server's values there.
     pub fn iter(&self) -> impl Iterator<Item = (&[Step], &Value)> {
         self.0.iter().map(|(path, value)| (path.as_slice(), value))
     }
 
-    /// One more.
+    /// Records the server's value at a path.
     pub fn record(&mut self, path: &[Step], value: Value) {
         self.0.insert(path.to_vec(), value);
     }
 }
 
-/// Brings what was configured at `root` and what the server would make of it together. Without the server's, since
-/// something is not known yet, what it might fill in is unknown; `computed` says whether it might fill in the whole.
+/// Combines the configured value at `root` with the value that the server would make of it. Without the server's value
+/// (a part of the configuration is not known yet), parts that the server might fill in are unknown; `computed` says
+/// whether it might fill in the whole.
 #[must_use]
 pub fn conform(
     shape: &Shape,
@@ -99,7 +100,7 @@ impl Conformer<'_> {
         }
     }
 
-    /// What was configured, in its spelling.
+    /// Combines a configured value with the server's, in the configuration's spelling.
     fn configured(&mut self, shape: &Shape, presence: Presence, config: &Value, mutated: Option<&Value>) -> Value {
         match (shape, config, mutated) {
             (_, Value::Null | Value::Unknown(_), _) => config.clone(),
@@ -117,7 +118,7 @@ impl Conformer<'_> {
                 self.entries(of, entries.iter().map(|(key, value)| (key, value, server.get(key))))
             }
             (_, config, None) => config.clone(),
-            // Where the forms differ, what was left open stays null, and the whole is recorded.
+            // Where the forms differ, unset parts stay null, and the whole value is recorded.
             (_, config, Some(server)) => {
                 if !same(shape, presence, config, server) {
                     let path = self.path.clone();
@@ -182,7 +183,7 @@ mod tests {
         message M { string name = 1; string kind = 2; repeated string tags = 3; repeated In ins = 4; map<string, In> by = 5;
                     In in = 6; optional string maybe = 7; oneof c { string one = 8; string two = 9; } }";
 
-    /// An object of these attributes, and null for the others.
+    /// An object with these attributes; the others are null.
     fn of(attributes: &[(&str, Value)]) -> Value {
         let all = ["name", "kind", "tags", "ins", "by", "in", "maybe", "one", "two"];
         let value = |name: &str| {
@@ -219,7 +220,7 @@ mod tests {
         let at = |name: &str| vec![Step::Attribute("data".into()), Step::Attribute(name.into())];
         assert_eq!(recorded, [(at("name"), text("upper")), (at("tags"), list(&["a", "b"]))]);
         assert_eq!(undo_of(&object, &planned, &mutated, &divergences), planned);
-        // Somebody else changed it.
+        // Another client changed it.
         let changed = of(&[("name", text("other")), ("kind", text("defaulted")), ("tags", list(&["a", "b"]))]);
         let read = undo_of(&object, &planned, &changed, &divergences);
         let Value::Map(read) = read else { panic!("{read:?}") };
@@ -238,7 +239,7 @@ mod tests {
         assert!(divergences.is_empty());
         assert_eq!(planned["in"], inner(Value::unknown(), Value::unknown()));
         assert_eq!((&planned["kind"], &planned["tags"]), (&Value::unknown(), &Value::unknown()));
-        // The server sets no member of a choice.
+        // The server does not set members of a oneof.
         assert_eq!((&planned["one"], &planned["two"]), (&Value::Null, &Value::Null));
     }
 
@@ -272,7 +273,7 @@ mod tests {
         }
     }
 
-    /// What a server makes of a configuration: it lowers, sorts, drops doubles and fills in.
+    /// Imitates a server's hook: it lowers, sorts, removes duplicates and fills in.
     fn hook(value: &Value, key: &str) -> Value {
         match value {
             Value::Null if matches!(key, "kind" | "a") => text("filled"),
@@ -291,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Whether a planned value says what was configured, wherever something was.
+    /// Whether a planned value repeats the configuration wherever that has a value.
     fn follows(planned: &Value, config: &Value) -> bool {
         match (planned, config) {
             (_, Value::Null) => true,
@@ -314,7 +315,7 @@ mod tests {
             let (planned, divergences) = conform(&object, &config, Some(&server));
             prop_assert!(follows(&planned, &config), "{planned:?}");
             prop_assert_eq!(&undo_of(&object, &planned, &server, &divergences), &planned);
-            // What the server holds is told apart from what it would hold otherwise.
+            // Conforming the server's value again gives the same plan and divergences.
             prop_assert_eq!(&conform(&object, &config, Some(&server)), &(planned, divergences));
         }
     }

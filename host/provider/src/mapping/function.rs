@@ -1,4 +1,4 @@
-//! Types, arguments and results of functions, as plugins have them and as core has them.
+//! Types, arguments and results of functions, in the forms of plugins and of core.
 
 use mortise_resource::manifest::{
     FunctionEntries, FunctionValue, FunctionValues, Primitive, ValueType, function_value::Value as PluginValue,
@@ -7,7 +7,7 @@ use mortise_resource::manifest::{
 
 use crate::value::{Step, Type, Value, ValueError};
 
-/// The type, as core has it; none for one that this program does not know.
+/// The type in core's form; `None` for a type that this program does not know.
 #[must_use]
 pub fn function_type(of: &ValueType) -> Option<Type> {
     Some(match of.r#type.as_ref()? {
@@ -27,10 +27,10 @@ pub fn function_type(of: &ValueType) -> Option<Type> {
     })
 }
 
-/// An argument, as plugins have it. One that is not known has none.
+/// An argument in the plugins' form, which has no unknown values.
 ///
 /// # Errors
-/// It is not known, or brings a type of its own.
+/// The argument is not known, or is a dynamic value.
 pub fn argument(value: &Value) -> Result<FunctionValue, ValueError> {
     let value = match value {
         Value::Null => None,
@@ -51,15 +51,15 @@ pub fn argument(value: &Value) -> Result<FunctionValue, ValueError> {
             Some(PluginValue::Entries(FunctionEntries { values }))
         }
         Value::Unknown(_) => return Err(ValueError::new("it is not known yet")),
-        Value::Dynamic(..) => return Err(ValueError::new("it brings a type of its own, which no function takes")),
+        Value::Dynamic(..) => return Err(ValueError::new("it is a dynamic value, and functions take none")),
     };
     Ok(FunctionValue { value })
 }
 
-/// A result of a type, as core has it.
+/// A result of a type in core's form.
 ///
 /// # Errors
-/// It is not of the type.
+/// The result is not of the type.
 pub fn result(of: &Type, value: &FunctionValue) -> Result<Value, ValueError> {
     let Some(value) = &value.value else { return Ok(Value::Null) };
     Ok(match (of, value) {
@@ -94,7 +94,7 @@ pub fn result(of: &Type, value: &FunctionValue) -> Result<Value, ValueError> {
             };
             Value::Map(of.iter().map(attribute).collect::<Result<_, ValueError>>()?)
         }
-        _ => return Err(ValueError::new("it is not of the type that the function says")),
+        _ => return Err(ValueError::new("it is not of the type that the function declares")),
     })
 }
 

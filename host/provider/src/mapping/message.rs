@@ -1,4 +1,4 @@
-//! Values as messages and back, by way of proto3's JSON, whose one mapping reads and prints data everywhere here.
+//! Values as messages and back, by way of proto3's JSON: all data here is read and printed by that mapping.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 use super::shape::{Attribute, Leaf, Object, Shape, attribute_name};
 use crate::value::{Number, Step, Value, ValueError};
 
-/// Makes data of a value that is wholly known. Each fault comes with its path, which begins after the data itself.
+/// Makes data of a wholly known value. Each fault has its path, which begins below the data itself.
 ///
 /// # Errors
-/// What is wrong with the value.
+/// The faults of the value.
 pub fn to_data(of: &Object, value: &Value) -> Result<Any, Vec<ValueError>> {
     let mut json = String::new();
     let mut faults = Vec::new();
@@ -33,7 +33,7 @@ pub fn to_data(of: &Object, value: &Value) -> Result<Any, Vec<ValueError>> {
     })
 }
 
-/// A path in protobuf's names, in those of the protocol.
+/// Converts a path from protobuf's names to those of the protocol.
 #[must_use]
 pub fn steps(path: &FieldPath) -> Vec<Step> {
     let step = |step: &PathStep| match step {
@@ -63,7 +63,7 @@ impl Writer<'_> {
     }
 
     fn text(&mut self, text: &str) {
-        // Memory takes every write.
+        // Writes to memory do not fail.
         self.json.push_str(&serde_json::to_string(text).unwrap_or_default());
     }
 }
@@ -102,7 +102,7 @@ fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
             }
             to.json.push('}');
         }
-        // A mask of fields is one text.
+        // A field mask is a single string in JSON.
         (Shape::Paths, Value::List(items)) => {
             let paths: Vec<_> = items.iter().filter_map(Value::as_str).map(json_name).collect();
             to.text(&paths.join(","));
@@ -123,7 +123,7 @@ fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
 fn leaf(leaf: &Leaf, value: &Value, to: &mut Writer<'_>) {
     match (leaf, value) {
         (Leaf::Bool, Value::Bool(value)) => to.json.push_str(if *value { "true" } else { "false" }),
-        // The mapping says what is wrong with a number, and where.
+        // The JSON mapping reports faults of numbers with their places.
         (Leaf::Integer | Leaf::Float | Leaf::Double, Value::Number(number)) => {
             let _ = write!(to.json, "{number}");
         }
@@ -135,14 +135,14 @@ fn leaf(leaf: &Leaf, value: &Value, to: &mut Writer<'_>) {
         },
         (Leaf::Json, Value::String(text)) => match serde_json::from_str::<&RawValue>(text) {
             Ok(json) => to.json.push_str(json.get()),
-            Err(e) => to.fault(format!("it is no JSON: {e}")),
+            Err(e) => to.fault(format!("it is not JSON: {e}")),
         },
         (Leaf::String | Leaf::Bytes | Leaf::Timestamp | Leaf::Duration, Value::String(text)) => to.text(text),
         _ => to.fault("it is of another type"),
     }
 }
 
-/// A path of a field mask, as JSON has it.
+/// Converts a path of a field mask to JSON's names.
 fn json_name(path: &str) -> String {
     let mut name = String::with_capacity(path.len());
     let mut upper = false;
@@ -156,7 +156,7 @@ fn json_name(path: &str) -> String {
     name
 }
 
-/// The same the other way.
+/// Converts a path of a field mask from JSON's names.
 fn field_name(path: &str) -> String {
     let mut name = String::with_capacity(path.len() + 4);
     for letter in path.chars() {
@@ -168,14 +168,14 @@ fn field_name(path: &str) -> String {
     name
 }
 
-/// Makes a value of data. What a message cannot tell from nothing is null.
+/// Makes a value of data. A part that a message cannot tell from an absent one is null.
 ///
 /// # Errors
-/// The data is no message of the type, or has something that no value can hold, such as a number that is none.
+/// The data is not a message of the type, or has a part that no value can hold, such as NaN.
 pub fn from_data(of: &Object, data: Option<&Any>) -> Result<Value, ValueError> {
     let nothing = Any::default();
     let json = data_to_json(data.unwrap_or(&nothing), &of.message).ok_or_else(|| {
-        ValueError::new("the server's data has fields that this type does not have, or no form as text")
+        ValueError::new("the server's data has fields that its type does not declare, or values without a form in JSON")
     })?;
     read_object(of, &parse(&json)?)
 }
@@ -224,7 +224,7 @@ fn read(shape: &Shape, json: &str) -> Result<Value, ValueError> {
 fn read_leaf(leaf: &Leaf, json: &str) -> Result<Value, ValueError> {
     match leaf {
         Leaf::Bool => parse(json).map(Value::Bool),
-        // JSON has numbers of 64 bits as texts.
+        // JSON has numbers of 64 bits as strings.
         Leaf::Integer | Leaf::Float | Leaf::Double => {
             let text = json.trim_matches('"');
             let number =

@@ -1,5 +1,5 @@
-//! A plugin's messages in the terms of the protocol: what their fields are as attributes, when two values are the same,
-//! and how the server's values and the user's spelling go together.
+//! A plugin's messages in the protocol's terms: their fields as attributes, the equality of values, and the combination
+//! of the server's values with the user's spelling.
 
 mod conform;
 mod function;

@@ -1,5 +1,5 @@
-//! What the options of fields say, read from the bytes of their files: descriptors lose extensions that they were not
-//! built with, `google.api.field_behavior` among them, and their library panics on options that do not fit.
+//! Options of fields, read from the bytes of their files: descriptors lose extensions that they were not built with,
+//! `google.api.field_behavior` among them, and their library panics on malformed options.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use mortise_resource::descriptors;
 use prost::Message;
 use prost_reflect::{DescriptorPool, FieldDescriptor};
 
-/// What a field's options say, as far as it matters here.
+/// The options of a field that matter to the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "they are the options'")]
+#[allow(clippy::struct_excessive_bools, reason = "the options are independent flags")]
 pub struct FieldOptions {
     /// `deprecated`.
     pub deprecated: bool,
@@ -17,11 +17,11 @@ pub struct FieldOptions {
     pub debug_redact: bool,
     /// `google.api.field_behavior` holds `REQUIRED`.
     pub required: bool,
-    /// The same of `OUTPUT_ONLY`.
+    /// `google.api.field_behavior` holds `OUTPUT_ONLY`.
     pub output_only: bool,
-    /// The same of `IMMUTABLE`.
+    /// `google.api.field_behavior` holds `IMMUTABLE`.
     pub immutable: bool,
-    /// The same of `UNORDERED_LIST`.
+    /// `google.api.field_behavior` holds `UNORDERED_LIST`.
     pub unordered: bool,
 }
 
@@ -31,12 +31,12 @@ const OUTPUT_ONLY: i32 = 3;
 const IMMUTABLE: i32 = 5;
 const UNORDERED_LIST: i32 = 6;
 
-/// The options of every field of a pool that has any.
+/// The options of the fields of a pool; fields without options are left out.
 #[derive(Debug, Default)]
 pub struct Options(HashMap<String, HashMap<u32, FieldOptions>>);
 
 impl Options {
-    /// Of a pool's messages.
+    /// Reads the options of a pool's messages.
     #[must_use]
     pub fn of(pool: &DescriptorPool) -> Self {
         let said = pool.files().flat_map(|file| descriptors::field_options::<RawOptions>(&file.encode_to_vec()));
@@ -45,7 +45,7 @@ impl Options {
         Self(said.map(|(message, fields)| (message, read(fields))).collect())
     }
 
-    /// Of a field.
+    /// The options of a field.
     #[must_use]
     pub fn field(&self, field: &FieldDescriptor) -> FieldOptions {
         let of_message = self.0.get(field.parent_message().full_name());
@@ -67,7 +67,7 @@ impl From<&RawOptions> for FieldOptions {
     }
 }
 
-/// Of `google.protobuf.FieldOptions`, what is looked at here.
+/// The fields of `google.protobuf.FieldOptions` that are read here.
 #[derive(Clone, PartialEq, Message)]
 struct RawOptions {
     #[prost(bool, tag = "3")]

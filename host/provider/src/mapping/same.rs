@@ -1,4 +1,4 @@
-//! When two values of one shape are the same to a server, however they are spelled.
+//! Equality of two values of one shape to a server, whatever their spelling.
 
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::shape::{Leaf, Object, Presence, Shape};
 use crate::value::{Number, Value};
 
-/// Whether two values are one to the server. An unknown one is the same as none, not even itself.
+/// Whether two values are equal to the server. An unknown value equals no other value, not even itself.
 #[must_use]
 pub fn same(shape: &Shape, presence: Presence, a: &Value, b: &Value) -> bool {
     if matches!(a, Value::Unknown(_)) || matches!(b, Value::Unknown(_)) {
@@ -30,7 +30,7 @@ pub fn same(shape: &Shape, presence: Presence, a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The same of two objects.
+/// Whether two objects are equal to the server.
 #[must_use]
 pub(super) fn same_object(of: &Object, a: &Value, b: &Value) -> bool {
     let (Value::Map(a), Value::Map(b)) = (a, b) else { return a == b };
@@ -40,7 +40,7 @@ pub(super) fn same_object(of: &Object, a: &Value, b: &Value) -> bool {
     })
 }
 
-/// Whether a message cannot tell a value from none.
+/// Whether a message cannot tell a value from an absent one.
 fn is_zero(shape: &Shape, value: &Value) -> bool {
     match (shape, value) {
         (_, Value::Null) => true,
@@ -84,7 +84,7 @@ fn same_leaf(leaf: &Leaf, a: &Value, b: &Value) -> bool {
             json(a).zip(json(b)).is_some_and(|(a, b)| same_json(&a, &b))
         }
         (Leaf::Float, Value::Number(a), Value::Number(b)) => {
-            #[allow(clippy::cast_possible_truncation, reason = "what a field of 32 bits keeps")]
+            #[allow(clippy::cast_possible_truncation, reason = "a field of 32 bits keeps no more")]
             let kept = |number: &Number| number.nearest_f64() as f32;
             kept(a).to_bits() == kept(b).to_bits()
         }
@@ -111,7 +111,7 @@ fn same_json(a: &serde_json::Value, b: &serde_json::Value) -> bool {
     }
 }
 
-/// Sets by value: each element of one has one of its own in the other.
+/// Sets by value: each element of one pairs with a different element of the other.
 fn same_set(of: &Shape, a: &[Value], b: &[Value]) -> bool {
     let mut left: Vec<&Value> = b.iter().collect();
     a.len() == b.len()

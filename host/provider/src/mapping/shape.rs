@@ -1,9 +1,9 @@
-//! What a message is as an object with attributes.
+//! The shape of a message as an object with attributes.
 //!
 //! # Limits
-//! Messages come from strangers, and may hold each other in circles, or so often that all that there is to say of them
-//! grows beyond any bound. A message within itself, and one more than [`MAX_OBJECT_DEPTH`] deep, is a text that holds JSON. With
-//! more than [`MAX_ATTRIBUTES`] attributes a type is refused.
+//! Messages come from plugins, and may hold each other in circles, or so often that a full description grows without
+//! bound. A message within itself, or more than [`MAX_OBJECT_DEPTH`] deep, is a string that holds JSON. A type with more than
+//! [`MAX_ATTRIBUTES`] attributes is rejected.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Sy
 use super::options::FieldOptions;
 use crate::value::{Step, Type};
 
-/// How deep messages are shown as objects.
+/// Most levels of messages that are shown as objects.
 const MAX_OBJECT_DEPTH: usize = 16;
 
 /// Most attributes of a type, those of messages within it included.
@@ -23,70 +23,70 @@ const MAX_ATTRIBUTES: usize = 10_000;
 pub struct Object {
     /// The message.
     pub message: MessageDescriptor,
-    /// Its fields.
+    /// The attributes of its fields.
     pub attributes: Vec<Attribute>,
 }
 
 /// A field as an attribute.
 #[derive(Debug, Clone)]
 pub struct Attribute {
-    /// Its name: the field's, as the protocol wants names.
+    /// Its name: the field's, in the protocol's spelling.
     pub name: String,
     /// The field.
     pub field: FieldDescriptor,
-    /// What it holds.
+    /// The shape of its value.
     pub shape: Shape,
-    /// Whether a zero is a value.
+    /// Whether a zero differs from an absent value.
     pub presence: Presence,
-    /// What is done with it.
+    /// Rules for users, the server and core.
     pub flags: Flags,
 }
 
-/// Whether a zero is the same as nothing.
+/// Whether a zero value differs from an absent one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It is: the message cannot tell them apart.
+    /// It does not: the message cannot tell them apart.
     Implicit,
-    /// It is not.
+    /// It does.
     Explicit,
 }
 
-/// What users, the server and core may do with an attribute.
+/// Rules for an attribute: who may set it, and how core treats it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "they are the protocol's")]
+#[allow(clippy::struct_excessive_bools, reason = "the protocol has independent flags")]
 pub struct Flags {
-    /// It has to be set.
+    /// The user has to set it.
     pub required: bool,
-    /// It may be set.
+    /// The user may set it.
     pub optional: bool,
     /// The server may set it.
     pub computed: bool,
-    /// It is not shown.
+    /// Core does not show it.
     pub sensitive: bool,
-    /// It should not be used any more.
+    /// It should no longer be used.
     pub deprecated: bool,
-    /// Another value means another resource.
+    /// A change replaces the resource.
     pub replace: bool,
 }
 
-/// What an attribute holds.
+/// The shape of an attribute's value.
 #[derive(Debug, Clone)]
 pub enum Shape {
-    /// One value.
+    /// A single value.
     Leaf(Leaf),
-    /// Several, in order.
+    /// Values in order.
     List(Box<Shape>),
-    /// Several, each once, in no order.
+    /// Values without order or duplicates.
     Set(Box<Shape>),
-    /// Several, by name.
+    /// Values by name.
     Map(Box<Shape>),
     /// Paths of fields.
     Paths,
-    /// Attributes.
+    /// An object with attributes.
     Object(Arc<Object>),
 }
 
-/// One value.
+/// The kind of a single value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leaf {
     /// Text.
@@ -95,32 +95,32 @@ pub enum Leaf {
     Bool,
     /// A whole number.
     Integer,
-    /// A number of 32 bits with a point.
+    /// A floating-point number of 32 bits.
     Float,
-    /// The same of 64 bits.
+    /// A floating-point number of 64 bits.
     Double,
     /// Bytes, as base64.
     Bytes,
-    /// The name of one of these; the number of one that is not known.
+    /// The name of a value of the enum, or the number of an unknown value.
     Enum(EnumDescriptor),
-    /// A point in time, as RFC 3339 has it.
+    /// A point in time in RFC 3339.
     Timestamp,
     /// A length of time, such as `1.5s`.
     Duration,
-    /// Anything, as JSON.
+    /// JSON of any kind.
     Json,
 }
 
 /// A message cannot be shown as an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// There is too much of it.
+    /// The message has too many fields.
     #[error("{message} has more than {MAX_ATTRIBUTES} fields, those of messages within it included")]
     Attributes {
         /// Its name.
         message: String,
     },
-    /// Two fields have one name.
+    /// Two fields have the same name.
     #[error("the fields {one} and {other} of {message} would both be called {name}")]
     Clash {
         /// The message.
@@ -135,7 +135,7 @@ pub enum ShapeError {
 }
 
 impl Object {
-    /// Of a message. `options` says what the options of a field are.
+    /// The shape of a message. `options` returns the options of a field.
     ///
     /// # Errors
     /// See [`ShapeError`].
@@ -147,8 +147,8 @@ impl Object {
         reader.object(message)
     }
 
-    /// Marks a field, by its path of names in protobuf joined by dots, as one that a change of means another resource. It
-    /// may not be there.
+    /// Marks a field so that a change of it replaces the resource. `path` joins names in protobuf by dots; the field
+    /// may be missing.
     pub fn mark_immutable(&mut self, path: &str) {
         let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
         let Some(one) = self.attributes.iter_mut().find(|one| one.field.name() == name) else { return };
@@ -170,7 +170,7 @@ impl Object {
         }
     }
 
-    /// Collects the paths of fields that a change of means another resource; `path` is that of this object.
+    /// Collects the paths of fields whose change replaces the resource; `path` is the path of this object.
     pub(crate) fn replacing(&self, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
         for one in &self.attributes {
             path.push(Step::Attribute(one.name.clone()));
@@ -183,7 +183,7 @@ impl Object {
         }
     }
 
-    /// Its type.
+    /// The type of its values.
     #[must_use]
     pub fn to_type(&self) -> Type {
         Type::object(self.attributes.iter().map(|one| (one.name.as_str(), one.shape.to_type())))
@@ -191,7 +191,7 @@ impl Object {
 }
 
 impl Shape {
-    /// Its type.
+    /// The type of its values.
     #[must_use]
     pub fn to_type(&self) -> Type {
         match self {
@@ -210,7 +210,7 @@ impl Shape {
 struct ShapeReader<'a> {
     root: &'a MessageDescriptor,
     options: &'a dyn Fn(&FieldDescriptor) -> FieldOptions,
-    /// Messages that the one that is read is within.
+    /// The messages that enclose the current one.
     within: Vec<String>,
     attributes: usize,
 }
@@ -249,11 +249,11 @@ impl ShapeReader<'_> {
             return Ok((if unordered { Shape::Set(of) } else { Shape::List(of) }, Presence::Implicit));
         }
         let tells_apart = field.supports_presence() || field.containing_oneof().is_some();
-        // A mask without paths is one that is there.
+        // A mask without paths still counts as present.
         Ok((one, if tells_apart { Presence::Explicit } else { Presence::Implicit }))
     }
 
-    /// What one value of a kind is.
+    /// The shape of a single value of a kind.
     fn one(&mut self, kind: &Kind) -> Result<Shape, ShapeError> {
         Ok(match kind {
             Kind::String => Shape::Leaf(Leaf::String),
@@ -276,7 +276,7 @@ impl ShapeReader<'_> {
     }
 }
 
-/// Messages of `google.protobuf` that are no objects.
+/// The shapes of messages of `google.protobuf` that are not shown as objects.
 fn well_known(message: &MessageDescriptor) -> Option<Shape> {
     let leaf = match message.full_name().strip_prefix("google.protobuf.")? {
         "Timestamp" => Leaf::Timestamp,
@@ -301,7 +301,7 @@ fn flags(field: &FieldDescriptor, options: FieldOptions) -> Flags {
     Flags {
         required,
         optional: !required && !options.output_only,
-        // Of a choice the server may not take another member than the user.
+        // The server may not choose another member of a oneof than the user.
         computed: !required && !of_a_choice,
         sensitive: options.debug_redact,
         deprecated: options.deprecated,
@@ -309,7 +309,7 @@ fn flags(field: &FieldDescriptor, options: FieldOptions) -> Flags {
     }
 }
 
-/// A field's name as a name of the protocol: lower-case letters, digits and `_`, and no digit first.
+/// Converts a field's name to one of the protocol: lower-case letters, digits and `_`, and no digit first.
 pub(crate) fn attribute_name(field: &str) -> String {
     let mut name = String::with_capacity(field.len() + 4);
     let mut before = '_';
@@ -422,7 +422,7 @@ pub(super) mod tests {
         ] {
             assert_eq!(attribute_name(field), name);
         }
-        // What compilers refuse comes in descriptors that none made.
+        // Hand-made descriptors may hold names that compilers reject.
         let file = message("message M { string one = 1; string other = 2; }", "M").parent_file();
         let mut file = file.file_descriptor_proto().clone();
         for (field, name) in file.message_type[0].field.iter_mut().zip(["HTTPPort", "httpport"]) {
@@ -448,7 +448,7 @@ pub(super) mod tests {
         }
         assert_eq!(depth, MAX_OBJECT_DEPTH - 1);
         assert!(matches!(of.attributes[0].shape, Shape::Leaf(Leaf::Json)));
-        // Each holds the next twice: 2^14 of the last.
+        // Each message holds the next one twice: 2^14 of the last.
         let doubled: String = (0..14).map(|n| format!("message D{n} {{ D{0} a = 1; D{0} b = 2; }}\n", n + 1)).collect();
         let doubled = message(&format!("{doubled} message D14 {{}} message M {{ D0 first = 1; }}"), "M");
         let said = Object::of(&doubled, &|_| FieldOptions::default()).unwrap_err().to_string();

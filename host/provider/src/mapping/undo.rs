@@ -1,4 +1,5 @@
-//! What is read: the user's spelling where the server still holds what it made of that, and the server's values elsewhere.
+//! Read values: the user's spelling where the server still has its own version of it, and the server's values
+//! elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::value::{Step, Value};
 
-/// Brings what the server holds at `root` and the state before it together.
+/// Combines the server's value at `root` with the prior state.
 #[must_use]
 pub fn undo(shape: &Shape, root: &str, prior: &Value, server: &Value, divergences: &Divergences) -> Value {
     let mut restorer = Restorer { path: vec![Step::Attribute(root.to_owned())], divergences };

@@ -1,8 +1,8 @@
 //! Applies plans: creates, updates and deletes.
 //!
-//! A creation cannot take the place of a resource that is there: it carries a uid of its own, which the server does not
-//! look at when there is none of the name, and refuses otherwise. An update is of the generation that was planned with,
-//! or of none. What was written is told, whatever comes after it.
+//! A creation cannot replace an existing resource: it carries its own uid, which the server ignores if the name is
+//! free, and rejects otherwise. An update succeeds only for the generation that was planned with, if the state has one.
+//! The state of a written resource is always returned, even if a later step fails.
 
 use std::time::Duration;
 
@@ -27,15 +27,15 @@ use crate::{
     value::{PathText, Step, Value},
 };
 
-/// Attempts of an update that a change of status comes before.
+/// Most attempts of an update while changes of status come in between.
 const UPDATE_ATTEMPTS: usize = 5;
-/// How long is waited for conditions, and for finalizers to go, unless a configuration says so.
+/// Default wait for conditions, and for finalizers to go.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
-/// How often it is looked, at first and at most.
+/// First and longest wait between two reads of a resource.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What came of it. With faults the state is what there is then.
+/// Result of an apply. After a fault the state is the one that exists then.
 #[derive(Default)]
 pub(crate) struct ApplyResult {
     pub(crate) state: Option<Value>,
@@ -44,7 +44,7 @@ pub(crate) struct ApplyResult {
 }
 
 impl ApplyResult {
-    /// Nothing was changed: core keeps what it has.
+    /// The result if nothing was changed: core keeps its state.
     fn refused(diagnostics: Vec<Diagnostic>) -> Self {
         Self { diagnostics, ..Self::default() }
     }
@@ -63,7 +63,7 @@ pub(crate) async fn apply(
     if planned.is_null() {
         return delete(of, session, server, prior).await;
     }
-    // One that is to be made in the place of another has nothing before it.
+    // A resource that replaces another one has no prior state.
     let pending = Private::pending(private).filter(|_| !prior.is_null());
     let plan = match plan(of, server, prior, config, pending.is_some()).await {
         Ok(plan) => plan,
@@ -71,12 +71,12 @@ pub(crate) async fn apply(
     };
     if let Some(path) = first_changed_path(planned, &plan.state) {
         let summary = "the server's rules changed since this was planned; plan again";
-        let detail = format!("{} would be something else than it was. Nothing was written.", PathText(&path));
+        let detail = format!("{} would get another value than planned. Nothing was written.", PathText(&path));
         return ApplyResult::refused(vec![Diagnostic { detail, ..at(&path, summary) }]);
     }
     let Plan { divergences, request, writes, diagnostics, .. } = plan;
     let Some(mut request) = request else {
-        return ApplyResult::refused(vec![error("core applies what is not known yet", "")]);
+        return ApplyResult::refused(vec![error("core applies a plan that still has unknown values", "")]);
     };
     let mut applied =
         ApplyResult { private: Private::write(&divergences, None), diagnostics, ..ApplyResult::default() };
@@ -87,7 +87,7 @@ pub(crate) async fn apply(
         }
         (false, Some(pending), _) => match take_over(pending, of, server, prior, false).await {
             Ok(Some(taken)) => update_taken_over(server, taken, request, &mut applied.diagnostics).await,
-            Ok(None) => Err(vec![error("what is to be taken over is not there any more", "Plan again.")]),
+            Ok(None) => Err(vec![error("the resource or object to take over no longer exists", "Plan again.")]),
             Err(faults) => Err(faults),
         },
         (false, None, true) => update(server, &KnownResource::of(prior), request).await,
@@ -106,7 +106,7 @@ pub(crate) async fn apply(
     };
     match state(of, &resource, planned, &divergences) {
         Ok(state) => applied.state = Some(state),
-        Err(fault) => applied.diagnostics.push(error(fault.to_string(), "It was written.")),
+        Err(fault) => applied.diagnostics.push(error(fault.to_string(), "The resource was written.")),
     }
     applied
 }
@@ -116,8 +116,8 @@ async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, 
         Ok((resource, _)) => Ok(resource),
         Err(status) if status.code() == Code::FailedPrecondition => {
             let name = [Step::Attribute("name".to_owned())];
-            let detail = "`terraform import` takes it over; it has the id as the last part of its command.";
-            let summary = "there is a resource of this name already";
+            let detail = "`terraform import` takes it over; the last part of its command is the id.";
+            let summary = "a resource of this name already exists";
             let said = match status.message().contains("uid") {
                 true => Diagnostic { detail: detail.to_owned(), ..at(&name, summary) },
                 false => at(&name, status.message()),
@@ -128,7 +128,8 @@ async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, 
     }
 }
 
-/// Brings what was taken over to what is configured. What fails then is told beside what there is.
+/// Brings a moved or imported resource to its configuration. A failure becomes a diagnostic beside the resource's
+/// state.
 async fn update_taken_over(
     server: &Server,
     taken: pb::Resource,
@@ -139,7 +140,7 @@ async fn update_taken_over(
     if value(&taken) == value(&request) && metadata(&taken) == metadata(&request) {
         return Ok(taken);
     }
-    // Its controllers may write it at once.
+    // Its controllers may write it at any time, so its generation is not checked.
     let id = taken.id.clone().unwrap_or_default();
     match update(server, &KnownResource { uid: &id.uid, generation: None }, request).await {
         Ok(resource) => Ok(resource),
@@ -150,21 +151,21 @@ async fn update_taken_over(
     }
 }
 
-/// The resource that is known, and in which generation, if that matters.
+/// The resource of a state, and its generation, if that has to match.
 struct KnownResource<'s> {
     uid: &'s str,
     generation: Option<&'s str>,
 }
 
 impl<'s> KnownResource<'s> {
-    /// As a state has it.
+    /// The resource of a state.
     fn of(prior: &'s Value) -> Self {
         let text = |name| prior.get(name).as_str().unwrap_or_default();
         Self { uid: text("uid"), generation: Some(text("generation")) }
     }
 }
 
-/// What is there of what is known.
+/// Reads the resource, and checks that it is the known one.
 async fn current(
     server: &Server,
     known: &KnownResource<'_>,
@@ -175,12 +176,12 @@ async fn current(
     match found.map_err(|status| server_faults("reading", server.client.address(), &status))? {
         Some(found) if known.generation.is_none_or(|known| known == found.generation) => Ok(found),
         Some(_) => Err(vec![error(
-            "the resource was changed since this was planned",
-            "Somebody else wrote it in between. Nothing was written; plan again.",
+            "the resource changed since this was planned",
+            "Another client wrote it. Nothing was written; plan again.",
         )]),
         None => Err(vec![error(
-            "the resource is gone since this was planned",
-            "Somebody else deleted it, or replaced it by another one of its name. Plan again.",
+            "the resource was deleted since this was planned",
+            "Another client deleted it, or replaced it by another one of the same name. Plan again.",
         )]),
     }
 }
@@ -195,7 +196,7 @@ async fn update(
         let mut request = request.clone();
         request.id = stored.id;
         request.version = stored.version;
-        // A write of a version would take away what is left out.
+        // A write with a version removes metadata that it leaves out.
         for key in [meta::FINALIZERS, meta::DELETION_TIMESTAMP] {
             if let Some(value) = stored.metadata.get(key) {
                 request.metadata.insert(key.to_owned(), value.clone());
@@ -207,10 +208,10 @@ async fn update(
             Err(status) => return Err(server_faults("updating", server.client.address(), &status)),
         }
     }
-    Err(vec![error("the resource's statuses change all the time", "The write was tried 5 times. Apply again.")])
+    Err(vec![error("the resource's statuses change too often", "The write was tried 5 times. Apply again.")])
 }
 
-/// Looks again and again, less and less often.
+/// Waits between reads, longer each time, until a deadline.
 struct ReadDelays {
     until: Instant,
     waits: Waits,
@@ -221,7 +222,7 @@ impl ReadDelays {
         Self { until: Instant::now() + timeout, waits: Waits::new(Backoff::new(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)) }
     }
 
-    /// Waits until the next look; false when there is none.
+    /// Waits until the next read; false once the deadline or the end of the run is near.
     async fn next(&mut self, session: &Session) -> bool {
         let wait = self.waits.next_wait();
         if session.is_stopped() || Instant::now() + wait > self.until {
@@ -257,29 +258,31 @@ async fn wait(
         let path = ["wait", "conditions"].map(|name| Step::Attribute(name.to_owned()));
         if !looks.next(session).await {
             let missing = missing.iter().map(|one| (**one).to_owned()).collect::<Vec<_>>().join(", ");
-            let why = if session.is_stopped() { "the run was stopped" } else { "the time is over" };
-            let summary = format!("it was written, but {why} before these conditions were true: {missing}");
+            let why = if session.is_stopped() { "the run was stopped" } else { "the timeout passed" };
+            let summary = format!("the resource was written, but {why} before these conditions were true: {missing}");
             return Err(Diagnostic { detail: conditions_text(&found), ..at(&path, summary) });
         }
         match server.client.read(found.id.clone().unwrap_or_default()).await {
             Ok(Some(now)) => found = now,
-            Ok(None) => return Err(at(&path, "it was written, and deleted by somebody else while it was waited for")),
+            Ok(None) => {
+                return Err(at(&path, "the resource was written, but another client deleted it during the wait"));
+            }
             Err(status) => {
-                let summary = format!("it was written, but cannot be read: {}", status.message());
+                let summary = format!("the resource was written, but cannot be read: {}", status.message());
                 return Err(at(&path, summary));
             }
         }
     }
 }
 
-/// Whether a controller says of this generation that a condition holds.
+/// Whether a controller reports a condition as true for this generation.
 fn condition_holds(resource: &pb::Resource, condition: &str, generation: &str) -> bool {
     let current = resource.status.values().filter(|status| status.observed_generation == generation);
     let mut conditions = current.flat_map(|status| &status.conditions);
     conditions.any(|one| one.r#type == condition && one.state() == pb::condition::State::True)
 }
 
-/// What controllers say, for people.
+/// The controllers' conditions, for people.
 fn conditions_text(resource: &pb::Resource) -> String {
     let lines = resource.status.iter().flat_map(|(name, status)| {
         let line = move |one: &pb::Condition| {
@@ -288,7 +291,7 @@ fn conditions_text(resource: &pb::Resource) -> String {
         status.conditions.iter().map(line)
     });
     let lines: String = lines.collect();
-    if lines.is_empty() { "No controller has said anything of it.".to_owned() } else { lines }
+    if lines.is_empty() { "No controller has reported a status.".to_owned() } else { lines }
 }
 
 async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> ApplyResult {
@@ -307,8 +310,8 @@ async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: 
         if !looks.next(session).await {
             let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
             let detail = format!(
-                "It is marked, and goes when these finalizers have been taken from it: {finalizers}. `wait.timeout` \
-                 allows their controllers more time."
+                "It is marked for deletion, and goes when controllers have removed these finalizers: {finalizers}. A longer \
+                 `wait.timeout` gives them more time."
             );
             return ApplyResult::refused(vec![error("the resource is not deleted yet", detail)]);
         }

@@ -1,7 +1,7 @@
-//! What is told of faults, in core's terms.
+//! Diagnostics in core's terms.
 //!
-//! Core finds the line of a path as far as blocks, one attribute and one step further go; so a path is cut there, and the
-//! whole of it is told in the detail.
+//! Core finds the line of a path only as far as blocks, one attribute and one further step go; so a path is cut there,
+//! and the detail has the whole path.
 
 use mortise_resource::FieldPath;
 use tonic::{Code, Status};
@@ -17,18 +17,18 @@ use crate::{
     value::{PathText, Step, ValueError},
 };
 
-/// A fault of the whole.
+/// An error without a place.
 pub(crate) fn error(summary: impl Into<String>, detail: impl Into<String>) -> Diagnostic {
     Diagnostic { severity: Severity::Error.into(), summary: summary.into(), detail: detail.into(), attribute: None }
 }
 
-/// What is no fault, and wants said.
+/// A warning without a place.
 pub(crate) fn warning(summary: impl Into<String>) -> Diagnostic {
     let (severity, summary) = (Severity::Warning.into(), summary.into());
     Diagnostic { severity, summary, detail: String::new(), attribute: None }
 }
 
-/// A fault of a part.
+/// An error at a path.
 pub(crate) fn at(path: &[Step], summary: impl Into<String>) -> Diagnostic {
     let shown = shown(path);
     let detail = if shown.len() < path.len() { format!("at {}", PathText(path)) } else { String::new() };
@@ -36,19 +36,19 @@ pub(crate) fn at(path: &[Step], summary: impl Into<String>) -> Diagnostic {
     Diagnostic { attribute, ..error(summary, detail) }
 }
 
-/// A fault of a value.
+/// An error of a value.
 pub(crate) fn value_error(fault: &ValueError) -> Diagnostic {
     at(&fault.path, fault.what.as_str())
 }
 
-/// As much of a path as core finds the line of.
+/// The part of a path that core finds the line of.
 fn shown(path: &[Step]) -> &[Step] {
     let blocks = usize::from(matches!(path, [Step::Attribute(data), Step::Attribute(_), ..] if data == "data"));
     let further = path.get(blocks + 1).is_some_and(|step| !matches!(step, Step::Attribute(_)));
     path.get(..blocks + 1 + usize::from(further)).unwrap_or(path)
 }
 
-/// A path, in core's terms.
+/// Converts a path to core's form.
 pub(crate) fn attribute_path(path: &[Step]) -> AttributePath {
     let step = |step: &Step| ProtoStep {
         selector: Some(match step {
@@ -60,7 +60,7 @@ pub(crate) fn attribute_path(path: &[Step]) -> AttributePath {
     AttributePath { steps: path.iter().map(step).collect() }
 }
 
-/// What the server refused, at the places that it names.
+/// The server's faults, at the places that it names.
 pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<Diagnostic> {
     let violations = status.get_details_bad_request().map(|found| found.field_violations).unwrap_or_default();
     if status.code() == Code::InvalidArgument && !violations.is_empty() {
@@ -73,23 +73,23 @@ pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<
             (format!("{doing}: the server at {address} does not answer"), format!("{said}. Is it running?"))
         }
         Code::PermissionDenied => (
-            format!("{doing}: the token may not do this"),
-            format!("{said}. `mortise auth whoami` shows what it may do."),
+            format!("{doing}: the token does not allow this"),
+            format!("{said}. `mortise auth whoami` shows what it allows."),
         ),
-        Code::Unauthenticated => (format!("{doing}: the token is not known"), said.to_owned()),
+        Code::Unauthenticated => (format!("{doing}: the server does not know the token"), said.to_owned()),
         _ => (format!("{doing}: {said}"), String::new()),
     };
     vec![error(summary, detail)]
 }
 
-/// The path that a message begins with, if it does: `data.name: must not be empty`.
+/// The path at the start of a message such as `data.name: must not be empty`; empty without one.
 fn path_in(message: &str) -> &str {
     let path = message.split_once(": ").map_or("", |(path, _)| path);
     let is_path = !path.is_empty() && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"._[]\"-".contains(&b));
     if is_path && ["data", "metadata", "id", "owner"].iter().any(|root| path.starts_with(root)) { path } else { "" }
 }
 
-/// Where the attribute of a field of a resource is.
+/// The path of the attribute for a field of a resource.
 pub(crate) fn attribute_of(field: &str) -> Vec<Step> {
     let path = FieldPath::parse(field.strip_prefix("resource.").unwrap_or(field));
     let mut path = steps(&path);

@@ -1,4 +1,4 @@
-//! Calls of functions. Core makes them before it configures anything, and again and again.
+//! Calls of functions. Core makes them before it configures a provider, and repeats them.
 
 use mortise_resource::data::{CallFunctionRequest, call_function_response::Outcome};
 
@@ -9,17 +9,21 @@ use crate::{
     value::{PathText, Value},
 };
 
-/// Calls one.
+/// Calls a function.
 pub(crate) async fn call(session: &Session, name: &str, arguments: &[DynamicValue]) -> Result<Value, FunctionError> {
     let server = session.server().await.map_err(|faults| whole(&faults))?;
     let functions = server.functions().await.map_err(|faults| whole(&faults))?;
     let Some(function) = functions.get(name) else {
-        return Err(error(format!("the server has no function for {name}; `mortise function list` names its own")));
+        return Err(error(format!(
+            "the server has no function for {name}; `mortise function list` lists its functions"
+        )));
     };
     let mut values = Vec::with_capacity(arguments.len());
     for (index, given) in arguments.iter().enumerate() {
         let at = |text: String| FunctionError { function_argument: i64::try_from(index).ok(), text };
-        let of = function.parameter(index).ok_or_else(|| at("there is no parameter for this argument".to_owned()))?;
+        let of = function
+            .parameter(index)
+            .ok_or_else(|| at("the function has no parameter for this argument".to_owned()))?;
         let value = decode(Some(given), of).map_err(|faults| at(words(&faults)))?;
         values.push(argument(&value).map_err(|fault| at(fault.to_string()))?);
     }
@@ -28,7 +32,7 @@ pub(crate) async fn call(session: &Session, name: &str, arguments: &[DynamicValu
     match server.client.call_function(request).await {
         Ok(Outcome::Result(value)) => result(&function.returns, &value).map_err(|fault| {
             let place = PathText(&fault.path).to_string();
-            error(format!("the result of {name} cannot be told: {place} {}", fault.what))
+            error(format!("the result of {name} cannot be read: {place} {}", fault.what))
         }),
         Ok(Outcome::Fault(fault)) => {
             Err(FunctionError { function_argument: fault.argument.map(i64::from), text: fault.text })

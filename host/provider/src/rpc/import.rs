@@ -1,5 +1,5 @@
-//! Taking over what is there: by `name`, `namespace/name` or `partition/namespace/name`, as far as the type has them; and
-//! what is outside, by the name that it has there.
+//! Imports: of an existing resource, by `name`, `namespace/name` or `partition/namespace/name`, as far as the type has
+//! these units; and of something outside, by its name there.
 
 use mortise_resource::{Scope, name};
 
@@ -16,8 +16,8 @@ use crate::{
     value::{Type, Value},
 };
 
-/// The state that an id means, and what is kept beside it: of a resource that is there, or of something outside that the
-/// type's plugin knows.
+/// The state for an id, and its private data: of an existing resource, or of something outside that the type's plugin
+/// knows.
 pub(crate) async fn import_state(
     of: &ResourceSchema,
     server: &Server,
@@ -45,7 +45,7 @@ pub(crate) async fn import_state(
     Ok((shown, Private::write(&Divergences::default(), Some(&pending))))
 }
 
-/// A state that says where the resource is; the rest is read.
+/// A state with the resource's id only; a read fills in the rest.
 fn state_with_id(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value, Vec<Diagnostic>> {
     let parts: Vec<_> = id.split('/').collect();
     let (partition, namespace, found) = match (of.scope, parts.as_slice()) {
@@ -84,5 +84,5 @@ fn wrong(of: &ResourceSchema, id: &str) -> Diagnostic {
         Scope::Partition => "NAME or PARTITION/NAME",
         Scope::Namespace => "NAME, NAMESPACE/NAME or PARTITION/NAMESPACE/NAME",
     };
-    error(format!("{id:?} is no id of {}", of.name), format!("It takes {forms}."))
+    error(format!("{id:?} is not an id of {}", of.name), format!("Write {forms}."))
 }

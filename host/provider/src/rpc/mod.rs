@@ -1,4 +1,5 @@
-//! The provider's calls. Faults are diagnostics, not statuses: after a status core forgets what was made.
+//! The provider's calls. Faults are diagnostics, not gRPC statuses: core forgets created resources when it gets a
+//! status.
 
 mod apply;
 mod diagnostic;

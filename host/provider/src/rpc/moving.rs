@@ -1,4 +1,4 @@
-//! States that change their type. Core asks for this in a process of its own, which it does not configure.
+//! States that change their type. Core asks for this in a separate process, which it does not configure.
 
 use mortise_resource::pb;
 
@@ -15,7 +15,7 @@ use crate::{
     value::Value,
 };
 
-/// The state in its new type, and what is kept beside it.
+/// The state in its new type, and its private data.
 pub(crate) async fn move_state(
     schema: &ProviderSchema,
     server: &Server,
@@ -23,8 +23,8 @@ pub(crate) async fn move_state(
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
     let of = resource(schema, &request.target_type_name)?;
     let raw = request.source_state.as_ref().map(|raw| raw.json.as_slice()).unwrap_or_default();
-    let source: serde_json::Value = serde_json::from_slice(raw)
-        .map_err(|e| vec![error("the state that is to be moved is no JSON", e.to_string())])?;
+    let source: serde_json::Value =
+        serde_json::from_slice(raw).map_err(|e| vec![error("the state to move is not JSON", e.to_string())])?;
     let text = |name: &str| source.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     let parts = ["name", "partition", "namespace"].map(|name| (name, Value::text(text(name))));
     let prior = Value::object(parts);
@@ -33,21 +33,21 @@ pub(crate) async fn move_state(
         return Err(vec![impossible(of, request)]);
     };
     let tenancy = pb::Tenancy { partition: text("partition"), namespace: text("namespace") };
-    // The newest version of a kind is what states are of; a resource may be stored under another one.
+    // States are of the newest version of a kind; a resource may be stored under another one.
     let kind = pb::Type { group_version: version(&text("group_version"), kind), ..kind.clone() };
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
     let pending = Pending::Move { from };
     match take_over(&pending, of, server, &prior, true).await? {
         Some(found) => Ok((state_of(of, &found, &prior)?, Private::write(&Divergences::default(), Some(&pending)))),
-        // It may have been moved before, by `mortise move`.
+        // `mortise move` may have moved it before.
         None => {
             let there = server.client.read(resource_id(of, &prior, &Defaults::default())).await;
             let there = there.map_err(|status| server_faults("reading", server.client.address(), &status))?;
             if let Some(found) = there {
                 return Ok((state_of(of, &found, &prior)?, Private::write(&Divergences::default(), None)));
             }
-            let summary = format!("{} {:?} is not there any more", request.source_type_name, text("name"));
-            Err(vec![error(summary, format!("Neither is a {} of this name. Remove it from the state.", of.name))])
+            let summary = format!("{} {:?} no longer exists", request.source_type_name, text("name"));
+            Err(vec![error(summary, format!("No {} of this name exists either. Remove it from the state.", of.name))])
         }
     }
 }
@@ -66,11 +66,11 @@ fn impossible(of: &ResourceSchema, request: &move_resource_state::Request) -> Di
         request.source_type_name, request.source_provider_address, request.target_type_name
     );
     let detail = match of.moved_from.as_slice() {
-        [] => "Its plugin says of no kind that it became this one.".to_owned(),
+        [] => "Its plugin names no kind that can become this one.".to_owned(),
         from => {
             let from = from.iter().map(mortise_resource::types::gvk).collect::<Vec<_>>().join(", ");
-            format!("Its plugin makes it out of {from}.")
+            format!("Its plugin can make it from {from}.")
         }
     };
-    error(summary, format!("{detail} `removed` and `import` blocks do it by hand."))
+    error(summary, format!("{detail} Use `removed` and `import` blocks instead."))
 }

@@ -1,5 +1,6 @@
-//! What core has a state of before the server has the resource: one that is to change its type, or to be taken over from
-//! the outside. Plans change nothing, so the server is only asked what would come of it; applying carries it out.
+//! States of resources that the server does not have yet: a resource that is to change its type, or something outside
+//! that is to be imported. Plans change nothing, so the server only makes a dry run for them; applying carries the
+//! change out.
 
 use mortise_resource::{
     data::{ImportRequest, MoveRequest},
@@ -15,7 +16,8 @@ use crate::{
     value::Value,
 };
 
-/// Asks what would come of it, or carries it out; none where there is nothing (any more) that it could come from.
+/// Makes a dry run of the change, or carries it out; `None` if the resource or the object outside does not exist (any
+/// more).
 pub(crate) async fn take_over(
     pending: &Pending,
     of: &ResourceSchema,

@@ -1,7 +1,7 @@
-//! Plans: what the server would make of a configuration, in the user's spelling.
+//! Plans: the resource that the server would make of a configuration, in the user's spelling.
 //!
-//! A plan depends on the prior state, the configuration and the rules of the server alone: it is made again when it is
-//! applied, and has to be the same then.
+//! A plan depends on the prior state, the configuration and the rules of the server alone: applying makes it again, and
+//! it has to be the same then.
 
 use mortise_resource::{data::PlanResponse, pb};
 use tonic::{Code, Status};
@@ -21,22 +21,22 @@ use crate::{
 /// A plan.
 pub(crate) struct Plan {
     pub(crate) state: Value,
-    /// Paths of changes that mean another resource.
+    /// Paths of changes that replace the resource.
     pub(crate) replace: Vec<Vec<Step>>,
-    /// What the server would make of the user's spelling.
+    /// The server's values where the state has the user's spelling.
     pub(crate) divergences: Divergences,
     /// Warnings.
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// What would be sent; none while something of it is not known.
+    /// The request to send; `None` while a part of it is not known.
     pub(crate) request: Option<pb::Resource>,
-    /// Whether the server would have something to write.
+    /// Whether the server would write a change.
     pub(crate) writes: bool,
 }
 
-/// Attributes of which a configuration has to know everything before the server can be asked.
+/// Attributes that must be wholly known before the server can plan.
 const REQUEST_ATTRIBUTES: [&str; 6] = ["name", "partition", "namespace", "metadata", "owner", "data"];
 
-/// What the server says of itself, and what a write changes.
+/// Attributes that every write changes; the server sets them.
 const CHANGED_BY_EVERY_WRITE: [&str; 3] = ["generation", "version", "status"];
 
 /// Plans a creation (`prior` is null) or an update. `pending` says that the server does not have the resource yet.
@@ -48,7 +48,7 @@ pub(crate) async fn plan(
     pending: bool,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
-    // What the server does not have yet is created there, whatever core calls it.
+    // A resource that the server does not have yet is created there, even if core calls it an update.
     let creates = prior.is_null() || pending;
     let known = REQUEST_ATTRIBUTES.iter().all(|name| config.get(name).is_wholly_known());
     let sent = match known {
@@ -64,7 +64,7 @@ pub(crate) async fn plan(
     }
     .unwrap_or_default();
     let (mutated, predicted) = (answer.resource, answer.predicted);
-    // In the end it is what the plugin's controllers make of it.
+    // In the end the plugin's controllers decide the data.
     let expected = predicted.as_ref().or(mutated.as_ref());
     let mut divergences = Divergences::default();
     let read = |resource: &pb::Resource| {
@@ -82,7 +82,7 @@ pub(crate) async fn plan(
     place(of, server, prior, config, mutated.as_ref(), parts);
     owner(prior, parts);
 
-    // What the plugin's controllers fill in is there some time after the write, or has been there for long.
+    // Values from the plugin's controllers appear some time after the write, or are there already.
     let awaited = match (&predicted, &mutated, data) {
         (Some(_), Some(mutated), Some(expected)) => Some((read(mutated)?, expected)),
         _ => None,
@@ -120,8 +120,8 @@ fn unchanged(state: Value) -> Plan {
     Plan { state, replace, divergences: Divergences::default(), diagnostics, request: None, writes: false }
 }
 
-/// Puts what `found` makes of the prior, the written and the expected value in the place of each planned attribute that is
-/// not configured, and that the write leaves otherwise than it will be in the end.
+/// Replaces planned attributes that are not configured and that controllers will change after the write: `found` makes
+/// the new value of the prior, the written and the expected one.
 fn settle(
     (planned, config, prior): (&mut Value, &Value, &Value),
     (written, expected): (&Value, &Value),
@@ -142,7 +142,7 @@ fn settle(
     }
 }
 
-/// The attribute that a path of the server's means, as far as core can be told; none for one that is none.
+/// The attribute for a path of the server, as far as core can address it; `None` if the path has no attribute.
 fn replaced(of: &ResourceSchema, path: &str) -> Option<Vec<Step>> {
     let path = attribute_of(path);
     let [root @ Step::Attribute(name), rest @ ..] = path.as_slice() else { return None };
@@ -153,7 +153,8 @@ fn replaced(of: &ResourceSchema, path: &str) -> Option<Vec<Step>> {
     known.map(|len| path.iter().take(len + 1).cloned().collect())
 }
 
-/// Asks the server what it would make of a write. Where its place is not there, the same run may be about to make it.
+/// Asks the server for a dry run of a write. If the tenancy unit does not exist, this is only a warning: the same run
+/// may create it.
 async fn dry_run(
     server: &Server,
     sent: &pb::Resource,
@@ -166,14 +167,15 @@ async fn dry_run(
             Ok(Some(answer))
         }
         Err(status) if creates && is_missing_place(sent, &status) => {
-            diagnostics.push(warning(format!("{}; it is expected to be there when this is applied", status.message())));
+            diagnostics.push(warning(format!("{}; it must exist when this is applied", status.message())));
             Ok(None)
         }
         Err(status) => Err(server_faults("planning", server.client.address(), &status)),
     }
 }
 
-/// Whether a refusal says that the partition or the namespace is not there, in the server's words: it has no code for that.
+/// Whether an error means that the partition or the namespace does not exist. It compares the server's words, since the
+/// server has no code for this.
 fn is_missing_place(sent: &pb::Resource, status: &Status) -> bool {
     let tenancy = sent.id.as_ref().and_then(|id| id.tenancy.clone()).unwrap_or_default();
     let units = [("partition", tenancy.partition), ("namespace", tenancy.namespace)];
@@ -183,7 +185,8 @@ fn is_missing_place(sent: &pb::Resource, status: &Status) -> bool {
 
 type Parts = std::collections::BTreeMap<String, Value>;
 
-/// Partition and namespace: as configured, or as the server fills them in.
+/// Fills in partition and namespace: as configured, else by the provider's or the server's defaults; unknown until the
+/// server has answered.
 fn place(
     of: &ResourceSchema,
     server: &Server,
@@ -213,7 +216,8 @@ fn place(
     }
 }
 
-/// What a configuration leaves out of the owner is as it was, or the server's.
+/// Fills in parts of the owner that the configuration leaves out: from the prior state, or unknown until the server
+/// sets them.
 fn owner(prior: &Value, parts: &mut Parts) {
     let before = prior.get("owner").clone();
     if let Some(Value::Map(owner)) = parts.get_mut("owner") {
@@ -226,7 +230,7 @@ fn owner(prior: &Value, parts: &mut Parts) {
     }
 }
 
-/// What the server sets, and what it would change.
+/// Sets the attributes that the server sets; those that it would change are unknown.
 fn computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, writes: bool, parts: &mut Parts) {
     let text = |name: &str| parts.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
     let unit = |name: &str| match parts.get(name) {
@@ -250,14 +254,14 @@ fn computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, 
     }
 }
 
-/// Whether the server would have nothing to write. What is not known is not the same.
+/// Whether the server would have nothing to write. An unknown value counts as a change.
 fn is_same(of: &ResourceSchema, prior: &Value, planned: &Value) -> bool {
     same(&of.shape(), Presence::Explicit, prior.get("data"), planned.get("data"))
         && same(&metadata_shape(), Presence::Implicit, prior.get("metadata"), planned.get("metadata"))
         && ["name", "partition", "namespace", "owner"].iter().all(|name| prior.get(name) == planned.get(name))
 }
 
-/// Whether the value at a path is another one.
+/// Whether the value at a path changes.
 fn is_changed(of: &ResourceSchema, prior: &Value, planned: &Value, path: &[Step]) -> bool {
     let at = |value: &Value| {
         path.iter().fold(value.clone(), |value, step| match step {
@@ -275,7 +279,7 @@ fn is_changed(of: &ResourceSchema, prior: &Value, planned: &Value, path: &[Step]
     }
 }
 
-/// Whether what was planned and known is planned again; the path where not.
+/// The path of the first known value that the new plan changes; `None` if the plans agree.
 pub(crate) fn first_changed_path(before: &Value, now: &Value) -> Option<Vec<Step>> {
     match (before, now) {
         (Value::Unknown(_), _) => None,

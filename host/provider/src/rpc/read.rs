@@ -1,4 +1,4 @@
-//! What there is: of a resource that core has a state of, of one by its name, of many.
+//! Reads: of a resource with a state, of a resource by its name, of lists.
 
 use mortise_resource::{Scope, meta, pb, types::gvk};
 
@@ -14,11 +14,11 @@ use crate::{
     value::{Step, Value},
 };
 
-/// Most resources that a data source lists.
+/// Most resources in the list of a data source.
 const MAX_LISTED_RESOURCES: usize = 100_000;
 
-/// The state now, and what is kept beside it; null for a resource that is gone. One that is not there yet is told as it
-/// would be.
+/// The current state, and its private data; null for a deleted resource. A pending resource has the state that a dry
+/// run predicts.
 pub(crate) async fn resource(
     of: &ResourceSchema,
     server: &Server,
@@ -32,7 +32,7 @@ pub(crate) async fn resource(
     let pending = Private::pending(private);
     let (found, kept) = match (found, &pending) {
         (Some(found), None) => (found, private.to_vec()),
-        // It has come to be by other means.
+        // The pending change happened in another way.
         (Some(found), Some(_)) => (found, Private::write(&Private::read(private, of), None)),
         (None, Some(pending)) => match take_over(pending, of, server, prior, true).await? {
             Some(expected) => (expected, private.to_vec()),
@@ -44,7 +44,7 @@ pub(crate) async fn resource(
     Ok((shown.map_err(|fault| vec![error(fault.to_string(), "")])?, kept))
 }
 
-/// A warning of the finalizers that hold a resource which is to be deleted, if there are some.
+/// A warning of the finalizers that hold up the deletion of a resource, if it has any.
 pub(crate) async fn finalizers(
     of: &ResourceSchema,
     server: &Server,
@@ -59,7 +59,7 @@ pub(crate) async fn finalizers(
     Ok(held.map(|held| warning(format!("the deletion waits for finalizers: {held}"))).into_iter().collect())
 }
 
-/// One by its name, for a data source.
+/// Reads a resource by its name, for a data source.
 pub(crate) async fn by_name(of: &ResourceSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
     let id = resource_id(of, config, &server.defaults);
     let found = server.client.read(id.clone()).await;
@@ -67,12 +67,12 @@ pub(crate) async fn by_name(of: &ResourceSchema, server: &Server, config: &Value
         Some(found) => data_source_state(of, &found).map_err(|fault| vec![error(fault.to_string(), "")]),
         None => {
             let path = [Step::Attribute("name".to_owned())];
-            Err(vec![at(&path, format!("there is no {} of the name {:?}", gvk(&of.kind), id.name))])
+            Err(vec![at(&path, format!("there is no {} named {:?}", gvk(&of.kind), id.name))])
         }
     }
 }
 
-/// Many of a type.
+/// Lists resources of a type.
 pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
     let wanted = config.get("type").as_str().unwrap_or_default();
     let named = |one: &&ResourceSchema| {
@@ -100,7 +100,7 @@ pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Valu
     }
     if found.len() > MAX_LISTED_RESOURCES {
         let summary = format!(
-            "there are {} resources, and {MAX_LISTED_RESOURCES} may be listed; name_prefix narrows it",
+            "there are {} resources, and a list has at most {MAX_LISTED_RESOURCES}; narrow it with name_prefix",
             found.len()
         );
         return Err(vec![error(summary, "")]);

@@ -1,4 +1,4 @@
-//! Every call of the protocol, decoded and answered.
+//! Decodes and answers every call of the protocol.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct ProviderService;
 type Answer<T> = Result<Response<T>, Status>;
 type Faults = Vec<Diagnostic>;
 
-/// The connection of a request; whoever listens puts it there.
+/// The session of a request's connection; the listener attaches it.
 fn session<T>(request: &Request<T>) -> Result<Arc<Session>, Status> {
     request
         .extensions()
@@ -42,7 +42,7 @@ fn answer<T>(message: T) -> Answer<T> {
     Ok(Response::new(message))
 }
 
-/// An answer that can say that a call failed.
+/// An answer that can hold the faults of a failed call.
 trait Failed: Default {
     fn failed(diagnostics: Faults) -> Self;
 }
@@ -82,14 +82,14 @@ fn capabilities() -> ServerCapabilities {
     ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: true }
 }
 
-/// What is planned.
+/// A planned change.
 enum Planned {
     Change(Box<Plan>, Option<Pending>),
-    /// With warnings.
+    /// A deletion, with warnings.
     Destroy(Faults),
 }
 
-/// What is known of the request's type.
+/// The type of a request, and the schema that has it.
 struct KnownType {
     schema: Arc<ProviderSchema>,
     name: String,
@@ -307,7 +307,7 @@ impl Provider for ProviderService {
         };
         let ApplyResult { state, private, diagnostics } =
             applied.await.unwrap_or_else(|diagnostics| ApplyResult { diagnostics, ..ApplyResult::default() });
-        // Without a new state core keeps what it had; a creation that failed left nothing.
+        // Without a new state core keeps the prior one; a failed creation left nothing.
         let (new_state, private) = match state {
             Some(state) => (encode(&state), private),
             None => (request.prior_state.clone(), request.planned_private.clone()),
@@ -336,7 +336,7 @@ impl Provider for ProviderService {
     ) -> Answer<pb::move_resource_state::Response> {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.target_type_name).await?;
-            // One that only comes from another address of this provider.
+            // The state only comes from another address of this provider.
             let (state, target_private) = if request.source_type_name == request.target_type_name {
                 (upgrade(known.resource()?, request.source_state.as_ref())?, request.source_private.clone())
             } else {
@@ -391,16 +391,16 @@ impl Provider for ProviderService {
     }
 }
 
-/// Brings a state of whatever version of the type into the form that it has now. The server has brought the resource
-/// itself there, and a read follows; so what the two have in common is all that is taken over.
+/// Converts a state of any version of the type to the current form. The server has upgraded the resource itself, and a
+/// read follows; so only attributes that both versions have are kept.
 fn upgrade(of: &ResourceSchema, raw: Option<&pb::RawState>) -> Result<Value, Faults> {
     let Some(raw) = raw.filter(|raw| !raw.json.is_empty()) else {
-        return Err(vec![error("the state is in a form of before Terraform 0.12, which is not read", "")]);
+        return Err(vec![error("the state has the form of Terraform before 0.12, which is not supported", "")]);
     };
     let kind = of.to_type();
     let state = json::decode_older(&raw.json, &kind).map_err(|fault| vec![super::diagnostic::value_error(&fault)])?;
-    let Value::Map(mut parts) = state else { return Err(vec![error("the state holds no object", "")]) };
-    // A block is always there.
+    let Value::Map(mut parts) = state else { return Err(vec![error("the state is not an object", "")]) };
+    // A block is never null.
     if let (Some(Value::Null), crate::value::Type::Object(of)) = (parts.get("data"), &kind)
         && let Some(crate::value::Type::Object(fields)) = of.get("data")
     {
@@ -410,10 +410,10 @@ fn upgrade(of: &ResourceSchema, raw: Option<&pb::RawState>) -> Result<Value, Fau
     Ok(Value::Map(parts))
 }
 
-/// What a configuration says of the server and of places.
+/// The settings of the server and of default tenancy units in a configuration.
 fn settings(config: &Value) -> Result<(ConnectionSettings, Defaults), Faults> {
     if !config.is_wholly_known() {
-        let detail = "It depends on what is not there before this is applied. Apply that first, with -target.";
+        let detail = "It depends on values that exist only after an apply. Apply those first, with -target.";
         return Err(vec![error("the provider's configuration is not known yet", detail)]);
     }
     let text = |name: &str| config.get(name).as_str().filter(|text| !text.is_empty()).map(ToOwned::to_owned);

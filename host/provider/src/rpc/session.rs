@@ -1,7 +1,7 @@
-//! One connection of core: what its configuration said, the server that it means, and the types of that.
+//! A connection of core: its configuration, the server of that configuration, and the server's types.
 //!
-//! Core connects anew for each phase of a command, and several cores may be connected to one process; so what belongs to a
-//! run belongs to its connection. Types are asked for once by each connection.
+//! Core opens a new connection for each phase of a command, and several cores may be connected to one process; so the
+//! state of a run belongs to its connection. Each connection asks for the types once.
 
 use std::sync::{
     Arc,
@@ -23,12 +23,12 @@ pub struct Session {
     connector: Arc<dyn Connector>,
     prefix: String,
     configured: Mutex<Option<Arc<Server>>>,
-    /// The server as the environment has it, for what comes before a configuration.
+    /// The server of the environment, for calls before a configuration.
     unconfigured: OnceCell<Arc<Server>>,
     stopped: AtomicBool,
 }
 
-/// A server, and where its resources go.
+/// A server, and the default tenancy units of its resources.
 pub(crate) struct Server {
     pub(crate) client: Arc<dyn ResourceClient>,
     pub(crate) defaults: Defaults,
@@ -41,7 +41,7 @@ impl Server {
         Arc::new(Self { client, defaults, schema: OnceCell::new(), functions: OnceCell::new() })
     }
 
-    /// The types, asked for once.
+    /// The types; fetched once.
     pub(crate) async fn schema(&self, prefix: &str) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         let ask = || async {
             let types = self.client.types().await;
@@ -51,7 +51,7 @@ impl Server {
         self.schema.get_or_try_init(ask).await.cloned()
     }
 
-    /// The functions of its plugins, asked for once.
+    /// The functions of its plugins; fetched once.
     pub(crate) async fn functions(&self) -> Result<Arc<FunctionSet>, Vec<Diagnostic>> {
         let ask = || async {
             let functions = self.client.functions().await;
@@ -76,7 +76,7 @@ impl Session {
         }
     }
 
-    /// Takes what the configuration says.
+    /// Takes the settings of the configuration.
     pub(crate) async fn configure(
         &self,
         settings: &ConnectionSettings,
@@ -99,7 +99,7 @@ impl Session {
         self.unconfigured.get_or_try_init(connect).await.cloned()
     }
 
-    /// The types of that server; where there is none, as they were written down.
+    /// The types of that server, or those of the export if no server can be reached.
     pub(crate) async fn schema(&self) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         let asked = match self.server().await {
             Ok(server) => server.schema(&self.prefix).await,
@@ -111,7 +111,7 @@ impl Session {
         }
     }
 
-    /// The functions of that server's plugins; where there is none, as they were written down.
+    /// The functions of that server's plugins, or those of the export if no server can be reached.
     pub(crate) async fn functions(&self) -> Result<Arc<FunctionSet>, Vec<Diagnostic>> {
         let asked = match self.server().await {
             Ok(server) => server.functions().await,
@@ -123,17 +123,17 @@ impl Session {
         }
     }
 
-    /// What was written down, for when no server is reached, for these reasons.
+    /// The export for use without a server, or the faults that made it necessary.
     fn read_export(&self, mut faults: Vec<Diagnostic>) -> Result<Snapshot, Vec<Diagnostic>> {
         match self.connector.snapshot() {
             Ok(Some(snapshot)) => return Ok(snapshot),
             Ok(None) => {}
-            Err(why) => faults.push(error("the schemas that were written down cannot be read", why)),
+            Err(why) => faults.push(error("the exported schemas cannot be read", why)),
         }
         Err(faults)
     }
 
-    /// Begins to stop: what waits ends.
+    /// Stops waits for conditions and finalizers.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -147,7 +147,8 @@ impl Session {
 pub(crate) fn resource<'s>(schema: &'s ProviderSchema, name: &str) -> Result<&'s ResourceSchema, Vec<Diagnostic>> {
     schema.resource(name).ok_or_else(|| {
         let left_out = schema.left_out.iter().map(|why| format!("\nLeft out: {why}")).collect::<String>();
-        let detail = format!("`mortise types` lists the server's. They may have changed during the run.{left_out}");
+        let detail =
+            format!("`mortise types` lists the server's types. They may have changed during the run.{left_out}");
         vec![error(format!("the server has no type for {name}"), detail)]
     })
 }
@@ -157,7 +158,7 @@ fn unreachable(why: &str) -> Diagnostic {
         "no server can be reached",
         format!(
             "{why}\n\nThe provider finds its server by MORTISE_GRPC_ADDR, by the current context of `mortise context`, or \
-             by the socket of one on this machine; `mortise provider export` writes schemas down for when there is none."
+             by the socket of a server on this machine; `mortise provider export` saves schemas for use without a server."
         ),
     )
 }

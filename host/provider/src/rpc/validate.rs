@@ -1,4 +1,4 @@
-//! What can be said of a configuration without a server: unknown parts are passed over.
+//! Checks of a configuration without a server; they skip unknown parts.
 
 use std::sync::LazyLock;
 
@@ -46,15 +46,15 @@ pub(crate) fn resource(of: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
     found
 }
 
-/// How long `90s`, `5m` or `1h30m` is.
+/// Reads a duration: `90s`, `5m` or `1h30m`, of at most a day.
 pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("{text:?} is no time such as 90s or 5m, up to a day");
+    let wrong = || format!("{text:?} is not a duration of at most a day, such as 90s or 5m");
     let parsed = text.parse::<jiff::SignedDuration>().map_err(|_| wrong())?;
     let parsed = std::time::Duration::try_from(parsed).map_err(|_| wrong())?;
     if parsed > std::time::Duration::from_secs(86_400) { Err(wrong()) } else { Ok(parsed) }
 }
 
-/// A value without what is not known; what is in a list with something unknown is left out with it, since places count.
+/// A value without its unknown parts. A list with an unknown element is left out as a whole, since positions matter.
 fn known_part(of: &Object, value: &Value) -> Value {
     let Value::Map(attributes) = value else { return Value::Map(Default::default()) };
     let part = |one: &Attribute| {

@@ -6,7 +6,7 @@ use crate::{
     value::{Type, Value, json, msgpack},
 };
 
-/// Decodes a value. One that is not there is null.
+/// Decodes a value. An absent value is null.
 pub(crate) fn decode(value: Option<&DynamicValue>, of: &Type) -> Result<Value, Vec<Diagnostic>> {
     let decoded = match value {
         None => Ok(Value::Null),
@@ -26,7 +26,7 @@ pub(crate) fn decode(value: Option<&DynamicValue>, of: &Type) -> Result<Value, V
 pub(crate) fn decode_object(value: Option<&DynamicValue>, of: &Type) -> Result<Value, Vec<Diagnostic>> {
     match decode(value, of)? {
         found @ Value::Map(_) => Ok(found),
-        _ => Err(vec![error("core sent no object where one has to be", "")]),
+        _ => Err(vec![error("core sent a value that is not an object", "")]),
     }
 }
 

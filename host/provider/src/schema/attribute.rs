@@ -1,4 +1,4 @@
-//! An attribute as a schema has it: of a resource's envelope, of its data, or of the provider itself.
+//! Attributes of schemas: of a resource's envelope, of its data, or of the provider itself.
 
 use crate::{
     mapping::{self, Flags, Object, Shape},
@@ -11,15 +11,15 @@ use crate::{
 pub struct Attribute {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Content of the attribute.
     pub content: Content,
-    /// Who may set it.
+    /// Rules for users and the server.
     pub flags: Flags,
-    /// What it is for, in Markdown.
+    /// Description in Markdown.
     pub description: String,
 }
 
-/// What an attribute holds.
+/// Content of an attribute.
 #[derive(Debug, Clone)]
 pub enum Content {
     /// A value of a type.
@@ -34,28 +34,28 @@ pub enum Content {
     Map(Vec<Attribute>),
 }
 
-/// It has to be set.
+/// Flags of an attribute that the user has to set.
 pub(super) const REQUIRED: Flags =
     Flags { required: true, optional: false, computed: false, sensitive: false, deprecated: false, replace: false };
-/// It may be set.
+/// Flags of an attribute that the user may set.
 pub(super) const OPTIONAL: Flags = Flags { required: false, optional: true, ..REQUIRED };
-/// The server sets it.
+/// Flags of an attribute that the server sets.
 pub(super) const COMPUTED: Flags = Flags { required: false, computed: true, ..REQUIRED };
-/// It may be set, and else the server sets it.
+/// Flags of an attribute that the user may set; otherwise the server sets it.
 pub(super) const DEFAULTED: Flags = Flags { optional: true, ..COMPUTED };
 
-/// An attribute of the envelope.
+/// Makes an attribute of the envelope.
 pub(super) fn attribute(name: &str, content: Content, flags: Flags, description: &str) -> Attribute {
     Attribute { name: name.to_owned(), content, flags, description: description.to_owned() }
 }
 
-/// One that holds a text.
+/// Makes an attribute that holds a string.
 pub(super) fn text(name: &str, flags: Flags, description: &str) -> Attribute {
     attribute(name, Content::Value(Type::String), flags, description)
 }
 
 impl Attribute {
-    /// What values of it are.
+    /// The type of its values.
     #[must_use]
     pub fn to_type(&self) -> Type {
         match &self.content {
@@ -97,13 +97,13 @@ impl Attribute {
     }
 }
 
-/// What an object with these attributes is.
+/// The type of an object with these attributes.
 #[must_use]
 pub fn type_of(attributes: &[Attribute]) -> Type {
     Type::Object(attributes.iter().map(|one| (one.name.clone(), one.to_type())).collect())
 }
 
-/// The attributes of a message. Of one that only the server sets, it sets every part.
+/// The attributes of a message. With `output_only`, the server sets every part.
 pub(super) fn of_message(of: &Object, output_only: bool) -> Vec<Attribute> {
     of.attributes.iter().map(|one| of_field(one, output_only)).collect()
 }

@@ -1,4 +1,4 @@
-//! A type as the server describes it, and all that a server has in a file.
+//! Descriptions of types by the server, and the file of an export.
 
 use std::{fs, io, path::Path};
 
@@ -10,19 +10,19 @@ use mortise_resource::{
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-/// The version that is written, and the only one that is read.
+/// Version of the file format; other versions are not read.
 const FORMAT_VERSION: u32 = 1;
 
-/// A type as the server describes it.
+/// A type in the server's description.
 #[derive(Debug, Clone)]
 pub struct TypeDescription {
-    /// What it is.
+    /// The server's answer about the type.
     pub info: TypeInfo,
-    /// Its message, and what that is made of.
+    /// The descriptors of its message.
     pub descriptors: FileDescriptorSet,
 }
 
-/// What a server has, as somebody wrote it down.
+/// An export of a server's types and functions.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Its types.
@@ -31,7 +31,7 @@ pub struct Snapshot {
     pub functions: Vec<FunctionInfo>,
 }
 
-/// A file of both: what TypeService and FunctionService answer, as base64.
+/// The file of an export: answers of TypeService and FunctionService, as base64.
 #[derive(Serialize, Deserialize)]
 struct SnapshotFile {
     version: u32,
@@ -41,7 +41,7 @@ struct SnapshotFile {
 }
 
 impl Snapshot {
-    /// The text of a file that holds it.
+    /// The export as the text of a file.
     #[must_use]
     pub fn write(&self) -> String {
         let one = |of: &TypeDescription| {
@@ -53,14 +53,14 @@ impl Snapshot {
             types: self.types.iter().map(one).collect(),
             functions: self.functions.iter().map(|function| STANDARD.encode(function.encode_to_vec())).collect(),
         };
-        // Texts and numbers have a form.
+        // Texts and numbers always have a form in JSON.
         serde_json::to_string_pretty(&file).unwrap_or_default()
     }
 
-    /// Reads such a file; `None` where there is none, or one of another version.
+    /// Reads such a file; `None` if the file does not exist or has another version.
     ///
     /// # Errors
-    /// It cannot be read, or is no such file.
+    /// The file cannot be read or decoded.
     pub fn read(file: &Path) -> io::Result<Option<Self>> {
         let text = match fs::read(file) {
             Ok(text) => text,

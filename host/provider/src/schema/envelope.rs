@@ -1,4 +1,4 @@
-//! What every resource has besides its data, and what the provider's own configuration has.
+//! The attributes of every resource besides its data, and the attributes of the provider's own configuration.
 
 use mortise_resource::Scope;
 
@@ -30,36 +30,36 @@ fn owner(flags: Flags, required: Flags, defaulted: Flags) -> Attribute {
         text("partition", defaulted, "The owner's partition."),
         text("namespace", defaulted, "The owner's namespace."),
         text("name", required, "The owner's name."),
-        text("uid", defaulted, "The owner's uid; the one that it has now if it is not set."),
+        text("uid", defaulted, "The owner's uid; its current uid if it is not set."),
     ];
-    let said = "The resource that this one belongs to, and goes with. It never changes.";
+    let said = "The resource that owns this one; deleting it deletes this one too. It never changes.";
     attribute("owner", Content::Object(parts), flags, said)
 }
 
-/// What the server says of itself.
+/// Attributes that the server sets.
 fn computed() -> Vec<Attribute> {
     let conditions = vec![
-        text("type", COMPUTED, "What is observed, such as `Accepted`."),
+        text("type", COMPUTED, "The type of the condition, such as `Accepted`."),
         text("state", COMPUTED, "`STATE_TRUE`, `STATE_FALSE` or `STATE_UNKNOWN`."),
-        text("reason", COMPUTED, "Why, for machines."),
-        text("message", COMPUTED, "Why, for people."),
+        text("reason", COMPUTED, "The reason, for programs."),
+        text("message", COMPUTED, "The reason, for people."),
     ];
     let status = vec![
-        text("observed_generation", COMPUTED, "The generation that the controller looked at."),
-        text("updated_at", COMPUTED, "When it said so."),
-        attribute("conditions", Content::List(conditions), COMPUTED, "What it found."),
+        text("observed_generation", COMPUTED, "The generation that the controller observed."),
+        text("updated_at", COMPUTED, "The time of the controller's report."),
+        attribute("conditions", Content::List(conditions), COMPUTED, "The conditions that it reports."),
     ];
     vec![
-        text("id", COMPUTED, "The place and the name, with slashes between: what `import` takes."),
-        text("uid", COMPUTED, "Tells this resource apart from others of its name, before and after."),
+        text("id", COMPUTED, "The tenancy and the name, joined by slashes: the id that `import` takes."),
+        text("uid", COMPUTED, "Distinguishes this resource from earlier and later ones of the same name."),
         text("generation", COMPUTED, "Changes with every write."),
-        text("version", COMPUTED, "Changes with everything, statuses included."),
-        text("group_version", COMPUTED, "The version of the type that the server has now."),
-        attribute("status", Content::Map(status), COMPUTED, "What each controller says, by its name."),
+        text("version", COMPUTED, "Changes with every write, of statuses too."),
+        text("group_version", COMPUTED, "The version of the type on the server."),
+        attribute("status", Content::Map(status), COMPUTED, "The statuses, by the names of their controllers."),
     ]
 }
 
-/// Of a managed resource.
+/// The attributes of a managed resource.
 pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
     let wait = vec![
         attribute(
@@ -68,7 +68,7 @@ pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
             REQUIRED,
             "Types of conditions that have to be `STATE_TRUE` for the generation that was written.",
         ),
-        text("timeout", OPTIONAL, "How long to wait, such as `90s` or `5m`; 60s if it is not set."),
+        text("timeout", OPTIONAL, "The longest wait, such as `90s` or `5m`; 60s if it is not set."),
     ];
     let mut all = vec![text("name", REPLACES, "The name: lower-case letters, digits and dashes.")];
     all.extend(place(scope, REPLACES_DEFAULTED));
@@ -79,14 +79,14 @@ pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
             "wait",
             Content::Object(wait),
             OPTIONAL,
-            "What to wait for after a write, and how long for controllers after a delete.",
+            "The conditions to wait for after a write, and the longest wait, also for controllers after a delete.",
         ),
     ]);
     all.extend(computed());
     all
 }
 
-/// Of a resource that is only read.
+/// The attributes of a resource as a data source.
 pub(super) fn read_only(scope: Scope) -> Vec<Attribute> {
     let mut all = vec![text("name", REQUIRED, "The name.")];
     all.extend(place(scope, DEFAULTED));
@@ -98,10 +98,10 @@ pub(super) fn read_only(scope: Scope) -> Vec<Attribute> {
     all
 }
 
-/// Of the data source that lists.
+/// The attributes of the data source that lists.
 pub(super) fn list() -> Vec<Attribute> {
     let found = vec![
-        text("id", COMPUTED, "The place and the name, with slashes between."),
+        text("id", COMPUTED, "The tenancy and the name, joined by slashes."),
         text("name", COMPUTED, "The name."),
         text("partition", COMPUTED, "The partition."),
         text("namespace", COMPUTED, "The namespace."),
@@ -115,24 +115,24 @@ pub(super) fn list() -> Vec<Attribute> {
         text("type", REQUIRED, "The type, such as `demo.v2.Artist`; the version may be left out."),
         text("partition", OPTIONAL, "The partition; `*` for all."),
         text("namespace", OPTIONAL, "The namespace; `*` for all."),
-        text("name_prefix", OPTIONAL, "What names begin with."),
-        attribute("metadata", string_map(), OPTIONAL, "Keys and values that a resource's metadata has to have."),
-        attribute("resources", Content::List(found), COMPUTED, "What was found, in the order of names."),
+        text("name_prefix", OPTIONAL, "The start of the names to list."),
+        attribute("metadata", string_map(), OPTIONAL, "The keys and values that a resource's metadata must have."),
+        attribute("resources", Content::List(found), COMPUTED, "The resources, in the order of names."),
     ]
 }
 
-/// Of the provider's configuration.
+/// The attributes of the provider's configuration.
 pub(super) fn provider() -> Vec<Attribute> {
     let secret = Flags { sensitive: true, ..OPTIONAL };
     vec![
         text("address", OPTIONAL, "The server: `host:port`, `https://host:port` or `unix:///path`."),
-        text("token", secret, "The token. Rather use `token_file`, or the environment."),
+        text("token", secret, "The token. Prefer `token_file` or the environment."),
         text("token_file", OPTIONAL, "A file that holds the token."),
         text("ca_file", OPTIONAL, "Certificates to trust instead of the system's."),
         text("client_cert", OPTIONAL, "This client's certificate."),
         text("client_key", OPTIONAL, "The key of `client_cert`."),
-        text("tls_server_name", OPTIONAL, "The name that the server's certificate has to be for."),
-        text("partition", OPTIONAL, "The partition of resources that name none."),
-        text("namespace", OPTIONAL, "The namespace of resources that name none."),
+        text("tls_server_name", OPTIONAL, "The name that the server's certificate must have."),
+        text("partition", OPTIONAL, "The default partition of resources."),
+        text("namespace", OPTIONAL, "The default namespace of resources."),
     ]
 }

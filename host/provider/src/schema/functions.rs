@@ -1,4 +1,4 @@
-//! Functions of all plugins, as core has them: `<plugin>_<function>`.
+//! Functions of all plugins under core's names: `<plugin>_<function>`.
 
 use std::collections::BTreeMap;
 
@@ -17,33 +17,34 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct FunctionSet {
     functions: BTreeMap<String, Function>,
-    /// What was left out, and why.
+    /// Reasons for functions that were left out.
     pub left_out: Vec<String>,
 }
 
-/// A function, with its types as core has them.
+/// A function, with its types in core's form.
 #[derive(Debug)]
 pub struct Function {
     /// The plugin.
     pub plugin: String,
-    /// As the plugin calls it.
+    /// Its name in the plugin.
     pub name: String,
     parameters: Vec<Type>,
     variadic: Option<Type>,
-    /// What it answers.
+    /// Type of its result.
     pub returns: Type,
     proto: ProtoFunction,
 }
 
 impl FunctionSet {
-    /// Of what the server has. Of two that would have one name, the second is left out.
+    /// Builds the set from the server's functions; on a name clash the first wins.
     #[must_use]
     pub fn of(all: &[FunctionInfo]) -> Self {
         let mut set = Self::default();
         for info in all {
             let Some(function) = Function::of(info) else {
                 let name = info.function.as_ref().map(|function| function.name.as_str()).unwrap_or_default();
-                set.left_out.push(format!("the function {}.{name} has a type that is not known here", info.plugin));
+                set.left_out
+                    .push(format!("the function {}.{name} has a type that this provider does not know", info.plugin));
                 continue;
             };
             let name = format!("{}_{}", info.plugin.replace('-', "_"), function.name);
@@ -58,18 +59,18 @@ impl FunctionSet {
         set
     }
 
-    /// One by its name.
+    /// The function of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Function> {
         self.functions.get(name)
     }
 
-    /// Their names.
+    /// The names of the functions.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.functions.keys()
     }
 
-    /// As core has them.
+    /// The functions in core's form.
     #[must_use]
     pub fn to_proto(&self) -> BTreeMap<String, ProtoFunction> {
         self.functions.iter().map(|(name, function)| (name.clone(), function.proto.clone())).collect()
@@ -105,7 +106,7 @@ impl Function {
         Some(Self { plugin, name, parameters, variadic, returns, proto })
     }
 
-    /// The type of the argument at an index; none where there is none.
+    /// The type of the argument at an index; `None` if the function takes fewer.
     #[must_use]
     pub fn parameter(&self, index: usize) -> Option<&Type> {
         self.parameters.get(index).or(self.variadic.as_ref())

@@ -1,4 +1,4 @@
-//! Schemas: what core is told of the provider, of each type as a resource and as a data source.
+//! Schemas for core: of the provider, and of each type as a resource and as a data source.
 
 mod attribute;
 mod description;

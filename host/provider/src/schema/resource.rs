@@ -19,30 +19,30 @@ use crate::{
 /// A type as a resource.
 #[derive(Debug)]
 pub struct ResourceSchema {
-    /// As configurations name it: `mortise_demo_artist`.
+    /// Name in configurations: `mortise_demo_artist`.
     pub name: String,
     /// The type.
     pub kind: pb::Type,
-    /// Which units its resources are in.
+    /// Tenancy units of its resources.
     pub scope: Scope,
-    /// What its data is.
+    /// Shape of its data.
     pub data: Arc<Object>,
     /// Types whose resources can become resources of this one.
     pub moved_from: Vec<pb::Type>,
-    /// Whether something outside can become one.
+    /// Whether its plugin can import something from outside.
     pub imports: bool,
-    /// Version of the meaning of its data.
+    /// Schema version of its data.
     version: u32,
     description: String,
     envelope: Vec<Attribute>,
     data_attributes: Vec<Attribute>,
 }
 
-/// A type cannot be a resource.
+/// Reasons why a type cannot be a resource.
 #[derive(Debug, thiserror::Error)]
 pub enum TypeError {
-    /// The server says too little of it.
-    #[error("the server says nothing of the message {message} of {kind}")]
+    /// The server has no descriptor of its message.
+    #[error("the server has no descriptor of the message {message} of {kind}")]
     NoMessage {
         /// The type.
         kind: String,
@@ -54,7 +54,7 @@ pub enum TypeError {
     Descriptors {
         /// The type.
         kind: String,
-        /// Why.
+        /// Cause.
         source: prost_reflect::DescriptorError,
     },
     /// Its message has no form as attributes.
@@ -62,10 +62,10 @@ pub enum TypeError {
     Shape {
         /// The type.
         kind: String,
-        /// Why.
+        /// Cause.
         source: ShapeError,
     },
-    /// Two kinds have one name.
+    /// Two kinds have the same name.
     #[error("{one} and {other} would both be called {name}; the second one is left out")]
     Clash {
         /// A type.
@@ -78,7 +78,7 @@ pub enum TypeError {
 }
 
 impl ResourceSchema {
-    /// Of what the server says of a type.
+    /// Builds the schema from the server's description of a type.
     ///
     /// # Errors
     /// See [`TypeError`].
@@ -116,13 +116,13 @@ impl ResourceSchema {
         })
     }
 
-    /// What its states and configurations are.
+    /// The type of its states and configurations.
     #[must_use]
     pub fn to_type(&self) -> Type {
         with_data(type_of(&self.envelope), type_of(&self.data_attributes))
     }
 
-    /// What states and configurations of the data source are.
+    /// The type of the data source's states and configurations.
     #[must_use]
     pub fn data_source_type(&self) -> Type {
         type_of(&self.read_only())
@@ -152,7 +152,7 @@ impl ResourceSchema {
         self.version.into()
     }
 
-    /// Paths of which a change means another resource.
+    /// Paths whose change replaces the resource.
     #[must_use]
     pub fn replacing(&self) -> Vec<Vec<Step>> {
         let mut found: Vec<_> =
@@ -162,7 +162,7 @@ impl ResourceSchema {
         found
     }
 
-    /// As core has it.
+    /// The schema in core's form.
     #[must_use]
     pub fn to_proto(&self) -> Schema {
         let data = schema::Block {
@@ -182,7 +182,7 @@ impl ResourceSchema {
         Schema { version: self.version(), block: Some(block) }
     }
 
-    /// The data source, as core has it.
+    /// The data source's schema in core's form.
     #[must_use]
     pub fn data_source_to_proto(&self) -> Schema {
         Schema { version: 0, block: Some(block(&self.read_only(), &self.description)) }

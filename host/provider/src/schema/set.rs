@@ -1,4 +1,4 @@
-//! All types of a server as resources, data sources, and the provider that has them.
+//! All types of a server as resources and data sources, and the schema of the provider itself.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use crate::{proto::tfplugin6::Schema, value::Type};
 pub struct ProviderSchema {
     prefix: String,
     resources: BTreeMap<String, ResourceSchema>,
-    /// What was left out, and why.
+    /// Reasons for types that were left out.
     pub left_out: Vec<TypeError>,
 }
 
 impl ProviderSchema {
-    /// Of what the server has. Of a kind with several versions it is the newest; the host's own tombstones are nothing
-    /// that anyone configures.
+    /// Builds the schema from the server's types. A kind with several versions gets the newest; the host's own
+    /// tombstones are left out, since they are not for configurations.
     #[must_use]
     pub fn of(types: &[TypeDescription], prefix: &str) -> Self {
         let mut newest: BTreeMap<(&str, &str), &TypeDescription> = BTreeMap::new();
@@ -55,55 +55,55 @@ impl ProviderSchema {
         }
     }
 
-    /// One by its name.
+    /// The schema of a name.
     #[must_use]
     pub fn resource(&self, name: &str) -> Option<&ResourceSchema> {
         self.resources.get(name)
     }
 
-    /// All of them.
+    /// All schemas.
     pub fn resources(&self) -> impl Iterator<Item = &ResourceSchema> {
         self.resources.values()
     }
 
-    /// The name of a type's resources, whether it has the type or not.
+    /// The name of a type's resources, even if the server does not have the type.
     #[must_use]
     pub fn name_of(&self, kind: &pb::Type) -> String {
         resource_name(&self.prefix, kind)
     }
 
-    /// The name of the data source that lists.
+    /// The name of the data source that lists resources.
     #[must_use]
     pub fn list_name(&self) -> String {
         list_name(&self.prefix)
     }
 }
 
-/// The name of the data source that lists.
+/// The name of the data source that lists resources.
 #[must_use]
 pub fn list_name(prefix: &str) -> String {
     format!("{prefix}_resources")
 }
 
-/// What a configuration of the provider is.
+/// The type of the provider's configuration.
 #[must_use]
 pub fn provider_type() -> Type {
     type_of(&envelope::provider())
 }
 
-/// The provider, as core has it.
+/// The provider's schema in core's form.
 #[must_use]
 pub fn provider_to_proto() -> Schema {
     Schema { version: 0, block: Some(block(&envelope::provider(), "A Mortise server.")) }
 }
 
-/// What a configuration of the data source that lists is.
+/// The type of the configuration of the data source that lists resources.
 #[must_use]
 pub fn list_type() -> Type {
     type_of(&envelope::list())
 }
 
-/// The data source that lists, as core has it.
+/// The schema of the data source that lists resources, in core's form.
 #[must_use]
 pub fn list_to_proto() -> Schema {
     Schema { version: 0, block: Some(block(&envelope::list(), "Resources of a type.")) }

@@ -1,5 +1,5 @@
-//! The socket of a running server for cores that attach to it: no process is started, and nothing is encrypted. Whoever may
-//! open the file, its owner alone, drives the provider.
+//! The socket of a running server for cores that attach to it: no process is started, and nothing is encrypted. Only
+//! the owner of the socket's file can use the provider.
 
 use std::{
     fs, io,
@@ -18,13 +18,13 @@ use super::{
 };
 use crate::{client::Connector, rpc::Session};
 
-/// Most connections at once; core has one for each command.
+/// Most connections at once; core opens one for each command.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Longest path of a socket on Linux, bytes.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// The socket, open. Its file goes with it.
+/// The open socket. Dropping it removes its file.
 pub struct AttachedSocket {
     listener: UnixListener,
     file: SocketFile,
@@ -34,26 +34,31 @@ struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may have gone with its directory.
+        // The file may have gone with its directory.
         let _ = fs::remove_file(&self.0);
     }
 }
 
 impl AttachedSocket {
-    /// Opens it, in the place of one that nobody serves any more. Nobody else can reach it, not even for a moment: it is
-    /// made in a directory of its own, and moved.
+    /// Opens the socket, in the place of an abandoned one. No other user can reach it at any moment: it is made in a
+    /// private directory, and moved.
     ///
     /// # Errors
-    /// Something else is there, or the path is too long for a socket.
+    /// Another file has the path, or the path is too long for a socket.
     pub fn open(path: PathBuf) -> io::Result<Self> {
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "a file that is not a socket has this path; remove it",
+                ));
             }
             _ => {}
         }
         if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
-            let why = format!("the path has more than {MAX_SOCKET_PATH_BYTES} bytes, which is the most for a socket");
+            let why = format!(
+                "the path has more than {MAX_SOCKET_PATH_BYTES} bytes, the most for a socket; choose a shorter one"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let dir = path.parent().unwrap_or(Path::new("."));
@@ -94,8 +99,8 @@ impl AttachedSocket {
     }
 }
 
-/// The value of `TF_REATTACH_PROVIDERS` for a server's socket. `pid` has to be a process that core sees for as long as it
-/// runs.
+/// The value of `TF_REATTACH_PROVIDERS` for a server's socket. `pid` has to be a process that core can see during its
+/// whole run.
 #[must_use]
 pub fn reattach(source: &str, pid: u32, socket: &Path) -> String {
     serde_json::json!({

@@ -1,4 +1,4 @@
-//! A connection of core: a stream, with the session that belongs to it.
+//! A connection of core: a stream, with its session.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use crate::rpc::Session;
 pub(super) struct Connection<S> {
     stream: S,
     session: Arc<Session>,
-    /// Dropped when it closes.
+    /// Counts the connection until it closes.
     _open: Open,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Connection<S> {
 #[derive(Clone, Default)]
 pub(super) struct Connections(Arc<tokio::sync::watch::Sender<usize>>);
 
-/// One that is open.
+/// An open connection; dropping it counts it as closed.
 pub(super) struct Open(Connections);
 
 impl Connections {

@@ -1,8 +1,8 @@
 //! A process that core started for one phase of a command.
 //!
-//! It says on one line where it listens, serves, and goes when core says so. Core says nothing when it dies; so the process
-//! goes a while after its last connection, and when none comes at all. Ctrl-C is core's: it comes to the whole group of
-//! processes, and core wants to finish in good order.
+//! It prints the address where it listens, serves, and ends when core asks. A core that dies asks for nothing; so the
+//! process ends a while after its last connection, or if the first one never comes. Ctrl-C is core's concern: the
+//! signal reaches the whole group of processes, and core wants to finish in good order.
 
 use std::{io::Write as _, pin::Pin, sync::Arc, time::Duration};
 
@@ -35,18 +35,18 @@ use crate::{
     rpc::{ProviderService, Session},
 };
 
-/// How long it is waited for the first connection.
+/// Longest wait for the first connection.
 const FIRST_CONNECTION_WAIT: Duration = Duration::from_secs(60);
-/// How long after the last one.
+/// Time without connections after which the process ends.
 const IDLE_TIME: Duration = Duration::from_secs(5);
-/// How long calls under way may take once it is to end: core kills who is there after two seconds.
+/// Time for calls under way at the end: core kills the process after two seconds.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
-/// How long it is waited before a connection is looked for again.
+/// Pause after a connection could not be accepted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// How long a handshake may take.
+/// Longest handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a process is no provider.
+/// Reasons why a process cannot be a provider.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// A person started it.
@@ -56,20 +56,20 @@ pub enum LaunchError {
     )]
     NotByCore,
     /// Core is too old, or too new.
-    #[error("this provider speaks version 6 of the plugin protocol, and whoever started it does not")]
+    #[error("this provider speaks version 6 of the plugin protocol, and the program that started it does not")]
     Version,
-    /// TLS cannot be had.
+    /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The socket, the line or a signal.
+    /// The socket, stdout or a signal failed.
     #[error("{what}: {source}")]
     System {
-        /// What failed.
+        /// Failed step.
         what: &'static str,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// Serving ended.
+    /// Serving failed.
     #[error("serving: {0}")]
     Serve(#[from] tonic::transport::Error),
 }
@@ -78,10 +78,10 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchErro
     move |source| LaunchError::System { what, source }
 }
 
-/// Calls of a connection that are under way at once: core has one for each resource, as many as its `-parallelism`.
+/// Most calls of a connection at once: core makes one for each resource, as many as its `-parallelism`.
 const MAX_CALLS: u32 = 1_000;
 
-/// Every service of a socket.
+/// The services of a socket.
 pub(super) async fn router(controller: Controller) -> Router {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("plugin", tonic_health::ServingStatus::Serving).await;
@@ -97,7 +97,7 @@ pub(super) async fn router(controller: Controller) -> Router {
         .add_service(health)
 }
 
-/// Is a provider until core has had enough.
+/// Serves as a provider until core ends it.
 ///
 /// # Errors
 /// See [`LaunchError`].
@@ -112,11 +112,11 @@ pub async fn launch(
     if !speaks_6(env) {
         return Err(LaunchError::Version);
     }
-    // Until the process ends, one of these is nobody's.
+    // Takes and ignores interrupts until the process ends.
     let mut interrupts = signal(SignalKind::interrupt()).map_err(system_error("listening for signals"))?;
     tokio::spawn(async move { while interrupts.recv().await.is_some() {} });
     let tls = env(CLIENT_CERT_VARIABLE).filter(|pem| !pem.is_empty()).map(|pem| config(&pem)).transpose()?;
-    // Only the user may enter it; it goes with the process.
+    // Only the user may enter the directory; it is removed at the end.
     let dir = tempfile::Builder::new().prefix("mortise-provider-").tempdir();
     let dir = dir.map_err(system_error("making a directory for the socket"))?;
     let socket = dir.path().join("s");
@@ -143,14 +143,14 @@ pub async fn launch(
     Ok(())
 }
 
-/// Serves until `stopped`, and a little longer: streams that core keeps open do not hold up the end.
+/// Serves until `stopped`, and then for [`SHUTDOWN_GRACE`] at most: streams that core keeps open do not hold up the end.
 pub(super) async fn within_grace<E, S: Future<Output = Result<(), E>>>(
     stopped: impl Future<Output = ()>,
     serve: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> S,
 ) -> Result<(), E> {
     let (begin, begun) = oneshot::channel::<()>();
     let serving = serve(Box::pin(async {
-        // An error means that this is over, too.
+        // An error also means the end.
         let _ = begun.await;
     }));
     let ending = async {
@@ -164,10 +164,10 @@ pub(super) async fn within_grace<E, S: Future<Output = Result<(), E>>>(
     }
 }
 
-/// Resolves when core has said so, and when nobody is connected any more.
+/// Resolves when core asks for the end, or when no connection is left.
 async fn stopped(mut end: watch::Receiver<bool>, mut connections: watch::Receiver<usize>) {
     let told = async {
-        // An error means that nobody can tell any more.
+        // An error means that core can no longer ask.
         let _ = end.wait_for(|end| *end).await;
     };
     let alone = async {
@@ -190,13 +190,13 @@ async fn stopped(mut end: watch::Receiver<bool>, mut connections: watch::Receive
 
 type Incoming<S> = ReceiverStream<Result<Connection<S>, std::io::Error>>;
 
-/// The next connection. That none can be had now, for want of descriptors say, does not close the door.
+/// The next connection. A failed accept, for lack of file descriptors for example, does not end the listener.
 async fn next(listener: &UnixListener) -> UnixStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(why) => {
-                tracing::warn!("a connection cannot be taken: {why}");
+                tracing::warn!("a connection cannot be accepted: {why}; trying again");
                 sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
@@ -237,16 +237,18 @@ fn accept_tls(
             let stream = next(&listener).await;
             let (sender, acceptor) = (sender.clone(), acceptor.clone());
             let (session, connections) = (Session::new(connector.clone(), &prefix), connections.clone());
-            // One that says nothing holds up nobody else.
+            // A silent connection does not hold up others.
             tokio::spawn(async move {
                 match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let connection = Connection::new(stream, session, connections.open());
-                        // Nobody takes it once the process ends.
+                        // At the end of the process the receiver is gone.
                         let _ = sender.send(Ok(connection)).await;
                     }
-                    Ok(Err(why)) => tracing::warn!("a connection was refused: {why}"),
-                    Err(_) => tracing::warn!("a connection said nothing for {HANDSHAKE_TIMEOUT:?}"),
+                    Ok(Err(why)) => tracing::warn!("the TLS handshake of a connection failed: {why}"),
+                    Err(_) => {
+                        tracing::warn!("a connection did not finish its TLS handshake within {HANDSHAKE_TIMEOUT:?}")
+                    }
                 }
             });
         }

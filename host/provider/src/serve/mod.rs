@@ -1,4 +1,4 @@
-//! The provider on a socket: of a server for cores that attach to it, and of a process that core started.
+//! The provider on a socket: of a server for cores that attach to it, or of a process that core started.
 
 mod attached;
 mod connection;
@@ -11,5 +11,5 @@ pub use attached::{AttachedSocket, reattach};
 pub use handshake::{MAGIC_COOKIE, is_launched};
 pub use launched::{LaunchError, launch};
 
-/// Largest message either way, bytes.
+/// Largest message in either direction, bytes.
 const MAX_MESSAGE_BYTES: usize = 256 << 20;

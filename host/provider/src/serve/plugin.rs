@@ -1,4 +1,4 @@
-//! What core wants of a process besides the provider: an end, and two streams on which nothing ever comes.
+//! Services that core expects of a process besides the provider: a call to end it, and two streams that stay empty.
 
 use std::pin::Pin;
 
@@ -11,7 +11,7 @@ use crate::proto::plugin::{
     grpc_stdio_server::GrpcStdio,
 };
 
-/// The end of a process that core started; without one it is the server's, whose end is none of core's business.
+/// The call to end a process that core started. `None` for a server, which core cannot end.
 #[derive(Clone, Default)]
 pub(super) struct Controller(pub(super) Option<watch::Sender<bool>>);
 
@@ -27,7 +27,7 @@ impl GrpcController for Controller {
 
 type Silent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What the process prints: nothing.
+/// Output of the process for core: always empty.
 pub(super) struct Stdio;
 
 #[tonic::async_trait]
@@ -39,7 +39,7 @@ impl GrpcStdio for Stdio {
     }
 }
 
-/// Further connections: none.
+/// Further connections for core: never any.
 pub(super) struct Broker;
 
 #[tonic::async_trait]

@@ -1,8 +1,8 @@
-//! TLS between core and a process that it started: each side has a certificate that it made for itself a moment ago, and
-//! takes exactly that of the other.
+//! TLS between core and a process that it started: each side has just made a certificate for itself, and accepts
+//! exactly the certificate of the other.
 //!
-//! Core's certificate is a P-521 one that is its own authority. The usual verifier refuses such a one, and ring cannot
-//! check its signatures; so both is done here: the bytes are compared, and `p521` checks what they signed.
+//! Core's certificate uses P-521 and is its own authority. The usual verifier rejects such a certificate, and ring
+//! cannot check its signatures; so this module compares its bytes, and checks its signatures with `p521`.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use tokio_rustls::rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 
-/// Why there is no TLS.
+/// Reasons why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// What core gave is none.
+    /// Core's certificate cannot be read.
     #[error("PLUGIN_CLIENT_CERT holds no certificate: {0}")]
     ClientCertificate(#[source] rustls::pki_types::pem::Error),
-    /// A certificate cannot be made.
+    /// The provider's certificate cannot be made.
     #[error("a certificate cannot be made: {0}")]
     Own(#[from] rcgen::Error),
-    /// It cannot be used.
+    /// The certificates cannot be used.
     #[error("TLS cannot be set up: {0}")]
     Config(#[from] rustls::Error),
 }
 
-/// The configuration, and the certificate that core is to be told.
+/// The TLS configuration, and the provider's certificate for core.
 pub(super) fn config(client: &str) -> Result<(ServerConfig, CertificateDer<'static>), TlsError> {
     let client = CertificateDer::from_pem_slice(client.as_bytes()).map_err(TlsError::ClientCertificate)?;
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
@@ -46,7 +46,7 @@ pub(super) fn config(client: &str) -> Result<(ServerConfig, CertificateDer<'stat
     Ok((config, certificate))
 }
 
-/// Takes one certificate, and no other.
+/// Accepts exactly one client certificate.
 #[derive(Debug)]
 struct ExactClient {
     certificate: CertificateDer<'static>,
@@ -54,7 +54,7 @@ struct ExactClient {
 }
 
 impl ExactClient {
-    /// Checks a signature of P-521; none for another scheme.
+    /// Checks a signature of P-521; `None` for another scheme.
     fn p521(
         message: &[u8],
         certificate: &CertificateDer<'_>,

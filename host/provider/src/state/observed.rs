@@ -1,4 +1,4 @@
-//! The state of a resource that the server has.
+//! The state of a resource on the server.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::{
     value::{Step, Value, ValueError},
 };
 
-/// A resource cannot be shown as state.
+/// A resource cannot be converted to state.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} cannot be shown: {source}")]
+#[error("{what} cannot be converted to state: {source}")]
 pub struct StateError {
     /// The resource.
     pub what: String,
-    /// Why.
+    /// Cause.
     pub source: ValueError,
 }
 
-/// The state of a resource. Where the server still has what it made of `prior`, it keeps that one's spelling.
+/// The state of a resource. It keeps the spelling of `prior` where the server's value still corresponds to it.
 ///
 /// # Errors
 /// The data has no form as a value.
@@ -60,7 +60,7 @@ pub fn data_source_state(of: &ResourceSchema, resource: &pb::Resource) -> Result
 pub fn list_entry(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
     let json = match &resource.data {
         Some(data) => mortise_text::data_to_json(data, &of.data.message)
-            .ok_or_else(|| fault(resource)(ValueError::new("its data has no form as JSON")))?,
+            .ok_or_else(|| fault(resource)(ValueError::new("its data cannot be written as JSON")))?,
         None => "{}".to_owned(),
     };
     let id = resource.id.clone().unwrap_or_default();
@@ -91,7 +91,7 @@ fn data(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateErro
         .map_err(|e| fault(resource)(e.within(Step::Attribute("data".to_owned()))))
 }
 
-/// The id as one text: what import takes.
+/// The id in the form that import takes.
 #[must_use]
 pub fn id_text(scope: Scope, id: &pb::Id) -> String {
     let tenancy = id.tenancy.clone().unwrap_or_default();
@@ -124,7 +124,7 @@ fn envelope(scope: Scope, resource: &pb::Resource) -> BTreeMap<String, Value> {
     parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Metadata without what is the server's; none is null.
+/// Metadata without the server's own keys; null if nothing is left.
 #[must_use]
 pub fn metadata(resource: &pb::Resource) -> Value {
     let own = |key: &&String| *key != meta::FINALIZERS && *key != meta::DELETION_TIMESTAMP;

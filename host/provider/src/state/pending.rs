@@ -1,25 +1,25 @@
-//! What is to be done before the server has what a state says.
+//! Changes that must be made before the server has the resource of a state.
 
 use mortise_resource::pb;
 use serde::{Deserialize, Serialize};
 
-/// What a state is of that the server does not have yet.
+/// A change to make before the server has the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pending {
     /// A resource that is to change its type.
     Move {
-        /// As the server has it.
+        /// The resource in its old type.
         from: Origin,
     },
     /// Something outside that is to become a resource.
     Import {
-        /// What the outside calls it.
+        /// Its name outside.
         external_id: String,
     },
 }
 
-/// A resource in its old type.
+/// The id of a resource in its old type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     group: String,
@@ -32,7 +32,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of its id.
+    /// Records the id.
     #[must_use]
     pub fn of(id: &pb::Id) -> Self {
         let kind = id.r#type.clone().unwrap_or_default();
@@ -48,7 +48,7 @@ impl Origin {
         }
     }
 
-    /// Its id.
+    /// The id.
     #[must_use]
     pub fn to_id(&self) -> pb::Id {
         pb::Id {

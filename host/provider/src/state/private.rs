@@ -1,7 +1,7 @@
-//! What core keeps for the provider beside each state: what the server made of the user's spelling, and what is to be
-//! done before the server has what the state says.
+//! Private data that core keeps beside each state: the server's values where the state has the user's spelling, and the
+//! change to make before the server has the resource.
 //!
-//! JSON; one of a later version counts as none, which costs a diff that settles with the next apply.
+//! The form is JSON. Data of a later version is ignored; this costs a diff that settles with the next apply.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,10 @@ use crate::{
     value::{Step, msgpack},
 };
 
-/// The version that is written, and the only one that is read.
+/// Version of the form; other versions are not read.
 const FORMAT_VERSION: u32 = 1;
 
-/// What is kept.
+/// The private data of a state.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Private {
     v: u32,
@@ -42,19 +42,19 @@ enum StepRecord {
 }
 
 impl Private {
-    /// Writes it down.
+    /// Encodes the private data.
     #[must_use]
     pub fn write(divergences: &Divergences, pending: Option<&Pending>) -> Vec<u8> {
         let recorded = divergences.iter().map(|(path, value)| Record {
             path: path.iter().map(StepRecord::of).collect(),
             value: STANDARD.encode(msgpack::encode(value)),
         });
-        // Texts and numbers have a form.
+        // Texts and numbers always have a form in JSON.
         serde_json::to_vec(&Self { v: FORMAT_VERSION, div: recorded.collect(), pending: pending.cloned() })
             .unwrap_or_default()
     }
 
-    /// What is to be done before the server has what the state says; none for most.
+    /// The change to make before the server has the resource; `None` for most states.
     #[must_use]
     pub fn pending(bytes: &[u8]) -> Option<Pending> {
         match serde_json::from_slice(bytes) {
@@ -63,7 +63,7 @@ impl Private {
         }
     }
 
-    /// Reads it. What the type does not have any more is left out.
+    /// Decodes the divergences. Those of attributes that the type no longer has are left out.
     #[must_use]
     pub fn read(bytes: &[u8], of: &ResourceSchema) -> Divergences {
         let mut divergences = Divergences::default();

@@ -1,4 +1,4 @@
-//! What is sent for a configuration.
+//! Requests for configurations.
 
 use mortise_resource::{Scope, meta, pb};
 
@@ -8,7 +8,7 @@ use crate::{
     value::{Step, Value, ValueError},
 };
 
-/// Units of resources that name none, as the provider's configuration has them.
+/// Default tenancy units of resources, from the provider's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// The partition.
@@ -17,10 +17,10 @@ pub struct Defaults {
     pub namespace: String,
 }
 
-/// Makes the resource that a configuration describes; everything in it that is sent is known.
+/// Makes the resource that a configuration describes; all parts that are sent must be known.
 ///
 /// # Errors
-/// What is wrong with it, by path.
+/// The faults of the configuration, by path.
 pub fn request(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> Result<pb::Resource, Vec<ValueError>> {
     let mut faults = Vec::new();
     let metadata = metadata(config.get("metadata"), &mut faults);
@@ -54,7 +54,7 @@ pub fn resource_id(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> 
     }
 }
 
-/// The units that a configuration names, or else the provider's.
+/// The tenancy units that a configuration names, or else the provider's defaults.
 #[must_use]
 pub fn place_of(scope: Scope, config: &Value, defaults: &Defaults) -> pb::Tenancy {
     let or = |name: &str, default: &String| match config.get(name).as_str() {
@@ -76,7 +76,10 @@ fn metadata(of: &Value, faults: &mut Vec<ValueError>) -> meta::Metadata {
         let path = vec![Step::Attribute("metadata".to_owned()), Step::Key(key.clone())];
         match value {
             _ if key == meta::FINALIZERS || key == meta::DELETION_TIMESTAMP => {
-                faults.push(ValueError { path, what: format!("{key} is the server's; it cannot be configured") });
+                faults.push(ValueError {
+                    path,
+                    what: format!("the server sets {key}; remove it from the configuration"),
+                });
             }
             Value::String(text) => drop(metadata.insert(key.clone(), text.clone())),
             _ => faults.push(ValueError { path, what: "null cannot be an element".to_owned() }),

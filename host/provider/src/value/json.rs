@@ -1,7 +1,7 @@
-//! Values as JSON, as state files have them. There are no unknown ones.
+//! Values as JSON, the form of state files. It has no unknown values.
 //!
-//! Numbers are read as they are written, however long: the text of each level is taken apart by the level above it, which
-//! costs time in proportion to the text times its depth.
+//! Numbers keep all their digits: each level takes the text of the level below apart, which costs time in proportion to
+//! the text times its depth.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use super::{DEPTH, Step, Type, Value, ValueError};
 
 type Read = Result<Value, ValueError>;
 
-/// Decodes a value of a type. Attributes that are missing are null; those that the type does not have are an error.
+/// Decodes a value of a type. Missing attributes are null; attributes that the type does not have are an error.
 ///
 /// # Errors
-/// It is no JSON, or no value of the type.
+/// The bytes are not JSON, or not a value of the type.
 pub fn decode(bytes: &[u8], of: &Type) -> Read {
     Reader { older: false }.value(parse(bytes)?, of, DEPTH)
 }
 
-/// Decodes what was a value of an earlier type: what the type does not have is left out, and what is of another type by
-/// now is null.
+/// Decodes a value of an earlier version of a type: attributes that the type does not have are left out, and values of
+/// another type are null.
 ///
 /// # Errors
-/// It is no JSON.
+/// The bytes are not JSON.
 pub fn decode_older(bytes: &[u8], of: &Type) -> Read {
     Reader { older: true }.value(parse(bytes)?, of, DEPTH)
 }
 
 fn parse<'j, T: Deserialize<'j>>(bytes: &'j [u8]) -> Result<T, ValueError> {
-    serde_json::from_slice(bytes).map_err(|e| ValueError::new(format!("it is no JSON: {e}")))
+    serde_json::from_slice(bytes).map_err(|e| ValueError::new(format!("it is not JSON: {e}")))
 }
 
 type Entries<'j> = BTreeMap<String, &'j RawValue>;
@@ -42,7 +42,7 @@ struct Reader {
 
 impl Reader {
     fn value(self, json: &RawValue, of: &Type, depth: usize) -> Read {
-        let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is too deep"))?;
+        let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is nested too deep"))?;
         match self.known(json, of, depth) {
             Err(_) if self.older => Ok(Value::Null),
             read => read,
@@ -71,7 +71,7 @@ impl Reader {
                 let items: Vec<&RawValue> = parse(text)?;
                 if items.len() != of.len() {
                     return Err(ValueError::new(format!(
-                        "{} elements are expected, and it has {}",
+                        "{} elements are expected, but it has {}",
                         of.len(),
                         items.len()
                     )));
@@ -150,8 +150,8 @@ mod tests {
             (r#"{"e": 1}"#, "there is no attribute \"e\""),
             (r#"{"a": [true]}"#, "a[0]: it is of another type"),
             (r#"{"b": {"k": {"x": 1}}}"#, "b[\"k\"]: there is no attribute \"x\""),
-            ("{", "it is no JSON: EOF while parsing an object at line 1 column 1"),
-            (r#"{"a": [1e99999]}"#, "a[0]: it is no decimal number of at most 4096 digits"),
+            ("{", "it is not JSON: EOF while parsing an object at line 1 column 1"),
+            (r#"{"a": [1e99999]}"#, "a[0]: it is not a decimal number of at most 4096 digits"),
         ] {
             assert_eq!(decode(text.as_bytes(), &of()).unwrap_err().to_string(), said);
         }

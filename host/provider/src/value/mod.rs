@@ -1,8 +1,8 @@
 //! Values of the protocol, exact: types, unknowns with refinements, numbers of any size; as MessagePack and as JSON.
 //!
 //! # Limits
-//! Types and values are at most [`DEPTH`] deep, numbers have at most [`number::MAX_DIGITS`] digits. What is encoded in how
-//! many bytes is bounded by the message that it came in.
+//! Types and values are at most [`DEPTH`] deep, numbers have at most [`number::MAX_DIGITS`] digits. The size of a message
+//! bounds the number of values.
 
 pub mod json;
 pub mod msgpack;
@@ -16,5 +16,5 @@ pub use refinements::Refinements;
 pub use types::{Type, TypeError};
 pub use values::{PathText, Step, Value, ValueError};
 
-/// How deep types and values may be.
+/// Most levels of types and values.
 pub const DEPTH: usize = 64;

@@ -1,4 +1,4 @@
-//! Values as MessagePack, which is what goes over the wire.
+//! Values as MessagePack, the form on the wire.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use rmpv::Value as Packed;
 
 use super::{DEPTH, Number, Refinements, Step, Type, Value, ValueError, json};
 
-/// The extension of an unknown value of which nothing is known.
+/// The extension of an unknown value without refinements.
 const UNKNOWN_EXTENSION: i8 = 0;
-/// The extension of one with refinements.
+/// The extension of an unknown value with refinements.
 const REFINED_EXTENSION: i8 = 12;
 /// Most bytes of refinements.
 const MAX_REFINEMENT_BYTES: usize = 1_024;
@@ -23,22 +23,22 @@ const MAX_LENGTH: u64 = 6;
 
 type Read = Result<Value, ValueError>;
 
-/// Decodes a value of a type. Nothing may follow it.
+/// Decodes a value of a type. No bytes may follow it.
 ///
 /// # Errors
-/// It is no MessagePack, or no value of the type.
+/// The bytes are not MessagePack, or not a value of the type.
 pub fn decode(mut bytes: &[u8], of: &Type) -> Read {
-    // A level of a value takes two in dynamic ones.
+    // A level of a dynamic value takes two levels of MessagePack.
     let packed = rmpv::decode::read_value_with_max_depth(&mut bytes, 2 * DEPTH + 2)
-        .map_err(|e| ValueError::new(format!("it is no MessagePack: {e}")))?;
+        .map_err(|e| ValueError::new(format!("it is not MessagePack: {e}")))?;
     if !bytes.is_empty() {
-        return Err(ValueError::new("something follows the value"));
+        return Err(ValueError::new("bytes follow the value"));
     }
     value(packed, of, DEPTH)
 }
 
 fn value(packed: Packed, of: &Type, depth: usize) -> Read {
-    let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is too deep"))?;
+    let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is nested too deep"))?;
     match packed {
         Packed::Nil => return Ok(Value::Null),
         Packed::Ext(kind, bytes) => return unknown(kind, &bytes),
@@ -73,7 +73,7 @@ fn value(packed: Packed, of: &Type, depth: usize) -> Read {
             }
             _ => Err(ValueError::new("a dynamic value must be its type and the value")),
         },
-        (of, packed) => Err(ValueError::new(format!("{} is expected, and it is {}", expected(of), called(&packed)))),
+        (of, packed) => Err(ValueError::new(format!("expected {}, found {}", expected(of), called(&packed)))),
     }
 }
 
@@ -92,13 +92,13 @@ fn object(entries: Vec<(Packed, Packed)>, of: &BTreeMap<String, Type>, depth: us
 }
 
 fn text(text: rmpv::Utf8String) -> Result<String, ValueError> {
-    text.into_str().ok_or_else(|| ValueError::new("the text is no UTF-8"))
+    text.into_str().ok_or_else(|| ValueError::new("the text is not UTF-8"))
 }
 
 fn name(key: Packed) -> Result<String, ValueError> {
     match key {
         Packed::String(key) => text(key),
-        other => Err(ValueError::new(format!("a key must be a text, and it is {}", called(&other)))),
+        other => Err(ValueError::new(format!("a key must be a text, found {}", called(&other)))),
     }
 }
 
@@ -110,20 +110,20 @@ fn number(packed: &Packed) -> Result<Number, ValueError> {
         Packed::String(text) => text.as_str().and_then(|text| text.parse().ok()),
         _ => None,
     };
-    found.ok_or_else(|| ValueError::new(format!("a number is expected, and it is {}", called(packed))))
+    found.ok_or_else(|| ValueError::new(format!("expected a number, found {}", called(packed))))
 }
 
-/// An extension of at most a byte is an unknown value, whatever its kind.
+/// An extension of at most a byte is an unknown value, of any kind.
 fn unknown(kind: i8, bytes: &[u8]) -> Read {
     match kind {
         _ if bytes.len() <= 1 => Ok(Value::unknown()),
         REFINED_EXTENSION if bytes.len() <= MAX_REFINEMENT_BYTES => refinements(bytes).map(Value::Unknown),
-        _ => Err(ValueError::new(format!("the extension {kind} of {} bytes is no unknown value", bytes.len()))),
+        _ => Err(ValueError::new(format!("the extension {kind} of {} bytes is not an unknown value", bytes.len()))),
     }
 }
 
 fn refinements(mut bytes: &[u8]) -> Result<Refinements, ValueError> {
-    let wrong = || ValueError::new("what is said of an unknown value cannot be read");
+    let wrong = || ValueError::new("the refinements of an unknown value cannot be read");
     let read = rmpv::decode::read_value_with_max_depth(&mut bytes, 8).map_err(|_| wrong())?;
     let Packed::Map(entries) = read else { return Err(wrong()) };
     let bound = |packed: &Packed| -> Option<(Number, bool)> {
@@ -132,7 +132,7 @@ fn refinements(mut bytes: &[u8]) -> Result<Refinements, ValueError> {
     };
     let mut found = Refinements::default();
     for (key, packed) in &entries {
-        // Keys that are not known are for later versions.
+        // Unknown keys belong to later versions.
         match key.as_u64() {
             Some(IS_NULL) => found.is_null = Some(packed.as_bool().ok_or_else(wrong)?),
             Some(PREFIX) => found.prefix = Some(packed.as_str().ok_or_else(wrong)?.to_owned()),
@@ -176,7 +176,7 @@ fn called(packed: &Packed) -> &'static str {
 #[must_use]
 pub fn encode(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Memory takes everything.
+    // Writes to memory do not fail.
     let _ = rmpv::encode::write_value(&mut bytes, &pack(value));
     bytes
 }
@@ -200,7 +200,7 @@ fn pack_number(number: &Number) -> Packed {
     match (number.to_i64(), number.to_u64(), number.to_f64()) {
         (Some(number), _, _) => Packed::from(number),
         (_, Some(number), _) => Packed::from(number),
-        // Core compares whole numbers by their last digit, which a float of this size does not have.
+        // Core compares whole numbers to their last digit, and a float of this size does not keep it.
         (_, _, Some(number)) if number.fract() != 0.0 => Packed::F64(number),
         _ => Packed::from(number.to_string()),
     }
@@ -223,19 +223,19 @@ fn pack_unknown(refinements: &Refinements) -> Packed {
         return Packed::Ext(UNKNOWN_EXTENSION, vec![0]);
     }
     let mut bytes = Vec::new();
-    // Memory takes everything.
+    // Writes to memory do not fail.
     let _ = rmpv::encode::write_value(&mut bytes, &Packed::Map(known));
     match bytes.len() {
-        // What is too long to be said is left out: the value is no less unknown.
+        // Refinements that are too long are left out: the value is unknown all the same.
         len if len > MAX_REFINEMENT_BYTES => Packed::Ext(UNKNOWN_EXTENSION, vec![0]),
         _ => Packed::Ext(REFINED_EXTENSION, bytes),
     }
 }
 
-/// Decodes a value that is in either form, as messages have it: neither is null.
+/// Decodes a value that a message has in either form; with neither form it is null.
 ///
 /// # Errors
-/// Those of the form.
+/// The errors of the form.
 pub fn decode_either(msgpack: &[u8], json: &[u8], of: &Type) -> Read {
     match (msgpack, json) {
         ([], []) => Ok(Value::Null),
@@ -261,7 +261,7 @@ mod tests {
         Value::Number(text.parse().unwrap())
     }
 
-    /// Bytes that core sends, the value that they are, and that it is encoded as they are.
+    /// Bytes that core sends decode to the value, and the value encodes to the same bytes.
     #[test]
     fn values_have_the_bytes_that_core_sends() {
         let thing = Type::object([("id", Type::String), ("n", Type::Number), ("name", Type::String)]);
@@ -337,12 +337,12 @@ mod tests {
         for (bytes, said) in [
             ("80", "the attribute \"a\" is missing"),
             ("82 a161 90 a162 c0", "there is no attribute \"b\""),
-            ("81 a161 91 81 a16b a178", "a[0][\"k\"]: a number is expected, and it is a text"),
-            ("81 a161 91 81 01 01", "a[0]: a key must be a text, and it is a number"),
-            ("81 a161 c3", "a: a list is expected, and it is a bool"),
-            ("81 a161 90 00", "something follows the value"),
-            ("c7 02 05 0000", "the extension 5 of 2 bytes is no unknown value"),
-            ("c7 02 0c c0c0", "what is said of an unknown value cannot be read"),
+            ("81 a161 91 81 a16b a178", "a[0][\"k\"]: expected a number, found a text"),
+            ("81 a161 91 81 01 01", "a[0]: a key must be a text, found a number"),
+            ("81 a161 c3", "a: expected a list, found a bool"),
+            ("81 a161 90 00", "bytes follow the value"),
+            ("c7 02 05 0000", "the extension 5 of 2 bytes is not an unknown value"),
+            ("c7 02 0c c0c0", "the refinements of an unknown value cannot be read"),
         ] {
             assert_eq!(decode(&unhex(bytes), &of).unwrap_err().to_string(), said, "{bytes}");
         }
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// As core sends them: a whole number beyond 64 bits is its digits.
+    /// Core's form: a whole number beyond 64 bits is encoded as its digits.
     #[test]
     fn large_whole_numbers_are_digits() {
         for (text, first) in [("1e300", 0xda), ("1e30", 0xbf), ("-1e30", 0xd9), ("0.1", 0xcb), ("1e-300", 0xcb)] {

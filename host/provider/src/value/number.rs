@@ -7,48 +7,48 @@ use bigdecimal::{BigDecimal, ToPrimitive as _, num_bigint::ToBigInt as _};
 /// Most digits of a number, before and after the point.
 pub const MAX_DIGITS: usize = 4_096;
 
-/// A decimal number. Equal ones are equal however they were written.
+/// A decimal number. Equal numbers are equal in every spelling.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(BigDecimal);
 
-/// The text is no number, or one with more than [`MAX_DIGITS`] digits.
+/// The text is not a decimal number, or has more than [`MAX_DIGITS`] digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is no decimal number of at most {MAX_DIGITS} digits")]
+#[error("it is not a decimal number of at most {MAX_DIGITS} digits")]
 pub struct NumberError;
 
 impl Number {
-    /// Of a 64-bit float, by its shortest decimal text; none for what is no number or infinite.
+    /// Converts a 64-bit float by its shortest decimal text; `None` for NaN and infinities.
     #[must_use]
     pub fn from_f64(number: f64) -> Option<Self> {
         if number.is_finite() { number.to_string().parse().ok() } else { None }
     }
 
-    /// The same of a 32-bit float, by its own shortest text.
+    /// Converts a 32-bit float by its shortest decimal text; `None` for NaN and infinities.
     #[must_use]
     pub fn from_f32(number: f32) -> Option<Self> {
         if number.is_finite() { number.to_string().parse().ok() } else { None }
     }
 
-    /// As a whole number, if it is one that fits.
+    /// Converts to a signed 64-bit integer, if the number is whole and fits.
     #[must_use]
     pub fn to_i64(&self) -> Option<i64> {
         if self.0.is_integer() { self.0.to_bigint()?.to_i64() } else { None }
     }
 
-    /// The same without a sign.
+    /// Converts to an unsigned 64-bit integer, if the number is whole and fits.
     #[must_use]
     pub fn to_u64(&self) -> Option<u64> {
         if self.0.is_integer() { self.0.to_bigint()?.to_u64() } else { None }
     }
 
-    /// As a 64-bit float, if its shortest text is this number.
+    /// Converts to a 64-bit float, if its shortest text is this number.
     #[must_use]
     pub fn to_f64(&self) -> Option<f64> {
         let float: f64 = self.0.to_string().parse().ok()?;
         (Self::from_f64(float).as_ref() == Some(self)).then_some(float)
     }
 
-    /// As the nearest 64-bit float; infinite beyond its range.
+    /// Converts to the nearest 64-bit float; infinite beyond its range.
     #[must_use]
     pub fn nearest_f64(&self) -> f64 {
         self.0.to_string().parse().unwrap_or(f64::NAN)
@@ -72,7 +72,7 @@ impl FromStr for Number {
 
     /// Reads a decimal with or without a point and an exponent.
     fn from_str(text: &str) -> Result<Self, NumberError> {
-        // An exponent would make a short text a long number.
+        // A large exponent makes a long number of a short text.
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let exponent: i64 = exponent.parse().map_err(|_| NumberError)?;
         let is_part = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-');
@@ -82,13 +82,13 @@ impl FromStr for Number {
         }
         let number = BigDecimal::from_str(text).map_err(|_| NumberError)?.normalized();
         let (_, scale) = number.as_bigint_and_exponent();
-        // Zero has no size.
+        // The scale bounds the digits; zero has no scale.
         if scale.abs() > bound { Err(NumberError) } else { Ok(Self(number)) }
     }
 }
 
 impl fmt::Display for Number {
-    /// Without an exponent.
+    /// Writes the number without an exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.to_plain_string())
     }

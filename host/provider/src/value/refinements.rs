@@ -1,26 +1,26 @@
-//! What is known of a value that is not known yet.
+//! Refinements: known facts about an unknown value.
 
 use super::Number;
 
-/// What is known of it. Nothing, by default.
+/// Known facts about an unknown value; none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refinements {
     /// Whether it is null.
     pub is_null: Option<bool>,
-    /// What a text begins with.
+    /// Start of a string.
     pub prefix: Option<String>,
-    /// The least that a number may be, and whether it may be that.
+    /// Lower bound of a number, and whether the bound is allowed.
     pub lower: Option<(Number, bool)>,
-    /// The most, likewise.
+    /// Upper bound of a number, and whether the bound is allowed.
     pub upper: Option<(Number, bool)>,
-    /// The fewest elements of a collection.
+    /// Fewest elements of a collection.
     pub min_length: Option<u64>,
-    /// The most.
+    /// Most elements of a collection.
     pub max_length: Option<u64>,
 }
 
 impl Refinements {
-    /// It will not be null.
+    /// Refinements of a value that will not be null.
     #[must_use]
     pub fn not_null() -> Self {
         Self { is_null: Some(false), ..Self::default() }

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::DEPTH;
 
-/// What a value may be.
+/// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
     /// Text.
@@ -15,7 +15,7 @@ pub enum Type {
     Number,
     /// True or false.
     Bool,
-    /// A value that brings its type along.
+    /// A value that carries its type.
     Dynamic,
     /// Elements of one type, in order.
     List(Box<Type>),
@@ -29,25 +29,25 @@ pub enum Type {
     Tuple(Vec<Type>),
 }
 
-/// The bytes are no type.
+/// The bytes are not a type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no type of a value")]
+#[error("{0} is not a type of a value")]
 pub struct TypeError(String);
 
 impl Type {
-    /// A list of these.
+    /// A list of elements of a type.
     #[must_use]
     pub fn list(of: Self) -> Self {
         Self::List(Box::new(of))
     }
 
-    /// A set of these.
+    /// A set of elements of a type.
     #[must_use]
     pub fn set(of: Self) -> Self {
         Self::Set(Box::new(of))
     }
 
-    /// A map of these.
+    /// A map of elements of a type.
     #[must_use]
     pub fn map(of: Self) -> Self {
         Self::Map(Box::new(of))
@@ -58,7 +58,7 @@ impl Type {
         Self::Object(attributes.into_iter().map(|(name, of)| (name.to_owned(), of)).collect())
     }
 
-    /// As schemas have it.
+    /// The form in schemas.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_json().to_string().into_bytes()
@@ -83,10 +83,10 @@ impl Type {
         }
     }
 
-    /// Reads what schemas have. Attributes that are marked as optional are attributes like others.
+    /// Reads the form in schemas. Optional attributes are read like others.
     ///
     /// # Errors
-    /// It is none, or deeper than [`DEPTH`].
+    /// The bytes are not a type, or the type is deeper than [`DEPTH`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TypeError> {
         let json = serde_json::from_slice(bytes).map_err(|_| TypeError(String::from_utf8_lossy(bytes).into_owned()))?;
         Self::from_json(&json, DEPTH)

@@ -1,4 +1,4 @@
-//! A value, without its type: what is encoded says it only together with one.
+//! Values without their types: an encoded value can be read only together with its type.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,9 +7,9 @@ use super::{Number, Refinements, Type};
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// There is none.
+    /// An absent value.
     Null,
-    /// It is not known yet.
+    /// A value that is not known yet.
     Unknown(Refinements),
     /// True or false.
     Bool(bool),
@@ -21,11 +21,11 @@ pub enum Value {
     List(Vec<Value>),
     /// Elements of a map, or attributes of an object.
     Map(BTreeMap<String, Value>),
-    /// A value with a type of its own, where any may be.
+    /// A value with its type, for places that allow any type.
     Dynamic(Type, Box<Value>),
 }
 
-/// A step on the way to a part of a value.
+/// A step of a path into a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Into an attribute.
@@ -36,12 +36,12 @@ pub enum Step {
     Index(usize),
 }
 
-/// What is encoded is no value of its type.
+/// Encoded bytes that are not a value of their type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueError {
-    /// Where, from the outside in.
+    /// Path from the outside in.
     pub path: Vec<Step>,
-    /// What is wrong.
+    /// Fault of the value.
     pub what: String,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for ValueError {
     }
 }
 
-/// A path as people read it: `data.targets[0].host`.
+/// Prints a path for people: `data.targets[0].host`.
 #[derive(Debug, Clone, Copy)]
 pub struct PathText<'a>(pub &'a [Step]);
 
@@ -84,18 +84,18 @@ impl fmt::Display for PathText<'_> {
 }
 
 impl Value {
-    /// Not known, and nothing known of it.
+    /// An unknown value without refinements.
     #[must_use]
     pub fn unknown() -> Self {
         Self::Unknown(Refinements::default())
     }
 
-    /// An object's attributes.
+    /// Makes an object of its attributes.
     pub fn object<'a>(attributes: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         Self::Map(attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// An attribute or an entry; null where there is none.
+    /// An attribute or an entry; null if the value has no such part.
     #[must_use]
     pub fn get(&self, name: &str) -> &Self {
         match self {
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// Its text, if it is one.
+    /// Its text, if it is a string.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -113,7 +113,7 @@ impl Value {
         }
     }
 
-    /// Text, or null for none.
+    /// Makes a string, or null for an empty text.
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
         if text.is_empty() { Self::Null } else { Self::String(text) }
@@ -125,7 +125,7 @@ impl Value {
         matches!(self, Self::Null)
     }
 
-    /// Whether nothing in it is unknown.
+    /// Whether no part of it is unknown.
     #[must_use]
     pub fn is_wholly_known(&self) -> bool {
         match self {

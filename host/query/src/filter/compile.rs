@@ -1,4 +1,4 @@
-//! From syntax to what is evaluated: paths are resolved, values converted.
+//! Compilation of a parsed filter: resolves paths and converts values.
 
 use prost_reflect::Kind;
 
@@ -17,7 +17,7 @@ use crate::{
     value_type::{Shape, ValueType},
 };
 
-/// Why a filter does not compile.
+/// Errors of compiling a filter.
 pub(super) enum BadFilter {
     Fault(Fault),
     Like { at: usize },
@@ -74,7 +74,7 @@ fn test(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resul
 fn name(test: &syntax::Test<'_>) -> Result<Node, Fault> {
     let pattern = |term: &Term<'_>| match scalar(term, &ValueType::Text)? {
         Scalar::Text(text) => NamePattern::parse(&text).map_err(|fault| Fault::new(term.at, fault)),
-        _ => Err(Fault::new(term.at, "a name stands in double quotes")),
+        _ => Err(Fault::new(term.at, "a name must be in double quotes")),
     };
     match test {
         syntax::Test::Compare(comparison, term) => {
@@ -106,7 +106,7 @@ fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resu
         }
         (syntax::Test::Compare(comparison, term), Shape::One(of)) => Test::Compare(*comparison, literal(term, of)?),
         (syntax::Test::In(terms), Shape::One(of)) => Test::In(literals(terms, of)?),
-        // Lists and maps equal nothing, and differ from nothing.
+        // Neither = nor != ever holds for lists and maps.
         (syntax::Test::Compare(..) | syntax::Test::In(_), _) => return Ok(Node::Constant(false)),
         (syntax::Test::IsNull, _) => Test::IsNull,
         (syntax::Test::IsNan, Shape::One(of)) if is_float(of) => Test::IsNan,
@@ -121,7 +121,7 @@ fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resu
             let fault = format!("{path} is neither a list nor a map of strings, so CONTAINS does not apply");
             return Err(Fault::new(condition.at, fault));
         }
-        // Taken apart before.
+        // `test` handles these before.
         (syntax::Test::Like | syntax::Test::Not(_), _) => return Ok(Node::Constant(false)),
     };
     Ok(Node::Test { path, test })
@@ -130,7 +130,7 @@ fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resu
 fn entry(term: &Term<'_>) -> Result<String, Fault> {
     match scalar(term, &ValueType::Text)? {
         Scalar::Text(text) if text.contains(':') => Ok(text),
-        _ => Err(Fault::new(term.at, "an entry of a map is written \"key:value\"")),
+        _ => Err(Fault::new(term.at, "an entry of a map must be written as \"key:value\"")),
     }
 }
 

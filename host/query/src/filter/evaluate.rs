@@ -36,12 +36,12 @@ pub(super) enum Test {
     IsNull,
     IsNan,
     In(Values),
-    /// Some of the values, or all, are elements of the list.
+    /// Whether the list contains some (or `all`) of the values.
     Contains {
         all: bool,
         values: Values,
     },
-    /// Some of the entries, or all, are in the map; each is `key:value`.
+    /// Whether the map contains some (or `all`) of the entries; each is `key:value`.
     HasEntry {
         all: bool,
         entries: Vec<String>,
@@ -106,7 +106,7 @@ impl Test {
     }
 }
 
-/// Whether a map has an entry that is written `key:value`. Keys may hold colons, so each entry is looked at.
+/// Whether a map has an entry that is written `key:value`. Keys may hold colons, so each entry is compared.
 fn has_entry(map: &HashMap<MapKey, Value>, entry: &str) -> bool {
     map.iter().any(|(key, value)| match (key, value) {
         (MapKey::String(key), Value::String(value)) => {

@@ -1,7 +1,7 @@
-//! What a filter requires of every match.
+//! Facts that a filter requires of every match.
 //!
-//! Facts are conjunctive: AND has those of all its parts, OR those about subjects that every branch has a fact about. NOT
-//! has none.
+//! All facts of a list hold together: AND has the facts of all its parts, OR those about subjects that every branch has
+//! a fact about. NOT has none.
 
 use prost_reflect::{FieldDescriptor, MapKey};
 
@@ -45,7 +45,7 @@ fn name_facts(patterns: &[NamePattern]) -> Vec<Fact> {
     }))
 }
 
-/// That something is not NULL.
+/// The facts of a test for presence (not NULL).
 fn presence_facts(path: &Path) -> Vec<Fact> {
     match subject(path) {
         Some(Subject::Label(key)) => vec![Fact::new(Subject::LabelPresence(key), [])],
@@ -75,7 +75,8 @@ fn facts_of_test(path: &Path, test: &Test) -> Vec<Fact> {
     }
 }
 
-/// Entries `key:value` of the labels. With several colons, there are several ways to read one.
+/// The facts of entries `key:value` of the labels. An entry with several colons gives none, since it can be read in
+/// several ways.
 fn label_facts(all: bool, entries: &[String]) -> Vec<Fact> {
     let facts = entries.iter().map(|entry| match entry.split_once(':') {
         Some((key, value)) if !value.is_empty() && !value.contains(':') => {
@@ -90,7 +91,7 @@ fn is_labels(path: &Path) -> bool {
     path.root == Root::Resource && path.to_string() == "meta.labels"
 }
 
-/// The value as an index holds it; none for those that an absent field is taken for.
+/// The value as an index holds it; `None` for values that equal an absent field.
 fn text(literal: &Literal) -> Option<String> {
     match literal {
         Literal::Scalar(scalar) => scalar.index_text(),
@@ -98,7 +99,7 @@ fn text(literal: &Literal) -> Option<String> {
     }
 }
 
-/// What a path is about, if an index may know it.
+/// The subject of a path, if an index may hold it.
 fn subject(path: &Path) -> Option<Subject> {
     let field = |step: &Step, name: &str| matches!(step, Step::Field(field) if field.name() == name);
     match (path.root, path.steps.as_slice()) {
@@ -113,7 +114,7 @@ fn subject(path: &Path) -> Option<Subject> {
             Step::Field(unit) => tenancy_unit(unit),
             Step::Key(_) => None,
         },
-        // A default that the schema declares is what an absent field is taken for.
+        // An absent field is taken for the default that the schema declares.
         (Root::Data | Root::Resource, [_, ..]) if path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) => {
             Some(Subject::Field(path.to_string()))
         }

@@ -7,7 +7,7 @@ use winnow::{
 
 use crate::QueryError;
 
-/// What is wrong, and the byte of the text where it is. `None` stands for a place that the parser's caller knows.
+/// A fault with the byte of the text where it is. `None` stands for a place that the parser's caller knows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) at: Option<usize>,
@@ -19,12 +19,12 @@ impl Fault {
         Self { at: Some(at), text: text.into() }
     }
 
-    /// As the parsers return it: no other branch is tried.
+    /// Makes an error that stops the parser from trying other branches.
     pub(crate) fn cut(at: usize, text: impl Into<String>) -> ErrMode<Self> {
         ErrMode::Cut(Self::new(at, text))
     }
 
-    /// With the place as a character of the filter, from 1.
+    /// Converts the fault; the place becomes a character of the filter, from 1.
     pub(crate) fn into_error(self, filter: &str) -> QueryError {
         let at = self.at.unwrap_or(filter.len());
         QueryError::Filter { at: character(filter, at), fault: self.text }
@@ -40,7 +40,7 @@ impl<I: Stream> ParserError<I> for Fault {
     type Inner = Self;
 
     fn from_input(_: &I) -> Self {
-        Self { at: None, text: "it cannot be read".to_owned() }
+        Self { at: None, text: "the filter cannot be read".to_owned() }
     }
 
     fn into_inner(self) -> Result<Self, Self> {

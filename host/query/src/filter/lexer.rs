@@ -22,7 +22,7 @@ pub(crate) enum Token<'t> {
     /// A text, its escapes undone.
     Text(String),
     Comparison(Comparison),
-    /// One of `()[]{},:+|`.
+    /// A mark: `()[]{},:+|`.
     Mark(char),
 }
 
@@ -37,7 +37,7 @@ type Input<'t> = LocatingSlice<&'t str>;
 type Lexing<O> = Result<O, ErrMode<Fault>>;
 
 impl Token<'_> {
-    /// For messages to users.
+    /// Describes the word in error messages.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Path(text) | Self::Number(text) => crate::error::shown(text),
@@ -68,7 +68,7 @@ pub(crate) fn lex(text: &str) -> Result<Vec<Lexed<'_>>, Fault> {
 }
 
 fn inner(error: ErrMode<Fault>) -> Fault {
-    error.into_inner().unwrap_or_else(|_| Fault { at: None, text: "it ends too early".to_owned() })
+    error.into_inner().unwrap_or_else(|_| Fault { at: None, text: "the filter ends too early".to_owned() })
 }
 
 fn blank<'t>(input: &mut Input<'t>) -> Lexing<()> {
@@ -91,7 +91,7 @@ fn token<'t>(input: &mut Input<'t>) -> Lexing<Token<'t>> {
         Err(ErrMode::Backtrack(_)) => {
             let letter = input.chars().next().unwrap_or_default();
             let remedy = match letter {
-                '\'' => "; texts stand in double quotes",
+                '\'' => "; write strings in double quotes",
                 '&' => "; write AND",
                 _ => "",
             };
@@ -105,7 +105,7 @@ fn path<'t>(input: &mut Input<'t>) -> Lexing<&'t str> {
     let letter = || one_of(('a'..='z', 'A'..='Z', '_'));
     let more = || take_while(0.., ('a'..='z', 'A'..='Z', '0'..='9', '_', '-', '/'));
     let first = (letter(), more()).void();
-    // After a dot in a key, the key goes on, and may do so with a digit.
+    // The part of a key after an escaped dot may begin with a digit.
     let next = |input: &mut Input<'t>| -> Lexing<()> {
         alt((
             ("\\.", take_while(1.., ('a'..='z', 'A'..='Z', '0'..='9', '_', '-', '/'))).void(),
@@ -126,7 +126,7 @@ fn number<'t>(input: &mut Input<'t>) -> Lexing<&'t str> {
         true => Ok(number),
         false => Err(Fault::cut(
             at,
-            format!("{} is no number; numbers are JSON's, as -1, 0.5 or 1e6", crate::error::shown(number)),
+            format!("{} is not a number; write it as in JSON, such as -1, 0.5 or 1e6", crate::error::shown(number)),
         )),
     }
 }
@@ -159,21 +159,18 @@ fn text<'t>(input: &mut Input<'t>) -> Lexing<String> {
             _ => {
                 return Err(Fault::cut(
                     start,
-                    "the text has no end; close it with a double quote, and write \\n for a new line",
+                    "the string is not closed; end it with a double quote, and write \\n for a new line",
                 ));
             }
         }
     }
-    String::from_utf8(bytes).map_err(|_| Fault::cut(start, "the text is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| Fault::cut(start, "the bytes of the string's escapes are not UTF-8"))
 }
 
-/// What follows a backslash that stands at a place.
+/// Parses the rest of an escape, after its backslash at a place.
 fn escape<'t>(at: usize, bytes: &mut Vec<u8>) -> impl ModalParser<Input<'t>, (), Fault> {
     let unknown = move || {
-        Fault::cut(
-            at,
-            "no such escape; there are \\\" \\\\ \\a \\b \\f \\n \\r \\t \\v \\xNN \\uNNNN \\UNNNNNNNN and \\NNN",
-        )
+        Fault::cut(at, "unknown escape; use \\\" \\\\ \\a \\b \\f \\n \\r \\t \\v \\xNN \\uNNNN \\UNNNNNNNN or \\NNN")
     };
     move |input: &mut Input<'t>| {
         let simple = dispatch! { any;
@@ -204,7 +201,7 @@ fn escape<'t>(at: usize, bytes: &mut Vec<u8>) -> impl ModalParser<Input<'t>, (),
     }
 }
 
-/// So many digits of a base.
+/// Parses `count` digits of a base.
 fn digits<'t>(count: usize, base: u32) -> impl ModalParser<Input<'t>, u32, Fault> {
     take_while(count, move |letter: char| letter.is_digit(base))
         .verify_map(move |digits: &str| u32::from_str_radix(digits, base).ok())

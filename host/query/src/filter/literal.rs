@@ -1,4 +1,4 @@
-//! Values of a filter as values of a field's type. They are converted once, when the filter is compiled.
+//! Converts values of a filter to the type of their field, once, when the filter is compiled.
 //!
 //! Numbers have to fit: an integer field takes no fraction and nothing out of its range. As in protobuf's JSON, an
 //! integer may stand in quotes, and so may `NaN`, `Infinity` and `-Infinity`.
@@ -22,7 +22,7 @@ use crate::{
     value_type::ValueType,
 };
 
-/// A value that a field's is compared with.
+/// A value that a field's value is compared with.
 #[derive(Debug, Clone)]
 pub(crate) enum Literal {
     Scalar(Scalar),
@@ -34,7 +34,7 @@ const LENIENT: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// A value of a type.
+/// Converts a value to a type.
 pub(crate) fn literal(term: &Term<'_>, of: &ValueType) -> Result<Literal, Fault> {
     match (of, &term.value) {
         (ValueType::Message(message), TermValue::Map(entries)) => Ok(Literal::Message(build(entries, message)?)),
@@ -42,7 +42,7 @@ pub(crate) fn literal(term: &Term<'_>, of: &ValueType) -> Result<Literal, Fault>
     }
 }
 
-/// A value of a type that is no message.
+/// Converts a value to a type other than a message.
 pub(crate) fn scalar(term: &Term<'_>, of: &ValueType) -> Result<Scalar, Fault> {
     let mismatch = |why: &str| {
         let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
@@ -50,7 +50,7 @@ pub(crate) fn scalar(term: &Term<'_>, of: &ValueType) -> Result<Scalar, Fault> {
     };
     let bad_number = |bad: BadNumber| mismatch(bad.describe());
     match (of, &term.value) {
-        (_, TermValue::Null) => Err(Fault::new(term.at, "NULL is no value here; write IS NULL or IS NOT NULL")),
+        (_, TermValue::Null) => Err(Fault::new(term.at, "NULL is not a value here; write IS NULL or IS NOT NULL")),
         (ValueType::Wrapper(inner), _) => scalar(term, inner),
         (ValueType::Bool, TermValue::Bool(value)) => Ok(Scalar::Bool(*value)),
         (ValueType::Int { low, high }, TermValue::Number(text)) => integer(text, *low, *high).map_err(bad_number),
@@ -71,17 +71,17 @@ pub(crate) fn scalar(term: &Term<'_>, of: &ValueType) -> Result<Scalar, Fault> {
         }
         (ValueType::Enum(of), TermValue::Text(text)) => match of.get_value_by_name(text) {
             Some(value) => Ok(Scalar::Int(value.number().into())),
-            None => Err(mismatch("no value has this name")),
+            None => Err(mismatch("the enum has no such value")),
         },
         (ValueType::Enum(_), TermValue::Number(text)) => {
             integer(text, i32::MIN.into(), i32::MAX.into()).map_err(bad_number)
         }
         (ValueType::Timestamp, TermValue::Text(text)) => {
-            let time: prost_types::Timestamp = text.parse().map_err(|_| mismatch("it is no timestamp"))?;
+            let time: prost_types::Timestamp = text.parse().map_err(|_| mismatch("it is not a timestamp"))?;
             Ok(Scalar::Time { seconds: time.seconds, nanos: time.nanos })
         }
         (ValueType::Duration, TermValue::Text(text)) => {
-            let time: prost_types::Duration = text.parse().map_err(|_| mismatch("it is no duration"))?;
+            let time: prost_types::Duration = text.parse().map_err(|_| mismatch("it is not a duration"))?;
             Ok(Scalar::Time { seconds: time.seconds, nanos: time.nanos })
         }
         _ => Err(mismatch("")),
@@ -93,18 +93,18 @@ fn integer(text: &str, low: i128, high: i128) -> Result<Scalar, BadNumber> {
     if (low..=high).contains(&value) { Ok(Scalar::Int(value)) } else { Err(BadNumber::Range) }
 }
 
-/// A message of what stands in braces.
+/// Builds a message from the entries in braces.
 fn build(entries: &[(Term<'_>, Term<'_>)], of: &MessageDescriptor) -> Result<DynamicMessage, Fault> {
     let mut message = DynamicMessage::new(of.clone());
     for (key, term) in entries {
         let TermValue::Text(name) = &key.value else {
-            return Err(Fault::new(key.at, "the name of a field stands in double quotes"));
+            return Err(Fault::new(key.at, "a field's name must be in double quotes"));
         };
         let Some(field) = path::find(of, name) else {
             return Err(Fault::new(key.at, format!("{} has no field {}", of.full_name(), key.describe())));
         };
         if message.has_field(&field) {
-            return Err(Fault::new(key.at, format!("{} has a value already", key.describe())));
+            return Err(Fault::new(key.at, format!("{} is set twice; set it once", key.describe())));
         }
         if term.value != TermValue::Null {
             let value = field_value(term, &field)?;
@@ -127,15 +127,16 @@ fn field_value(term: &Term<'_>, field: &FieldDescriptor) -> Result<Value, Fault>
             for (key, value) in entries {
                 let single = single(value, value_kind.clone())?;
                 if map.insert(map_key(key, &key_kind)?, single).is_some() {
-                    return Err(Fault::new(key.at, format!("{} has a value already", key.describe())));
+                    return Err(Fault::new(key.at, format!("{} is set twice; set it once", key.describe())));
                 }
             }
             Ok(Value::Map(map))
         }
         _ if field.is_map() => Err(Fault::new(term.at, format!("{} is a map; write {{...}}", field.name()))),
-        _ if field.is_list() => {
-            Err(Fault::new(term.at, format!("{} is a list, and there is no way to write one here", field.name())))
-        }
+        _ if field.is_list() => Err(Fault::new(
+            term.at,
+            format!("{} is a list, and filters cannot write lists in braces; leave it out", field.name()),
+        )),
         (kind, _) => single(term, kind),
     }
 }
@@ -170,7 +171,7 @@ fn single(term: &Term<'_>, kind: Kind) -> Result<Value, Fault> {
     }
 }
 
-/// A scalar as a field of a kind has it.
+/// Converts a scalar to a field's kind.
 fn proto(scalar: Scalar, kind: Kind) -> Option<Value> {
     Some(match (scalar, kind) {
         (Scalar::Int(value), Kind::Int32 | Kind::Sint32 | Kind::Sfixed32) => Value::I32(value.try_into().ok()?),

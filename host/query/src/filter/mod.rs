@@ -1,19 +1,19 @@
 //! Filters: texts such as `data.genre = "GENRE_JAZZ" AND meta.labels.region IN ("eu", "us")`.
 //!
 //! # Contract
-//! A filter is compiled once against a [`Schema`]: paths are resolved and values converted to the types of their fields, so
-//! what can be wrong with it is said then. An empty text, and `()`, match everything.
+//! A filter is compiled once against a [`Schema`]: paths are resolved and values converted to the types of their
+//! fields, so every fault of the text is found then. An empty text, and `()`, match everything.
 //!
-//! Values compare as their zero value where they are absent; timestamps, durations and messages then precede or differ
-//! from everything. `IS NULL` tells absence: of messages, lists, maps, entries of maps, fields with presence, and all that
-//! is below an absent message. A test through a list of messages holds if it does for one of them; `IS NULL` does if none
-//! has the value.
+//! An absent value compares as its zero value; absent timestamps and durations precede all others, and absent messages
+//! differ from all. `IS NULL` finds absent messages, lists, maps, entries of maps, fields with presence, and everything
+//! below an absent message. A test through a list of messages holds if it holds for one of them; `IS NULL` holds if
+//! none has the value.
 //!
 //! # Limits
 //! A key of a map that begins with neither a letter nor `_` cannot be written, nor can a list as a value of a field.
 //!
 //! # Cost
-//! Compiling takes time in proportion to the text, which [`limits`] bounds. An evaluation visits what is at the
+//! Compiling takes time in proportion to the text, which [`limits`] bounds. An evaluation visits the values at the
 //! paths of its conditions, and stops as soon as the result is certain.
 
 mod compile;
@@ -41,10 +41,10 @@ impl Filter {
     /// Compiles a filter.
     ///
     /// # Errors
-    /// It does not parse, does not fit the schema, uses `LIKE`, or exceeds [`limits`].
+    /// The text does not parse, does not fit the schema, uses `LIKE`, or exceeds [`limits`].
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, QueryError> {
         if text.len() > limits::TEXT_BYTES {
-            let fault = format!("it has {} bytes, and {} are the most", text.len(), limits::TEXT_BYTES);
+            let fault = format!("it has {} bytes; at most {} are allowed", text.len(), limits::TEXT_BYTES);
             return Err(QueryError::TooLarge(fault));
         }
         if matches!(text, "" | "()") {
@@ -59,18 +59,18 @@ impl Filter {
     /// Whether a resource matches.
     ///
     /// # Errors
-    /// What the filter looks at does not decode.
+    /// A part of the resource that the filter looks at does not decode.
     pub fn matches(&self, candidate: &Candidate<'_>) -> Result<bool, Undecodable> {
         self.root.matches(candidate)
     }
 
-    /// What holds for every resource that matches; each fact by itself.
+    /// The facts that hold for every resource that matches. Each holds by itself.
     #[must_use]
     pub fn required(&self) -> Vec<Fact> {
         facts::required_facts(&self.root)
     }
 
-    /// Whether everything matches, so that nothing has to be evaluated.
+    /// Whether everything matches, so that evaluation can be skipped.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         matches!(self.root, Node::Constant(true))

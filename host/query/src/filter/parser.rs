@@ -1,5 +1,5 @@
-//! The grammar of filters, over words. Which of two readings holds is decided by looking at most a run of NOTs ahead, so
-//! parsing takes time in proportion to the number of words; depth and counts are bounded by [`limits`].
+//! The grammar of filters, over words. The parser decides between two readings by looking ahead over at most a run of
+//! NOTs, so parsing takes time in proportion to the number of words; [`limits`] bounds depth and counts.
 
 use winnow::{
     Parser as _,
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::limits;
 
-/// How far a filter is read.
+/// Progress in a filter.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     /// Parentheses and braces that are open.
     depth: usize,
     conditions: usize,
-    /// Where the filter ends, in bytes.
+    /// End of the filter, in bytes.
     end: usize,
 }
 
@@ -33,14 +33,15 @@ type Parsing<O> = Result<O, ErrMode<Fault>>;
 pub(crate) fn parse<'t>(words: &[Lexed<'t>], end: usize) -> Result<Expression<'t>, Fault> {
     let progress = Progress { depth: 0, conditions: 0, end };
     let mut input = Stateful { input: TokenSlice::new(words), state: progress };
-    filter(&mut input).map_err(|error| error.into_inner().unwrap_or_else(|_| Fault::new(end, "it ends too early")))
+    filter(&mut input)
+        .map_err(|error| error.into_inner().unwrap_or_else(|_| Fault::new(end, "the filter ends too early")))
 }
 
 fn filter<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
     let whole = or(input)?;
     match input.input.first() {
         None => Ok(whole),
-        Some(Lexed { token: Token::Mark(')'), at }) => Err(Fault::cut(*at, ") closes nothing")),
+        Some(Lexed { token: Token::Mark(')'), at }) => Err(Fault::cut(*at, "this ) has no opening (; remove it")),
         Some(_) => Err(no_condition(input)),
     }
 }
@@ -58,7 +59,7 @@ fn and<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
     loop {
         let is_operator = match input.input.first().map(|word| &word.token) {
             Some(Token::Mark('+')) => true,
-            // AND may be a field, too, where no condition follows it.
+            // AND may also name a field, where no condition follows it.
             Some(word) if word.is_keyword("AND") => starts_condition(input, 1) || !starts_condition(input, 0),
             _ => false,
         };
@@ -83,7 +84,7 @@ fn single_or<'t>(mut parts: Vec<Expression<'t>>, many: fn(Vec<Expression<'t>>) -
 
 fn unary<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
     let run = input.input.iter().take_while(|word| word.token.is_keyword("NOT")).count();
-    // The last NOT is a field where a test follows it, but no condition.
+    // The last NOT names a field if a test follows it, but no condition.
     let is_field = run > 0 && !starts_plain(input, run) && starts_plain(input, run - 1);
     let negations = if is_field { run - 1 } else { run };
     for _ in 0..negations {
@@ -106,7 +107,10 @@ fn condition<'t>(input: &mut Input<'_, 't>) -> Parsing<Condition<'t>> {
     let Lexed { token: Token::Path(path), at } = any.parse_next(input)? else { return Err(no_condition(input)) };
     input.state.conditions += 1;
     if input.state.conditions > limits::CONDITIONS {
-        return Err(Fault::cut(*at, format!("there are more than {} conditions", limits::CONDITIONS)));
+        return Err(Fault::cut(
+            *at,
+            format!("the filter has more than {} conditions; write fewer, for example with IN", limits::CONDITIONS),
+        ));
     }
     Ok(Condition { path, at: *at, test: test(input)? })
 }
@@ -133,7 +137,7 @@ fn test<'t>(input: &mut Input<'_, 't>) -> Parsing<Test<'t>> {
         }
         token if token.is_keyword("LIKE") => match value(input)?.value {
             TermValue::Text(_) => Ok(Test::Like),
-            _ => Err(Fault::cut(word.at, "LIKE needs a text")),
+            _ => Err(Fault::cut(word.at, "LIKE needs a string in double quotes")),
         },
         _ => {
             if opt(keyword("ANY")).parse_next(input)?.is_some() {
@@ -150,20 +154,20 @@ fn test<'t>(input: &mut Input<'_, 't>) -> Parsing<Test<'t>> {
 
 fn list<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<Term<'t>>> {
     let Some(open) = opt(take(|token| matches!(token, Token::Mark('(' | '[')))).parse_next(input)? else {
-        return Err(expected(input, "a list as (1, 2) or [1, 2]"));
+        return Err(expected(input, "a list such as (1, 2) or [1, 2]"));
     };
     let close = if open.token == Token::Mark('(') { ')' } else { ']' };
     let values: Vec<Term<'t>> =
         separated(1..=limits::LIST_VALUES, value, take(|token| *token == Token::Mark(','))).parse_next(input)?;
     if values.len() == limits::LIST_VALUES && input.input.first().is_some_and(|word| word.token == Token::Mark(',')) {
-        return Err(Fault::cut(open.at, format!("the list has more than {} values", limits::LIST_VALUES)));
+        return Err(Fault::cut(open.at, format!("the list has more than {} values; split it", limits::LIST_VALUES)));
     }
     expect_closing(input, close, "a comma or ")?;
     Ok(values)
 }
 
 fn value<'t>(input: &mut Input<'_, 't>) -> Parsing<Term<'t>> {
-    const WANTED: &str = "a value: a text in double quotes, a number, TRUE, FALSE, NULL or {...}";
+    const WANTED: &str = "a value: a string in double quotes, a number, TRUE, FALSE, NULL or {...}";
     let Some(word) = input.input.first() else { return Err(expected(input, WANTED)) };
     let value = match &word.token {
         Token::Number(text) => TermValue::Number(text),
@@ -201,7 +205,10 @@ fn entries<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<(Term<'t>, Term<'t>)>> 
 fn parse_nested<'s, 't, O>(input: &mut Input<'s, 't>, parser: fn(&mut Input<'s, 't>) -> Parsing<O>) -> Parsing<O> {
     if input.state.depth >= limits::NESTING {
         let at = input.input.first().map_or(input.state.end, |word| word.at);
-        return Err(Fault::cut(at, format!("it is nested more than {} deep", limits::NESTING)));
+        return Err(Fault::cut(
+            at,
+            format!("parentheses or braces are nested more than {} deep; write fewer", limits::NESTING),
+        ));
     }
     input.state.depth += 1;
     let inner = parser(input)?;
@@ -216,7 +223,7 @@ fn expect_closing(input: &mut Input<'_, '_>, mark: char, or: &str) -> Parsing<()
     }
 }
 
-/// A word of some kind.
+/// Takes a word of the sought kind.
 fn take<'s, 't: 's>(
     is_sought: impl Fn(&Token<'t>) -> bool,
 ) -> impl winnow::Parser<Input<'s, 't>, &'s Lexed<'t>, ErrMode<Fault>> {
@@ -227,14 +234,14 @@ fn keyword<'s, 't: 's>(keyword: &'static str) -> impl winnow::Parser<Input<'s, '
     take(move |token| token.is_keyword(keyword))
 }
 
-/// Whether a condition begins so many words ahead, with or without NOTs.
+/// Whether a condition begins `ahead` words from here, with or without NOTs.
 fn starts_condition(input: &Input<'_, '_>, ahead: usize) -> bool {
     let words = input.input.iter().skip(ahead);
     let run = words.take_while(|word| word.token.is_keyword("NOT")).count();
     starts_plain(input, ahead + run) || (run > 0 && starts_plain(input, ahead + run - 1))
 }
 
-/// Whether a parenthesis, or a path and a test of it, begin so many words ahead.
+/// Whether a parenthesis, or a path with a test, begins `ahead` words from here.
 fn starts_plain(input: &Input<'_, '_>, ahead: usize) -> bool {
     match input.input.get(ahead).map(|word| &word.token) {
         Some(Token::Mark('(')) => true,
@@ -243,7 +250,7 @@ fn starts_plain(input: &Input<'_, '_>, ahead: usize) -> bool {
     }
 }
 
-/// Whether the words so many ahead begin a test. Keywords are names of fields, too, so one word is not enough.
+/// Whether a test begins `ahead` words from here. Keywords may also name fields, so one word is not enough.
 fn starts_test(input: &Input<'_, '_>, ahead: usize) -> bool {
     let word = |further: usize| input.input.get(ahead + further).map(|word| &word.token);
     let is = |further: usize, keywords: &[&str]| {
@@ -267,12 +274,12 @@ fn starts_test(input: &Input<'_, '_>, ahead: usize) -> bool {
 
 fn expected(input: &Input<'_, '_>, wanted: &str) -> ErrMode<Fault> {
     match input.input.first() {
-        None => Fault::cut(input.state.end, format!("the filter ends where {wanted} is expected")),
-        Some(word) => Fault::cut(word.at, format!("{} stands where {wanted} is expected", word.token.describe())),
+        None => Fault::cut(input.state.end, format!("expected {wanted}, found the end of the filter")),
+        Some(word) => Fault::cut(word.at, format!("expected {wanted}, found {}", word.token.describe())),
     }
 }
 
-/// What is wrong where a condition should be.
+/// The fault of a place without the expected condition.
 fn no_condition(input: &Input<'_, '_>) -> ErrMode<Fault> {
     match (input.input.first(), input.input.get(1)) {
         (Some(Lexed { token: Token::Path(path), at }), next) => {
@@ -281,11 +288,11 @@ fn no_condition(input: &Input<'_, '_>) -> ErrMode<Fault> {
             Fault::cut(
                 *at,
                 format!(
-                    "{path} is followed by {next}, and not by a test of it: = != < <= > >= and a value, IS [NOT] NULL, \
+                    "{path} is followed by {next} instead of a test; write = != < <= > >= and a value, IS [NOT] NULL, \
                      IS [NOT] NAN, [NOT] IN and a list, CONTAINS and a value, or CONTAINS ANY or ALL and a list"
                 ),
             )
         }
-        _ => expected(input, "a condition, such as path = \"value\","),
+        _ => expected(input, "a condition, such as path = \"value\""),
     }
 }

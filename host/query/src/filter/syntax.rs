@@ -1,13 +1,13 @@
-//! A filter as it is written, before paths and values are looked up. Places are bytes of the text.
+//! The parsed form of a filter, before paths and values are looked up. Places are bytes of the text.
 
 /// A condition, or several.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expression<'t> {
     /// All of them hold.
     All(Vec<Expression<'t>>),
-    /// One of them holds.
+    /// Any of them holds.
     Any(Vec<Expression<'t>>),
-    /// It does not hold.
+    /// The expression does not hold.
     Not(Box<Expression<'t>>),
     /// A test of the values at a path.
     Condition(Condition<'t>),
@@ -21,14 +21,14 @@ pub(crate) struct Condition<'t> {
     pub(crate) test: Test<'t>,
 }
 
-/// What is tested.
+/// The test of a condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Test<'t> {
     Compare(Comparison, Term<'t>),
     IsNull,
     IsNan,
     In(Vec<Term<'t>>),
-    /// Some of the values, or all of them, are elements.
+    /// The list or map contains some (or `all`) of the values.
     Contains {
         all: bool,
         values: Vec<Term<'t>>,
@@ -49,14 +49,14 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
-/// A value as it is written.
+/// A value of the filter's text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Term<'t> {
     pub(crate) at: usize,
     pub(crate) value: TermValue<'t>,
 }
 
-/// What is written.
+/// The text's form of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TermValue<'t> {
     Null,
@@ -80,14 +80,14 @@ impl Comparison {
         }
     }
 
-    /// Whether only values with an order have it.
+    /// Whether the operator needs values with an order.
     pub(crate) fn is_ordering(self) -> bool {
         !matches!(self, Self::Equal | Self::NotEqual)
     }
 }
 
 impl Term<'_> {
-    /// For messages to users.
+    /// Describes the value in error messages.
     pub(crate) fn describe(&self) -> String {
         match &self.value {
             TermValue::Null => "NULL".to_owned(),

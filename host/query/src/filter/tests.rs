@@ -199,19 +199,19 @@ fn what_is_rejected() {
 #[test]
 fn faults_name_the_word_and_what_is_expected() {
     let rows = [
-        ("a = b", "b stands where a value: a text in double quotes, a number, TRUE, FALSE, NULL or {...} is expected"),
+        ("a = b", "expected a value: a string in double quotes, a number, TRUE, FALSE, NULL or {...}, found b"),
         (
             "a =",
-            "the filter ends where a value: a text in double quotes, a number, TRUE, FALSE, NULL or {...} is expected",
+            "expected a value: a string in double quotes, a number, TRUE, FALSE, NULL or {...}, found the end of the filter",
         ),
-        ("a = 'x'", "'\\'' has no meaning here; texts stand in double quotes"),
+        ("a = 'x'", "'\\'' has no meaning here; write strings in double quotes"),
         ("a = 1 && b", "'&' has no meaning here; write AND"),
-        ("a = 007", "007 is no number; numbers are JSON's, as -1, 0.5 or 1e6"),
-        ("(a = 1", "the filter ends where AND, OR or ) is expected"),
-        ("a = 1)", ") closes nothing"),
+        ("a = 007", "007 is not a number; write it as in JSON, such as -1, 0.5 or 1e6"),
+        ("(a = 1", "expected AND, OR or ), found the end of the filter"),
+        ("a = 1)", "this ) has no opening (; remove it"),
     ];
     for (text, fault) in rows {
         assert_eq!(read(text).unwrap_err(), fault, "{text}");
     }
-    assert!(read("a HAVE 1").unwrap_err().starts_with("a is followed by HAVE, and not by a test of it: = != "));
+    assert!(read("a HAVE 1").unwrap_err().starts_with("a is followed by HAVE instead of a test; write = != "));
 }

@@ -1,5 +1,4 @@
-//! Values of a list in a filter, each once, in an order in which one is found quickly: elements of lists are looked up, and
-//! there may be many of both.
+//! Values of a list in a filter, each once and sorted for fast look-ups: both the list and the field may hold many.
 
 use std::cmp::Ordering;
 
@@ -43,12 +42,12 @@ impl Values {
         &self.0
     }
 
-    /// Which value equals what is at a path.
+    /// The index of the value that equals the one at a path.
     pub(super) fn find(&self, slot: Slot<'_>, zero: Option<&Scalar>) -> Option<usize> {
         if matches!(self.0.first(), Some(Literal::Message(_))) {
             return self.0.iter().position(|literal| order(slot, zero, literal) == Some(Ordering::Equal));
         }
-        // NaN follows all that it might be compared with, and equals nothing.
+        // NaN follows all values, and equals none.
         let place = |literal: &Literal| order(slot, zero, literal).map_or(Ordering::Greater, Ordering::reverse);
         self.0.binary_search_by(place).ok()
     }
@@ -58,7 +57,7 @@ fn is_message(value: &Literal, message: &prost_reflect::DynamicMessage) -> bool 
     matches!(value, Literal::Message(value) if is_same(value, message))
 }
 
-/// How what is at a path compares with a value; `None` if it only differs.
+/// Compares the value at a path with a filter's value; `None` if they differ without an order.
 pub(super) fn order(slot: Slot<'_>, zero: Option<&Scalar>, literal: &Literal) -> Option<Ordering> {
     match (slot, literal) {
         (Slot::Value(Value::Message(message)), Literal::Message(literal)) => {
@@ -67,7 +66,7 @@ pub(super) fn order(slot: Slot<'_>, zero: Option<&Scalar>, literal: &Literal) ->
         (Slot::Value(value), Literal::Scalar(literal)) => literal.compare(value),
         (Slot::Unset | Slot::Absent, Literal::Scalar(literal)) => match zero {
             Some(zero) => zero.order(literal),
-            // A timestamp or a duration that is absent precedes all.
+            // An absent timestamp or duration precedes all others.
             None => Some(Ordering::Less),
         },
         (_, Literal::Message(_)) => None,

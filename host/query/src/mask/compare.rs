@@ -1,4 +1,4 @@
-//! Comparison of resources, as far as a mask means them, and what differs between two.
+//! Comparison of resources within a mask, and the paths that differ between two resources.
 
 use mortise_resource::pb;
 use prost_reflect::{DynamicMessage, FieldDescriptor, ReflectMessage as _};
@@ -11,11 +11,11 @@ use crate::{
 };
 
 impl Mask {
-    /// Whether two resources say the same, as far as the mask goes: an absent message equals an empty one, a list of one
-    /// empty message equals an empty list, and entries of maps with empty messages count as absent.
+    /// Whether two resources mean the same within the mask: an absent message equals an empty one, a list of one empty
+    /// message equals an empty list, and entries of maps with empty messages count as absent.
     ///
     /// # Errors
-    /// What is compared does not decode.
+    /// A compared part does not decode.
     pub fn is_equal(&self, a: &pb::Resource, b: &pb::Resource) -> Result<bool, Undecodable> {
         let (a, b) = (self.project_strictly(a)?, self.project_strictly(b)?);
         if !is_equivalent(&decode_head(&a)?, &decode_head(&b)?) {
@@ -39,11 +39,12 @@ impl Mask {
     }
 }
 
-/// The paths that differ between two resources: fields of the resource, and instead of `meta` and `data` the fields in them.
-/// It is `data` itself where only one has data, or where fields differ that the message does not declare.
+/// The paths that differ between two resources: fields of the resource, and instead of `meta` and `data` the fields in
+/// them. The path is `data` itself where only one resource has data, or where fields differ that the message does not
+/// declare.
 ///
 /// # Errors
-/// One of them does not decode.
+/// One of the resources does not decode.
 pub fn changed_paths(before: &pb::Resource, after: &pb::Resource, schema: &Schema) -> Result<Vec<String>, Undecodable> {
     let (old, new) = (decode_head(before)?, decode_head(after)?);
     let mut paths = Vec::new();
@@ -53,7 +54,7 @@ pub fn changed_paths(before: &pb::Resource, after: &pb::Resource, schema: &Schem
                 let part = |of: &DynamicMessage| of.get_field(&field).as_message().cloned();
                 let (Some(old), Some(new)) = (part(&old), part(&new)) else { continue };
                 let changed = changed_fields(&old, &new);
-                // Both are empty, and one is absent.
+                // Both are empty, but one is absent.
                 let is_whole = changed.is_empty();
                 paths.extend(changed.iter().map(|part| format!("meta.{}", part.name())));
                 paths.extend(is_whole.then(|| "meta".to_owned()));
@@ -67,7 +68,7 @@ pub fn changed_paths(before: &pb::Resource, after: &pb::Resource, schema: &Schem
     Ok(paths)
 }
 
-/// The same of data, which differ as bytes.
+/// The paths that differ between data with different bytes.
 fn changed_data(
     before: Option<&prost_types::Any>,
     after: Option<&prost_types::Any>,

@@ -1,13 +1,12 @@
-//! Field masks: which parts of a resource are shown, written or compared.
+//! Field masks: the parts of a resource to show, write or compare.
 //!
 //! # Contract
-//! A mask without paths means everything. Paths of fields that were removed, and whose names their messages reserve, are
-//! skipped. `data` is addressed as in a filter; a path may end at one key of a map. What a
-//! mask keeps is kept as it is encoded, fields that no descriptor knows included; of a message that is kept in part, only
-//! the fields that the mask names are.
+//! A mask without paths means everything. The mask skips paths of removed fields, recognized by their reserved names.
+//! `data` is addressed as in a filter; a path may end at one key of a map. Kept parts stay as they are encoded, with
+//! fields that no descriptor knows; a message that is kept in part loses all fields that the mask does not name.
 //!
 //! # Cost
-//! Showing and writing walk over the encoding, once; nothing of `data` is decoded. Comparing decodes both sides.
+//! Showing and writing walk over the encoding once and do not decode `data`. Comparing decodes both sides.
 
 mod compare;
 mod selection;
@@ -34,19 +33,19 @@ const WRITABLE_META: [&str; 5] = ["tags", "labels", "annotations", "owner_refere
 /// Fields of a resource that clients write.
 const WRITABLE: [&str; 4] = ["owner", "metadata", "data", "meta"];
 
-/// A field mask, resolved. Comparing and changing fail only for resources that do not decode.
+/// A resolved field mask. Comparing and changing fail only for resources that do not decode.
 #[derive(Debug, Clone)]
 pub struct Mask {
     schema: Schema,
-    /// What of the resource is meant. The selection of its field `data` is one of the message in it.
+    /// Selected parts of the resource. The selection for the field `data` applies to the message in it.
     root: Selection,
 }
 
 impl Mask {
-    /// Reads a mask of what is shown or compared. Without paths it means everything.
+    /// Reads a mask for showing or comparing. Without paths it means everything.
     ///
     /// # Errors
-    /// A path leads nowhere, or there are more than [`limits::MASK_PATHS`].
+    /// A path leads to no field, or there are more than [`limits::MASK_PATHS`].
     pub fn parse(paths: &[String], schema: &Schema) -> Result<Self, QueryError> {
         let mut mask = Self { schema: schema.clone(), root: Selection::Whole };
         if paths.is_empty() {
@@ -59,8 +58,8 @@ impl Mask {
         Ok(mask)
     }
 
-    /// Reads the mask of an answer: the paths of a view and a mask together. `declared` holds what the type declares for
-    /// the view; without it, BASIC and DETAIL add nothing.
+    /// Reads the mask of an answer: the paths of a view and a mask together. `declared` holds the paths that the type
+    /// declares for the view; without it, BASIC and DETAIL add nothing.
     ///
     /// # Errors
     /// Those of [`Mask::parse`].
@@ -81,8 +80,8 @@ impl Mask {
         Self::parse(&all, schema)
     }
 
-    /// Reads a mask of what is written. Without paths it means everything that a client may write; of the paths that are
-    /// given, those of the server's own fields are dropped, so nothing may be left.
+    /// Reads a mask for writing. Without paths it means everything that a client may write; paths of the server's own
+    /// fields are dropped, so the mask may become empty.
     ///
     /// # Errors
     /// Those of [`Mask::parse`], or a path goes through a list of messages.
@@ -95,7 +94,7 @@ impl Mask {
                 if path.is_through_list() {
                     let path = shown(&path.to_string());
                     let fault = format!(
-                        "{path} goes through a list, whose messages cannot be written one by one; name the list"
+                        "{path} goes through a list, and a mask cannot write its messages one by one; name the list"
                     );
                     return Err(QueryError::Mask(fault));
                 }
@@ -105,32 +104,32 @@ impl Mask {
         Ok(mask)
     }
 
-    /// Whether it means everything.
+    /// Whether the mask selects everything.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         matches!(self.root, Selection::Whole)
     }
 
-    /// Whether it means nothing.
+    /// Whether the mask selects nothing.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.root.is_nothing()
     }
 
-    /// The resource with what the mask means, and its id.
+    /// The selected parts of the resource, and its id.
     ///
     /// # Errors
-    /// What the mask goes into does not decode.
+    /// A part that the mask goes into does not decode.
     pub fn project(&self, resource: &pb::Resource) -> Result<pb::Resource, Undecodable> {
         let projected = self.project_strictly(resource)?;
         Ok(pb::Resource { id: resource.id.clone(), ..projected })
     }
 
-    /// The stored resource, with what the mask means as it is in the incoming one: what is absent there is cleared, lists
-    /// and maps are replaced, and a key of a map is set or removed. Choosing a member of a oneof clears the others.
+    /// The stored resource with the selected parts of the incoming one: absent parts are cleared, lists and maps are
+    /// replaced, and a key of a map is set or removed. Choosing a member of a oneof clears the others.
     ///
     /// # Errors
-    /// What the mask goes into does not decode.
+    /// A part that the mask goes into does not decode.
     pub fn update(&self, stored: &pb::Resource, incoming: &pb::Resource) -> Result<pb::Resource, Undecodable> {
         let head = self.root.merge(&head(stored), &head(incoming))?;
         let data = match self.root.field(DATA) {
@@ -209,13 +208,13 @@ fn head(resource: &pb::Resource) -> Vec<u8> {
 
 fn resolve(paths: &[String], schema: &Schema) -> Result<Vec<Path>, QueryError> {
     if paths.len() > limits::MASK_PATHS {
-        let fault = format!("it has {} paths, and {} are the most", paths.len(), limits::MASK_PATHS);
+        let fault = format!("it has {} paths; at most {} are allowed", paths.len(), limits::MASK_PATHS);
         return Err(QueryError::Mask(fault));
     }
     paths.iter().filter_map(|path| Path::parse_unless_reserved(path, schema).transpose()).collect()
 }
 
-/// What of a path a client may write.
+/// The parts of a path that a client may write.
 fn writable_parts(path: Path, schema: &Schema) -> Result<Vec<Path>, QueryError> {
     let name = |step: Option<&Step>| match step {
         Some(Step::Field(field)) => field.name().to_owned(),

@@ -1,4 +1,4 @@
-//! What a mask means of one message, and how it is applied to encoded messages.
+//! The part of a mask that applies to one message, and its use on encoded messages.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use prost_reflect::{Kind, MapKey, MessageDescriptor};
 use super::wire::{self, Record, records};
 use crate::path::Step;
 
-/// What is meant of a value.
+/// The selected parts of a value.
 #[derive(Debug, Clone)]
 pub(super) enum Selection {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// Of a message, or of each message of a list, these fields; none without fields.
+    /// These fields of a message, or of each message of a list. Selects nothing if there are no fields.
     Fields { message: Option<MessageDescriptor>, fields: BTreeMap<u32, Selection> },
-    /// Of a map, these entries.
+    /// These entries of a map.
     Keys { kind: Kind, keys: BTreeMap<MapKey, Selection> },
 }
 
@@ -28,7 +28,7 @@ impl Selection {
         matches!(self, Self::Fields { fields, .. } if fields.is_empty())
     }
 
-    /// What is meant of a field.
+    /// The selection within a field.
     pub(super) fn field(&self, number: u32) -> Option<&Self> {
         match self {
             Self::Whole => Some(self),
@@ -37,7 +37,7 @@ impl Selection {
         }
     }
 
-    /// Adds what is at the end of steps.
+    /// Adds the value at the end of the steps.
     pub(super) fn add(&mut self, steps: &[Step]) {
         let mut at = self;
         for (index, step) in steps.iter().enumerate() {
@@ -56,14 +56,14 @@ impl Selection {
                     fields.entry(field.number()).or_insert_with(below)
                 }
                 (Self::Keys { keys, .. }, Step::Key(key)) => keys.entry(key.clone()).or_insert_with(below),
-                // The steps of a path fit one another.
+                // The steps of a resolved path always fit.
                 _ => return,
             };
         }
         *at = Self::Whole;
     }
 
-    /// What is meant of an encoded message.
+    /// Keeps the selected parts of an encoded message.
     pub(super) fn project(&self, message: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let Self::Fields { fields, .. } = self else { return Ok(message.to_vec()) };
         let mut out = Vec::new();
@@ -82,7 +82,7 @@ impl Selection {
                         Some(below) => wire::write(record.number, &below.project_entry(entry)?, &mut out),
                     }
                 }
-                // Of another kind than its descriptor says, which a decoder rejects.
+                // The descriptor expects another kind here; a decoder rejects the record.
                 (Some(_), None) => out.extend_from_slice(record.raw),
             }
         }
@@ -100,7 +100,7 @@ impl Selection {
         Ok(out)
     }
 
-    /// The encoded message `stored`, with what is meant as it is in `incoming`. Fields are written by number.
+    /// The encoded message `stored`, with the selected parts taken from `incoming`. Fields are written by number.
     pub(super) fn merge(&self, stored: &[u8], incoming: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let Self::Fields { message, fields } = self else { return Ok(incoming.to_vec()) };
         let (mut stored, incoming) = (by_number(stored)?, by_number(incoming)?);
@@ -133,7 +133,7 @@ impl Selection {
     }
 }
 
-/// Entries of a map, of which those with some keys are replaced. They are written in the order of their keys.
+/// Replaces the selected entries of a map. Entries are written in the order of their keys.
 fn merge_entries(
     number: u32,
     kind: &Kind,
@@ -198,7 +198,7 @@ fn raw(records: &[Record<'_>]) -> Vec<u8> {
     records.iter().flat_map(|record| record.raw).copied().collect()
 }
 
-/// A message that is written in several parts, in one: parts that follow one another are merged by a decoder.
+/// Joins a message that is encoded in several parts: a decoder merges parts that follow one another.
 fn join_parts(records: &[Record<'_>]) -> Vec<u8> {
     records.iter().filter_map(|record| record.value.bytes()).flatten().copied().collect()
 }

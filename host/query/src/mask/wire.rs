@@ -1,4 +1,4 @@
-//! The records of an encoded message: what is written for a field, one after the other.
+//! The records of an encoded message: the bytes of its fields, one after the other.
 
 use prost::{
     DecodeError,
@@ -11,11 +11,11 @@ use prost_reflect::{Kind, MapKey};
 pub(super) struct Record<'b> {
     pub(super) number: u32,
     pub(super) value: WireValue<'b>,
-    /// All of it, with its number.
+    /// All bytes of the record, with its number.
     pub(super) raw: &'b [u8],
 }
 
-/// What a record holds.
+/// Content of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WireValue<'b> {
     Varint(u64),
@@ -74,7 +74,7 @@ pub(super) fn write(number: u32, content: &[u8], out: &mut Vec<u8>) {
 /// The key of an encoded entry of a map; the zero key if it has none. `None` if it is of another kind.
 pub(super) fn entry_key(entry: &[u8], kind: &Kind) -> Result<Option<MapKey>, DecodeError> {
     let key = records(entry)?.into_iter().rfind(|record| record.number == 1).map(|record| record.value);
-    // As protobuf has it, of integers that are too wide the lower half counts.
+    // As in protobuf, only the lower half of too wide integers counts.
     Ok(match (kind, key) {
         (_, None) => Some(MapKey::default_value(kind)),
         (Kind::Bool, Some(WireValue::Varint(key))) => Some(MapKey::Bool(key != 0)),

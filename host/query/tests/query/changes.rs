@@ -71,6 +71,6 @@ fn changes_are_named_by_their_fields() {
     let (none, empty) =
         (pb::Resource::default(), pb::Resource { meta: Some(Box::new(goten::Meta::default())), ..Default::default() });
     assert_eq!(changed_paths(&none, &empty, &SCHEMA).unwrap(), ["meta"]);
-    // What is named can be shown.
+    // A mask accepts every path in the result.
     assert!(Mask::parse(&changed(&after), &SCHEMA).is_ok());
 }

@@ -1,4 +1,4 @@
-//! What filters find.
+//! Results of filters.
 
 use mortise_query::{Candidate, Filter, Kind, Schema};
 use mortise_resource::{EncodedResource, pb};
@@ -119,7 +119,7 @@ fn what_is_absent() {
             ("data.wrapped = 0", true),
             ("data.wrapped IS NULL", true),
             ("data.score IS NAN", false),
-            // Through a list: of its messages, those that there are.
+            // Paths through a list see only existing messages.
             ("data.inners.count = 0", true),
             ("data.inners.below.name IS NULL", true),
             ("data.inners.name IS NOT NULL", true),
@@ -192,13 +192,13 @@ fn lists_maps_and_messages() {
             (r#"meta.labels CONTAINS "x:y:z""#, true),
             (r#"data.texts CONTAINS ALL ("k:v", "k:l:w")"#, true),
             (r#"data.texts CONTAINS "k:w""#, false),
-            // Neither equal nor different.
+            // Lists are neither equal nor different.
             (r#"data.names = "a""#, false),
             (r#"data.names != "a""#, false),
             (r#"NOT data.names != "a""#, true),
             (r#"data.texts = {"k": "v"}"#, false),
             (r#"data.texts != {"k": "v"}"#, false),
-            // Through lists, whichever it is.
+            // Through lists, any element counts.
             (r#"data.inners.name = "y""#, true),
             (r#"data.inners.name != "y""#, true),
             (r#"data.inners.name = "z""#, false),
@@ -261,30 +261,30 @@ fn everything_matches_nothing_written() {
 #[test]
 fn what_does_not_fit_is_refused_with_place_and_remedy() {
     let rows = [
-        (r#"data.title = 1"#, r#"filter, at character 14: 1 does not fit; the field is a text in double quotes"#),
+        (r#"data.title = 1"#, r#"filter, at character 14: 1 does not fit; the field is a string in double quotes"#),
         (
             r#"data.live = "yes""#,
             r#"filter, at character 13: "yes" does not fit; the field is a boolean: TRUE or FALSE"#,
         ),
         (
             "data.track_count = 1.5",
-            "filter, at character 20: 1.5 does not fit (has a fraction); the field is an integer from -2147483648 to 2147483647",
+            "filter, at character 20: 1.5 does not fit (it has a fraction); the field is an integer from -2147483648 to 2147483647",
         ),
         (
             "data.track_count = 2147483648",
-            "filter, at character 20: 2147483648 does not fit (is out of range); the field is an integer from -2147483648 to 2147483647",
+            "filter, at character 20: 2147483648 does not fit (it is out of range); the field is an integer from -2147483648 to 2147483647",
         ),
         (
             "data.large = -1",
-            "filter, at character 14: -1 does not fit (is out of range); the field is an integer from 0 to 18446744073709551615",
+            "filter, at character 14: -1 does not fit (it is out of range); the field is an integer from 0 to 18446744073709551615",
         ),
         (
             r#"data.genre = "GENRE_POLKA""#,
-            r#"filter, at character 14: "GENRE_POLKA" does not fit (no value has this name); the field is a value of test.v1.Genre, its name in double quotes or its number"#,
+            r#"filter, at character 14: "GENRE_POLKA" does not fit (the enum has no such value); the field is a value of test.v1.Genre, its name in double quotes or its number"#,
         ),
         (
             r#"data.released = "yesterday""#,
-            r#"filter, at character 17: "yesterday" does not fit (it is no timestamp); the field is a timestamp as "2026-01-31T12:00:00Z""#,
+            r#"filter, at character 17: "yesterday" does not fit (it is not a timestamp); the field is a timestamp such as "2026-01-31T12:00:00Z""#,
         ),
         (
             r#"data.cover = "%""#,
@@ -293,27 +293,27 @@ fn what_does_not_fit_is_refused_with_place_and_remedy() {
         ("data.inner < {}", "filter, at character 1: data.inner has no order, so < does not apply"),
         (r#"data.names >= "a""#, "filter, at character 1: data.names has no order, so >= does not apply"),
         ("data.title < NULL", "filter, at character 14: NULL has no order; write IS NULL or IS NOT NULL"),
-        ("data.title IN (NULL)", "filter, at character 16: NULL is no value here; write IS NULL or IS NOT NULL"),
+        ("data.title IN (NULL)", "filter, at character 16: NULL is not a value here; write IS NULL or IS NOT NULL"),
         (r#"é"#, "filter, at character 1: 'é' has no meaning here"),
         (
             r#"data.title = "é" x"#,
-            "filter, at character 18: x is followed by the end of the filter, and not by a test of it: = != < <= > >= and a value, IS [NOT] NULL, IS [NOT] NAN, [NOT] IN and a list, CONTAINS and a value, or CONTAINS ANY or ALL and a list",
+            "filter, at character 18: x is followed by the end of the filter instead of a test; write = != < <= > >= and a value, IS [NOT] NULL, IS [NOT] NAN, [NOT] IN and a list, CONTAINS and a value, or CONTAINS ANY or ALL and a list",
         ),
         (
             r#"data.title CONTAINS "x""#,
             "filter, at character 1: data.title is neither a list nor a map of strings, so CONTAINS does not apply",
         ),
-        (r#"meta.labels CONTAINS "x""#, r#"filter, at character 22: an entry of a map is written "key:value""#),
+        (r#"meta.labels CONTAINS "x""#, r#"filter, at character 22: an entry of a map must be written as "key:value""#),
         (r#"data.inner = {"nope": 1}"#, r#"filter, at character 15: test.v1.Inner has no field "nope""#),
         (
             r#"data.inner = {"tags": "x"}"#,
-            "filter, at character 23: tags is a list, and there is no way to write one here",
+            "filter, at character 23: tags is a list, and filters cannot write lists in braces; leave it out",
         ),
         (r#"data.nope = 1"#, r#"filter, at character 1: path "data.nope": test.v1.Album has no field "nope""#),
         (r#"a.b. = 1"#, r#"filter, at character 1: path "a.b.": a segment is empty; write a.b"#),
         (
             r#"metadata.example.com/x = "1""#,
-            r#"filter, at character 1: path "metadata.example.com/x": "com/x" follows a key of a map, whose values have no fields; write a dot in a key as \."#,
+            r#"filter, at character 1: path "metadata.example.com/x": "com/x" follows a map's key, and the map's values have no fields; write a dot in a key as \."#,
         ),
     ];
     for (filter, fault) in rows {
@@ -334,10 +334,10 @@ fn data_of_another_message_is_a_typed_error() {
         filter.matches(&Candidate::new(&encoded, &SCHEMA)).unwrap_err().to_string()
     };
     of.data = Some(message("test.v1.Old", "{}"));
-    assert_eq!(fault(&of), r#"its data is a "test.v1.Old", and the type's message is test.v1.Album"#);
+    assert_eq!(fault(&of), r#"its data is a "test.v1.Old", but the type's message is test.v1.Album"#);
     of.data = Some(prost_types::Any { type_url: "type.googleapis.com/test.v1.Album".into(), value: vec![0xff] });
-    assert!(fault(&of).starts_with("its data does not decode as test.v1.Album: "));
-    // What is not looked at may be anything.
+    assert!(fault(&of).starts_with("its data cannot be decoded as test.v1.Album: "));
+    // Data that the filter does not look at may be anything.
     check(&of, &[(r#"id.name = "d1""#, true), (r#"id.name = "x" AND data.live = TRUE"#, false)]);
     assert!(Filter::parse("data IS NOT NULL", &Schema::new(None)).is_ok());
 }

@@ -1,4 +1,4 @@
-//! What masks and views show.
+//! Results of masks and views.
 
 use mortise_query::{Mask, Schema};
 use mortise_resource::{goten::View, pb};
@@ -118,11 +118,11 @@ fn faults() {
     assert!(fault(&["data.nope"]).starts_with(r#"path "data.nope": "#));
     assert!(fault(&["meta.create_time.seconds"]).starts_with(r#"path "meta.create_time.seconds": "#));
     let many = vec!["version".to_owned(); 1_001];
-    assert!(Mask::parse(&many, &SCHEMA).unwrap_err().to_string().contains("1000 are the most"));
+    assert!(Mask::parse(&many, &SCHEMA).unwrap_err().to_string().contains("at most 1000 are allowed"));
     let mut of = resource("{}");
     let mask = Mask::parse(&paths(&["data.title"]), &SCHEMA).unwrap();
     of.data.as_mut().unwrap().value = vec![0x0a, 0xff];
-    assert!(mask.project(&of).unwrap_err().to_string().starts_with("the resource does not decode: "));
+    assert!(mask.project(&of).unwrap_err().to_string().starts_with("the resource cannot be decoded: "));
     of.data = Some(message("test.v1.Old", "{}"));
     assert!(mask.project(&of).unwrap_err().to_string().contains("test.v1.Old"));
     // Without knowing the message, data is shown whole or not at all.

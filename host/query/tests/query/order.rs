@@ -23,7 +23,7 @@ fn sorted(order: &str, resources: &[pb::Resource]) -> Vec<String> {
         .iter()
         .map(|of| {
             let key = key(&order, of);
-            // A key says the same after a journey in a token.
+            // A key stays the same through a token.
             assert_eq!(order.decode(&key.encode()).unwrap(), key);
             (key, of.id.as_ref().unwrap().name.clone())
         })
@@ -91,12 +91,12 @@ fn names_are_by_partition_namespace_and_name() {
 #[test]
 fn what_has_no_order_is_refused() {
     let rows = [
-        ("data.title,,version", "order_by: a key is empty; write path, path desc"),
-        ("data.title,", "order_by: a key is empty; write path, path desc"),
-        ("data.title up", r#"order_by: "data.title up" has an unknown direction; say asc or desc"#),
+        ("data.title,,version", "order_by: a key is empty; write keys such as path or path desc"),
+        ("data.title,", "order_by: a key is empty; write keys such as path or path desc"),
+        ("data.title up", r#"order_by: "data.title up" has an unknown direction; use asc or desc"#),
         (
             "data.title asc desc",
-            r#"order_by: "data.title asc desc" has more than two words; write a path, and asc or desc behind it"#,
+            r#"order_by: "data.title asc desc" has more than two words; write a path, then asc or desc"#,
         ),
         ("data.nope", r#"path "data.nope": test.v1.Album has no field "nope""#),
     ];

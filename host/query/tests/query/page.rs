@@ -21,7 +21,7 @@ fn sizes() {
     }
     assert_eq!(
         page_size(-5).unwrap_err().to_string(),
-        "page_size: -5 is negative; say 0 for the default, or at least 1"
+        "page_size: -5 is negative; use 0 for the default, or at least 1"
     );
 }
 
@@ -52,22 +52,22 @@ fn faults_say_which_part_is_bad() {
     let value = good.strip_prefix("r.e.S.").unwrap();
     let other = STANDARD.encode([STANDARD.decode(value).unwrap().get(..16).unwrap(), &[0xff]].concat());
     let rows = [
-        (String::new(), "it has not four parts"),
-        ("r.e.S".into(), "it has not four parts"),
-        (format!("{good}.x"), "it has not four parts"),
+        (String::new(), "it does not have four parts"),
+        ("r.e.S".into(), "it does not have four parts"),
+        (format!("{good}.x"), "it does not have four parts"),
         (format!("x.e.S.{value}"), "its direction is neither l nor r"),
         (format!("r.x.S.{value}"), "its inclusion is neither i nor e"),
         (format!("r.e.O.{value}"), "its kind is not S"),
         ("r.e.S.%".into(), "its value is not base64"),
         ("r.e.S.AAAA".into(), "its value is too short"),
-        (format!("r.e.S.{other}"), "its value is no place in this order"),
+        (format!("r.e.S.{other}"), "its value is not a position in this order"),
     ];
     for (text, fault) in rows {
         let error = PageToken::decode(&text, &binding, &order).unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.to_string().starts_with(&format!("page_token: {fault}")), "{error}");
     }
-    // Parts are told apart: moving a byte from one to the next makes another query.
+    // Parts have borders: moving a byte from one part to the next makes another query.
     for parts in [[b"ab".as_slice(), b""], [b"a", b"b"], [b"", b"ab"]] {
         let error = PageToken::decode(&good, &Binding::new(&parts), &order).unwrap_err();
         assert!(error.to_string().contains("it belongs to another query"), "{error}");

@@ -1,4 +1,4 @@
-//! Paths, where they lead and what is said of those that lead nowhere.
+//! Paths: the fields that they lead to, and the errors of paths that lead to none.
 
 use mortise_query::{Path, Schema};
 
@@ -53,17 +53,17 @@ fn faults_name_the_path_and_the_fault() {
         ("data.titel", r#"path "data.titel": test.v1.Album has no field "titel""#),
         (
             "metadata.a.b",
-            r#"path "metadata.a.b": "b" follows a key of a map, whose values have no fields; write a dot in a key as \."#,
+            r#"path "metadata.a.b": "b" follows a map's key, and the map's values have no fields; write a dot in a key as \."#,
         ),
-        ("data.title.x", r#"path "data.title.x": "x" is asked of a value that has no fields"#),
-        ("data.names.x", r#"path "data.names.x": "x" is asked of a list of values that have no fields"#),
+        ("data.title.x", r#"path "data.title.x": "x" follows a value that has no fields; end the path before it"#),
+        ("data.names.x", r#"path "data.names.x": "x" follows a list of values without fields; end the path before it"#),
         (
             "meta.create_time.seconds",
-            r#"path "meta.create_time.seconds": "seconds" is asked of a value that has no fields"#,
+            r#"path "meta.create_time.seconds": "seconds" follows a value that has no fields; end the path before it"#,
         ),
-        ("data.by_number.x", r#"path "data.by_number.x": "x" is no key of the map, whose keys are numbers"#),
+        ("data.by_number.x", r#"path "data.by_number.x": "x" is not a key of the map; its keys are numbers"#),
         ("data.type_url", r#"path "data.type_url": test.v1.Album has no field "type_url""#),
-        ("name.x", r#"path "name.x": name has no fields"#),
+        ("name.x", r#"path "name.x": name has no fields; write name alone"#),
         (
             "data.inner.nope",
             r#"path "data.inner.nope": test.v1.Inner has no field "nope"; it has name, count, below, tags, more"#,
@@ -78,11 +78,11 @@ fn faults_name_the_path_and_the_fault() {
         Path::parse("data.x", &unknown).unwrap_err().to_string(),
         r#"path "data.x": the message of the type's data is not known"#
     );
-    assert!(Path::parse(&"a.".repeat(5_000), &SCHEMA).unwrap_err().to_string().contains("are the most"));
+    assert!(Path::parse(&"a.".repeat(5_000), &SCHEMA).unwrap_err().to_string().contains("bytes; at most"));
     assert!(
         Path::parse(&format!("data.inner{}", ".below".repeat(70)), &SCHEMA)
             .unwrap_err()
             .to_string()
-            .contains("64 are the most")
+            .contains("at most 64 are allowed")
     );
 }

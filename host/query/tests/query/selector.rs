@@ -45,22 +45,22 @@ fn all_requirements_hold() {
 #[test]
 fn contradictions_are_refused() {
     let rows = [
-        (requirement("k", "In", &[]), r#"selector: the requirement of "k" is In of no values; name at least one"#),
+        (requirement("k", "In", &[]), r#"selector: the requirement of "k" uses In without values; name at least one"#),
         (
             requirement("k", "NotIn", &[]),
-            r#"selector: the requirement of "k" is NotIn of no values; name at least one"#,
+            r#"selector: the requirement of "k" uses NotIn without values; name at least one"#,
         ),
         (
             requirement("k", "Exists", &["v"]),
-            r#"selector: the requirement of "k" is Exists and has values; leave them out"#,
+            r#"selector: the requirement of "k" uses Exists with values; leave them out"#,
         ),
         (
             requirement("k", "DoesNotExist", &["v"]),
-            r#"selector: the requirement of "k" is DoesNotExist and has values; leave them out"#,
+            r#"selector: the requirement of "k" uses DoesNotExist with values; leave them out"#,
         ),
         (
             requirement("k", "in", &["v"]),
-            r#"selector: the requirement of "k" has the operator "in"; say In, NotIn, Exists or DoesNotExist"#,
+            r#"selector: the requirement of "k" has the unknown operator "in"; use In, NotIn, Exists or DoesNotExist"#,
         ),
         (requirement("", "Exists", &[]), "selector: a key of match_expressions is empty; name a label"),
     ];
@@ -68,9 +68,9 @@ fn contradictions_are_refused() {
         assert_eq!(Selector::new(&selector(&[], &[of])).unwrap_err().to_string(), fault);
     }
     let many = vec![requirement("k", "Exists", &[]); 1_001];
-    assert!(Selector::new(&selector(&[], &many)).unwrap_err().to_string().contains("1000 are the most"));
+    assert!(Selector::new(&selector(&[], &many)).unwrap_err().to_string().contains("at most 1000 are allowed"));
     let long = requirement("k", "In", &["v"; 1_001]);
-    assert!(Selector::new(&selector(&[], &[long])).unwrap_err().to_string().contains("1000 are the most"));
+    assert!(Selector::new(&selector(&[], &[long])).unwrap_err().to_string().contains("at most 1000 are allowed"));
 }
 
 #[test]

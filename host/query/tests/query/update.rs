@@ -1,4 +1,4 @@
-//! What masks of writes change.
+//! Changes by masks of writes.
 
 use mortise_query::Mask;
 use mortise_resource::{goten, pb};
@@ -47,7 +47,7 @@ fn only_masked_paths_change() {
         let name = field(expected).unwrap_or_else(|| "title".into());
         let shown = found.get(&name).map(|value| format!("{name:?}:{value}")).unwrap_or_default();
         assert_eq!(shown, expected, "{incoming} {paths:?}");
-        // The others of a oneof go; the rest stays.
+        // The other members of a oneof are cleared; other fields stay.
         let oneof = ["number", "chosen"].contains(&name.as_str());
         assert_eq!(found.get("word").is_none(), oneof, "{found}");
         assert!(name == "trackCount" || found.get("trackCount").is_some());
@@ -135,7 +135,7 @@ fn what_is_unknown_survives_and_bytes_are_canonical() {
     assert_eq!(*value, expected);
     // The same again changes nothing.
     assert_eq!(mask(&["data.title", "data.inner.count"]).update(&found, &incoming).unwrap(), found);
-    // Data that is not there yet is made.
+    // Missing data is created.
     let empty = pb::Resource { data: None, ..stored };
     let found = mask(&["data.title"]).update(&empty, &incoming).unwrap();
     assert_eq!(found.data.unwrap(), album(r#"{"title": "y"}"#));
@@ -159,7 +159,7 @@ fn choosing_a_member_of_a_oneof_clears_the_others() {
     ];
     for (stored, incoming, paths, expected) in rows {
         assert_eq!(updated(stored, incoming, paths), expected, "{stored} {incoming} {paths:?}");
-        // Nor are the others in the bytes, where a decoder would not see them.
+        // The bytes hold no cleared member either, which a decoder would hide.
         let incoming = pb::Resource { data: Some(album(incoming)), ..Default::default() };
         let found = mask(paths).update(&resource(stored), &incoming).unwrap();
         assert_eq!(found.data, Some(album(expected)));

@@ -16,38 +16,27 @@ use mortise_resource::{
 use mortise_store::StoreError;
 
 use super::{
-    made::{Made, already_exists, blame_answer},
-    outside::Outside,
+    changes::Changes,
+    import_host::ImportHost,
+    import_result::{ImportResult, already_exists, blame_answer},
 };
 use crate::{
-    audit::Method, caller::Caller, hooks::RequestHooks, ids, read::tenancy_of, registry::ResourceType, server_meta,
-    service::ResourceService, store_fault::store_fault, upgrade,
+    call::{Caller, store_fault::store_fault},
+    core::ids::{self, tenancy_of},
+    registry::ResourceType,
+    rules::{RequestHooks, admit, region, server_meta, upgrade},
 };
 
 /// Longest name that something has outside, bytes.
 const MAX_EXTERNAL_ID: usize = 1024;
 
-impl ResourceService {
-    /// Takes something outside over, or says what would be stored.
+impl Changes {
+    /// Stores a resource for something outside, or says what would be stored.
     ///
     /// # Errors
-    /// `InvalidArgument`: the type imports nothing, the external id, a refusal by the plugin or the hooks.
-    /// `AlreadyExists`: the resource. `PermissionDenied`. The plugin's faults.
-    pub async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
-        let mut call = self.begin(caller, Method::Import).await?;
-        let (of, tenancy) = (request.r#type.clone(), request.tenancy.clone());
-        call.about(Some(&pb::Id { r#type: of, tenancy, name: request.name.clone(), uid: String::new() }));
-        let answer = self.imported(caller, request).await;
-        if let Ok(ImportResponse { resource: Some(new), .. }) = &answer
-            && !new.version.is_empty()
-        {
-            call.changed(new.id.as_ref(), "", &new.generation);
-        }
-        call.end(answer).await
-    }
-
-    async fn imported(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
-        let registry = self.types();
+    /// Those of [`crate::ResourceService::import`].
+    pub(crate) async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
+        let registry = self.core.types();
         let of = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let kind = registry.resolve(&of)?.clone();
         kind.check_plugin_present()?;
@@ -81,21 +70,21 @@ impl ResourceService {
         }
         hooks.release();
         let importer = importer.for_caller(caller.number());
-        let reply = importer.import(of, tenancy, request.external_id, Arc::new(Outside), &Cancel::new()).await?;
-        let mut made = Made::read(&kind, caller, "import", reply)?;
+        let reply = importer.import(of, tenancy, request.external_id, Arc::new(ImportHost), &Cancel::new()).await?;
+        let mut result = ImportResult::read(&kind, caller, "import", reply)?;
         let name = match request.name.is_empty() {
-            true => found_name(&kind, caller, &made)?,
+            true => found_name(&kind, caller, &result)?,
             false => request.name,
         };
         let mut resource = pb::Resource {
             id: Some(pb::Id { name, ..id }),
-            metadata: std::mem::take(&mut made.resource.metadata),
-            data: made.resource.data.take(),
+            metadata: std::mem::take(&mut result.resource.metadata),
+            data: result.resource.data.take(),
             ..pb::Resource::default()
         };
         upgrade::set_schema_version(&kind, &mut resource);
-        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
-        self.check_size(&resource, None)?;
+        let (warnings, place) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        admit::check_size(&self.core, &resource, None)?;
         place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         self.check_absent(&resource).await?;
         if request.dry_run {
@@ -106,11 +95,11 @@ impl ResourceService {
         }
         resource.generation = ids::ulid();
         server_meta::set(&kind, &mut resource, None, None);
-        self.set_computed(&kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, &kind, &mut resource, place.policy.as_deref(), true)?;
         let id = resource.id.clone().unwrap_or_default();
-        let references = self.written_references(&registry, caller, &kind, &resource, None).await?;
-        let batch = made.batch(&kind, resource, place.expect, references);
-        let stored = self.backend.commit(batch).await.map_err(|e| match e {
+        let references = self.references.check_written(&registry, caller, &kind, &resource, None).await?;
+        let batch = result.batch(&kind, resource, place.expect, references);
+        let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
             StoreError::ExpectationFailed { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
@@ -122,8 +111,8 @@ impl ResourceService {
 }
 
 /// The name that the plugin found.
-fn found_name(kind: &ResourceType, caller: &Caller, made: &Made) -> Result<String, Error> {
-    let mut id = made.resource.id.clone().unwrap_or_default();
+fn found_name(kind: &ResourceType, caller: &Caller, result: &ImportResult) -> Result<String, Error> {
+    let mut id = result.resource.id.clone().unwrap_or_default();
     // What says more than the name has no effect; a name that no resource can have is a fault.
     id.r#type = Some(kind.gvk.to_pb());
     match types::check_id("id", &mut id) {

@@ -1,4 +1,4 @@
-//! Move: makes a resource of one type out of one of another, in one commit.
+//! Move: makes a resource of one type out of a resource of another type, in one commit.
 //!
 //! The new resource passes the hooks of a write. The old one goes as by Delete: with a tombstone that takes along what
 //! it owns, or, where finalizers hold it, marked. Nothing is stored if either changed meanwhile.
@@ -11,69 +11,52 @@ use mortise_resource::{
 };
 use mortise_store::{Consistency, Expectation, ExpectedId, ExpectedReferrers, Mutation, StoreError};
 
-use super::made::Made;
+use super::{changes::Changes, import_result::ImportResult};
 use crate::{
-    audit::Method,
-    builtin,
-    caller::Caller,
-    hooks::{ReadDecision, RequestHooks},
-    ids,
-    read::tenancy_of,
-    references::{
-        ResourceKey,
-        plan::{Fate, Purpose},
+    call::{
+        Caller, request_id,
+        store_fault::{cas_failure, store_fault},
     },
+    core::ids::{self, tenancy_of},
+    deletion::{PlannedAction, Purpose},
+    references::ResourceKey,
     registry::{Owner, Registry, ResourceType},
-    removal, request_id, server_meta,
-    service::ResourceService,
-    store_fault::store_fault,
-    upgrade,
-    write::cas_failure,
+    rules::{ReadDecision, RequestHooks, admit, builtin_types, region, server_meta, tombstone, upgrade},
 };
 
-impl ResourceService {
-    /// Moves a resource to another type, or says what would be stored.
+impl Changes {
+    /// Moves a resource to another type, or says what would be stored. Answers the generation of what was moved, too.
     ///
     /// # Errors
-    /// `InvalidArgument`: the id, the types, a refusal by the plugin or the hooks of the new type. `NotFound`: the
-    /// resource, or another uid. `AlreadyExists`: the new one. `FailedPrecondition`: the resource is marked for
-    /// deletion. `Aborted`: the version is not the stored one, or it changed meanwhile. `PermissionDenied`.
-    pub async fn move_resource(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
-        let mut call = self.begin(caller, Method::Move).await?;
-        call.about(request.id.as_ref());
-        let answer = self.moved(caller, request).await;
-        if let Ok((MoveResponse { resource: Some(new), .. }, before)) = &answer
-            && !new.version.is_empty()
-        {
-            call.changed(new.id.as_ref(), before, &new.generation);
-        }
-        call.end(answer.map(|(response, _)| response)).await
-    }
-
-    /// The answer, and the generation of what was moved.
-    async fn moved(&self, caller: &Caller, request: MoveRequest) -> Result<(MoveResponse, String), Error> {
-        let registry = self.types();
+    /// Those of [`crate::ResourceService::move_resource`].
+    pub(crate) async fn move_resource(
+        &self,
+        caller: &Caller,
+        request: MoveRequest,
+    ) -> Result<(MoveResponse, String), Error> {
+        let registry = self.core.types();
         let (id, old_kind) = request_id::complete(&registry, caller, request.id)?;
         let new_kind = registry.resolve(&request.to.ok_or_else(|| Error::invalid("to is required"))?)?.clone();
         check_types(&old_kind, &new_kind)?;
         let old = self.old_for_move(caller, &old_kind, &id, &request.version).await?;
         let old_id = old.id.clone().unwrap_or_default();
         let plugin = new_kind.owner.plugin().map(|plugin| plugin.name()).unwrap_or_default();
-        let kept = self.private_bytes(plugin, &old_id).await.map_err(|e| failed(&e))?;
+        let kept = self.private_bytes.get(plugin, &old_id).await.map_err(|e| failed(&e))?;
         let mut hooks = RequestHooks::new(new_kind.clone(), caller);
         let reply = hooks.move_to(&old, upgrade::schema_version(&old), kept).await?;
-        let mut made = Made::read(&new_kind, caller, "move", reply)?;
+        let mut result = ImportResult::read(&new_kind, caller, "move", reply)?;
         let mut resource = pb::Resource {
             id: Some(pb::Id { r#type: Some(new_kind.gvk.to_pb()), uid: String::new(), ..old_id.clone() }),
             owner: old.owner.clone(),
             meta: old.meta.as_deref().map(|meta| Box::new(resource_meta::client_part(meta))),
-            metadata: std::mem::take(&mut made.resource.metadata),
-            data: made.resource.data.take(),
+            metadata: std::mem::take(&mut result.resource.metadata),
+            data: result.resource.data.take(),
             ..pb::Resource::default()
         };
         upgrade::set_schema_version(&new_kind, &mut resource);
-        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &new_kind, &mut resource, None).await?;
-        self.check_size(&resource, None)?;
+        let (warnings, place) =
+            admit::admit(&self.core, &mut hooks, Verb::Write, &new_kind, &mut resource, None).await?;
+        admit::check_size(&self.core, &resource, None)?;
         place.check_unmarked(tenancy_of(&old_id))?;
         self.check_absent(&resource).await?;
         let before = old.generation.clone();
@@ -86,22 +69,22 @@ impl ResourceService {
         resource.generation = ids::ulid();
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
-        self.set_computed(&new_kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, &new_kind, &mut resource, place.policy.as_deref(), true)?;
         // The old one is still there, in this incarnation; its deletion compares the version.
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
         let expect = place.expect.into_iter().chain([source]).collect();
-        let references = self.written_references(&registry, caller, &new_kind, &resource, None).await?;
+        let references = self.references.check_written(&registry, caller, &new_kind, &resource, None).await?;
         let old_key = ResourceKey::from(&old_id).expected();
         if references.expect.iter().any(|expected| expected.id == old_key) {
             let what =
                 "what it becomes refers to the resource under its old name, which goes; take that reference out first";
             return Err(Error::new(Code::FailedPrecondition, format!("{}: {what}", types::describe(&old_id))));
         }
-        let mut batch = made.batch(&new_kind, resource, expect, references);
+        let mut batch = result.batch(&new_kind, resource, expect, references);
         batch.referrers = self.check_unreferenced(&registry, caller, &old).await?;
         batch.mutations.extend(removal(old));
-        let stored = self.backend.commit(batch).await.map_err(|e| match e {
+        let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. }
             | StoreError::ExpectationFailed { .. }
             | StoreError::ReferrersChanged
@@ -122,15 +105,15 @@ impl ResourceService {
         caller: &Caller,
         old: &pb::Resource,
     ) -> Result<Vec<ExpectedReferrers>, Error> {
-        if !self.is_planned(registry, old) {
+        if !self.deletions.is_planned(registry, old) {
             return Ok(Vec::new());
         }
         let id = old.id.clone().unwrap_or_default();
-        let plan = self.plan_deletion(registry, EncodedResource::encode(old)?, Purpose::Delete).await?;
+        let plan = self.deletions.plan(registry, EncodedResource::encode(old)?, Purpose::Delete).await?;
         if plan.is_blocked() {
-            return Err(self.refusal(registry, caller, &plan).await);
+            return Err(self.deletions.refusal(registry, caller, &plan).await);
         }
-        if plan.doomed.len() > 1 || !plan.unset.is_empty() || plan.fate() == Fate::Mark {
+        if plan.deletions.len() > 1 || !plan.unset.is_empty() || plan.action() == PlannedAction::Mark {
             let what = format!("{} cannot be moved: others refer to it; change these first", types::describe(&id));
             return Err(Error::new(Code::FailedPrecondition, what));
         }
@@ -148,7 +131,7 @@ impl ResourceService {
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let reading = hooks.authorize_read(id).await?;
         hooks.release();
-        let old = match self.backend.read(Consistency::Consistent, id).await {
+        let old = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(old) => old,
             Err(e @ StoreError::NotFound) => return Err(Error::not_found(e.to_string())),
             Err(e @ StoreError::GroupVersionMismatch { .. }) => return Err(Error::invalid(e.to_string())),
@@ -162,8 +145,8 @@ impl ResourceService {
         }
         hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
         hooks.release();
-        builtin::refuse_default(kind, &old)?;
-        self.check_region(&old)?;
+        builtin_types::refuse_default(kind, &old)?;
+        region::check_owner(&self.core, &old)?;
         if !version.is_empty() && version != old.version {
             return Err(cas_failure());
         }
@@ -197,10 +180,10 @@ fn check_types(old: &ResourceType, new: &ResourceType) -> Result<(), Error> {
 /// The deletion of what was moved: with a tombstone, or a mark where finalizers hold it.
 fn removal(old: pb::Resource) -> Vec<Mutation> {
     if !meta::has_finalizers(&old.metadata) {
-        return removal::mutations(&old);
+        return tombstone::removal(&old);
     }
     let mut marked = old;
-    removal::mark(&mut marked);
+    tombstone::mark(&mut marked);
     marked.generation = ids::ulid();
     server_meta::set_touched(&mut marked);
     vec![Mutation::Put(Box::new(marked))]

@@ -1,4 +1,4 @@
-//! Plan: what a write would do, without doing it.
+//! Plan: the effect of a write, without the write.
 //!
 //! The first half of a write runs as MutateAndValidate has it; then the stored resource is compared, and the plugin's
 //! `plan` asked. Where the stored resource can become the new one, `validate` runs once more with it, as in the write.
@@ -11,35 +11,28 @@ use mortise_resource::{
 };
 use mortise_store::StoreError;
 
+use super::changes::Changes;
 use crate::{
-    admit,
-    audit::Method,
-    caller::Caller,
-    deletion_rules,
-    hooks::{ReadDecision, RequestHooks},
-    read::tenancy_of,
+    call::{
+        Caller,
+        store_fault::{cas_failure, store_fault},
+    },
+    core::ids::tenancy_of,
     registry::{Registry, ResourceType},
-    server_meta,
-    service::ResourceService,
-    store_fault::store_fault,
-    write::{cas_failure, with_reserved_metadata},
+    rules::{
+        ReadDecision, RequestHooks, admit,
+        deletion_rules::{self, with_reserved_metadata},
+        server_meta, upgrade,
+    },
 };
 
-impl ResourceService {
-    /// Plans a write: what would be stored, what the plugin expects of it, and whether the stored resource has to be
-    /// replaced. Reads of what is stored go by the caller's permission to read.
+impl Changes {
+    /// Plans a write.
     ///
     /// # Errors
-    /// Those of the first half of Write, and of Read; those of Write for a uid, a version or a mark.
-    pub async fn plan(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
-        let mut call = self.begin(caller, Method::Plan).await?;
-        call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
-        let answer = self.planned(caller, request).await;
-        call.end(answer).await
-    }
-
-    async fn planned(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
-        let registry = self.types();
+    /// Those of [`crate::ResourceService::plan`].
+    pub(crate) async fn plan(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
+        let registry = self.core.types();
         let (incoming, kind) = admit::shape(caller, &registry, request.resource)?;
         kind.check_plugin_present()?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
@@ -49,8 +42,9 @@ impl ResourceService {
         };
         let mut resource = incoming.clone();
         resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
-        let (mut warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
-        self.check_size(&resource, stored.as_ref())?;
+        let (mut warnings, place) =
+            admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        admit::check_size(&self.core, &resource, stored.as_ref())?;
         if let Some(stored) = &stored {
             resource.metadata = with_reserved_metadata(&incoming, stored, &resource.metadata);
             if let (Some(id), Some(known)) = (&mut resource.id, &stored.id) {
@@ -66,7 +60,7 @@ impl ResourceService {
         let kept = match (&stored, kind.owner.plugin()) {
             (Some(stored), Some(plugin)) if kind.hooks.plan => {
                 let id = stored.id.clone().unwrap_or_default();
-                self.private_bytes(plugin.name(), &id).await.map_err(|e| store_fault("failed read", &e))?
+                self.private_bytes.get(plugin.name(), &id).await.map_err(|e| store_fault("failed read", &e))?
             }
             _ => None,
         };
@@ -110,13 +104,13 @@ impl ResourceService {
         let id = pb::Id { uid: String::new(), ..sent.clone() };
         let reading = hooks.authorize_read(&id).await?;
         hooks.release();
-        let stored = match self.backend.read(caller.consistency, &id).await {
+        let stored = match self.core.backend.read(caller.consistency, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound) => return Ok(None),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
             Err(e) => return Err(store_fault("failed read", &e)),
         };
-        let stored = self.current(registry, hooks, stored).await?;
+        let stored = upgrade::current(registry, hooks, stored).await?;
         if reading == ReadDecision::NeedsResource {
             hooks.authorize_read_of(&EncodedResource::encode(&stored)?).await?;
         }

@@ -1,4 +1,4 @@
-//! How the resources of a search are found: by their names, by the index of a label or of a field, or by a range of names.
+//! Access paths of a search: resources are found by their names, by the index of a label or of a field, or by a range of names.
 //!
 //! Which one is taken follows from what must hold for whatever matches. Of several labels that have to be there, the
 //! first whose entries end with the first page of the index is taken; else the field with the fewest entries, if they are
@@ -13,9 +13,12 @@ use mortise_store::{Backend, Consistency, Cursor, Place, Query, ScanPart, StoreE
 
 use super::{
     compile::Search,
-    field_index::{Found, LookUp, MAKING, TypeIndex},
+    field_index::{
+        indexes::{MAKING, TypeIndex},
+        lookup::{Found, LookUp},
+    },
+    queries::Queries,
 };
-use crate::service::ResourceService;
 
 /// Names that are looked up one by one; more of them are searched for.
 const MAX_NAMES: usize = 1_000;
@@ -29,9 +32,9 @@ const FEW: usize = 1_000;
 const PAGE: usize = 64;
 
 /// The resources that may match, in pages.
-pub(super) struct Candidates {
-    pub(super) access: Access,
-    pub(super) keys: Vec<String>,
+pub(crate) struct Candidates {
+    pub(crate) access: Access,
+    pub(crate) keys: Vec<String>,
     /// Whether they come in the order of lists.
     pub(super) in_order: bool,
     /// Read already, in choosing.
@@ -59,12 +62,8 @@ struct FieldSource {
 /// Chooses how to find what a search asks for.
 ///
 /// `is_patient` has it wait for an index that is being made for as long as that takes.
-pub(super) async fn choose(
-    service: &ResourceService,
-    search: &Search,
-    is_patient: bool,
-) -> Result<Candidates, StoreError> {
-    let (backend, query, of) = (&*service.backend, &search.query, search.kind.gvk.to_pb());
+pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool) -> Result<Candidates, StoreError> {
+    let (backend, query, of) = (&*queries.core.backend, &search.query, search.kind.gvk.to_pb());
     let (facts, after) = (search.facts(), search.after());
     let in_one_place =
         [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD);
@@ -89,7 +88,7 @@ pub(super) async fn choose(
         }
         chosen.get_or_insert(candidates);
     }
-    let field = by_field(service, search, fields, after.as_ref(), is_patient).await;
+    let field = by_field(queries, search, fields, after.as_ref(), is_patient).await;
     if let Some((entries, candidates)) = field
         && (chosen.is_none() || entries <= FEW)
     {
@@ -156,7 +155,7 @@ fn indexed<'f>(search: &Search, facts: &'f [Fact]) -> Vec<(usize, &'f str, &'f F
 
 /// The field with the fewest entries, and how many these are; `None` without an index.
 async fn by_field(
-    service: &ResourceService,
+    queries: &Queries,
     search: &Search,
     fields: Vec<(usize, &str, &Fact)>,
     after: Option<&Place>,
@@ -165,7 +164,7 @@ async fn by_field(
     if fields.is_empty() {
         return None;
     }
-    let index = service.field_indexes.of(service, &search.kind);
+    let index = queries.field_indexes.for_type(&queries.lists, &search.kind);
     index.made(if is_patient { None } else { Some(MAKING) }).await?;
     let query = Arc::new(search.query.clone());
     let mut best: Option<(usize, Candidates)> = None;
@@ -234,7 +233,7 @@ impl Candidates {
     }
 
     /// The next page; `None` after the last.
-    pub(super) async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, StoreError> {
+    pub(crate) async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, StoreError> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Ok(Some(first));
         }

@@ -25,8 +25,8 @@ pub(super) struct Collector {
 }
 
 /// A page, in order.
-pub(super) struct Page {
-    pub(super) resources: Vec<EncodedResource>,
+pub(crate) struct Page {
+    pub(crate) resources: Vec<EncodedResource>,
     /// The order of its first and its last resource; `None` when there is none.
     pub(super) ends: Option<(SortKey, SortKey)>,
     /// What follows in the page's own direction: the first of it.
@@ -34,7 +34,7 @@ pub(super) struct Page {
     /// Resources before it.
     pub(super) offset: u64,
     /// Resources on all pages.
-    pub(super) total: u64,
+    pub(crate) total: u64,
 }
 
 impl Collector {
@@ -83,7 +83,7 @@ impl Collector {
         self.offered
     }
 
-    pub(super) fn finish(self) -> Page {
+    pub(crate) fn finish(self) -> Page {
         let within = self.offered - self.beyond;
         let offset = match self.direction() {
             Direction::Right => self.beyond,

@@ -1,4 +1,4 @@
-//! What a search asks for, checked: the type and the place as a list checks them, and the texts of the query.
+//! A search, checked and compiled: the type and the place as a list checks them, and the texts of the query.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use mortise_store::{Place, Query, TypeKey};
 use prost::Message as _;
 
 use crate::{
-    caller::Caller,
-    hooks::RequestHooks,
-    list,
+    call::Caller,
+    lists::check_request,
     registry::{Registry, ResourceType},
+    rules::RequestHooks,
 };
 
 /// A search that may be made.
-pub(super) struct Search {
-    pub(super) kind: Arc<ResourceType>,
-    pub(super) query: Query,
-    pub(super) schema: Schema,
+pub(crate) struct Search {
+    pub(crate) kind: Arc<ResourceType>,
+    pub(crate) query: Query,
+    pub(crate) schema: Schema,
     pub(super) order: OrderBy,
     pub(super) page_size: usize,
     pub(super) binding: Binding,
     pub(super) token: Option<PageToken>,
-    pub(super) mask: Mask,
-    pub(super) counts: bool,
+    pub(crate) mask: Mask,
+    pub(crate) counts: bool,
     pub(super) explains: bool,
     filter: Option<Filter>,
     selector: Option<Selector>,
@@ -41,7 +41,7 @@ impl Search {
     pub(super) async fn compile(caller: &Caller, registry: &Registry, request: SearchRequest) -> Result<Self, Error> {
         let wanted = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.clone().unwrap_or_default();
-        let kind = list::check(registry, &wanted, &tenancy, &request.parent)?;
+        let kind = check_request(registry, &wanted, &tenancy, &request.parent)?;
         if kind.scope == Scope::Partition {
             kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
         }
@@ -98,7 +98,7 @@ impl Search {
     }
 
     /// The place behind which the page begins, of a search in the order of lists that counts nothing.
-    pub(super) fn after(&self) -> Option<Place> {
+    pub(crate) fn after(&self) -> Option<Place> {
         let token = self.token.as_ref().filter(|token| {
             self.is_by_name()
                 && !self.counts
@@ -110,7 +110,7 @@ impl Search {
     }
 
     /// Whether a resource matches.
-    pub(super) fn matches(&self, candidate: &Candidate<'_>) -> Result<bool, Undecodable> {
+    pub(crate) fn matches(&self, candidate: &Candidate<'_>) -> Result<bool, Undecodable> {
         if let Some(selector) = &self.selector {
             let labels = candidate.resource().labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
             if !selector.matches(&labels.collect()) {
@@ -122,7 +122,7 @@ impl Search {
 }
 
 /// What an answer shows: a view and a mask together.
-pub(super) fn shown(
+pub(crate) fn shown(
     kind: &ResourceType,
     schema: &Schema,
     view: i32,
@@ -140,7 +140,7 @@ pub(super) fn shown(
 }
 
 /// The error of a query that is none.
-pub(super) fn refused(error: QueryError) -> Error {
+pub(crate) fn refused(error: QueryError) -> Error {
     let code = match error.kind() {
         Kind::Invalid => Code::InvalidArgument,
         Kind::Unimplemented => Code::Unimplemented,
@@ -149,12 +149,12 @@ pub(super) fn refused(error: QueryError) -> Error {
 }
 
 /// The error of a stored resource that cannot be looked into.
-pub(super) fn undecodable(id: &pb::Id, error: &Undecodable) -> Error {
+pub(crate) fn undecodable(id: &pb::Id, error: &Undecodable) -> Error {
     Error::internal(format!("{}: {error}", mortise_resource::types::describe(id)))
 }
 
 /// A resource as an answer has it: with all of its meta, and what the mask means.
-pub(super) fn project(mask: &Mask, mut resource: pb::Resource) -> Result<pb::Resource, Error> {
+pub(crate) fn project(mask: &Mask, mut resource: pb::Resource) -> Result<pb::Resource, Error> {
     resource_meta::complete_server_part(&mut resource);
     let id = resource.id.clone().unwrap_or_default();
     mask.project(&resource).map_err(|e| undecodable(&id, &e))

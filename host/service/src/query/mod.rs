@@ -1,14 +1,17 @@
-//! Queries: resources by what is in them, and changes of single fields.
+//! Queries: searches by the content of resources, and watches of these.
 //!
 //! The language of filters, selectors, orders and masks is `mortise_query`'s; here is what it is asked of: the resources
 //! of a type, read as a list reads them, by the same checks and hooks. What a caller may not read neither shows nor
 //! counts.
 
 mod access;
-mod batch_get;
 mod collect;
 mod compile;
-pub(crate) mod field_index;
+mod field_index;
+mod queries;
 mod search;
-mod update;
-pub(crate) mod watch;
+mod watch;
+
+pub(crate) use compile::{project, refused, shown, undecodable};
+pub(crate) use queries::Queries;
+pub use watch::{resources::ResourcesChanges, single::ResourceChanges};

@@ -24,8 +24,13 @@ use super::{
     access::{self, Candidates},
     collect::{Collector, Page},
     compile::{Search, project},
+    queries::Queries,
 };
-use crate::{audit::Method, caller::Caller, hooks::RequestHooks, service::ResourceService, store_fault::store_fault};
+use crate::{
+    call::{Caller, store_fault::store_fault},
+    core::Core,
+    rules::RequestHooks,
+};
 
 /// Bytes of the resources of one page.
 pub(super) const PAGE_BYTES: usize = 3 << 20;
@@ -36,42 +41,30 @@ const HOOK_RESOURCES: usize = 2_048;
 /// Pages of candidates that are read on the threads that serve requests: of 64 resources, and of 1,024.
 const SHORT: usize = 2;
 
-impl ResourceService {
+impl Queries {
     /// Answers one page of what matches, of what the caller may read.
     ///
     /// # Errors
-    /// Those of List; `InvalidArgument`: a text of the query, or a token of another one; `Unimplemented`: LIKE;
-    /// `ResourceExhausted`: it looks at more than a search may.
-    pub async fn search(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
-        if caller.hook_of.is_some() {
-            // A part of a request that was counted, and is recorded.
-            return self.searched(caller, request).await;
-        }
-        let mut call = self.begin(caller, Method::Search).await?;
-        call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.parent);
-        let answer = self.searched(caller, request).await;
-        call.end(answer).await
-    }
-
-    async fn searched(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
+    /// Those of a search ([`crate::ResourceService::search`]).
+    pub(crate) async fn search(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
         let begun = Instant::now();
-        let search = Search::compile(caller, &self.types(), request).await?;
+        let search = Search::compile(caller, &self.core.types(), request).await?;
         let within_hook = caller.hook_of.is_some();
         let page_bytes = if within_hook { HOOK_PAGE_BYTES } else { PAGE_BYTES };
-        let room = self.lists.total().min(page_bytes);
+        let room = self.lists.bytes.total().min(page_bytes);
         let share = match within_hook {
-            true => self.lists.try_acquire(caller.turn(), room).ok_or_else(no_room_for_a_hook)?,
-            false => self.lists.acquire(caller.turn(), room).await.map_err(|e| self.no_room(e))?,
+            true => self.lists.bytes.try_acquire(caller.turn(), room).ok_or_else(no_room_for_a_hook)?,
+            false => self.lists.bytes_for(caller, room).await?,
         };
         let candidates = access::choose(self, &search, within_hook).await;
         let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;
         let ordered = candidates.in_order && search.is_by_name();
         let mut reading = Reading {
-            service: self.clone(),
+            core: self.core.clone(),
             hooks: RequestHooks::new(search.kind.clone(), caller),
             collector: Collector::new(search.page_size, page_bytes, search.token.clone()),
             ends_early: ordered && !search.counts,
-            most: if within_hook { HOOK_RESOURCES } else { self.options.search_resources },
+            most: if within_hook { HOOK_RESOURCES } else { self.core.options.search_resources },
             within_hook,
             scanned: 0,
             decoded: 0,
@@ -81,7 +74,7 @@ impl ResourceService {
         };
         if !reading.pages(if within_hook { usize::MAX } else { SHORT }).await? {
             let rest = async move { reading.pages(usize::MAX).await.map(|_| reading) };
-            let read = self.low_priority.run(rest.in_current_span()).await;
+            let read = self.lists.low_priority.run(rest.in_current_span()).await;
             reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
         }
         let Reading { search, candidates, collector, scanned, decoded, .. } = reading;
@@ -104,7 +97,7 @@ impl ResourceService {
 
 /// A search under way.
 struct Reading {
-    service: ResourceService,
+    core: Core,
     search: Search,
     hooks: RequestHooks,
     candidates: Candidates,
@@ -124,7 +117,7 @@ impl Reading {
     async fn pages(&mut self, most: usize) -> Result<bool, Error> {
         for _ in 0..most {
             self.hooks.release();
-            let page = self.candidates.next(&*self.service.backend).await;
+            let page = self.candidates.next(&*self.core.backend).await;
             let Some(page) = page.map_err(|e| store_fault("failed search", &e))? else { return Ok(true) };
             self.scanned = self.scanned.saturating_add_unsigned(page.len() as u64);
             if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > self.most) {
@@ -145,7 +138,7 @@ impl Reading {
     }
 
     fn check_time(&self) -> Result<(), Error> {
-        let most = self.service.options.search_time;
+        let most = self.core.options.search_time;
         if self.begun.elapsed() > most { Err(too_long(most)) } else { Ok(()) }
     }
 
@@ -179,7 +172,7 @@ impl Reading {
 }
 
 /// The resource with the server's part of its meta, which those that were stored before there was one lack.
-pub(super) fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
+pub(crate) fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
     if resource.has_meta() {
         return Ok(resource);
     }

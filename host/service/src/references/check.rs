@@ -1,7 +1,7 @@
-//! What a write has to find for the references that it adds, and the work that it leaves for the garbage collector.
+//! The check of the references that a write adds, and the work that it leaves for the garbage collector.
 //!
-//! References that stay as they are, are not looked at again: what they are to may be going, and everything else about
-//! the resource has to be writable meanwhile.
+//! Unchanged references are not checked again: their targets may be marked for deletion, and the rest of the resource has
+//! to be writable meanwhile.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -17,17 +17,19 @@ use mortise_store::{Expectation, ExpectedReferrers, Mutation};
 use prost::Message as _;
 
 use super::{
-    ResourceKey,
-    carry_out::RemovalError,
+    error::ReferenceError,
+    key::ResourceKey,
+    record_pass::RecordPasses,
     records::{Reading, data_records, owner_of, records},
 };
 use crate::{
-    caller::Caller,
-    ids,
-    read::tenancy_of,
+    call::{Caller, store_fault::store_fault},
+    core::{
+        Core,
+        ids::{self, tenancy_of},
+    },
     registry::{Registry, ResourceType},
-    service::ResourceService,
-    store_fault::store_fault,
+    rules::is_readable,
 };
 
 /// What a write has to do with references.
@@ -53,13 +55,25 @@ struct Written<'w> {
     stored: Option<&'w pb::Resource>,
 }
 
-impl ResourceService {
+/// The check and the records of references. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct References {
+    pub(super) core: Core,
+    /// Passes that record references of types stored before.
+    pub(crate) passes: RecordPasses,
+}
+
+impl References {
+    pub(crate) fn new(core: Core) -> Self {
+        Self { passes: RecordPasses::new(core.clone()), core }
+    }
+
     /// Looks at what a resource refers to that is about to be stored in the place of `stored`, by what its type declares now.
     ///
     /// # Errors
     /// `InvalidArgument`: a reference is none. `FailedPrecondition`: a new one is to a resource that is not there, that the
     /// caller may not read, or that is going. Faults of the store.
-    pub(crate) async fn written_references(
+    pub(crate) async fn check_written(
         &self,
         registry: &Registry,
         caller: &Caller,
@@ -67,7 +81,7 @@ impl ResourceService {
         resource: &pb::Resource,
         stored: Option<&pb::Resource>,
     ) -> Result<WrittenReferences, Error> {
-        let now = self.types();
+        let now = self.core.types();
         let renewed = (!std::ptr::eq(&*now, registry)).then(|| now.get(&kind.gvk.to_pb())).flatten();
         let (registry, kind) = renewed.map_or((registry, kind), |renewed| (&*now, &**renewed));
         // Data that stays as it is was taken before.
@@ -119,9 +133,9 @@ impl ResourceService {
         field: &str,
         target: &ResourceKey,
     ) -> Result<(), Error> {
-        let found = self.at(target).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
+        let found = target.stored(&self.core).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
         let why = match found {
-            Some(found) if self.is_readable(registry, caller, &found).await => match found.deletion_mark() {
+            Some(found) if is_readable(registry, caller, &found).await => match found.deletion_mark() {
                 None => return Ok(()),
                 Some(_) => "which is being deleted; refer to another, or wait until it is gone and created again",
             },
@@ -152,19 +166,19 @@ impl ResourceService {
             // The owner may stop to refer to it at this very moment.
             is_doubtful = owner.requires_owner_reference
                 || !self.holds(of.registry, owner, &key, &own).await.map_err(|e| match e {
-                    RemovalError::Store(e) => failed(e),
-                    RemovalError::Refused(error) => error,
+                    ReferenceError::Store(e) => failed(e),
+                    ReferenceError::Records(error) => error,
                 })?;
         }
         if is_doubtful {
-            work.push(check_of(&id, self.options.owner_grace));
+            work.push(check_of(&id, self.core.options.owner_grace));
         }
         // What it refers to no more may have asked for that.
         let kept: HashSet<_> = records.iter().filter(|one| !one.field.is_empty()).map(ResourceKey::from).collect();
         let before = of.stored.iter().flat_map(|stored| &stored.references).filter(|one| !one.field.is_empty());
         let dropped: BTreeSet<_> = before.map(ResourceKey::from).filter(|target| !kept.contains(target)).collect();
         for target in dropped {
-            let Some(dependent) = self.at(&target).await.map_err(failed)? else { continue };
+            let Some(dependent) = target.stored(&self.core).await.map_err(failed)? else { continue };
             let meta = dependent.decode_meta()?.unwrap_or_default();
             if meta.owner_references.iter().any(|owner| owner.requires_owner_reference) {
                 work.push(check_of(&dependent.decode_id()?.unwrap_or_default(), Duration::ZERO));

@@ -5,7 +5,7 @@ use std::fmt;
 use mortise_resource::{EncodedResource, IdRef, data::ReferenceRecord, pb, types};
 use mortise_store::{Consistency, ExpectedId, StoreError, TypeKey};
 
-use crate::service::ResourceService;
+use crate::core::Core;
 
 /// The place of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +48,16 @@ impl ResourceKey {
         }
     }
 
+    /// The resource that is stored there, of any GroupVersion.
+    pub(crate) async fn stored(&self, core: &Core) -> Result<Option<EncodedResource>, StoreError> {
+        match core.backend.read_encoded(Consistency::Consistent, &self.id()).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// As the store expects it.
     pub(crate) fn expected(&self) -> ExpectedId {
         ExpectedId {
@@ -70,17 +80,5 @@ impl fmt::Display for ResourceKey {
         let described = types::describe(&self.id());
         // There is no GroupVersion in it.
         f.write_str(&described.replacen("..", ".", 1))
-    }
-}
-
-impl ResourceService {
-    /// What is stored at a place, of any GroupVersion.
-    pub(crate) async fn at(&self, key: &ResourceKey) -> Result<Option<EncodedResource>, StoreError> {
-        match self.backend.read_encoded(Consistency::Consistent, &key.id()).await {
-            Ok(stored) => Ok(Some(stored)),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
-            Err(StoreError::NotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Records for resources that were stored before their type declared the references that it has now.
+//! Records of references for resources that were stored before their type declared these references.
 //!
 //! The first deletion of something that a type refers to reads the whole type, once, and stores the records that are not
 //! as they should be: in the form of a rewrite, which is no change that anybody sees. Deletions wait for it. It goes on
@@ -17,11 +17,10 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::records::{Reading, records};
 use crate::{
-    caller::Caller,
-    hooks::RequestHooks,
+    call::{Caller, store_fault::store_fault},
+    core::Core,
     registry::{Registry, ResourceType},
-    service::ResourceService,
-    store_fault::store_fault,
+    rules::RequestHooks,
 };
 
 /// Records that are stored in one commit.
@@ -32,53 +31,58 @@ const BATCH_BYTES: usize = 4 << 20;
 const SWEEPS: usize = 16;
 
 /// Which types have been read.
-#[derive(Clone, Default)]
-pub(crate) struct RecordPasses(Arc<Mutex<HashMap<Gvk, RecordPass>>>);
+#[derive(Clone)]
+pub(crate) struct RecordPasses {
+    core: Core,
+    passes: Arc<Mutex<HashMap<Gvk, RecordPass>>>,
+}
 
 /// The pass over a type as it was registered when it began.
 #[derive(Default)]
 struct RecordPass {
-    of: Weak<ResourceType>,
+    kind: Weak<ResourceType>,
     /// Whether it is through; locked while it runs.
     is_done: Arc<AsyncMutex<bool>>,
 }
 
 impl RecordPasses {
+    pub(super) fn new(core: Core) -> Self {
+        Self { core, passes: Arc::default() }
+    }
+
     /// The pass over a type as it is registered now.
-    fn of(&self, kind: &Arc<ResourceType>) -> Arc<AsyncMutex<bool>> {
-        let mut passes = self.0.lock();
+    fn pass_over(&self, kind: &Arc<ResourceType>) -> Arc<AsyncMutex<bool>> {
+        let mut passes = self.passes.lock();
         let known = passes.entry(kind.gvk.clone()).or_default();
-        if !std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(kind)) {
-            *known = RecordPass { of: Arc::downgrade(kind), is_done: Arc::default() };
+        if !std::ptr::eq(known.kind.as_ptr(), Arc::as_ptr(kind)) {
+            *known = RecordPass { kind: Arc::downgrade(kind), is_done: Arc::default() };
         }
         known.is_done.clone()
     }
-}
 
-impl ResourceService {
     /// Returns once every resource that may refer to one of a type has its records.
     ///
     /// # Errors
     /// Faults of the store, and of the plugin that upgrades what is stored.
-    pub(crate) async fn records_of_referrers(&self, registry: &Registry, group: &str, kind: &str) -> Result<(), Error> {
+    pub(crate) async fn ensure_referrers(&self, registry: &Registry, group: &str, kind: &str) -> Result<(), Error> {
         for referring in registry.referring_to(group, kind) {
-            self.records_of(referring).await?;
+            self.ensure(referring).await?;
         }
         Ok(())
     }
 
     /// Returns once every resource of a type has its records.
-    pub(crate) async fn records_of(&self, kind: &Arc<ResourceType>) -> Result<(), Error> {
+    pub(super) async fn ensure(&self, kind: &Arc<ResourceType>) -> Result<(), Error> {
         if kind.references.is_empty() {
             return Ok(());
         }
-        let mut is_done = self.record_passes.of(kind).lock_owned().await;
+        let mut is_done = self.pass_over(kind).lock_owned().await;
         if *is_done {
             return Ok(());
         }
-        let (service, kind) = (self.clone(), kind.clone());
+        let (passes, kind) = (self.clone(), kind.clone());
         let pass = tokio::spawn(async move {
-            service.pass(&service.types(), &kind).await?;
+            passes.run(&passes.core.types(), &kind).await?;
             *is_done = true;
             Ok(())
         });
@@ -87,7 +91,7 @@ impl ResourceService {
 
     /// Makes sweeps over a type until one has nothing to store: what is written meanwhile may have been begun before the
     /// type was registered as it is now.
-    async fn pass(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
+    async fn run(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
         for _ in 0..SWEEPS {
             if self.sweep(registry, kind).await? == 0 {
                 return Ok(());
@@ -105,8 +109,8 @@ impl ResourceService {
         let mut tenancy = kind.scope.everywhere();
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key, tenancy, name_prefix: String::new() };
-        let mut stored = self.backend.scan(&query).await.map_err(failed)?;
-        let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(crate::Consistency::Eventual));
+        let mut stored = self.core.backend.scan(&query).await.map_err(failed)?;
+        let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(mortise_store::Consistency::Eventual));
         let (mut rewritten, mut bytes, mut count, mut unread) = (Vec::new(), 0, 0, 0_usize);
         loop {
             hooks.release();
@@ -132,13 +136,13 @@ impl ResourceService {
                 if rewritten.len() >= BATCH || bytes >= BATCH_BYTES {
                     hooks.release();
                     bytes = 0;
-                    self.backend.commit(Batch::new(std::mem::take(&mut rewritten))).await.map_err(failed)?;
+                    self.core.backend.commit(Batch::new(std::mem::take(&mut rewritten))).await.map_err(failed)?;
                 }
             }
             tokio::task::yield_now().await;
         }
         if !rewritten.is_empty() {
-            self.backend.commit(Batch::new(rewritten)).await.map_err(failed)?;
+            self.core.backend.commit(Batch::new(rewritten)).await.map_err(failed)?;
         }
         if unread > 0 {
             tracing::warn!(r#type = %kind.gvk, unread, "resources that their plugin cannot upgrade refer to what they say in their own schema version");

@@ -1,4 +1,4 @@
-//! The records of what a resource refers to, made from its data and its owner references.
+//! The records of the references of a resource, made from its data and its owner references.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use mortise_resource::{
     tenancy::DEFAULT,
 };
 
-use super::ResourceKey;
+use super::key::ResourceKey;
 use crate::{
-    hooks::type_of,
-    ids,
-    read::tenancy_of,
+    core::{
+        Core,
+        ids::{self, tenancy_of, type_of},
+    },
     registry::{Registry, ResourceType},
-    service::ResourceService,
-    upgrade,
+    rules::upgrade,
 };
 
 /// What a reference in data is to.
@@ -119,27 +119,24 @@ pub(crate) fn records(
     Ok(records)
 }
 
-impl ResourceService {
-    /// Makes the records of a resource anew that is about to be stored with the data that it has. The pass over its type
-    /// may store them at this moment, and changes no version by that: who stores those that it read would take them away.
-    pub(crate) fn renew_records(&self, resource: &mut pb::Resource) {
-        let registry = self.types();
-        let Some(kind) = resource.id.as_ref().and_then(|id| registry.get(&type_of(id))) else { return };
-        // The data of an older schema version says less than the records of one that was upgraded.
-        let is_older =
-            upgrade::schema_version(resource) != kind.schema_version.get() && !resource.references.is_empty();
-        // A lenient reading has no errors.
-        if !kind.references.is_empty()
-            && !is_older
-            && let Ok(records) = records(&registry, kind, resource, Some(resource), Reading::Lenient)
-        {
-            resource.references = records;
-        }
+/// Makes the records of a resource anew that is about to be stored with the data that it has. The pass over its type
+/// may store them at this moment, and changes no version by that: who stores those that it read would take them away.
+pub(crate) fn renew_records(core: &Core, resource: &mut pb::Resource) {
+    let registry = core.types();
+    let Some(kind) = resource.id.as_ref().and_then(|id| registry.get(&type_of(id))) else { return };
+    // The data of an older schema version says less than the records of one that was upgraded.
+    let is_older = upgrade::schema_version(resource) != kind.schema_version.get() && !resource.references.is_empty();
+    // A lenient reading has no errors.
+    if !kind.references.is_empty()
+        && !is_older
+        && let Ok(records) = records(&registry, kind, resource, Some(resource), Reading::Lenient)
+    {
+        resource.references = records;
     }
 }
 
 /// The records of a resource's data, in order; none of data of another type.
-pub(crate) fn data_records(
+pub(super) fn data_records(
     registry: &Registry,
     kind: &ResourceType,
     resource: &pb::Resource,
@@ -184,7 +181,7 @@ fn refused(fault: &DataReferenceError) -> Error {
 }
 
 /// The error of a reference that is none.
-pub(crate) fn in_field(field: &str, what: &str) -> Error {
+pub(super) fn in_field(field: &str, what: &str) -> Error {
     let path = format!("data.{field}");
     let mut error = Error::invalid(format!("{path} {what}"));
     let severity = Severity::Error.into();

@@ -1,5 +1,5 @@
-//! What a peer sends: which types may be copied, what no honest peer sends, and what keeps a resource from being stored
-//! here.
+//! The checks of what a peer sends: types that may be copied, changes that no honest peer sends, and reasons against
+//! storing a resource here.
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
@@ -9,23 +9,22 @@ use mortise_resource::{
     pb, types,
 };
 
-use super::enforce;
+use super::regions::Regions;
 use crate::{
-    admit,
-    read::tenancy_of,
+    core::ids::tenancy_of,
     registry::{Owner, Registry, ResourceType, builtin::RESERVED_GROUPS},
-    service::ResourceService,
+    rules::{admit, region, region_policy},
 };
 
 /// Types by group and kind, with their versions.
 type Versions = BTreeMap<(String, String), Vec<Arc<ResourceType>>>;
 
-impl ResourceService {
+impl Regions {
     /// The types whose resources may be copied: of those that share a kind, all versions, oldest first.
     #[must_use]
-    pub fn copied_types(&self) -> Versions {
+    pub fn replicated_types(&self) -> Versions {
         let mut all = Versions::new();
-        for kind in self.types().types() {
+        for kind in self.core.types().types() {
             let is_host = matches!(kind.owner, Owner::Host);
             if is_host && kind.gvk != types::namespace() {
                 continue;
@@ -69,7 +68,7 @@ pub(super) fn forbidden(
     known: &str,
     (peer, here): (&str, &str),
 ) -> Option<String> {
-    let Some(SyncingMeta { owning_region: owner, regions, .. }) = enforce::computed(kind, incoming, policy, known)
+    let Some(SyncingMeta { owning_region: owner, regions, .. }) = region::computed(kind, incoming, policy, known)
     else {
         return Some("no policy governs it here; give its partition the policy that it has there".into());
     };
@@ -90,14 +89,14 @@ pub(super) fn forbidden(
 /// Whether regions, as `meta.syncing` has them, include one.
 #[must_use]
 pub fn may_be_in(regions: &[String], region: &str) -> bool {
-    regions.iter().any(|one| one == region || one == super::policy::EVERYWHERE)
+    regions.iter().any(|one| one == region || one == region_policy::EVERYWHERE)
 }
 
 /// The type of a resource whose id was checked, if it can be stored here.
 ///
 /// # Errors
 /// What keeps it from that.
-pub(super) fn check<'a>(
+pub(crate) fn check<'a>(
     registry: &'a Registry,
     id: &pb::Id,
     incoming: &pb::Resource,

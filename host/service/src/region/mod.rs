@@ -1,27 +1,20 @@
-//! Regions: where a resource is at home, where copies of it may be, and who may change it (docs/regions.md).
+//! Replicas of resources that other regions own (docs/regions.md): how they are stored, how far they are, and
+//! how the regions of resources are brought up to date.
 //!
-//! # Contract
-//! A server without a region of its own enforces nothing, and computes nothing. One with a region refuses to create,
-//! change or delete what belongs to another region; what it has of those are copies, which [`copies`] alone writes. A
-//! resource belongs to the region in its type's region field, else to the default region of its partition's policy. In
-//! a partition without a policy it belongs to none: it stays where it is, and anyone may write it.
-//!
-//! # Cost
-//! One read of the partition `default` for each write into it, where the server has a region; of other partitions it is
-//! read in any case. Partitions without a policy are not decoded.
+//! [`replicas`] alone writes replicas. The rules for this server's own writes are in [`crate::rules::region`].
 
-pub(crate) mod copies;
-mod enforce;
 mod incoming;
 mod peers;
-pub(crate) mod policy;
 mod progress;
 mod record;
 mod refresh;
+mod regions;
+mod replicas;
+mod replicated_type;
 mod restarts;
 
-pub use copies::{Copied, CopyChange};
-pub use enforce::Placement;
 pub use incoming::{may_be_in, uid_number};
-pub use progress::{CopyProgress, MAX_HELD_BACK};
-pub(crate) use restarts::{CopiedType, CopyRestarts};
+pub use progress::{MAX_DEFERRED, ReplicationProgress};
+pub use regions::Regions;
+pub use replicas::{ApplySummary, ReplicatedChange};
+pub(crate) use replicated_type::ReplicatedType;

@@ -1,4 +1,4 @@
-//! What is stored of the regions that copies are pulled from: type `mortise.v1.RegionPeer`, one for each peer, whose
+//! The stored state of the regions that replicas are pulled from: type `mortise.v1.RegionPeer`, one for each peer, whose
 //! conditions can be read, watched and waited for as those of any resource.
 //!
 //! # Contract
@@ -17,21 +17,22 @@ use mortise_resource::{
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey};
 use prost::Message as _;
 
-use crate::{ids, service::ResourceService, store_fault::store_fault};
+use super::regions::Regions;
+use crate::{call::store_fault::store_fault, core::ids};
 
 /// Key of the status entry.
 const STATUS_KEY: &str = "mortise";
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionPeer";
 
-impl ResourceService {
+impl Regions {
     /// Stores what a peer's conditions are, unless they are stored already.
     ///
     /// # Errors
     /// Faults of the store, and a full disk.
-    pub async fn record_region_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
-        let next = self.next_region_peer(name, address, conditions).await;
+    pub async fn record_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
+        let next = self.next_peer(name, address, conditions).await;
         let committed = match next {
-            Ok(Some(next)) => self.backend.commit(Batch::single(Mutation::Put(Box::new(next)))).await.map(drop),
+            Ok(Some(next)) => self.core.backend.commit(Batch::single(Mutation::Put(Box::new(next)))).await.map(drop),
             Ok(None) => Ok(()),
             Err(e) => Err(e),
         };
@@ -42,7 +43,7 @@ impl ResourceService {
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn retain_region_peers(&self, names: &[&str]) -> Result<(), Error> {
+    pub async fn retain_peers(&self, names: &[&str]) -> Result<(), Error> {
         let any = || WILDCARD.to_owned();
         let query = Query {
             type_key: TypeKey::from(&types::region_peer().to_pb()),
@@ -50,18 +51,18 @@ impl ResourceService {
             name_prefix: String::new(),
         };
         let fault = |e: StoreError| store_fault("failed to remove a peer", &e);
-        for stored in self.backend.list(Consistency::Consistent, &query).await.map_err(fault)? {
+        for stored in self.core.backend.list(Consistency::Consistent, &query).await.map_err(fault)? {
             let id = stored.id.unwrap_or_default();
             if !names.contains(&id.name.as_str()) {
                 let delete = Mutation::Delete { id, version: stored.version };
-                self.backend.commit(Batch::single(delete)).await.map_err(fault)?;
+                self.core.backend.commit(Batch::single(delete)).await.map_err(fault)?;
             }
         }
         Ok(())
     }
 
     /// What has to be stored of a peer; `None` if it is.
-    async fn next_region_peer(
+    async fn next_peer(
         &self,
         name: &str,
         address: &str,
@@ -74,7 +75,7 @@ impl ResourceService {
             tenancy: Some(pb::Tenancy::default()),
         };
         let value = RegionPeer { address: address.to_owned() }.encode_to_vec();
-        let mut resource = match self.backend.read(Consistency::Consistent, &id).await {
+        let mut resource = match self.core.backend.read(Consistency::Consistent, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound) => {
                 pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id }), ..pb::Resource::default() }

@@ -1,4 +1,4 @@
-//! How far the copies of one type from one peer are: type `mortise.v1.RegionProgress`, stored in the same commit as the
+//! The progress of the replicas of one type from one peer: type `mortise.v1.RegionProgress`, stored in the same commit as the
 //! copies that it covers. So neither is there without the other, whenever the server ends.
 //!
 //! # Contract
@@ -6,7 +6,7 @@
 //! whenever it changes.
 //!
 //! # Limits
-//! What is held back is named as long as [`MAX_HELD_BACK`] names and 256 KiB are not exceeded, and the progress fits
+//! What is held back is named as long as [`MAX_DEFERRED`] names and 256 KiB are not exceeded, and the progress fits
 //! `store.max_resource_bytes`; of the rest it is known that there is more. No quota holds for a progress.
 
 use std::{
@@ -23,11 +23,11 @@ use mortise_store::{Consistency, Mutation, StoreError};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::restarts::CopiedType;
-use crate::{ids, service::ResourceService, store_fault::store_fault};
+use super::{regions::Regions, replicated_type::ReplicatedType};
+use crate::{call::store_fault::store_fault, core::ids};
 
 /// Resources that a progress names as held back.
-pub const MAX_HELD_BACK: usize = 1_000;
+pub const MAX_DEFERRED: usize = 1_000;
 /// Their bytes.
 const MAX_BYTES: usize = 256 << 10;
 /// Bytes of a progress that names nothing: the names of peer and type, the token, and what encloses them.
@@ -45,14 +45,14 @@ type Name = (String, String, String);
 
 /// How far the copies of a type from a peer are.
 #[derive(Debug, Clone)]
-pub struct CopyProgress {
-    pub(super) key: CopiedType,
-    pub(super) of: pb::Type,
+pub struct ReplicationProgress {
+    pub(crate) key: ReplicatedType,
+    pub(crate) of: pb::Type,
     /// How often the copies had begun anew when it was read.
     pub(super) restarts: u64,
     /// Where the watch goes on; empty: with a snapshot.
     pub resume_token: String,
-    pub(super) held_back: HeldBackList,
+    pub(super) deferred: DeferredList,
     /// Whether what is held back is not what is stored.
     pub(super) is_dirty: bool,
     /// When it was stored last; `None`: the stored token is not one of this watch.
@@ -61,13 +61,13 @@ pub struct CopyProgress {
 
 /// Resources that are held back, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct HeldBackList {
+pub(super) struct DeferredList {
     named: BTreeMap<Name, HeldBack>,
     bytes: usize,
     more: bool,
 }
 
-impl CopyProgress {
+impl ReplicationProgress {
     /// The region that is copied from.
     #[must_use]
     pub fn peer(&self) -> &str {
@@ -75,39 +75,39 @@ impl CopyProgress {
     }
 
     /// The ids of what is held back, as far as they are named, without uids.
-    pub fn held_back_ids(&self) -> impl Iterator<Item = &pb::Id> {
-        self.held_back.named.values().filter_map(|held| held.id.as_ref())
+    pub fn deferred_ids(&self) -> impl Iterator<Item = &pb::Id> {
+        self.deferred.named.values().filter_map(|held| held.id.as_ref())
     }
 
     /// What is held back, as far as it is named.
     #[must_use]
-    pub fn held_back(&self) -> Vec<HeldBack> {
-        self.held_back.named.values().cloned().collect()
+    pub fn deferred(&self) -> Vec<HeldBack> {
+        self.deferred.named.values().cloned().collect()
     }
 
-    /// How many of them are named.
+    /// Number of deferred resources that are named.
     #[must_use]
-    pub fn held_back_len(&self) -> usize {
-        self.held_back.named.len()
+    pub fn deferred_len(&self) -> usize {
+        self.deferred.named.len()
     }
 
     /// Whether more is held back than is named.
     #[must_use]
-    pub fn held_back_more(&self) -> bool {
-        self.held_back.more
+    pub fn has_more_deferred(&self) -> bool {
+        self.deferred.more
     }
 
     /// Takes a resource off what is held back.
     pub fn forget(&mut self, id: &pb::Id) {
-        self.is_dirty |= self.held_back.remove(id);
+        self.is_dirty |= self.deferred.remove(id);
     }
 
     /// Begins anew: a snapshot follows, and says what is to be held back.
     pub fn begin_anew(&mut self) {
         self.resume_token.clear();
         self.stored = None;
-        self.is_dirty |= self.held_back != HeldBackList::default();
-        self.held_back = HeldBackList::default();
+        self.is_dirty |= self.deferred != DeferredList::default();
+        self.deferred = DeferredList::default();
     }
 
     /// Whether it is to be stored, though no copy has changed.
@@ -116,19 +116,19 @@ impl CopyProgress {
     }
 
     /// Notes that it is stored as it is. The first token of a watch is due all the same.
-    pub(super) fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         self.is_dirty = false;
         self.stored = (!self.resume_token.is_empty()).then(Instant::now);
     }
 
-    fn of_stored(key: CopiedType, of: &pb::Type, restarts: u64, stored: Option<RegionProgress>) -> Self {
+    fn from_stored(key: ReplicatedType, of: &pb::Type, restarts: u64, stored: Option<RegionProgress>) -> Self {
         let RegionProgress { resume_token, held_back, held_back_more, .. } = stored.unwrap_or_default();
-        let mut list = HeldBackList { more: held_back_more, ..HeldBackList::default() };
+        let mut list = DeferredList { more: held_back_more, ..DeferredList::default() };
         for held in held_back {
             list.insert(held, usize::MAX);
         }
         let stored = (!resume_token.is_empty()).then(Instant::now);
-        Self { key, of: of.clone(), restarts, resume_token, held_back: list, is_dirty: false, stored }
+        Self { key, of: of.clone(), restarts, resume_token, deferred: list, is_dirty: false, stored }
     }
 
     fn to_pb(&self) -> RegionProgress {
@@ -136,15 +136,15 @@ impl CopyProgress {
             peer: self.key.peer.clone(),
             r#type: Some(self.of.clone()),
             resume_token: self.resume_token.clone(),
-            held_back: self.held_back(),
-            held_back_more: self.held_back.more,
+            held_back: self.deferred(),
+            held_back_more: self.deferred.more,
         }
     }
 }
 
-impl HeldBackList {
+impl DeferredList {
     /// Notes that a resource is not applied, and why, if its name fits into this many bytes with the others.
-    pub(super) fn add(&mut self, id: pb::Id, reason: HeldBackReason, mut detail: String, room: usize) {
+    pub(crate) fn add(&mut self, id: pb::Id, reason: HeldBackReason, mut detail: String, room: usize) {
         detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
         let id = pb::Id { uid: String::new(), ..id };
         self.insert(HeldBack { id: Some(id), reason: reason.into(), detail }, room);
@@ -154,7 +154,7 @@ impl HeldBackList {
         let Some(id) = &held.id else { return };
         self.remove(id);
         let bytes = held.encoded_len() + ENTRY;
-        if self.named.len() >= MAX_HELD_BACK || self.bytes + bytes > room {
+        if self.named.len() >= MAX_DEFERRED || self.bytes + bytes > room {
             self.more = true;
             return;
         }
@@ -163,7 +163,7 @@ impl HeldBackList {
     }
 
     /// Takes a resource off. Returns whether it was named.
-    pub(super) fn remove(&mut self, id: &pb::Id) -> bool {
+    pub(crate) fn remove(&mut self, id: &pb::Id) -> bool {
         if self.named.is_empty() {
             return false;
         }
@@ -173,21 +173,21 @@ impl HeldBackList {
     }
 }
 
-impl ResourceService {
+impl Regions {
     /// The progress of a type's copies from a peer; an empty one, if nothing was copied yet.
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn region_progress(&self, peer: &str, of: &pb::Type) -> Result<CopyProgress, Error> {
-        let key = CopiedType::new(peer, of);
-        let _reading = self.copy_restarts.read().await;
-        let restarts = self.copy_restarts.number(&key);
+    pub async fn progress(&self, peer: &str, of: &pb::Type) -> Result<ReplicationProgress, Error> {
+        let key = ReplicatedType::new(peer, of);
+        let _reading = self.restarts.read().await;
+        let restarts = self.restarts.number(&key);
         let stored = self.stored_progress(&key).await.map_err(|e| store_fault("failed read", &e))?;
-        Ok(CopyProgress::of_stored(key, of, restarts, stored.as_ref().and_then(content)))
+        Ok(ReplicationProgress::from_stored(key, of, restarts, stored.as_ref().and_then(content)))
     }
 
     /// What stores a progress, over what is stored now.
-    pub(super) async fn progress_mutation(&self, progress: &CopyProgress) -> Result<Mutation, StoreError> {
+    pub(super) async fn progress_mutation(&self, progress: &ReplicationProgress) -> Result<Mutation, StoreError> {
         let mut resource = match self.stored_progress(&progress.key).await? {
             Some(stored) => stored,
             None => pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id(&progress.key) }), ..Default::default() },
@@ -198,14 +198,14 @@ impl ResourceService {
     }
 
     /// Forgets a progress.
-    pub(super) async fn drop_progress(&self, key: &CopiedType) -> Result<(), StoreError> {
+    pub(super) async fn drop_progress(&self, key: &ReplicatedType) -> Result<(), StoreError> {
         let Some(stored) = self.stored_progress(key).await? else { return Ok(()) };
         let delete = Mutation::Delete { id: stored.id.unwrap_or_default(), version: stored.version };
-        self.backend.commit(mortise_store::Batch::single(delete)).await.map(drop)
+        self.core.backend.commit(mortise_store::Batch::single(delete)).await.map(drop)
     }
 
-    async fn stored_progress(&self, key: &CopiedType) -> Result<Option<pb::Resource>, StoreError> {
-        match self.backend.read(Consistency::Consistent, &id(key)).await {
+    async fn stored_progress(&self, key: &ReplicatedType) -> Result<Option<pb::Resource>, StoreError> {
+        match self.core.backend.read(Consistency::Consistent, &id(key)).await {
             Ok(stored) => Ok(Some(stored)),
             Err(StoreError::NotFound) => Ok(None),
             Err(e) => Err(e),
@@ -213,8 +213,8 @@ impl ResourceService {
     }
 
     /// Bytes of what a progress may name as held back.
-    pub(super) fn held_back_room(&self) -> usize {
-        room_in(self.options.max_resource_bytes)
+    pub(super) fn deferred_room(&self) -> usize {
+        room_in(self.core.options.max_resource_bytes)
     }
 }
 
@@ -227,7 +227,7 @@ fn content(resource: &pb::Resource) -> Option<RegionProgress> {
 }
 
 /// Its id: the digest of the peer's name and the type, whose versions share one.
-fn id(key: &CopiedType) -> pb::Id {
+fn id(key: &ReplicatedType) -> pb::Id {
     let parts = [&key.peer, &key.group, &key.kind];
     let digest = parts.into_iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0]));
     pb::Id {
@@ -248,9 +248,9 @@ fn name_of(id: &pb::Id) -> Name {
 mod tests {
     use super::*;
 
-    fn fresh() -> CopyProgress {
+    fn fresh() -> ReplicationProgress {
         let of = pb::Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
-        CopyProgress::of_stored(CopiedType::new("eu", &of), &of, 0, None)
+        ReplicationProgress::from_stored(ReplicatedType::new("eu", &of), &of, 0, None)
     }
 
     fn named(name: &str) -> pb::Id {
@@ -271,12 +271,12 @@ mod tests {
             progress.resume_token = "t".repeat(512);
             for number in 0..2_000 {
                 let (id, detail) = (named(&format!("{number:063}")), "é".repeat(400));
-                progress.held_back.add(id, HeldBackReason::Conflict, detail, room_in(limit));
+                progress.deferred.add(id, HeldBackReason::Conflict, detail, room_in(limit));
             }
-            assert!(progress.held_back_more());
+            assert!(progress.has_more_deferred());
             let bytes = progress.to_pb().encoded_len();
             assert!(bytes + 512 <= limit.max(2_000), "{bytes} of {limit}");
-            assert!(bytes <= MAX_BYTES + REST && progress.held_back_len() <= MAX_HELD_BACK);
+            assert!(bytes <= MAX_BYTES + REST && progress.deferred_len() <= MAX_DEFERRED);
         }
     }
 
@@ -284,13 +284,13 @@ mod tests {
     fn what_is_held_back_is_named_once_and_comes_back_as_it_was_stored() {
         let mut progress = fresh();
         for detail in ["one", "another"] {
-            progress.held_back.add(named("a"), HeldBackReason::Place, detail.into(), MAX_BYTES);
+            progress.deferred.add(named("a"), HeldBackReason::Place, detail.into(), MAX_BYTES);
         }
-        assert_eq!(progress.held_back_len(), 1);
-        assert_eq!(progress.held_back().iter().map(|held| held.detail.as_str()).collect::<Vec<_>>(), ["another"]);
-        let again = CopyProgress::of_stored(progress.key.clone(), &progress.of, 0, Some(progress.to_pb()));
-        assert_eq!(again.held_back, progress.held_back);
+        assert_eq!(progress.deferred_len(), 1);
+        assert_eq!(progress.deferred().iter().map(|held| held.detail.as_str()).collect::<Vec<_>>(), ["another"]);
+        let again = ReplicationProgress::from_stored(progress.key.clone(), &progress.of, 0, Some(progress.to_pb()));
+        assert_eq!(again.deferred, progress.deferred);
         progress.forget(&named("a"));
-        assert!(progress.is_dirty && progress.held_back == HeldBackList::default());
+        assert!(progress.is_dirty && progress.deferred == DeferredList::default());
     }
 }

@@ -1,4 +1,4 @@
-//! The record of copies in the audit log: a line for each that was written or removed, by the caller `region <peer>`.
+//! The record of replicas in the audit log: a line for each that was written or removed, by the caller `region <peer>`.
 //!
 //! A place in the log is taken before the first change, so nothing is copied while the log takes no records; the lines of
 //! a commit follow it.
@@ -8,9 +8,8 @@ use std::sync::Arc;
 use mortise_resource::{Code, Error, authorizer::Authorizer, pb};
 
 use crate::{
-    audit::Call,
-    origin::{Origin, Remote, Surface},
-    service::ResourceService,
+    call::{Call, Origin, Remote, Surface},
+    core::Core,
 };
 
 /// A peer as a caller: who it is, and nothing that it may ask for.
@@ -31,40 +30,38 @@ impl Authorizer for PeerCaller {
 }
 
 /// A change that was made: the id, and the generations before and after.
-pub(super) struct Change {
-    pub(super) id: pb::Id,
-    pub(super) before: String,
-    pub(super) after: String,
+pub(crate) struct Change {
+    pub(crate) id: pb::Id,
+    pub(crate) before: String,
+    pub(crate) after: String,
 }
 
 /// The records of one commit.
-pub(super) struct Records {
+pub(crate) struct Records {
     caller: Arc<dyn Authorizer>,
     origin: Arc<Origin>,
     first: Call,
 }
 
-impl ResourceService {
+impl Records {
     /// Takes a place for what is about to be copied.
     ///
     /// # Errors
     /// `Unavailable`: the log takes no records.
-    pub(super) async fn begin_copies(&self, peer: &str) -> Result<Records, Error> {
+    pub(super) async fn begin(core: &Core, peer: &str) -> Result<Self, Error> {
         let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(format!("region {peer}")));
         let origin = Arc::new(Origin::new(Surface::Region, Remote::Unknown, None));
-        let first = self.begin_call(&caller, Some(&origin), "Copy".into(), true).await?;
-        Ok(Records { caller, origin, first })
+        let first = Call::begin_unrated(core, &caller, Some(&origin), "Copy".into(), true).await?;
+        Ok(Self { caller, origin, first })
     }
-}
 
-impl Records {
     /// Records what was done.
-    pub(super) async fn end(self, service: &ResourceService, changes: &[Change]) {
+    pub(crate) async fn end(self, core: &Core, changes: &[Change]) {
         let mut call = Some(self.first);
         for Change { id, before, after } in changes {
             let taken = match call.take() {
                 Some(call) => Ok(call),
-                None => service.begin_call(&self.caller, Some(&self.origin), "Copy".into(), true).await,
+                None => Call::begin_unrated(core, &self.caller, Some(&self.origin), "Copy".into(), true).await,
             };
             let recorded = match taken {
                 Ok(mut call) => {

@@ -1,4 +1,4 @@
-//! Brings what is computed of resources up to date when the policy of their partition or the types change, and at the
+//! Brings the computed part of resources up to date when the policy of their partition or the types change, and at the
 //! start.
 //!
 //! A pass reads every resource of the partition, and writes those whose region or regions would be others now. What is
@@ -21,13 +21,12 @@ use mortise_resource::{
 };
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, WatchEvent};
 
-use super::{enforce, policy};
+use super::regions::Regions;
 use crate::{
-    read::tenancy_of,
+    core::ids::tenancy_of,
+    references::renew_records,
     registry::{Registry, ResourceType},
-    server_meta,
-    service::ResourceService,
-    tenancy::PlaceError,
+    rules::{Place, PlaceError, region, region_policy, server_meta},
 };
 
 /// Resources that are written at once.
@@ -39,13 +38,13 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// How often it is seen whether types have changed.
 const TYPES: Duration = Duration::from_secs(2);
 
-impl ResourceService {
+impl Regions {
     /// Follows the policies until the service stops. Without a region there is nothing to do.
-    pub(crate) async fn run_region_refresh(self) {
-        if self.region().is_none() {
+    pub(crate) async fn run_refresh(self) {
+        if self.core.region().is_none() {
             return;
         }
-        let stopped = self.stopped();
+        let stopped = self.core.stopped();
         tokio::pin!(stopped);
         let (mut known, mut due) = (BTreeMap::new(), BTreeSet::new());
         loop {
@@ -71,8 +70,8 @@ impl ResourceService {
             tenancy: pb::Tenancy::default(),
             name_prefix: String::new(),
         };
-        let mut partitions = self.backend.watch_list(&query, None).await?;
-        let mut types = self.types();
+        let mut partitions = self.core.backend.watch_list(&query, None).await?;
+        let mut types = self.core.types();
         loop {
             let event = match due.is_empty() {
                 true => tokio::select! {
@@ -82,14 +81,14 @@ impl ResourceService {
                 false => partitions.ready()?,
             };
             // What a type says of regions counts, too, and types may come late.
-            let now = self.types();
+            let now = self.core.types();
             if !std::sync::Arc::ptr_eq(&types, &now) {
                 types = now;
                 due.extend(known.keys().cloned());
             }
             match event {
                 Some(WatchEvent::Upsert(partition)) => {
-                    let (name, policy) = (partition.name().to_owned(), policy::of_partition(&partition));
+                    let (name, policy) = (partition.name().to_owned(), region_policy::of_partition(&partition));
                     if known.get(&name) != Some(&policy) {
                         due.insert(name.clone());
                         known.insert(name, policy);
@@ -115,13 +114,13 @@ impl ResourceService {
     /// Makes a pass over a partition.
     async fn refresh_partition(&self, name: &str) -> Result<(), StoreError> {
         let (begun, mut written) = (Instant::now(), 0_usize);
-        for type_key in self.backend.types().await? {
+        for type_key in self.core.backend.types().await? {
             let tenancy = pb::Tenancy { partition: name.to_owned(), namespace: WILDCARD.to_owned() };
             let query = Query { type_key, tenancy, name_prefix: String::new() };
-            let mut cursor = self.backend.scan(&query).await?;
+            let mut cursor = self.core.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 let page_begun = Instant::now();
-                let registry = self.types();
+                let registry = self.core.types();
                 let refreshed = stream::iter(page)
                     .map(|resource| self.refresh(&registry, resource))
                     .buffer_unordered(PARALLEL)
@@ -149,7 +148,7 @@ impl ResourceService {
         let id = stored.id.clone().unwrap_or_default();
         let Some(kind) = id.r#type.as_ref().and_then(|of| registry.resolve(of).ok()) else { return Ok(false) };
         for _ in 0..ATTEMPTS {
-            let place = match self.place(tenancy_of(&id)).await {
+            let place = match Place::find(&self.core, tenancy_of(&id)).await {
                 Ok(place) => place,
                 // It goes with its place.
                 Err(PlaceError::Missing(_)) => return Ok(false),
@@ -158,19 +157,23 @@ impl ResourceService {
             let Some(next) = self.refreshed(kind, &stored, place.policy.as_deref()) else { return Ok(false) };
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
-            self.renew_records(&mut stored);
+            renew_records(&self.core, &mut stored);
             let batch = Batch { expect: place.expect, ..Batch::single(Mutation::Put(Box::new(stored))) };
-            match self.backend.commit(batch).await {
+            match self.core.backend.commit(batch).await {
                 Ok(_) => return Ok(true),
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. }) => {}
                 Err(e) => return Err(e),
             }
-            stored =
-                match self.backend.read(Consistency::Consistent, &pb::Id { uid: String::new(), ..id.clone() }).await {
-                    Ok(stored) => stored,
-                    Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => return Ok(false),
-                    Err(e) => return Err(e),
-                };
+            stored = match self
+                .core
+                .backend
+                .read(Consistency::Consistent, &pb::Id { uid: String::new(), ..id.clone() })
+                .await
+            {
+                Ok(stored) => stored,
+                Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => return Ok(false),
+                Err(e) => return Err(e),
+            };
         }
         Ok(false)
     }
@@ -184,12 +187,12 @@ impl ResourceService {
         stored: &pb::Resource,
         policy: Option<&MultiRegionPolicy>,
     ) -> Option<Option<SyncingMeta>> {
-        let here = self.region()?;
-        let next = enforce::syncing(kind, stored, policy, here, false);
+        let here = self.core.region()?;
+        let next = region::syncing(kind, stored, policy, here, false);
         let is_mine = next.as_ref().is_some_and(|next| next.owning_region == here);
-        if enforce::is_copy(stored) && !is_mine {
+        if region::is_copy(stored) && !is_mine {
             return None;
         }
-        (next.as_ref() != enforce::syncing_of(stored.meta.as_deref())).then_some(next)
+        (next.as_ref() != region::syncing_of(stored.meta.as_deref())).then_some(next)
     }
 }

@@ -1,7 +1,7 @@
-//! Copies that begin anew: what was emptied here by itself, the peer does not tell again.
+//! Replication that begins anew: a peer does not send again what was deleted here with its unit.
 //!
 //! # Contract
-//! [`ResourceService::restart_copies`] drops the progress of types before their copies are deleted. Whatever is applied
+//! [`Regions::restart_replicas`] drops the progress of types before their copies are deleted. Whatever is applied
 //! is applied before that, and so deleted too, or after the session has begun anew, when the unit is known to be marked:
 //! then it is held back, also what is still here, until there is a place for it again. So a crash in between loses nothing.
 
@@ -10,63 +10,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use mortise_resource::{Code, EncodedResource, Error, meta, pb};
 use mortise_store::StoreError;
 use parking_lot::Mutex;
-use tokio::sync::{RwLock, RwLockReadGuard, watch};
+use tokio::sync::RwLockReadGuard;
 
-use super::{
-    enforce::{copied_from, syncing_of},
-    progress::CopyProgress,
+use super::{progress::ReplicationProgress, regions::Regions, replicated_type::ReplicatedType};
+use crate::{
+    core::ids::tenancy_of,
+    rules::{
+        Place, PlaceError,
+        builtin_types::FINALIZER,
+        region::{self, copied_from, syncing_of},
+    },
 };
-use crate::{builtin::FINALIZER, read::tenancy_of, service::ResourceService, tenancy::PlaceError};
 
-/// A kind whose resources are copied from a peer.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CopiedType {
-    pub(crate) peer: String,
-    pub(crate) group: String,
-    pub(crate) kind: String,
-}
-
-/// How often each type's copies began anew since the start, and the lock between that and what applies copies.
-#[derive(Default)]
-pub(crate) struct CopyRestarts {
-    lock: RwLock<()>,
-    numbers: watch::Sender<BTreeMap<CopiedType, u64>>,
-}
-
-impl CopiedType {
-    pub(super) fn new(peer: &str, of: &pb::Type) -> Self {
-        Self { peer: peer.to_owned(), group: of.group.clone(), kind: of.kind.clone() }
-    }
-}
-
-impl CopyRestarts {
-    /// Nothing begins anew while this is held.
-    pub(super) async fn read(&self) -> RwLockReadGuard<'_, ()> {
-        self.lock.read().await
-    }
-
-    pub(super) fn number(&self, key: &CopiedType) -> u64 {
-        self.numbers.borrow().get(key).copied().unwrap_or_default()
-    }
-}
-
-impl ResourceService {
+impl Regions {
     /// As long as the guard is held, the progress is the one that counts.
     ///
     /// # Errors
     /// `Aborted`: the copies have begun anew.
-    pub(super) async fn use_progress(&self, progress: &CopyProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
-        let guard = self.copy_restarts.read().await;
-        match self.copy_restarts.number(&progress.key) == progress.restarts {
+    pub(super) async fn use_progress(&self, progress: &ReplicationProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
+        let guard = self.restarts.read().await;
+        match self.restarts.number(&progress.key) == progress.restarts {
             true => Ok(guard),
             false => Err(Error::new(Code::Aborted, "a unit with copies was emptied here; they begin anew")),
         }
     }
 
     /// Resolves once the copies of this progress begin anew: it is of no use then.
-    pub async fn copies_begin_anew(&self, progress: &CopyProgress) {
-        let mut numbers = self.copy_restarts.numbers.subscribe();
-        let is_other = |numbers: &BTreeMap<CopiedType, u64>| {
+    pub async fn begins_anew(&self, progress: &ReplicationProgress) {
+        let mut numbers = self.restarts.numbers.subscribe();
+        let is_other = |numbers: &BTreeMap<ReplicatedType, u64>| {
             numbers.get(&progress.key).copied().unwrap_or_default() != progress.restarts
         };
         if numbers.wait_for(is_other).await.is_err() {
@@ -75,15 +47,15 @@ impl ResourceService {
     }
 
     /// Drops the progress of types, and has their watches begin with a snapshot.
-    async fn restart_copies(&self, types: &BTreeSet<CopiedType>) -> Result<(), StoreError> {
+    async fn restart_replicas(&self, types: &BTreeSet<ReplicatedType>) -> Result<(), StoreError> {
         if types.is_empty() {
             return Ok(());
         }
-        let _changing = self.copy_restarts.lock.write().await;
+        let _changing = self.restarts.lock.write().await;
         for key in types {
             self.drop_progress(key).await?;
         }
-        self.copy_restarts.numbers.send_modify(|numbers| {
+        self.restarts.numbers.send_modify(|numbers| {
             for key in types {
                 *numbers.entry(key.clone()).or_default() += 1;
             }
@@ -98,13 +70,13 @@ impl ResourceService {
     ///
     /// # Errors
     /// Faults of the store; a resource that cannot be decoded.
-    pub(crate) async fn release_copies(
+    pub(crate) async fn release_replicas(
         &self,
         unit: &pb::Resource,
         page: &[EncodedResource],
-        restarted: &Mutex<BTreeSet<CopiedType>>,
+        restarted: &Mutex<BTreeSet<ReplicatedType>>,
     ) -> Result<(), StoreError> {
-        if self.region().is_none() {
+        if self.core.region().is_none() {
             return Ok(());
         }
         let mut types = BTreeSet::new();
@@ -114,7 +86,7 @@ impl ResourceService {
                 continue;
             };
             let id = copy.id();
-            types.insert(CopiedType {
+            types.insert(ReplicatedType {
                 peer: syncing.copied_from.clone(),
                 group: id.group.to_owned(),
                 kind: id.kind.to_owned(),
@@ -124,9 +96,9 @@ impl ResourceService {
         if !types.is_empty() && !copied_from(unit).is_empty() && !self.is_around_marked(unit).await? {
             types.retain(|key| key.peer != copied_from(unit));
         }
-        self.restart_copies(&types).await?;
+        self.restart_replicas(&types).await?;
         restarted.lock().append(&mut types);
-        for copy in page.iter().filter(|copy| self.is_foreign(copy)) {
+        for copy in page.iter().filter(|copy| region::is_foreign(&self.core, copy)) {
             self.drop_finalizers(copy).await?;
         }
         Ok(())
@@ -135,7 +107,7 @@ impl ResourceService {
     /// Whether the partition of a namespace is marked here: then the namespace goes for that, whatever its owner does.
     async fn is_around_marked(&self, unit: &pb::Resource) -> Result<bool, StoreError> {
         let id = unit.id.clone().unwrap_or_default();
-        match self.place(tenancy_of(&id)).await {
+        match Place::find(&self.core, tenancy_of(&id)).await {
             Ok(place) => Ok(place.marked),
             Err(PlaceError::Missing(_)) => Ok(true),
             Err(PlaceError::Failed(e)) => Err(e),
@@ -154,7 +126,7 @@ impl ResourceService {
         if keeps_unit {
             meta::add_finalizer(&mut stored.metadata, FINALIZER);
         }
-        match self.backend.write_cas(stored).await {
+        match self.core.backend.write_cas(stored).await {
             Ok(_) | Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::NotFound) => Ok(()),
             Err(e) => Err(e),
         }

@@ -77,7 +77,7 @@ impl Owner {
 }
 
 impl ResourceType {
-    pub(crate) fn of(decl: &TypeDecl, owner: Owner) -> Self {
+    pub(super) fn declared(decl: &TypeDecl, owner: Owner) -> Self {
         let hooks = if matches!(owner, Owner::Plugin(_)) { decl.hooks } else { Hooks::default() };
         Self {
             gvk: decl.gvk.clone(),

@@ -74,7 +74,7 @@ impl Schema {
             return Vec::new();
         }
         let (before, after) = (self.decode(before), self.decode(after));
-        let changed = self.immutable.iter().filter(|path| at(&before, path) != at(&after, path));
+        let changed = self.immutable.iter().filter(|path| value_at(&before, path) != value_at(&after, path));
         let step = |field: &FieldDescriptor| PathStep::Field(field.name().to_owned());
         let whole = |path: &Vec<_>| [PathStep::Field("data".into())].into_iter().chain(path.iter().map(step)).collect();
         changed.map(|path| FieldPath(whole(path))).collect()
@@ -89,14 +89,14 @@ impl Schema {
         let (before, after) = (self.decode(before), self.decode(after));
         match self.spec.as_slice() {
             [] => before != after,
-            spec => spec.iter().any(|path| at(&before, path) != at(&after, path)),
+            spec => spec.iter().any(|path| value_at(&before, path) != value_at(&after, path)),
         }
     }
 
     /// The text at a path of fields. Data that does not decode has none.
     #[must_use]
     pub fn text(&self, data: &[u8], path: &[FieldDescriptor]) -> String {
-        at(&self.decode(data), path).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+        value_at(&self.decode(data), path).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
     fn decode(&self, bytes: &[u8]) -> DynamicMessage {
@@ -106,12 +106,12 @@ impl Schema {
 }
 
 /// The value at a path through message fields; an absent message on the way means the default.
-fn at(message: &DynamicMessage, path: &[FieldDescriptor]) -> Option<prost_reflect::Value> {
+fn value_at(message: &DynamicMessage, path: &[FieldDescriptor]) -> Option<prost_reflect::Value> {
     let (first, rest) = path.split_first()?;
     let value = message.get_field(first);
     match (rest.is_empty(), value.as_message()) {
         (true, _) => Some(value.into_owned()),
-        (false, Some(inner)) => at(inner, rest),
+        (false, Some(inner)) => value_at(inner, rest),
         (false, None) => None,
     }
 }

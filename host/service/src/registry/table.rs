@@ -70,7 +70,7 @@ impl Registry {
                     return Err(RegistryError::ScopesDiffer { declared, known });
                 }
             }
-            next.insert(ResourceType::of(decl, Owner::Plugin(plugin.clone())));
+            next.insert(ResourceType::declared(decl, Owner::Plugin(plugin.clone())));
         }
         next.plugins.push(plugin.clone());
         Ok(next)
@@ -180,7 +180,7 @@ impl Registry {
             if next.get(&decl.gvk.to_pb()).is_some() {
                 continue;
             }
-            next.insert(ResourceType::of(decl, Owner::Missing(missing.clone())));
+            next.insert(ResourceType::declared(decl, Owner::Missing(missing.clone())));
             any = true;
         }
         if any {

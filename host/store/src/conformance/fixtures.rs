@@ -9,7 +9,16 @@ use mortise_resource::{EncodedResource, pb};
 
 use crate::{Backend, Batch, Consistency, Cursor, Query, StoreError, TypeKey, Watch, WatchEvent};
 
-/// A [`WatchEvent`] with a decoded resource.
+/// Most events that a watch of a store under test may be behind.
+pub const WATCH_BUFFER: usize = 64;
+
+/// The resource size limit of a store under test.
+pub const MAX_RESOURCE_BYTES: usize = 128 << 10;
+
+/// The quotas of a store under test.
+pub const QUOTAS: crate::Quotas = crate::Quotas { resources: 10, bytes: 8 << 10 };
+
+/// A [`WatchEvent`] whose resource is decoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The resource was created or replaced, or is part of the snapshot.

@@ -40,14 +40,7 @@ pub mod snapshot;
 pub mod watch;
 pub mod write;
 
-/// Number of events by which a watch of a tested store may lag.
-pub const WATCH_BUFFER: usize = 64;
-
-/// Limit of a resource's size in a tested store, bytes.
-pub const MAX_RESOURCE_BYTES: usize = 128 << 10;
-
-/// Quotas of a tested store.
-pub const QUOTAS: crate::Quotas = crate::Quotas { resources: 10, bytes: 8 << 10 };
+pub use fixtures::{MAX_RESOURCE_BYTES, QUOTAS, WATCH_BUFFER};
 
 /// Makes a test of every case of the suite; see [`conformance`](crate::conformance).
 #[macro_export]

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 
 use mortise_resource::{meta, pb};
 
-use super::{
-    QUOTAS,
-    fixtures::{
-        assert_silent, commit, decoded, delete, everything, id, list, query, read, resource, resource_in, tenancy,
-        type_of, watch, write,
-    },
+use super::fixtures::{
+    QUOTAS, assert_silent, commit, decoded, delete, everything, id, list, query, read, resource, resource_in, tenancy,
+    type_of, watch, write,
 };
 use crate::{Backend, Batch, Mutation, Quota, QuotaExceeded, StoreError};
 

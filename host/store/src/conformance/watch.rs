@@ -4,12 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use mortise_resource::pb;
 
-use super::{
-    WATCH_BUFFER,
-    fixtures::{
-        Event, assert_silent, delete, everything, id, list, name, next, number, numbered, places, query, resource,
-        resource_in, tenancy, type_of, watch, write,
-    },
+use super::fixtures::{
+    Event, WATCH_BUFFER, assert_silent, delete, everything, id, list, name, next, number, numbered, places, query,
+    resource, resource_in, tenancy, type_of, watch, write,
 };
 use crate::{Backend, Query, StoreError, TypeKey, WatchEvent};
 

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use mortise_resource::{meta, pb, proto};
 use prost::Message;
 
-use super::{
-    MAX_RESOURCE_BYTES,
-    fixtures::{delete, everything, id, list, numbered, read, resource, type_of, ulid, write},
+use super::fixtures::{
+    MAX_RESOURCE_BYTES, delete, everything, id, list, numbered, read, resource, type_of, ulid, write,
 };
 use crate::{Backend, StoreError};
 

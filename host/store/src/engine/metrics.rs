@@ -1,23 +1,4 @@
-//! Metrics of the engine. Reads count nothing.
-//!
-//! | metric | kind | what |
-//! |---|---|---|
-//! | `mortise_store_commits_total` | counter | batches that changed something and are durable |
-//! | `mortise_store_changes_total` | counter | resources changed by them, which is the number of events |
-//! | `mortise_store_commit_group_size` | histogram | batches answered by one sync |
-//! | `mortise_store_sync_seconds` | histogram | how long it takes to append a group to the log and sync the disk |
-//! | `mortise_store_commit_seconds` | histogram | how long one group takes from being taken to being answered |
-//! | `mortise_store_checkpoint_seconds` | histogram | how long it takes to copy a part of the log to the tree |
-//! | `mortise_store_checkpoint_waits_total` | counter | times that writers waited for one |
-//! | `mortise_store_scrubbed_total` | counter | keys that the scrub compared with their sums |
-//! | `mortise_store_damaged` | gauge | 1 once resources are not there, or not as they were acknowledged |
-//! | `mortise_store_scans_outrun_total` | counter | scans given up because too much was overwritten in front of them |
-//! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
-//! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
-//! | `mortise_store_missing_bytes` | gauge | what the disk has too little of for writes to be taken |
-//! | `mortise_quota_used_ratio` | gauge | by quota: how full the fullest tenancy is, 1 at the limit |
-//! | `mortise_quota_refused_total` | counter | by quota: batches that it refused |
-//! | `mortise_store_history_events` | gauge | events kept on disk |
+//! Metrics of the engine; docs/metrics.md lists them. Reads update none.
 
 use std::time::Duration;
 
@@ -54,7 +35,7 @@ pub(crate) fn watch_lagged() {
 
 /// Counts an aborted scan: too much was overwritten ahead of it.
 pub(crate) fn scan_aborted() {
-    metrics::counter!("mortise_store_scans_outrun_total").increment(1);
+    metrics::counter!("mortise_store_scans_aborted_total").increment(1);
 }
 
 /// Counts a batch that a quota refused.
@@ -76,7 +57,7 @@ pub(crate) fn poisoned() {
 
 /// Sets the bytes that are missing on the disk.
 pub(crate) fn missing(bytes: u64) {
-    metrics::gauge!("mortise_store_missing_bytes").set(bytes as f64);
+    metrics::gauge!("mortise_store_disk_shortfall_bytes").set(bytes as f64);
 }
 
 /// Counts scrubbed keys.

@@ -1,105 +1,31 @@
-//! From what a text says to a message: proto3's JSON mapping, led by the descriptors, with every fault and its place.
+//! Decodes a text's tree into a message by proto3's JSON mapping and the descriptors, and reports every fault with its
+//! place.
 //!
-//! Where a format leaves open what a value is, the field decides, by these rules:
+//! Where a format leaves the type of a value open, the field decides by these rules:
 //!
-//! - Fields go by their JSON name or their protobuf name; HCL has names of its own. Unknown ones are refused.
-//! - `null` means that the field is not there, except in `google.protobuf.Value`.
+//! - Fields go by their JSON name or their protobuf name; HCL has its own names. Unknown names are rejected.
+//! - `null` means that the field is absent, except in `google.protobuf.Value`.
 //! - A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`, and so
-//!   do `true` and `2024-01-01`. Nothing is converted, so nothing is lost. `null`, `~` and nothing at all are no
-//!   string; where one is needed, as in maps, they have to be quoted. JSON's and HCL's numbers and booleans are no
+//!   do `true` and `2024-01-01`. Nothing is converted, so nothing is lost. `null`, `~` and an empty value are not
+//!   strings; where a string is needed, as in maps, they have to be quoted. Numbers and booleans of JSON and HCL are not
 //!   strings.
 //! - Integers may be written as `1.0` or `1e3`, and in quotes, if they are whole and within the field's range.
 //! - Enums go by name or number; `bytes` are base64.
 
 use std::collections::{HashMap, hash_map};
 
-use mortise_redaction::RedactedFields;
-use mortise_resource::{FieldPath, PathStep};
+use mortise_resource::PathStep;
 use prost::Message;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
 
 use crate::{
-    Format, Types,
-    data::{UNKNOWN, names, scalar, value::integer_range, wellknown},
-    diagnostic::DiagnosticSink,
+    Format,
+    data::{UNKNOWN, decoder::Decoder, names, scalar, value::integer_range, wellknown},
     node::{self, Entry, Node},
-    place::{Position, Span},
+    place::Span,
 };
 
-/// Turns nodes into messages and says what is wrong on the way. A fault in one field does not keep the others from
-/// being looked at.
-pub(crate) struct Decoder<'a, 's> {
-    pub(crate) types: &'a dyn Types,
-    pub(crate) sink: &'s mut DiagnosticSink,
-    /// Where we are, from the resource down.
-    pub(crate) path: FieldPath,
-    /// The name that was last written for a field; HCL's faults name it.
-    pub(crate) argument: String,
-    redacted: RedactedFields,
-}
-
-impl<'a, 's> Decoder<'a, 's> {
-    pub(crate) fn new(types: &'a dyn Types, sink: &'s mut DiagnosticSink) -> Self {
-        Self { types, sink, path: FieldPath::default(), argument: String::new(), redacted: RedactedFields::default() }
-    }
-
-    pub(crate) fn format(&self) -> Format {
-        self.sink.format
-    }
-
-    pub(crate) fn is_hcl(&self) -> bool {
-        self.format() == Format::Hcl
-    }
-
-    /// Runs `inner` one step further down.
-    pub(crate) fn within<T>(&mut self, step: PathStep, inner: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.0.push(step);
-        let result = inner(self);
-        self.path.0.pop();
-        result
-    }
-
-    /// Reports a fault of a value.
-    pub(crate) fn fault(&mut self, span: Span, message: impl Into<String>, remedy: Option<String>) {
-        let mut message = message.into();
-        if self.is_hcl() && !self.argument.is_empty() {
-            message = format!("Failed to unmarshal argument {}: {message}", self.argument);
-        }
-        self.sink.add(span, &self.path, message, remedy);
-    }
-
-    /// Reports that a value is of another kind than its field.
-    pub(crate) fn mismatch(&mut self, node: &Node, expected: &str, remedy: Option<String>) {
-        if node.value == node::Value::Wrong {
-            return;
-        }
-        if let node::Value::Blocks(blocks) = &node.value
-            && let [first, second, ..] = blocks.as_slice()
-        {
-            let name = self.argument.clone();
-            let Position { line, column } = self.sink.lines.position(first.span.start);
-            let message = format!(
-                "Duplicate {name} block; Only one {name} block is allowed. The first is at {}:{line},{column}.",
-                self.sink.file
-            );
-            self.sink.add(second.span, &self.path, message, None);
-            return;
-        }
-        let bare = |text: &str| text.trim_start_matches("a ").trim_start_matches("an ").to_owned();
-        let message = if self.is_hcl() {
-            let actual = match node.kind() {
-                "a map" => "object".to_owned(),
-                "a boolean" => "bool".to_owned(),
-                kind => bare(kind),
-            };
-            let expected = bare(expected).replace("boolean", "bool").replace("map", "object");
-            format!("expected value of type {expected} but actual type is {actual}")
-        } else {
-            format!("expected {expected}, found {}", node.kind())
-        };
-        self.fault(node.span, message, remedy);
-    }
-
+impl Decoder<'_, '_> {
     /// A message; `None` if it is at fault, which has been reported then.
     pub(crate) fn message(&mut self, descriptor: &MessageDescriptor, node: &Node) -> Option<DynamicMessage> {
         if descriptor.package_name() == "google.protobuf"
@@ -114,7 +40,7 @@ impl<'a, 's> Decoder<'a, 's> {
         self.fields(descriptor, entries.iter())
     }
 
-    /// The fields of a message.
+    /// Decodes the fields of a message.
     pub(crate) fn fields<'n>(
         &mut self,
         descriptor: &MessageDescriptor,
@@ -163,7 +89,7 @@ impl<'a, 's> Decoder<'a, 's> {
                 if decoder.sink.count() > before {
                     decoder.redact(&field, before, entry.value.span);
                 }
-                // Faults of later fields of this message are not this field's.
+                // Restores the name, which fields of an inner message have overwritten.
                 decoder.argument.clone_from(&entry.key);
                 value
             });
@@ -176,12 +102,16 @@ impl<'a, 's> Decoder<'a, 's> {
         (self.sink.count() == faults).then_some(message)
     }
 
-    /// What was said of a redacted field's value becomes one fault that quotes nothing of it.
+    /// Replaces the faults of a redacted field's value by a single fault that quotes no part of the value.
     fn redact(&mut self, field: &FieldDescriptor, since: usize, span: Span) {
         if self.redacted.contain(field) && self.sink.drop_since(since) {
             let kind = if field.is_map() { "map".to_owned() } else { format!("{:?}", field.kind()) };
             let list = if field.is_list() { "list of " } else { "" };
-            self.fault(span, format!("is no {list}{kind}; the value is redacted, so no more is said"), None);
+            self.fault(
+                span,
+                format!("is not of type {list}{kind}; the value is redacted, so details are hidden"),
+                None,
+            );
         }
     }
 
@@ -195,7 +125,7 @@ impl<'a, 's> Decoder<'a, 's> {
                 }
                 _ => format!("Unsupported argument; An argument named {:?} is not expected here.", entry.key),
             };
-            // HCL's own wording of the hint is part of the detail.
+            // In HCL's own wording, the hint is part of the detail.
             let hint = near.map(|near| format!(" {}", near.replacen("did", "Did", 1).replace('`', "\"")));
             self.sink.add(entry.key_span, &self.path, text + &hint.unwrap_or_default(), None);
             return;
@@ -215,15 +145,15 @@ impl<'a, 's> Decoder<'a, 's> {
         });
     }
 
-    /// Fields that the descriptor does not know, as bytes.
+    /// Decodes fields that the descriptor does not know, from bytes.
     fn unknown(&mut self, message: &mut DynamicMessage, node: &Node) {
         let bytes = self.text(node).and_then(|text| scalar::from_base64(&text));
         if bytes.is_none_or(|bytes| message.merge(bytes.as_slice()).is_err()) {
-            self.fault(node.span, format!("{UNKNOWN:?} holds fields as protobuf in base64, which this is not"), None);
+            self.fault(node.span, format!("{UNKNOWN:?} must hold fields as protobuf in base64"), None);
         }
     }
 
-    /// A field's value.
+    /// Decodes a field's value.
     pub(crate) fn field(&mut self, field: &FieldDescriptor, node: &Node) -> Option<Value> {
         if field.is_map() {
             self.map(field, node)
@@ -288,7 +218,7 @@ impl<'a, 's> Decoder<'a, 's> {
                     hash_map::Entry::Vacant(slot) => {
                         slot.insert(value);
                     }
-                    hash_map::Entry::Occupied(_) => decoder.fault(*key_span, "the key is there twice", None),
+                    hash_map::Entry::Occupied(_) => decoder.fault(*key_span, "the key occurs twice", None),
                 }
                 Some(())
             });
@@ -296,7 +226,7 @@ impl<'a, 's> Decoder<'a, 's> {
         (map.len() == entries.len()).then_some(Value::Map(map))
     }
 
-    /// What to write for an empty string, which YAML's nothing is easily taken for.
+    /// The remedy for a null in the place of a string: in YAML an empty value is easily taken for an empty string.
     fn null_remedy(&self, kind: &Kind) -> Option<String> {
         matches!(kind, Kind::String).then(|| "write \"\" for an empty string, \"null\" for the word".to_owned())
     }

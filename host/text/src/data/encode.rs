@@ -1,7 +1,6 @@
-//! From a message to what is printed: proto3's JSON mapping, and a way out where that mapping would lose something.
+//! Encodes a message for printing: proto3's JSON mapping, and a lossless form where that mapping would lose data.
 
-use mortise_redaction::Redaction;
-use mortise_resource::pb;
+use mortise_resource::{pb, redaction::Redaction};
 use prost_reflect::{DynamicMessage, EnumDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 use prost_types::Any;
 
@@ -16,14 +15,14 @@ use crate::{
     tree::Tree,
 };
 
-/// Messages that may be nested in each other, those in an `Any` included. It is protobuf's own limit, which begins anew
-/// in each `Any`; printing takes stack for each level.
+/// Most messages within each other, those in an `Any` included. It is protobuf's own limit, although protobuf counts
+/// from zero again in each `Any`; printing takes stack for each level.
 const MAX_MESSAGE_DEPTH: usize = 100;
 
-/// Why a message cannot be printed as its fields.
+/// Reasons why a message cannot be printed as its fields.
 #[derive(Debug)]
 enum Unprintable {
-    /// It has no form in proto3's JSON: a timestamp of the year 20,000, say.
+    /// It has no form in proto3's JSON, such as a timestamp of the year 20,000.
     NoForm,
     /// It is nested more than [`MAX_MESSAGE_DEPTH`] levels deep.
     TooDeep,
@@ -33,13 +32,13 @@ use Unprintable::{NoForm, TooDeep};
 
 type PrintResult = Result<Tree, Unprintable>;
 
-/// What messages are printed with.
+/// Settings for printing messages.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     types: &'a dyn Types,
-    /// Where redacted values go; none: they are printed.
+    /// Numbers to print in place of redacted values; `None` prints the values.
     hidden: Option<&'a RedactedValues>,
-    /// Levels of messages that may follow.
+    /// Further levels of messages that may follow.
     depth: usize,
 }
 
@@ -53,8 +52,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The data of a resource, as the map of its fields. Data that is not an instance of the type's message, whose type is
-/// not known, or that has no form in JSON is printed as `@type` and `@bytes`, which is read back as it is.
+/// The data of a resource, as the map of its fields. It is printed as `@type` and `@bytes`, which read back unchanged,
+/// if its type is unknown, if it is not an instance of the type's message, or if it has no form in JSON.
 pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden: Option<&RedactedValues>) -> Tree {
     let name = data.type_url.rsplit('/').next().unwrap_or_default();
     let known = ty.and_then(|ty| types.message(ty));
@@ -71,12 +70,12 @@ pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden:
     }
 }
 
-/// Whether keys of the content itself would be taken for `@type` and `@bytes`.
+/// Whether the content has keys of its own that would be taken for `@type` and `@bytes`.
 fn is_mistakable(tree: &Tree) -> bool {
     matches!(tree, Tree::Map(entries) if entries.iter().any(|(key, _)| key == TYPE || key == BYTES))
 }
 
-/// Prints a message that is not data, such as a status; `None` when it has no form.
+/// Prints a message other than data, such as a status; `None` when it has no form.
 pub(crate) fn message_tree(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
     self::message(message, Scope::new(types, None)).ok()
 }
@@ -92,7 +91,7 @@ fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
     let scope = scope.inner()?;
     let descriptor = message.descriptor();
     if wellknown::has_own_form(descriptor.full_name()) && descriptor.name() != "Empty" {
-        // These have no room for anything else.
+        // Their forms have no place for unknown fields.
         if !wire::undeclared_fields(message).is_empty() {
             return Err(NoForm);
         }
@@ -159,7 +158,7 @@ fn value(kind: &Kind, value: &Value, scope: Scope<'_>) -> PrintResult {
         Value::Bytes(bytes) => Tree::Text(scalar::to_base64(bytes)),
         Value::EnumNumber(number) => enumerated(kind.as_enum(), *number),
         Value::Message(inner) => message(inner, scope)?,
-        // Lists and maps are fields, not values of one.
+        // Lists and maps are fields, not single values.
         Value::List(_) | Value::Map(_) => return Err(NoForm),
     })
 }
@@ -201,9 +200,9 @@ fn own_form(message: &DynamicMessage, descriptor: &MessageDescriptor, scope: Sco
             let (field, content) = message.fields().next().ok_or(NoForm)?;
             match content {
                 Value::EnumNumber(0) => Ok(Tree::Null),
-                // A null that no version knows would be read back as a number.
+                // An unknown number of NullValue would be read back as a number.
                 Value::EnumNumber(_) => Err(NoForm),
-                // JSON has no such number, and a string would be read back as one.
+                // JSON has no such number, and a string would be read back as a string.
                 Value::F64(number) if !number.is_finite() => Err(NoForm),
                 content => value(&field.kind(), content, scope),
             }
@@ -252,7 +251,7 @@ fn field_mask(paths: &[Value]) -> PrintResult {
         for letter in path.chars() {
             match letter {
                 '_' if !upper => upper = true,
-                // Only what is read back as it was: one letter after each underscore, and no other upper case.
+                // Only names that read back unchanged: one letter after each underscore, and no other upper case.
                 'a'..='z' if upper => {
                     text.push(letter.to_ascii_uppercase());
                     upper = false;

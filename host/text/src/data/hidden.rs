@@ -1,14 +1,14 @@
-//! Values that are not printed: a number stands for each, and for the same value the same number, so that a diff shows
-//! that one changed.
+//! Redacted values in diffs: a number stands for each value, the same number for the same value, so that a diff shows
+//! changes of it.
 
 use std::cell::RefCell;
 
-use mortise_redaction::RedactedFields;
+use mortise_resource::redaction::RedactedFields;
 use prost_reflect::{FieldDescriptor, Value};
 
 use crate::tree::Tree;
 
-/// The values of redacted fields that were met so far.
+/// The values of redacted fields so far.
 #[derive(Debug, Default)]
 pub(crate) struct RedactedValues {
     values: RefCell<Vec<Value>>,
@@ -16,12 +16,12 @@ pub(crate) struct RedactedValues {
 }
 
 impl RedactedValues {
-    /// Whether a field's values are not to be printed.
+    /// Whether a field's values must not be printed.
     pub(crate) fn covers(&self, field: &FieldDescriptor) -> bool {
         self.fields.borrow_mut().contain(field)
     }
 
-    /// What is printed in the place of a value.
+    /// The text to print in place of a value.
     pub(crate) fn value(&self, value: &Value) -> Tree {
         let mut values = self.values.borrow_mut();
         let known = values.iter().position(|known| known == value);

@@ -1,13 +1,14 @@
 //! The one mapping between messages and text: proto3 JSON, for files, for the command line and for the HTTP API.
 //!
-//! [`decode`] reads a tree of values that remember their places, [`encode`] prints; the descriptors say what each value
-//! is. Reading takes time in proportion to the text, printing to the message; both nest as deep as
-//! [`crate::Limits::depth`] and protobuf's own limit allow.
+//! [`decode`] reads a tree of values with their places, [`encode`] prints; the descriptors give each value its type.
+//! Reading takes time in proportion to the text, printing to the message; both nest as deep as [`crate::Limits::depth`]
+//! and protobuf's own limit allow.
 //!
-//! The mapping of prost-reflect (its feature `serde`) loses values and has no places for faults:
+//! The mapping of prost-reflect (its feature `serde`) loses values and reports faults without places:
 //! docs/decisions/0023-one-mapping-between-protobuf-and-json.md.
 
 pub(crate) mod decode;
+pub(crate) mod decoder;
 pub(crate) mod encode;
 pub(crate) mod hidden;
 pub(crate) mod names;

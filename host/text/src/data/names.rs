@@ -1,10 +1,10 @@
-//! What fields, enum values and types are called in texts, and what was meant when a name is not known.
+//! Names of fields, enum values and types in texts, and suggestions for unknown names.
 
 use prost_reflect::{FieldDescriptor, MessageDescriptor};
 
 use crate::Format;
 
-/// Words that HCL's names have wholly in upper case.
+/// Words that are all upper case in HCL's names.
 const ACRONYMS: [&str; 4] = ["id", "tcp", "udp", "http"];
 
 /// A field's name in HCL: PascalCase of its JSON name, with acronyms in upper case.
@@ -27,7 +27,7 @@ pub(crate) fn hcl_name(json_name: &str) -> String {
     words.iter().map(capitalised).collect()
 }
 
-/// What a field is called in a format.
+/// Name of a field in a format.
 pub(crate) fn field_name(field: &FieldDescriptor, format: Format) -> String {
     if format == Format::Hcl { hcl_name(field.json_name()) } else { field.json_name().to_owned() }
 }
@@ -40,7 +40,7 @@ pub(crate) fn find_field(message: &MessageDescriptor, name: &str, format: Format
     message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name))
 }
 
-/// The field that was meant, in the spelling nearer to what was written.
+/// The field that was probably meant, in the spelling nearest to the text's.
 pub(crate) fn near_field(message: &MessageDescriptor, name: &str, format: Format) -> Option<String> {
     let spellings = message.fields().flat_map(|field| match format {
         Format::Hcl => vec![hcl_name(field.json_name())],
@@ -49,10 +49,10 @@ pub(crate) fn near_field(message: &MessageDescriptor, name: &str, format: Format
     nearest(name, spellings)
 }
 
-/// The candidate with the fewest edits from a name, if they are few enough for a slip. Case and underscores do not
-/// count.
+/// The candidate with the fewest edits from a name, if they are few enough for a typing error. Case and underscores do
+/// not count.
 pub(crate) fn nearest(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
-    // Far beyond any name; the distance of two long texts takes the product of their lengths.
+    // No name is so long, and the distance of two texts takes time in the product of their lengths.
     if name.len() > 200 {
         return None;
     }
@@ -76,7 +76,7 @@ pub(crate) fn did_you_mean(candidate: &str) -> String {
     format!("did you mean `{candidate}`?")
 }
 
-/// Names for a sentence, the first few of many.
+/// Lists names for a sentence, `at_most` of them.
 pub(crate) fn listed(names: impl ExactSizeIterator<Item = String>, at_most: usize) -> String {
     let all = names.len();
     let mut text = names.take(at_most).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! Numbers and bytes as they are written.
+//! Numbers and bytes in texts.
 
 use base64::{
     Engine,
@@ -6,10 +6,10 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-/// Why a literal is not the number that is asked for.
+/// Reasons why a literal is not the required number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotNumber {
-    /// It is no number at all.
+    /// It is not a number.
     Malformed,
     /// It has a fraction.
     Fraction,
@@ -69,7 +69,7 @@ pub(crate) fn integer(literal: &str, prefixes: bool) -> Result<i128, NotNumber> 
     Ok(if negative { -value } else { value })
 }
 
-/// A decimal exponent, cut to what makes no difference.
+/// A decimal exponent, cut to a size beyond which all are alike.
 fn exponent(text: &str) -> Result<i64, NotNumber> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -89,7 +89,7 @@ pub(crate) fn float(literal: &str, special: bool) -> Result<f64, NotNumber> {
         return Ok(value);
     }
     if special && (literal.starts_with("0x") || literal.starts_with("0o")) {
-        #[allow(clippy::cast_precision_loss, reason = "the nearest number is what a float holds")]
+        #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
         return integer(literal, true).map(|value| value as f64);
     }
     if !literal.bytes().any(|byte| byte.is_ascii_digit()) || literal.bytes().any(|byte| !is_number_byte(byte)) {
@@ -99,7 +99,7 @@ pub(crate) fn float(literal: &str, special: bool) -> Result<f64, NotNumber> {
     if value.is_infinite() { Err(NotNumber::Range) } else { Ok(value) }
 }
 
-/// As [`float`], in single precision; digits are rounded once.
+/// Reads a floating-point number as [`float`] does, in single precision; digits are rounded once.
 pub(crate) fn float32(literal: &str, special: bool) -> Result<f32, NotNumber> {
     let wide = float(literal, special)?;
     if !wide.is_finite() {
@@ -131,15 +131,14 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 
-/// Reads base64: the standard alphabet or the one for URLs, padded or not, with white space as YAML's block scalars
-/// have it.
+/// Reads base64: the standard alphabet or the one for URLs, padded or not, with white space as in YAML's block scalars.
 pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let compact: String = text.split_ascii_whitespace().collect();
     let alphabet = if compact.contains(['-', '_']) { URL_SAFE } else { STANDARD };
     GeneralPurpose::new(&alphabet, LENIENT).decode(compact).ok()
 }
 
-/// Writes base64 as JSON has it: the standard alphabet, padded.
+/// Writes base64 as JSON does: the standard alphabet, padded.
 pub(crate) fn to_base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -1,11 +1,11 @@
-//! Timestamps and durations as they are written.
+//! Timestamps and durations in texts.
 
 use jiff::civil::DateTime;
 
-/// First second of the year 1 and last second of the year 9999, which protobuf's timestamps are between.
+/// First second of the year 1 and last second of the year 9999, the bounds of protobuf's timestamps.
 pub(crate) const TIMESTAMP_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
-/// Largest duration, either way: about 10,000 years.
+/// Largest duration in seconds, positive or negative: about 10,000 years.
 pub(crate) const DURATION_SECONDS: i64 = 315_576_000_000;
 
 /// Seconds and nanoseconds (0 to 999,999,999) since 1970, from RFC 3339.
@@ -26,15 +26,15 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<(i64, i32)> {
     if digits.len() > 9 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // jiff takes a leap second for the one before it; protobuf has none.
+    // jiff reads a leap second as the second before it; protobuf has no leap seconds.
     let local: DateTime = text.get(..19).filter(|text| !text.ends_with("60"))?.parse().ok()?;
     let seconds = local.duration_since(EPOCH).as_secs() - offset(zone)?;
     let nanos = format!("{digits:0<9}").parse().ok()?;
     TIMESTAMP_SECONDS.contains(&seconds).then_some((seconds, nanos))
 }
 
-/// 1970 in UTC. Instants are reckoned from here as dates and times of UTC, since jiff's own instants end a day before
-/// the year 9999 does.
+/// 1970 in UTC. Instants are counted from here as dates and times of UTC, since jiff's own instants end a day before
+/// the end of the year 9999.
 pub(crate) const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// A zone's seconds east of Greenwich, from `Z` or `+01:00`.
@@ -52,8 +52,8 @@ fn offset(zone: &str) -> Option<i64> {
     Some(if sign == "-" { -seconds } else { seconds })
 }
 
-/// Seconds and nanoseconds, both of one sign, from `1.5s` as proto3's JSON has it and `1h30m`, `-250ms` as Go writes
-/// it. Exact: more digits than nanoseconds have are refused.
+/// Seconds and nanoseconds, both of one sign, from `1.5s` as in proto3's JSON and `1h30m`, `-250ms` as in Go. Exact:
+/// digits below nanoseconds are rejected.
 pub(crate) fn parse_duration(text: &str) -> Option<(i64, i32)> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -1,4 +1,4 @@
-//! Single values: numbers, strings, bytes, enums, as their fields have them.
+//! Single values by the kinds of their fields: numbers, strings, bytes, enums.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use prost_reflect::{EnumDescriptor, Kind, Syntax, Value};
 
 use crate::{
     data::{
-        decode::Decoder,
+        decoder::Decoder,
         names,
         scalar::{self, NotNumber},
     },
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Decoder<'_, '_> {
-    /// One value of a kind.
+    /// Decodes a single value of a kind.
     pub(crate) fn value(&mut self, kind: &Kind, node: &Node) -> Option<Value> {
         match kind {
             Kind::Message(descriptor) => self.message(descriptor, node).map(Value::Message),
@@ -31,7 +31,7 @@ impl Decoder<'_, '_> {
         }
     }
 
-    /// A string.
+    /// Decodes a string.
     pub(crate) fn text<'n>(&mut self, node: &'n Node) -> Option<Cow<'n, str>> {
         match &node.value {
             node::Value::Text(text) => Some(Cow::Borrowed(text)),
@@ -75,7 +75,7 @@ impl Decoder<'_, '_> {
         None
     }
 
-    /// An integer of the kind; its range has been checked.
+    /// Decodes an integer of the kind and checks its range.
     fn integer(&mut self, kind: &Kind, node: &Node) -> Option<i128> {
         let (name, low, high) = integer_range(kind)?;
         let Some((literal, prefixes)) = self.literal(node) else {
@@ -93,7 +93,7 @@ impl Decoder<'_, '_> {
             }
             Err(NotNumber::Malformed) => self.mismatch(node, "a number", None),
             Err(NotNumber::Fraction) => {
-                self.fault(node.span, format!("{} is not an integer, which {name} is", shorten(literal)), None);
+                self.fault(node.span, format!("{} is not an integer, and {name} needs one", shorten(literal)), None);
             }
             Err(NotNumber::Range) => {
                 let text = format!("{} is out of the range of {name}, which is {low} to {high}", shorten(literal));
@@ -127,11 +127,11 @@ impl Decoder<'_, '_> {
     fn literal<'n>(&self, node: &'n Node) -> Option<(&'n str, bool)> {
         match &node.value {
             node::Value::Number(text) => Some((text, false)),
-            // HCL has numbers of any size, so that quotes say something else there.
+            // HCL has numbers of any size, so quotes mean a string there.
             node::Value::Text(text) if matches!(text.as_str(), "NaN" | "Infinity" | "-Infinity") => Some((text, false)),
             node::Value::Text(text) if !text.is_empty() && !self.is_hcl() => Some((text, false)),
             node::Value::Plain(text) if node::resolve(text) == Resolved::Number => Some((text, true)),
-            // The names of proto3's JSON for what is not a number are strings to YAML.
+            // YAML takes the names of proto3's JSON for NaN and infinities for strings.
             node::Value::Plain(text) if matches!(text.as_str(), "NaN" | "Infinity" | "-Infinity") => Some((text, true)),
             _ => None,
         }
@@ -147,7 +147,7 @@ impl Decoder<'_, '_> {
             _ => None,
         };
         if let Some(literal) = number {
-            // Enums of proto3 are open: a number that has no name yet is kept.
+            // Enums of proto3 are open: a number without a name is kept.
             let open = descriptor.parent_file().syntax() != Syntax::Proto2;
             let number = scalar::integer(literal, true).ok().and_then(|number| i32::try_from(number).ok());
             if let Some(number) = number.filter(|number| open || descriptor.get_value(*number).is_some()) {
@@ -184,7 +184,7 @@ fn values(descriptor: &EnumDescriptor) -> String {
     format!("the values are {}", names::listed(all, 40))
 }
 
-/// The value that was meant; the prefix that enum values share may be missing.
+/// The value that was probably meant; the prefix that enum values share may be missing.
 fn near_value(descriptor: &EnumDescriptor, name: &str) -> Option<String> {
     let all: Vec<String> = descriptor.values().map(|value| value.name().to_owned()).collect();
     let upper = name.to_ascii_uppercase().replace(['-', ' '], "_");
@@ -222,7 +222,7 @@ pub(crate) fn integer_range(kind: &Kind) -> Option<(&'static str, i128, i128)> {
     }
 }
 
-/// A value for a sentence, in quotes, and not all of a long one.
+/// Quotes a value for a sentence; long ones are cut.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{:?}", shorten(text))
 }

@@ -1,5 +1,4 @@
-//! Messages of `google.protobuf` that have a form of their own in JSON, and how each is read; [`super::encode`] prints
-//! them.
+//! Reads the messages of `google.protobuf` that have their own form in JSON; [`super::encode`] prints them.
 
 use std::collections::HashMap;
 
@@ -10,7 +9,7 @@ use prost_types::Any;
 use crate::{
     data::{
         BYTES, TYPE,
-        decode::Decoder,
+        decoder::Decoder,
         names, scalar,
         time::{parse_duration, parse_timestamp},
         value::quoted,
@@ -40,7 +39,7 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
     )
 }
 
-/// Reads a message that has a form of its own; the outer `None` means that this one has not.
+/// Reads a message that has its own form; the outer `None` means that this message has none.
 pub(crate) fn read(
     decoder: &mut Decoder<'_, '_>,
     descriptor: &MessageDescriptor,
@@ -62,7 +61,7 @@ pub(crate) fn read(
     })
 }
 
-/// A message of some fields. It fails only if the server's descriptor of the message is not the one that everybody has.
+/// Builds a message from fields. It fails only if the type's descriptor of the message differs from protobuf's.
 fn build<const N: usize>(
     decoder: &mut Decoder<'_, '_>,
     descriptor: &MessageDescriptor,
@@ -74,7 +73,7 @@ fn build<const N: usize>(
         if message.try_set_field_by_number(number, value).is_err() {
             decoder.fault(
                 node.span,
-                format!("the type's descriptor of {} is not usable", descriptor.full_name()),
+                format!("the type's descriptor of {} differs from protobuf's", descriptor.full_name()),
                 None,
             );
             return None;
@@ -127,7 +126,7 @@ fn field_mask(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, nod
     build(decoder, descriptor, node, [(1, Value::List(paths))])
 }
 
-/// The message that a field of a message holds, itself or as the value of a map.
+/// The message type of a field, or of the values of a map field.
 fn held(descriptor: &MessageDescriptor, number: u32) -> Option<MessageDescriptor> {
     let field = descriptor.get_field(number)?;
     let message = field.kind().as_message()?.clone();
@@ -168,8 +167,8 @@ fn list_value(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, nod
     build(decoder, descriptor, node, [(1, Value::List(values))])
 }
 
-/// Reads `google.protobuf.Value`, which takes any value. Without a field to decide, YAML 1.2's core schema says what a
-/// scalar is.
+/// Reads `google.protobuf.Value`, which takes any value. No field decides here, so YAML 1.2's core schema gives a
+/// scalar its type.
 fn value(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Node) -> Option<DynamicMessage> {
     let (number, content) = match &node.value {
         node::Value::Wrong => return None,
@@ -195,13 +194,13 @@ fn value(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &N
 fn number(decoder: &mut Decoder<'_, '_>, node: &Node, literal: &str) -> Option<f64> {
     let value = scalar::float(literal, true).ok().filter(|value| value.is_finite());
     let Some(value) = value else {
-        decoder.fault(node.span, format!("{} is not a number that JSON has", quoted(literal)), None);
+        decoder.fault(node.span, format!("{} is not a JSON number", quoted(literal)), None);
         return None;
     };
     let whole = !literal.contains(['.', 'e', 'E']) || literal.starts_with("0x");
-    #[allow(clippy::cast_possible_truncation, reason = "the comparison is what finds out")]
+    #[allow(clippy::cast_possible_truncation, reason = "the comparison detects a changed value")]
     if whole && scalar::integer(literal, true) != Ok(value as i128) {
-        let remedy = "put it in quotes, which makes it a string";
+        let remedy = "put it in quotes to make it a string";
         decoder.fault(node.span, format!("{literal} has more digits than a double holds"), Some(remedy.into()));
         return None;
     }
@@ -218,7 +217,7 @@ fn any(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Nod
         return Some(DynamicMessage::new(descriptor.clone()));
     }
     let Some(ty) = node.get(TYPE) else {
-        let text = format!("there is no {TYPE:?}, which says what message this is");
+        let text = format!("{TYPE:?} is missing");
         decoder.fault(
             node.span,
             text,
@@ -247,7 +246,7 @@ fn any(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Nod
     build(decoder, descriptor, node, fields)
 }
 
-/// Reads the content of `@bytes`, which needs `@type` and nothing else with it.
+/// Reads the content of `@bytes`, which needs `@type` beside it and allows no other key.
 fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool) -> Option<Vec<u8>> {
     if !alone {
         decoder.fault(
@@ -266,7 +265,7 @@ fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool) -> Option<
 /// Reports a `@type` that does not name the type's message.
 pub(crate) fn wrong_type(decoder: &mut Decoder<'_, '_>, node: &Node, expected: &str) {
     let remedy = names::did_you_mean(&format!("type.googleapis.com/{expected}"));
-    decoder.fault(node.span, format!("the type holds messages of {expected}"), Some(remedy));
+    decoder.fault(node.span, format!("the data of this type must be a {expected}"), Some(remedy));
 }
 
 /// Whether a type URL names the message.
@@ -274,7 +273,7 @@ pub(crate) fn names_message(url: &str, descriptor: &MessageDescriptor) -> bool {
     url.rsplit('/').next() == Some(descriptor.full_name())
 }
 
-/// Data as bytes: what is printed when its fields cannot be.
+/// Reads data as bytes, the form for data whose fields cannot be printed.
 pub(crate) fn data_from_bytes(
     node: &Node,
     bytes: &Node,

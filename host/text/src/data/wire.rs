@@ -1,5 +1,5 @@
-//! Messages as bytes, the same for the same content: entries of maps are sorted by key, so that applying a file twice
-//! sends the same bytes twice.
+//! Encodes messages so that the same content gives the same bytes: entries of maps are sorted by key, so that applying
+//! a file twice sends the same bytes twice.
 
 use prost::{Message, encoding};
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
@@ -29,7 +29,7 @@ pub(crate) fn encode(message: &DynamicMessage) -> Vec<u8> {
     bytes
 }
 
-/// What is in a message beyond the fields of its descriptor: extensions, and fields that it does not know.
+/// The part of a message beyond the fields of its descriptor: extensions and unknown fields.
 pub(crate) fn undeclared_fields(message: &DynamicMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (extension, value) in message.extensions() {
@@ -49,12 +49,12 @@ fn nested(field: &FieldDescriptor, content: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(content);
 }
 
-/// One field by itself; fields without maps in them encode in one way only.
+/// Encodes a field by itself; fields without maps in them have only one encoding.
 fn alone(descriptor: &MessageDescriptor, field: &FieldDescriptor, value: &Value) -> Vec<u8> {
     let mut one = DynamicMessage::new(descriptor.clone());
     match one.try_set_field(field, value.clone()) {
         Ok(()) => one.encode_to_vec(),
-        // The value came from this very field.
+        // The value came from this field, so it fits.
         Err(_) => Vec::new(),
     }
 }

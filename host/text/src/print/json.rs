@@ -6,22 +6,22 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 use crate::{Types, print, tree::Tree};
 
-/// How JSON is laid out.
+/// Layout of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Indent {
     /// All on one line, as in JSON lines.
     Compact,
-    /// Each entry on a line of its own, this many spaces further in than what it is in.
+    /// Each entry on its own line, indented by this many spaces per level.
     Spaces(usize),
 }
 
-/// One resource as JSON, id first, data in the order of its fields; no line break at the end.
+/// A resource as JSON, id first, data in the order of its fields; no line break at the end.
 #[must_use]
 pub fn to_json(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
     write(&print::resource(resource, types, None), indent)
 }
 
-/// Several resources as `{"resources": […]}`, with further texts behind them.
+/// Several resources as `{"resources": […]}`, followed by more keys with texts.
 #[must_use]
 pub fn list_to_json(resources: &[pb::Resource], more: &[(&str, &str)], types: &dyn Types, indent: Indent) -> String {
     let resources = resources.iter().map(|resource| print::resource(resource, types, None)).collect();
@@ -39,30 +39,30 @@ pub(crate) fn write(tree: &Tree, indent: Indent) -> String {
             tree.serialize(&mut Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(&spaces)))
         }
     };
-    debug_assert!(written.is_ok(), "a tree has string keys only, and memory takes every write");
+    debug_assert!(written.is_ok(), "a tree has string keys only, and writes to memory do not fail");
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// JSON as Consul writes it: its keys in alphabetical order, as its HTTP API and the commands on top of it have them.
+/// JSON as Consul writes it: keys in alphabetical order, as in its HTTP API and the commands on top of it.
 pub mod consul {
     use super::{Indent, Tree, Types, pb, print, write};
     use crate::data::{BYTES, TYPE, wellknown::has_own_form};
 
-    /// One resource as Consul's HTTP API answers it (`Indent::Spaces(2)`) and `resource read` and `resource apply`
-    /// print it (`Indent::Spaces(4)`): keys sorted, no `@type` in the data, absent data left out.
+    /// A resource as in answers of Consul's HTTP API (`Indent::Spaces(2)`) and in the output of `resource read` and
+    /// `resource apply` (`Indent::Spaces(4)`): keys sorted, no `@type` in the data, absent data left out.
     #[must_use]
     pub fn resource(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
         write(&print::resource(resource, types, None).sorted(), indent)
     }
 
-    /// Several resources as its HTTP API answers them and `resource list` prints them: `{"resources": […]}`.
+    /// Several resources as in answers of its HTTP API and in the output of `resource list`: `{"resources": […]}`.
     #[must_use]
     pub fn list(resources: &[pb::Resource], types: &dyn Types, indent: Indent) -> String {
         let resources = resources.iter().map(|resource| print::resource(resource, types, None)).collect();
         write(&Tree::Map(vec![("resources".to_owned(), Tree::List(resources))]).sorted(), indent)
     }
 
-    /// One resource as the gRPC commands print it: keys in the order of the fields, two spaces, `@type` in the data.
+    /// A resource as the gRPC commands print it: keys in the order of the fields, two spaces, `@type` in the data.
     #[must_use]
     pub fn grpc_resource(resource: &pb::Resource, types: &dyn Types) -> String {
         write(&with_type(resource, types), Indent::Spaces(2))

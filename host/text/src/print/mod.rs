@@ -14,10 +14,10 @@ use crate::{
     tree::Tree,
 };
 
-/// A resource, id first; the data in the order of its fields. Of its meta the client's part, unless the types say
-/// otherwise. Without the records of what it refers to, which stands in the data and the meta already.
+/// A resource, id first; the data in the order of its fields. It has only the client's part of the meta, unless the
+/// types ask for all of it. It leaves out the records of references, which repeat the data and the meta.
 ///
-/// With `hidden`, values of redacted fields are not in it.
+/// With `hidden`, numbers replace the values of redacted fields.
 pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&RedactedValues>) -> Tree {
     let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version, meta, references: _ } =
         resource;
@@ -82,7 +82,7 @@ fn strings<const N: usize>(entries: [(&str, &String); N]) -> Tree {
     Tree::Map(set.map(|(key, text)| (key.to_owned(), Tree::Text(text.clone()))).collect())
 }
 
-/// One of the vocabulary's messages.
+/// Prints a message of the resource crate.
 fn message_tree(descriptor: Option<MessageDescriptor>, message: &impl Message, types: &dyn Types) -> Option<Tree> {
     let message = DynamicMessage::decode(descriptor?, message.encode_to_vec().as_slice()).ok()?;
     encode::message_tree(&message, types)

@@ -1,5 +1,5 @@
-//! YAML for people who edit it: block style, two spaces, long texts as literal blocks, quotes where something would be
-//! taken for something else, by YAML 1.1 too.
+//! YAML for people to edit: block style, two spaces, long texts as literal blocks, and quotes where YAML 1.2 or 1.1
+//! would take a string for another type.
 
 use mortise_resource::pb;
 
@@ -10,7 +10,7 @@ use crate::{
     tree::{self, Tree},
 };
 
-/// One resource as YAML, id first, data in the order of its fields; ends with a line break.
+/// A resource as YAML, id first, data in the order of its fields; ends with a line break.
 #[must_use]
 pub fn to_yaml(resource: &pb::Resource, types: &dyn Types) -> String {
     write(&print::resource(resource, types, None))
@@ -36,7 +36,8 @@ pub(crate) fn write(tree: &Tree) -> String {
     text
 }
 
-/// Keys longer than this are written in YAML's long form, since a short one may not exceed 1024 characters.
+/// Longest key in short form, bytes; longer keys are written in YAML's long form, since a short one may not exceed 1024
+/// characters.
 const LONG_KEY_BYTES: usize = 512;
 
 fn indent(level: usize, text: &mut String) {
@@ -97,7 +98,7 @@ fn list(items: &[Tree], level: usize, text: &mut String) {
     }
 }
 
-/// What fits behind a key or a dash; `level` is that of the key.
+/// Writes a value behind a key or a dash; `level` is that of the key.
 fn scalar(value: &Tree, level: usize, text: &mut String) {
     match value {
         Tree::Null => text.push_str("null"),
@@ -109,7 +110,7 @@ fn scalar(value: &Tree, level: usize, text: &mut String) {
         Tree::Text(content) if is_plain(content) => text.push_str(content),
         Tree::Text(content) if fits_block(content) => block(content, level + 1, text),
         Tree::Text(content) => text.push_str(&quoted(content)),
-        // Empty ones; others are written over several lines.
+        // Empty lists and maps; others are written over several lines.
         Tree::List(_) => text.push_str("[]"),
         Tree::Map(_) => text.push_str("{}"),
     }
@@ -161,7 +162,7 @@ fn fits_block(text: &str) -> bool {
 
 fn block(content: &str, level: usize, text: &mut String) {
     let body = content.strip_suffix('\n');
-    // What becomes of line breaks at the end: dropped, one kept, all kept.
+    // Line breaks at the end: dropped, one kept, all kept.
     text.push_str(match body {
         None => "|-",
         Some(body) if body.ends_with('\n') => "|+",

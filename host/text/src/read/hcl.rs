@@ -1,8 +1,8 @@
 //! Reads HCL: one resource in the shape that Consul's command line takes.
 //!
 //! hcl-edit parses. Messages are blocks or objects, names are the format's own ([`crate::data::names::hcl_name`]), and
-//! the only function is `gvk("group.version.Kind")`, which makes a type. There are no variables, so there is nothing
-//! for other expressions to say.
+//! the only function is `gvk("group.version.Kind")`, which makes a type. There are no variables, so other expressions
+//! have no use.
 
 use std::collections::HashMap;
 
@@ -24,13 +24,13 @@ use crate::{
 /// Largest HCL text, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Most entries of an HCL text: the parser compares each with all others of its block, which took 150 s for 60,000.
+/// Most entries of an HCL text: the parser compares each entry with all others of its block; 60,000 took 150 s.
 const MAX_ENTRIES: usize = 5_000;
 
 /// Reads a text, which is one document.
 pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -> Vec<Node> {
     let mut reader = Reader { text, sink, budget };
-    // Every entry has one of these; those in strings count too, which does not matter at this size.
+    // Every entry has one of these; those in strings count too, which is harmless at this size.
     let entries = text.bytes().filter(|byte| matches!(byte, b'=' | b':')).count();
     if text.len() > MAX_BYTES || entries > MAX_ENTRIES {
         let limits = format!("At most {MAX_BYTES} bytes with {MAX_ENTRIES} entries are read");
@@ -61,7 +61,7 @@ pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -
     }
 }
 
-/// Whether the first line of substance is a block or an attribute.
+/// Whether the first line with content is a block or an attribute.
 pub(crate) fn looks_like(text: &str) -> bool {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     loop {
@@ -138,7 +138,7 @@ impl Reader<'_, '_> {
         Some(Node::new(key_span, Value::Blocks(vec![Node::new(key_span, Value::Map(entries))])))
     }
 
-    /// None once a limit is reached; what is at fault otherwise has been reported and is marked.
+    /// Reads an expression. `None` once a limit is reached; other faults are reported and marked in the node.
     fn expression(&mut self, expression: &Expression, depth: usize) -> Option<Node> {
         let at = span(expression.span());
         self.budget.take(1, depth, at, self.sink)?;
@@ -182,22 +182,19 @@ impl Reader<'_, '_> {
                 Value::Wrong
             }
             _ => {
-                self.fault(
-                    at,
-                    "Unsupported expression; Values are written out here, and gvk(\"…\") is the only function.",
-                );
+                self.fault(at, "Unsupported expression; Values must be literal; gvk(\"…\") is the only function.");
                 Value::Wrong
             }
         };
         Some(Node::new(at, value))
     }
 
-    /// A number as it is written.
+    /// The literal of a number.
     fn literal(&self, at: Span) -> String {
         self.text.get(at.start..at.end).unwrap_or_default().trim().to_owned()
     }
 
-    /// A string whose parts are all literal.
+    /// A string of literal parts.
     fn template<'e>(&mut self, elements: impl IntoIterator<Item = &'e Element>, at: Span) -> Value {
         let mut text = String::new();
         for element in elements {
@@ -220,7 +217,10 @@ impl Reader<'_, '_> {
     fn call(&mut self, call: &FuncCall, at: Span) -> Value {
         let name = call.name.name.as_str();
         if name != "gvk" || call.name.is_namespaced() {
-            self.fault(at, format!("Call to unknown function; There is no function named {name:?}. There is gvk."));
+            self.fault(
+                at,
+                format!("Call to unknown function; There is no function named {name:?}. The only function is gvk."),
+            );
             return Value::Wrong;
         }
         let mut arguments = call.args.iter();

@@ -1,8 +1,8 @@
 //! Reads JSON: one value, or several after each other, with or without line breaks between them.
 //!
-//! serde_json checks the syntax and reads strings. It tells neither where a value begins nor how a number was written,
-//! so that a second pass over each value, which is known to be JSON by then, makes the tree. Time grows with the text's
-//! length alone; [`crate::Limits::depth`] bounds nesting.
+//! serde_json checks the syntax and reads strings. It reports neither the start of a value nor the literal of a number,
+//! so a second pass over each checked value makes the tree. Time grows with the text's length alone;
+//! [`crate::Limits::depth`] bounds nesting.
 
 use mortise_resource::FieldPath;
 use serde_json::value::RawValue;
@@ -40,29 +40,29 @@ pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -
 
 fn syntax(sink: &mut DiagnosticSink, text: &str, offset: usize, error: &serde_json::Error) {
     let printed = error.to_string();
-    // The position is said by the fault; serde_json's own is relative to the slice that it read.
+    // The fault has the position; serde_json's own is relative to the slice that it read.
     let mut message = printed.rsplit_once(" at line ").map_or(printed.as_str(), |(message, _)| message);
     if message == "key must be a string" && text.get(offset..).is_some_and(|rest| rest.starts_with('}')) {
         message = "trailing comma";
     }
-    // serde_json points at the character before this one.
+    // serde_json points at the character before the control character.
     let rest = text.get(offset..).unwrap_or_default();
     let before = message.starts_with("control character") && !rest.starts_with(char::is_control);
     let offset = offset + if before { rest.chars().next().map_or(0, char::len_utf8) } else { 0 };
     sink.add(Span::new(offset, offset), &FieldPath::default(), format!("not JSON: {message}"), None);
 }
 
-/// Reads a text that is known to be JSON but for what is in its strings.
+/// Reads a text of checked syntax; the content of its strings is not checked yet.
 struct Reader<'a, 's> {
     text: &'a str,
-    /// How much of it is read, bytes.
+    /// Bytes read so far.
     at: usize,
     sink: &'s mut DiagnosticSink,
     budget: &'s mut Budget,
 }
 
 impl<'a> Reader<'a, '_> {
-    /// The value that begins here. None once a fault makes reading on senseless; it has been reported.
+    /// Reads the value that begins here. `None` after a fault that ends reading; it has been reported.
     fn node(&mut self, depth: usize) -> Option<Node> {
         let start = self.skip_space();
         self.budget.take(1, depth, Span::new(start, start), self.sink)?;
@@ -104,7 +104,7 @@ impl<'a> Reader<'a, '_> {
         Some(Node::new(Span::new(start, self.at), value))
     }
 
-    /// Reads what is between brackets, up to `close`.
+    /// Reads the elements between brackets, up to `close`.
     fn elements(&mut self, close: u8, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.at += 1;
         self.skip_space();
@@ -125,7 +125,7 @@ impl<'a> Reader<'a, '_> {
         value
     }
 
-    /// A string, without its quotes and escapes.
+    /// Reads a string, without its quotes and escapes.
     fn string(&mut self) -> Option<String> {
         let rest = self.rest();
         let mut escaped = false;
@@ -154,7 +154,7 @@ impl<'a> Reader<'a, '_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Goes on to what is no white space, and says where that is.
+    /// Skips white space and returns the offset after it.
     fn skip_space(&mut self) -> usize {
         while matches!(self.next_byte(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;

@@ -12,13 +12,13 @@ use crate::{
     place::{Position, Span},
 };
 
-/// Reports keys that occur more than once in a map, and keeps the first of each.
+/// Reports repeated keys of a map, and keeps the first of each.
 pub(crate) fn refuse_duplicates(entries: &mut Vec<Entry>, sink: &mut DiagnosticSink) {
     let mut seen: std::collections::HashMap<String, Span> = std::collections::HashMap::with_capacity(entries.len());
     entries.retain(|entry| match seen.get(&entry.key) {
         Some(first) => {
             let Position { line, column } = sink.lines.position(first.start);
-            let message = format!("the key {:?} is there twice", entry.key);
+            let message = format!("the key {:?} occurs twice", entry.key);
             let remedy = format!("the first is at line {line}, column {column}");
             sink.add(entry.key_span, &FieldPath::default(), message, Some(remedy));
             false

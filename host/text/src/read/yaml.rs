@@ -1,8 +1,8 @@
 //! Reads YAML 1.2: any number of documents.
 //!
-//! granit-parser parses. Scalars without quotes keep their text, since the field decides what they are. Aliases are
-//! replaced by what they stand for, and what they stand for counts against [`crate::Limits::values`] each time, and its
-//! text against [`crate::Limits::bytes`], which is what a "billion laughs" file runs into.
+//! granit-parser parses. Scalars without quotes keep their text, since the field decides their type. Aliases are
+//! replaced by their values. Each copy counts against [`crate::Limits::values`], and its text against
+//! [`crate::Limits::bytes`]; this stops a "billion laughs" file.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Reads every document of a text; empty ones are left out. The documents before a syntax error are returned, so that
-/// its faults are found too.
+/// their faults are found too.
 pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -> Vec<Node> {
     let mut builder = Builder { sink, budget, open: Vec::new(), anchors: HashMap::new(), documents: Vec::new() };
     let options = granit_parser::options! { emit_comments: false };
@@ -49,10 +49,10 @@ struct OpenCollection {
     content: Content,
 }
 
-/// How much there is of something.
+/// Size of a value.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Values, itself included.
+    /// Number of values, the value itself included.
     values: usize,
     /// Bytes of scalars and keys.
     bytes: usize,
@@ -67,13 +67,13 @@ struct Builder<'s> {
     sink: &'s mut DiagnosticSink,
     budget: &'s mut Budget,
     open: Vec<OpenCollection>,
-    /// What anchors stand for, and how much that is; `None` while it is not closed.
+    /// Values of anchors with their sizes; `None` while the value is not closed.
     anchors: HashMap<usize, Option<(Node, Size)>>,
     documents: Vec<Node>,
 }
 
 impl Builder<'_> {
-    /// None once reading on is senseless; the fault has been reported.
+    /// Handles an event of the parser. `None` if reading must stop; the fault has been reported.
     fn event(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -93,7 +93,7 @@ impl Builder<'_> {
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
             Event::Alias(id) => {
                 let Some(Some((node, size))) = self.anchors.get(&id) else {
-                    self.fault(span, "the alias stands inside of what it stands for", None);
+                    self.fault(span, "the alias is inside the value that it refers to", None);
                     return None;
                 };
                 let size = *size;
@@ -124,7 +124,7 @@ impl Builder<'_> {
             Some(Ok("int" | "float")) => Value::Plain(text),
             Some(Ok("bool")) if plain_bool(&text).is_some() => Value::Plain(text),
             Some(Ok(tag)) => {
-                self.fault(span, &format!("{text:?} is not what its tag !!{tag} says"), None);
+                self.fault(span, &format!("{text:?} is not a value of its tag !!{tag}"), None);
                 Value::Text(text)
             }
             // The non-specific tag makes a scalar a string.
@@ -138,11 +138,7 @@ impl Builder<'_> {
     }
 
     fn unknown_tag(&mut self, span: Span, tag: &str) {
-        self.fault(
-            span,
-            &format!("the tag {tag} is unknown"),
-            Some("leave it out; the type says what a value is".into()),
-        );
+        self.fault(span, &format!("the tag {tag} is unknown"), Some("leave it out; the field decides the type".into()));
     }
 
     fn collection(
@@ -181,7 +177,7 @@ impl Builder<'_> {
         self.push(node, open.size)
     }
 
-    /// Keeps a copy of what an anchor stands for; nested anchors keep one each, so they count.
+    /// Keeps a copy of an anchor's value; nested anchors keep one each, so each copy counts against the limits.
     fn keep_anchor(&mut self, anchor: usize, node: &Node, size: Size) -> Option<()> {
         if anchor > 0 {
             self.budget.take(size.values, 1, node.span, self.sink)?;
@@ -191,7 +187,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// Puts a finished value where it belongs.
+    /// Adds a finished value to its parent, or to the documents.
     fn push(&mut self, node: Node, size: Size) -> Option<()> {
         let Some(parent) = self.open.last_mut() else {
             if !node.is_null() {
@@ -218,7 +214,7 @@ impl Builder<'_> {
     }
 }
 
-/// How many levels of lists and maps there are in a value.
+/// Levels of lists and maps in a value.
 fn depth(node: &Node) -> usize {
     match &node.value {
         Value::List(items) | Value::Blocks(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

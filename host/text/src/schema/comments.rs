@@ -1,13 +1,13 @@
-//! What the `.proto` file says about a thing, where its descriptors have it.
+//! Comments of the `.proto` file, if the descriptors have them.
 
 use prost_reflect::{EnumDescriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, MessageDescriptor};
 
-/// What has a place in a file, and so perhaps a comment.
+/// An element of a `.proto` file that may have a comment.
 pub trait Commented {
-    /// The file and the place in it.
+    /// The file and the path in its descriptor.
     fn place(&self) -> (FileDescriptor, &[i32]);
 
-    /// The comment before the thing, or else behind it, without the comment signs; empty when there is none.
+    /// The comment before the element, or else behind it, without comment signs; empty without one.
     fn comment(&self) -> String {
         let (file, path) = self.place();
         let info = file.file_descriptor_proto().source_code_info.as_ref();
@@ -21,7 +21,7 @@ pub trait Commented {
     }
 }
 
-/// Lines without the blank after the comment sign, and without empty ones around them.
+/// Removes the blank after the comment sign from each line, and empty lines at the start and the end.
 fn clean(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
     lines.join("\n").trim_matches('\n').to_owned()
@@ -45,7 +45,7 @@ commented! {
     EnumValueDescriptor: |v| v.parent_enum().parent_file();
 }
 
-/// The comment of a thing.
+/// The comment of an element.
 #[must_use]
 pub fn comment(of: &impl Commented) -> String {
     of.comment()

@@ -1,10 +1,10 @@
 //! JSON Schema (draft 2020-12) of a message in the JSON mapping of protobuf 3.
 //!
 //! Messages are definitions, by their full names, and refer to each other; so a message may hold itself. Well-known
-//! types are written where they are used.
+//! types are written in place.
 //!
-//! Messages come from plugins, and a chain of them may be as long as a plugin has messages: they are defined one after
-//! the other from a list, and the stack does not grow with the chain.
+//! Plugins define messages, and a chain of messages may be as long as a plugin makes it: a list of pending messages
+//! keeps the stack from growing with the chain.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use super::comments::Commented as _;
 /// The dialect.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// The largest float as it is printed, in the fewest digits that mean it: a little more than it is.
+/// The largest float in the fewest digits that read back as it, as it is printed; a little more than its exact value.
 const MAX_FLOAT: f64 = 3.402_823_5e38;
 
-/// Numbers beyond 64 bits of a float: as the mapping writes them.
+/// Names of floats that are not finite, as the mapping writes them.
 const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// The schema of a message by itself: a document with `$defs`.
@@ -38,26 +38,26 @@ pub fn json_schema(message: &MessageDescriptor) -> Value {
     root
 }
 
-/// Definitions of messages that refer to each other, as they are met.
+/// Definitions of messages that refer to each other, collected while schemas are made.
 #[derive(Debug)]
 pub struct Definitions {
-    /// What a reference begins with.
+    /// Start of every reference.
     at: &'static str,
-    /// What names begin with.
+    /// Prefix of every name.
     prefix: String,
     known: BTreeMap<String, Value>,
-    /// Messages that are referred to and not defined yet, under their names in `known`.
+    /// Messages with references but no definition yet, under their names in `known`.
     pending: Vec<(String, MessageDescriptor)>,
 }
 
 impl Definitions {
-    /// None yet. References will be `at`, `prefix` and the message's full name.
+    /// Makes an empty collection. References will be `at`, `prefix` and the message's full name.
     #[must_use]
     pub fn new(at: &'static str, prefix: impl Into<String>) -> Self {
         Self { at, prefix: prefix.into(), known: BTreeMap::new(), pending: Vec::new() }
     }
 
-    /// Defines every message that was referred to, and answers the definitions by name.
+    /// Defines every message that has a reference, and returns the definitions by name.
     #[must_use]
     pub fn into_map(mut self) -> BTreeMap<String, Value> {
         while let Some((name, message)) = self.pending.pop() {
@@ -149,7 +149,7 @@ fn describe(schema: &mut Map<String, Value>, comment: &str) {
     }
 }
 
-/// At most one field of a `oneof`: exactly one of "none of them" and "this one".
+/// The schema for at most one field of a `oneof`: exactly one of "none of them" and "this one".
 fn at_most_one(oneof: &OneofDescriptor) -> Option<Value> {
     let names: Vec<_> = oneof.fields().map(|f| json!({ "required": [f.json_name()] })).collect();
     if names.len() < 2 {
@@ -187,7 +187,7 @@ fn scalar_schema(kind: &Kind) -> Value {
         Kind::String => json!({ "type": "string" }),
         Kind::Bytes => json!({
             "type": "string", "contentEncoding": "base64",
-            // One alphabet or the other.
+            // The standard alphabet, or the one for URLs.
             "pattern": "^(?:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\
                         |(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}(?:==)?|[A-Za-z0-9_-]{3}=?)?)$",
         }),
@@ -209,11 +209,11 @@ fn scalar_schema(kind: &Kind) -> Value {
     }
 }
 
-/// Whole numbers in text. A string of digits that is too long passes here and is refused by the server.
+/// Whole numbers as strings. A number out of range may pass here; the server rejects it.
 const SIGNED: &str = "^-?(?:0|[1-9][0-9]{0,18})$";
 const UNSIGNED: &str = "^(?:0|[1-9][0-9]{0,19})$";
 
-/// What keys of a map look like, where not every string will do.
+/// The schema of a map's keys; `None` if every string is a key.
 fn key(kind: &Kind) -> Option<Value> {
     match kind {
         Kind::Bool => Some(json!({ "enum": ["true", "false"] })),
@@ -225,7 +225,7 @@ fn key(kind: &Kind) -> Option<Value> {
     }
 }
 
-/// The types that the mapping treats in a way of their own.
+/// The schemas of types with their own form in the mapping.
 fn well_known(name: &str) -> Option<Value> {
     let wrapped = |kind: Kind| Some(scalar_schema(&kind));
     match name.strip_prefix("google.protobuf.")? {
@@ -267,7 +267,7 @@ mod tests {
         jsonschema::draft202012::new(&json_schema(&message)).unwrap()
     }
 
-    /// The ends of their ranges, in the digits that the server prints.
+    /// The largest values, in the digits that the server prints.
     #[test]
     fn the_longest_duration_and_the_largest_float_are_valid() {
         let duration = validator("Duration");

@@ -1,13 +1,13 @@
 //! Descriptions of types for people and tools, made from protobuf descriptors: JSON Schema, OpenAPI, and commented
 //! samples in YAML.
 //!
-//! All of it is about data in the JSON mapping of protobuf 3, in its canonical form: fields in lower camel case, 64-bit
-//! numbers as strings or numbers, enums by name or number, bytes as base64. What the server prints is valid by these
-//! schemas, and what is valid by them the server can read; it also reads the field names of the `.proto` file and
-//! `null` for a field that is not there, which the schemas leave out. Comments of the `.proto` file become descriptions
-//! where the descriptors have them.
+//! All of them describe data in the JSON mapping of protobuf 3, in its canonical form: fields in lower camel case,
+//! 64-bit numbers as strings or numbers, enums by name or number, bytes as base64. The server's output is valid by
+//! these schemas, and the server can read all valid data. It also reads the field names of the `.proto` file, and
+//! `null` for an absent field, which the schemas leave out. Comments of the `.proto` file become descriptions if the
+//! descriptors have them.
 //!
-//! No I/O, no state; the cost is in the size of the descriptors, a millisecond or so for a server full of types.
+//! No I/O, no state; the cost is in proportion to the descriptors, a millisecond or so for a server full of types.
 
 mod comments;
 mod json_schema;

@@ -1,7 +1,7 @@
-//! An OpenAPI 3.1 document of the HTTP API, for the types that are registered.
+//! An OpenAPI 3.1 document of the HTTP API, for the registered types.
 //!
-//! Names of components: messages by their full names, `Resource-<type>` and `Write-<type>` for what is read and written
-//! of a type, and `mortise-…` for what is the same for all. No name of protobuf has a dash in it. Where two plugins
+//! Names of components: full names for messages, `Resource-<type>` and `Write-<type>` for the bodies of a type, and
+//! `mortise-…` for schemas that all types share. Names in protobuf have no dash, so these cannot clash. If two plugins
 //! have different messages of one name, those of the second are called `<plugin>-<message>`.
 
 use std::collections::BTreeMap;
@@ -15,10 +15,10 @@ use super::{comments::Commented as _, json_schema::Definitions};
 
 mod components;
 
-/// Where messages are defined.
+/// Start of references to messages.
 const SCHEMA_REFERENCE_PREFIX: &str = "#/components/schemas/";
 
-/// What the document is about.
+/// Input of the document.
 #[derive(Debug)]
 pub struct Api<'a> {
     /// Version of the server.
@@ -29,27 +29,27 @@ pub struct Api<'a> {
     pub types: Vec<TypeDoc<'a>>,
 }
 
-/// One type.
+/// A type of the document.
 #[derive(Debug)]
 pub struct TypeDoc<'a> {
     /// Its name.
     pub gvk: &'a Gvk,
     /// Its scope.
     pub scope: Scope,
-    /// Its plugin; none for the host's own types.
+    /// Its plugin; `None` for the host's own types.
     pub plugin: Option<&'a str>,
-    /// What its data is.
+    /// Message of its data.
     pub message: &'a MessageDescriptor,
     /// Path of its collection.
     pub path: String,
 }
 
-/// The document.
+/// Makes the document.
 #[must_use]
 pub fn openapi(api: &Api<'_>) -> Value {
     let mut components = Components::default();
     let host = components.add("host", |definitions| vec![definitions.message(api.resource)]);
-    // The message `Resource` itself stands for nothing that is sent: each type has its own.
+    // The message `Resource` itself is never sent: each type has its own schema.
     let template = host
         .first()
         .and_then(|reference| reference.get("$ref")?.as_str()?.strip_prefix(SCHEMA_REFERENCE_PREFIX))
@@ -71,7 +71,7 @@ pub fn openapi(api: &Api<'_>) -> Value {
         paths.insert(format!("{}/{{name}}", t.path), item(t, &name));
         paths.insert(format!("{}/{{name}}/_validate", t.path), validate(t, &name));
     }
-    tags.push(json!({ "name": "server", "description": "What the server says about itself." }));
+    tags.push(json!({ "name": "server", "description": "Information about the server." }));
     server_paths(&mut paths);
     components.schemas.extend(own_schemas());
 
@@ -80,8 +80,8 @@ pub fn openapi(api: &Api<'_>) -> Value {
         "info": {
             "title": "Mortise",
             "version": api.version,
-            "description": "Typed resources, behind Consul's HTTP mapping of its resource API. Generated from the types that are \
-                            registered now; it changes when plugins come and go.",
+            "description": "Typed resources through Consul's HTTP mapping of its resource API. Describes the types that are registered \
+                            now; it changes when plugins are loaded or removed.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
@@ -108,8 +108,8 @@ struct Components {
 }
 
 impl Components {
-    /// Adds what is defined, under names of `owner` if another has the same names for something else; answers what the
-    /// definitions say, which are references.
+    /// Adds definitions, with names prefixed by `owner` if other definitions have the same names; returns the
+    /// references to them.
     fn add(&mut self, owner: &str, define: impl Fn(&mut Definitions) -> Vec<Value>) -> Vec<Value> {
         let mut plain = Definitions::new(SCHEMA_REFERENCE_PREFIX, "");
         let references = define(&mut plain);
@@ -125,7 +125,7 @@ impl Components {
     }
 }
 
-/// The schema of a resource of one type as it is read.
+/// The schema of a resource of a type in answers.
 fn resource(template: &Value, data: &Value) -> Value {
     let mut schema = template.clone();
     let printed = json!({ "anyOf": [data, { "$ref": "#/components/schemas/mortise-UnprintableData" }] });
@@ -138,20 +138,20 @@ fn resource(template: &Value, data: &Value) -> Value {
     schema
 }
 
-/// The schema of a body that is written.
+/// The schema of the body of a write.
 fn body_schema(template: &Value, data: &Value) -> Value {
     let owner = template.pointer("/properties/owner").cloned().unwrap_or_default();
     let metadata = template.pointer("/properties/metadata").cloned().unwrap_or_default();
     let meta = template.pointer("/properties/meta").cloned().unwrap_or_default();
     json!({
         "type": "object",
-        "description": "Other keys are ignored, so that what was read can be written back.",
+        "description": "Other keys are ignored, so a resource that was read can be written back.",
         "properties": { "data": data, "meta": meta, "metadata": metadata, "owner": owner },
         "required": ["data"],
     })
 }
 
-/// What belongs to an operation of every type.
+/// The parts that an operation has for every type.
 fn operation(t: &TypeDoc<'_>, name: &str, verb: &str, summary: &str, parameters: &[&str]) -> Value {
     let units: &[&str] = match t.scope {
         Scope::Cluster => &[],
@@ -172,7 +172,7 @@ fn operation(t: &TypeDoc<'_>, name: &str, verb: &str, summary: &str, parameters:
     })
 }
 
-/// The operation with its answers: those that succeed, and the codes of those that do not.
+/// Adds the answers to an operation: the successful ones, and the codes of the failures.
 fn with_responses(mut operation: Value, success: Value, codes: &[&str]) -> Value {
     let mut responses = success;
     if let Some(responses) = responses.as_object_mut() {
@@ -186,13 +186,13 @@ fn with_responses(mut operation: Value, success: Value, codes: &[&str]) -> Value
     operation
 }
 
-/// What may go wrong in each operation on resources.
+/// Codes of failures of each operation on resources.
 const READ_FAILURE_CODES: [&str; 7] = ["400", "403", "404", "429", "500", "503", "504"];
 const DELETE_FAILURE_CODES: [&str; 8] = ["400", "403", "404", "409", "429", "500", "503", "504"];
 const WRITE_FAILURE_CODES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "429", "500", "503", "504"];
 
-/// A stream of server-sent events. OpenAPI 3.1 has no word for the parts of a stream; as tools that know such streams
-/// have it, the schema is that of one event.
+/// A stream of server-sent events. OpenAPI 3.1 cannot describe the parts of a stream; as tools for such streams expect,
+/// the schema describes one event.
 fn events(item: &str) -> Value {
     let data = json!({
         "type": "string",
@@ -207,7 +207,7 @@ fn events(item: &str) -> Value {
         "description": "One event.",
         "properties": {
             "event": { "enum": ["upsert", "delete", "end-of-snapshot", "current", "reset", "error"] },
-            "id": { "type": "string", "description": "The resource's version; of a query, where the watch is." },
+            "id": { "type": "string", "description": "The resource's version; in a watch of a query, a resume token." },
             "data": data,
         },
         "required": ["event", "data"],
@@ -224,7 +224,7 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
         t,
         name,
         "list",
-        "Lists resources, or a page of those that a query finds; with `watch`, follows them as server-sent events.",
+        "Lists resources, or a page of a query's results; with `watch`, streams changes as server-sent events.",
         &[
             "name_prefix",
             "consistent",
@@ -243,8 +243,8 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
     );
     let success = json!({
         "200": {
-            "description": "Those that the caller may read, in order of place and name; or events: what there is, the end of that, \
-                            and every change.",
+            "description": "The resources that the caller may read, ordered by tenancy and name; or events: the current resources, \
+                            the end of that snapshot, and every change.",
             "content": {
                 "application/json": { "schema": {
                     "type": "object",
@@ -273,10 +273,10 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         t,
         name,
         "read",
-        "Reads a resource; with `watch`, follows it as server-sent events, whether it is there yet or not.",
+        "Reads a resource; with `watch`, streams its changes as server-sent events, even before it exists.",
         &["consistent", "watch", "fields", "view"],
     );
-    let mut found = one("The resource, or events: what there is, the end of that, and every change.");
+    let mut found = one("The resource, or events: the current resource, the end of that snapshot, and every change.");
     if let Some(content) = found.get_mut("content").and_then(Value::as_object_mut) {
         content.insert("text/event-stream".to_owned(), events(&of));
     }
@@ -284,16 +284,16 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         t,
         name,
         "write",
-        "Creates a resource, or replaces its data and metadata, and its meta if there is one; with `version`, only if that is the stored one.",
+        "Creates a resource, or replaces its data and metadata, and its meta if the body has one; with `version`, only if that is the stored version.",
         &["version"],
     );
     body(&mut write, name);
-    let mut stored = one("As it is stored.");
+    let mut stored = one("The stored resource.");
     if let Some(stored) = stored.as_object_mut() {
         stored.insert(
             "headers".to_owned(),
             json!({ "Warning": {
-                "description": "What validation let pass but wants said, one header each: `299 mortise \"text\"`.",
+                "description": "Warnings of the validation, one header each: `299 mortise \"text\"`.",
                 "schema": { "type": "string" },
             } }),
         );
@@ -302,14 +302,14 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         t,
         name,
         "delete",
-        "Deletes a resource, or marks it while finalizers hold it. What is not there counts as deleted.",
+        "Deletes a resource, or marks it for deletion while it has finalizers. A resource that does not exist counts as deleted.",
         &["version"],
     );
     json!({
         "parameters": [{ "$ref": "#/components/parameters/name" }],
         "get": with_responses(read, json!({ "200": found }), &READ_FAILURE_CODES),
         "put": with_responses(write, json!({ "200": stored }), &WRITE_FAILURE_CODES),
-        "delete": with_responses(delete, json!({ "204": { "description": "Deleted, or marked." } }), &DELETE_FAILURE_CODES),
+        "delete": with_responses(delete, json!({ "204": { "description": "Deleted, or marked for deletion." } }), &DELETE_FAILURE_CODES),
     })
 }
 
@@ -328,12 +328,12 @@ fn validate(t: &TypeDoc<'_>, name: &str) -> Value {
         t,
         name,
         "validate",
-        "Says what a write would store, without storing it or looking at what is stored.",
+        "Shows the resource that a write would store, without storing it or reading the stored one.",
         &[],
     );
     body(&mut dry, name);
     let success = json!({ "200": {
-        "description": "The resource with its defaults, and what validation let pass but wants said.",
+        "description": "The resource with its defaults, and the warnings of the validation.",
         "content": { "application/json": { "schema": {
             "type": "object",
             "properties": {
@@ -347,7 +347,7 @@ fn validate(t: &TypeDoc<'_>, name: &str) -> Value {
     json!({ "parameters": [{ "$ref": "#/components/parameters/name" }], "post": with_responses(dry, success, &WRITE_FAILURE_CODES) })
 }
 
-/// Paths that are there whatever the types.
+/// Adds the paths that do not depend on types.
 fn server_paths(paths: &mut Map<String, Value>) {
     let get = |id: &str, summary: &str, media: &str, schema: Value, codes: &[&str]| {
         let operation = json!({ "operationId": id, "tags": ["server"], "summary": summary });
@@ -368,7 +368,7 @@ fn server_paths(paths: &mut Map<String, Value>) {
     let mut one = get("types.get", summary, "application/json", described, &["404"]);
     if let Some(one) = one.as_object_mut() {
         let parameter = json!({
-            "name": "type", "in": "path", "required": true, "description": "Such as `demo.v2.Artist`.",
+            "name": "type", "in": "path", "required": true, "description": "The type, such as `demo.v2.Artist`.",
             "schema": { "type": "string" },
         });
         one.insert("parameters".to_owned(), json!([parameter]));
@@ -376,11 +376,11 @@ fn server_paths(paths: &mut Map<String, Value>) {
     paths.insert("/v1/types/{type}".into(), one);
     let document = json!({ "type": "object" });
     paths.insert("/v1/openapi.json".into(), get("openapi", "This document.", "application/json", document, &["500"]));
-    paths.insert("/healthz".into(), get("healthz", "The process serves.", "text/plain", text(), &[]));
-    let mut ready = get("readyz", "Everything is loaded.", "text/plain", text(), &[]);
+    paths.insert("/healthz".into(), get("healthz", "The process is up.", "text/plain", text(), &[]));
+    let mut ready = get("readyz", "The server is ready: everything is loaded.", "text/plain", text(), &[]);
     if let Some(responses) = ready.pointer_mut("/get/responses").and_then(Value::as_object_mut) {
         let not_ready = json!({
-            "description": "Not yet, or not any more.", "content": { "text/plain": { "schema": { "type": "string" } } },
+            "description": "Not ready: still loading, or stopping.", "content": { "text/plain": { "schema": { "type": "string" } } },
         });
         responses.insert("503".to_owned(), not_ready);
     }

@@ -1,16 +1,16 @@
 //! A sample of a message in YAML: every field with its type, its comment and a value that is valid.
 //!
-//! Each field is written once. Of a `oneof`, the first field is set and the others are comments. A message within
-//! itself, and whatever comes after [`MAX_LINES`] or deeper than [`MAX_DEPTH`], is left empty.
+//! Each field is written once. The first field of a `oneof` is set, and the others are comments. A message within
+//! itself, or after [`MAX_LINES`], or deeper than [`MAX_DEPTH`] is left empty.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
 use super::comments::Commented as _;
 
-/// About how long a sample gets: messages within messages can multiply without end.
+/// Approximate bound of a sample's lines: messages within messages can multiply without end.
 pub(crate) const MAX_LINES: usize = 2_000;
 
-/// Most messages within each other, the outermost included: each takes a place on the stack.
+/// Most messages within each other, the outermost included; each takes stack.
 const MAX_DEPTH: usize = 32;
 
 /// A commented sample in YAML, to be put under `data`.
@@ -30,11 +30,11 @@ pub fn sample(message: &MessageDescriptor) -> String {
 
 struct Sample {
     lines: Vec<String>,
-    /// The messages that a line is within.
+    /// The messages that enclose a line.
     open: Vec<String>,
 }
 
-/// A value, or the message that is one.
+/// A value, or the message to write in its place.
 enum SampleValue {
     Here(&'static str),
     Owned(String),
@@ -42,7 +42,7 @@ enum SampleValue {
 }
 
 impl Sample {
-    /// Every field of a message. `commented_out` makes comments of all lines.
+    /// Writes every field of a message. `commented_out` makes comments of all lines.
     fn fields(&mut self, message: &MessageDescriptor, indent: usize, commented_out: bool) {
         for field in message.fields() {
             let oneof = field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
@@ -86,7 +86,7 @@ impl Sample {
         }
     }
 
-    /// What is shown of a value; nothing for a message that is open already, or when there is enough.
+    /// The sample of a value; `None` for a message that is open already, or beyond the bounds.
     fn sample_value(&self, kind: &Kind) -> Option<SampleValue> {
         let value = match kind {
             Kind::Bool => SampleValue::Here("false"),
@@ -140,7 +140,7 @@ impl Sample {
     }
 }
 
-/// The type of a field, its values if it is an enum, and what else it belongs to.
+/// Describes a field: its type, the values of an enum, and its `oneof`.
 fn describe_field(field: &FieldDescriptor) -> String {
     let kind = field.kind();
     let mut text = match &kind {
@@ -182,7 +182,7 @@ fn well_known(name: &str) -> Option<&'static str> {
         "Duration" => "0s",
         "FieldMask" | "StringValue" | "BytesValue" => "\"\"",
         "Struct" | "Empty" => "{}",
-        // Without a value, there is no message to name.
+        // An empty `Any` has no message to name.
         "Value" | "Any" => "null",
         "ListValue" => "[]",
         "BoolValue" => "false",
@@ -192,7 +192,7 @@ fn well_known(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A name as YAML takes it for text, whichever version of YAML.
+/// Quotes a name unless every version of YAML reads it as a string.
 fn quoted(name: &str) -> String {
     const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -17,7 +17,7 @@ fn both(message: &MessageDescriptor, validator: &jsonschema::Validator, instance
     (validator.is_valid(instance), read(message, instance).is_ok())
 }
 
-/// One value of each field of the kitchen sink.
+/// A value of each field of the kitchen sink.
 fn full() -> Value {
     json!({
         "aDouble": 1.5, "aFloat": -2.5, "anInt32": -1, "anInt64": "-9223372036854775808", "aUint32": 4294967295_u32,

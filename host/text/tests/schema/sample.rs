@@ -15,7 +15,7 @@ fn every_message_has_a_sample_that_is_valid() {
         let text = sample(&message);
         let instance = parsed(&text);
         read(&message, &instance).unwrap_or_else(|e| panic!("{}: {e}:\n{text}", message.full_name()));
-        // `Any` has no value that says nothing; null stands for none, which the server takes.
+        // `Any` has no empty value; null stands for an absent one, and the server accepts it.
         let with_any = text.contains("# google.protobuf.Any");
         let schema = json_schema(&message);
         let valid = jsonschema::draft202012::new(&schema).unwrap().is_valid(&instance);

@@ -145,11 +145,11 @@ fn faults_are_worded_as_consul_words_them() {
         ),
         (
             "ID {\n  Name = \"x\"\n}\n".into(),
-            "f:1,1-1: Failed to unmarshal argument ID: there is no type; write `Type = gvk(\"group.version.Kind\")`",
+            "f:1,1-1: Failed to unmarshal argument ID: the type is missing; write `Type = gvk(\"group.version.Kind\")`",
         ),
         (
             "ID {\n  Type = gvk(\"demo.v1.Concept\")\n}\n".into(),
-            "f:1,1-1: Failed to unmarshal argument ID: there is no name; write `Name = \"the-name\"`",
+            "f:1,1-1: Failed to unmarshal argument ID: the name is missing; write `Name = \"the-name\"`",
         ),
         ("Data {}\n".into(), "f:1,1-1: \"id\" field need to be provided; write a block ID with Type and Name"),
         (format!("{id}{id}"), "f:5,1-3: Duplicate ID block; Only one ID block is allowed. The first is at f:1,1."),

@@ -9,7 +9,7 @@ use crate::common::types;
 
 const FORMATS: [Format; 3] = [Format::Yaml, Format::Json, Format::Hcl];
 
-/// What texts are made of, so that they come near to something.
+/// Pieces of random texts that come near to valid ones.
 const PIECES: [&str; 52] = [
     "id",
     "type",
@@ -130,8 +130,7 @@ fn bombs_are_refused_soon() {
     let mut levels = (0..60).map(|n| format!("&n{n} [")).collect::<String>() + "\"" + &"x".repeat(4 << 20) + "\"";
     levels.push_str(&"]".repeat(60));
     let nested: String = (0..120).map(|n| format!("&n{n} [")).collect::<String>() + &"x,".repeat(1_000_000);
-    // As large as the default ones for what is bounded otherwise; a few values only, since these are tests without
-    // optimisation.
+    // The default limits, but few values, since tests run without optimisation.
     let limits = Limits { values: 100_000, ..Limits::default() };
     for (text, format) in [
         (laughs, Format::Yaml),

@@ -68,14 +68,14 @@ fn what_is_not_json_is_refused_where_it_begins() {
         ("\"a\"}} x", "f:2:23: not JSON: expected value"),
         ("1}}", "f:2:17: data.title: expected a string, found a number; put it in quotes"),
         ("true}}", "f:2:17: data.title: expected a string, found a boolean; put it in quotes"),
-        ("\"a\",\"title\":\"b\"}}", "f:2:21: the key \"title\" is there twice; the first is at line 2, column 9"),
+        ("\"a\",\"title\":\"b\"}}", "f:2:21: the key \"title\" occurs twice; the first is at line 2, column 9"),
         ("\"a\",\"yearOfRelease\":\"x\"}}", "f:2:37: data.year_of_release: expected a number, found a string"),
         (
             "\"a\",\"yearOfRelease\":1e99}}",
             "f:2:37: data.year_of_release: 1e99 is out of the range of int32, which is -2147483648 to 2147483647",
         ),
         ("\"a\",\"yearOfRelease\":\" 1\"}}", "f:2:37: data.year_of_release: expected a number, found a string"),
-        ("\"a\"},\"id\":{}}", "f:2:27: id: there is no type; write `\"type\": \"group.version.Kind\"`"),
+        ("\"a\"},\"id\":{}}", "f:2:27: id: the type is missing; write `\"type\": \"group.version.Kind\"`"),
     ] {
         let printed = faults(&format!("{head}{value}"), Json);
         assert!(printed.lines().any(|line| line == expected), "{value}\n{printed}\nnot\n{expected}");

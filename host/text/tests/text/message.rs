@@ -1,4 +1,4 @@
-//! One message as JSON, as the HTTP API prints and takes it, by the mapping that files have too.
+//! Single messages as JSON, as the HTTP API prints and reads them, by the mapping of files.
 
 use mortise_text::{
     Diagnostics, Format, Indent, Limits, OneType, consul, data_from_json, message_from_json, to_json, to_yaml,
@@ -42,7 +42,7 @@ fn printed(of: &str, value: &[u8]) -> Value {
     print(any(of, value.to_vec()), well_known(of))
 }
 
-/// What is read from JSON is printed as it was, over HTTP and by the command line, and both read it back.
+/// JSON prints as it was read, over HTTP and by the command line, and both read it back.
 #[test]
 fn http_and_files_have_one_mapping() {
     for (text, canonical) in [
@@ -112,7 +112,7 @@ fn data_without_a_form_is_printed_as_bytes_and_taken_back() {
         assert_eq!(back.unwrap(), expected, "{of}");
     }
     let other = read(r#"{"@type":"type.googleapis.com/test.Other","@bytes":""}"#).unwrap_err().to_string();
-    assert!(other.contains("the type holds messages of test.Everything"), "{other}");
+    assert!(other.contains("the data of this type must be a test.Everything"), "{other}");
     let mixed = read(r#"{"@type":"test.Everything","@bytes":"","aBool":true}"#).unwrap_err().to_string();
     assert!(mixed.contains("holds the whole message"), "{mixed}");
 }
@@ -208,7 +208,7 @@ fn no_field_may_occur_twice_in_any_spelling() {
     ] {
         let (found, message) = refused(text);
         assert_eq!(found, path, "{text}");
-        assert!(message.contains("is there twice") || message.contains("are two names of one field"), "{message}");
+        assert!(message.contains("occurs twice") || message.contains("are two names of one field"), "{message}");
     }
     let once = r#"{"metadata":{"version":"1"},"version":"1","owner":{"uid":"1"},"id":{"uid":"1"}}"#;
     assert_eq!(refused(once), Default::default());

@@ -1,4 +1,4 @@
-//! What is printed, and that it reads back.
+//! Printed resources, and reading them back.
 
 use mortise_resource::pb;
 use mortise_text::{Format, Indent, consul, diff::diff, to_json, to_yaml};

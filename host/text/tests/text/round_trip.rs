@@ -1,4 +1,4 @@
-//! Whatever a message holds, what is printed of it reads back as the same.
+//! Every message reads back from its printed form as the same message.
 
 use std::collections::HashMap;
 
@@ -257,7 +257,7 @@ proptest! {
             prop_assert_eq!((&read.id, &read.metadata, &read.version), (&original.id, &original.metadata, &original.version));
             encodings.push(read.data);
         }
-        // The same content is the same bytes, whatever the order in memory.
+        // The same content gives the same bytes in any order in memory.
         encodings.dedup();
         prop_assert_eq!(encodings.len(), 1);
     }
@@ -268,7 +268,7 @@ proptest! {
 
     #[test]
     fn whatever_is_stored_survives(bytes in proptest::collection::vec(any::<u8>(), 0..40), seed in any::<u64>()) {
-        // Some begin as a message, so that more of it makes sense.
+        // Some begin with a valid message, so that decoding gets further.
         let descriptor = pool().get_message_by_name("test.Everything").unwrap();
         let mut stored = Vec::new();
         if seed % 2 == 0 {

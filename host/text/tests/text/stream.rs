@@ -30,7 +30,7 @@ fn yaml_is_cut_at_its_markers() {
     for capacity in [1, 7, 8192] {
         let found = read(text.as_bytes(), Some(Format::Yaml), capacity);
         assert_eq!(found[..4], expected, "{capacity}");
-        // The last line is no marker, and so a fault of its part.
+        // The last line is not a marker, and so it is a fault of its part.
         assert_eq!(found.len(), 5, "{found:?}");
     }
     assert!(read(b"", None, 16).is_empty());

@@ -1,5 +1,5 @@
-//! Golden files: each text in `ui/` that is at fault stands beside what is told about it, in a file of its name and
-//! `.faults`. `BLESS=1` writes these files anew.
+//! Golden files: each faulty text in `ui/` stands beside its expected diagnostics, in a file of its name with
+//! `.faults`. `BLESS=1` rewrites these files.
 
 use std::{fs, path::Path};
 

@@ -87,7 +87,7 @@ fn what_does_not_fit_its_field_is_refused() {
             "data.an_int32: 2147483648 is out of the range of int32, which is -2147483648 to 2147483647",
         ),
         ("aUint32: -1", "data.a_uint32: -1 is out of the range of uint32, which is 0 to 4294967295"),
-        ("anInt32: 1.5", "data.an_int32: 1.5 is not an integer, which int32 is"),
+        ("anInt32: 1.5", "data.an_int32: 1.5 is not an integer, and int32 needs one"),
         ("anInt32: abc", "data.an_int32: expected a number, found a string"),
         ("anInt32: true", "data.an_int32: expected a number, found a boolean"),
         ("aFloat: 1e39", "data.a_float: 1e39 is out of the range of float"),
@@ -112,7 +112,7 @@ fn what_does_not_fit_its_field_is_refused() {
             "byNumber: {1: a, 0x: b}",
             "data.by_number[\"0x\"]: the key \"0x\" is not an integer from -2147483648 to 2147483647 (int32)",
         ),
-        ("byNumber: {1: a, \"01\": b}", "data.by_number[\"01\"]: the key is there twice"),
+        ("byNumber: {1: a, \"01\": b}", "data.by_number[\"01\"]: the key occurs twice"),
         ("byBool: {yes: {}}", "data.by_bool[\"yes\"]: the key \"yes\" is neither true nor false"),
         ("someBytes: \"*\"", "data.some_bytes: \"*\" is not base64"),
         (
@@ -151,7 +151,7 @@ fn what_does_not_fit_its_field_is_refused() {
             "{aString: a, a_string: b}",
             "data.a_string: `a_string` and `aString` are two names of one field; leave one of them out",
         ),
-        ("{aString: a, aString: b}", "the key \"aString\" is there twice; the first is at line 4, column 4"),
+        ("{aString: a, aString: b}", "the key \"aString\" occurs twice; the first is at line 4, column 4"),
         (
             "colours: [COLOUR_RED, x]",
             "data.colours[1]: \"x\" is not a value of Colour; the values are COLOUR_UNSPECIFIED, COLOUR_RED, COLOUR_GREEN, COLOUR_INFRA_RED",
@@ -162,14 +162,14 @@ fn what_does_not_fit_its_field_is_refused() {
         ),
         (
             "structure: {a: 9007199254740993}",
-            "data.structure[\"a\"]: 9007199254740993 has more digits than a double holds; put it in quotes, which makes it a string",
+            "data.structure[\"a\"]: 9007199254740993 has more digits than a double holds; put it in quotes to make it a string",
         ),
-        ("structure: {a: .nan}", "data.structure[\"a\"]: \".nan\" is not a number that JSON has"),
+        ("structure: {a: .nan}", "data.structure[\"a\"]: \".nan\" is not a JSON number"),
         ("aStrin: x", "data.aStrin: there is no such field; did you mean `aString`?"),
         ("a_strin: x", "data.a_strin: there is no such field; did you mean `a_string`?"),
         (
             "any: {a: b}",
-            "data.any: there is no \"@type\", which says what message this is; write \"@type\": type.googleapis.com/ and the message's full name",
+            "data.any: \"@type\" is missing; write \"@type\": type.googleapis.com/ and the message's full name",
         ),
         (
             "any: {\"@type\": x.Y}",
@@ -180,8 +180,8 @@ fn what_does_not_fit_its_field_is_refused() {
             "mask: \"a b\"",
             "data.mask: \"a b\" is not a field mask; write paths of JSON names with commas between them, such as name,groupMembers",
         ),
-        ("aString: !custom x", "the tag !custom is unknown; leave it out; the type says what a value is"),
-        ("strings: &a [*a]", "the alias stands inside of what it stands for"),
+        ("aString: !custom x", "the tag !custom is unknown; leave it out; the field decides the type"),
+        ("strings: &a [*a]", "the alias is inside the value that it refers to"),
         ("? [a]\n  : b", "a key must be a string"),
         (
             "xyz: 1",
@@ -219,8 +219,8 @@ fn every_fault_is_told_up_to_a_bound() {
 #[test]
 fn the_envelope_is_checked_too() {
     for (text, expected) in [
-        ("name: x\n", "f:1:1: there is no type; write `type: group.version.Kind`"),
-        ("type: demo.v2.Artist\n", "f:1:1: name: there is no name; write `name: the-name`"),
+        ("name: x\n", "f:1:1: the type is missing; write `type: group.version.Kind`"),
+        ("type: demo.v2.Artist\n", "f:1:1: name: the name is missing; write `name: the-name`"),
         (
             "data: {}\n",
             "f:1:1: \"id\" field need to be provided; write `type: group.version.Kind`, and a name; or an id of type, tenancy and name",
@@ -243,7 +243,7 @@ fn the_envelope_is_checked_too() {
         ),
         (
             "id: {type: demo.v1.Concept, name: x}\nname: y\n",
-            "f:2:1: `name` is part of the id, which is there as `id`; write the one or the other",
+            "f:2:1: `name` is part of the id, which `id` already gives; write only one of them",
         ),
         (
             "type: demo.v1.Concept\nname: x\nmetadata: [a]\n",
@@ -256,7 +256,7 @@ fn the_envelope_is_checked_too() {
         ("just text\n", "f:1:1: expected a resource, found a string; write a map with id (or type and name) and data"),
         (
             "type: demo.v2.Artist\nname: x\ndata: {\"@type\": demo.Wrong}\n",
-            "f:3:17: data: the type holds messages of hashicorp.consul.internal.demo.v2.Artist; did you mean `type.googleapis.com/hashicorp.consul.internal.demo.v2.Artist`?",
+            "f:3:17: data: the data of this type must be a hashicorp.consul.internal.demo.v2.Artist; did you mean `type.googleapis.com/hashicorp.consul.internal.demo.v2.Artist`?",
         ),
         ("a: [1\n", "f:1:4: not YAML: unclosed bracket '['"),
     ] {

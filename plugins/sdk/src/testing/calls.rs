@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use mortise_query::in_memory::{self, InMemoryError};
+use mortise_query::in_memory;
 use mortise_resource::{
     data::{UpdateRequest, UpdateResponse},
     pb,
 };
 use prost::Message;
 
-use super::{World, world::Values};
+use super::{
+    World,
+    failures::{decode, refused},
+    world::Values,
+};
 use crate::{Failure, HttpRequest, HttpResponse, Key, host::Host};
-
-pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure> {
-    M::decode(bytes).map_err(|fault| Failure::new(Failure::INVALID, fault.to_string()))
-}
 
 fn encode(resources: Vec<pb::Resource>) -> Vec<Vec<u8>> {
     resources.iter().map(Message::encode_to_vec).collect()
@@ -26,15 +26,6 @@ const MAX_PRIVATE_BYTES: usize = 64 << 10;
 fn with_uid(id: &[u8]) -> Result<pb::Id, Failure> {
     let id = decode::<pb::Id>(id)?;
     if id.uid.is_empty() { Err(Failure::new(Failure::INVALID, "id.uid is required")) } else { Ok(id) }
-}
-
-pub(super) fn refused(error: &InMemoryError) -> Failure {
-    let code = match error {
-        InMemoryError::Query(_) => Failure::INVALID,
-        InMemoryError::Condition => Failure::CONFLICT,
-        InMemoryError::Undecodable(_) | InMemoryError::Encoding(_) => Failure::INTERNAL,
-    };
-    Failure::new(code, error.to_string())
 }
 
 impl Host for World {

@@ -32,7 +32,7 @@ impl World {
     /// # Errors
     /// A hook's refusal.
     pub fn plan<M: Data>(&self, resource: &Typed<M>) -> Result<PlanAnswer<M>, Failure> {
-        let input = self.hooks(super::calls::decode(&resource.to_bytes()?)?)?.encode_to_vec();
+        let input = self.hooks(super::failures::decode(&resource.to_bytes()?)?)?.encode_to_vec();
         let stored = self.store.borrow().read(resource.id()).cloned();
         let kept = stored.as_ref().and_then(|stored| self.private_bytes(stored.id.as_ref()?));
         let stored = stored.map(|stored| stored.encode_to_vec());

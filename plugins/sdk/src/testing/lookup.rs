@@ -12,7 +12,7 @@ use prost::Message as _;
 use prost_reflect::DescriptorPool;
 
 use super::{
-    calls::{decode, refused},
+    failures::{decode, refused},
     store::{Store, is_type},
 };
 use crate::Failure;

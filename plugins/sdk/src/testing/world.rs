@@ -15,7 +15,7 @@ use mortise_resource::{
 use prost::Message;
 
 use super::{
-    calls::decode,
+    failures::decode,
     fields,
     lookup::Lookup,
     store::{Store, is_type, is_under},

@@ -1,4 +1,4 @@
-//! Manifests that a host has to refuse, each wrong in one way.
+//! Manifests that a host must refuse, each with one fault.
 
 use mortise_plugin::{
     manifest::{Hooks, Manifest, Permission, Permissions, QueryOptions, ResourceType, Scope},
@@ -9,11 +9,11 @@ use mortise_plugin::{
 use super::manifest_only;
 use crate::DESCRIPTORS;
 
-/// A manifest that nothing is wrong with, of a plugin `good` with the type `good.v1.Thing` and no hooks: for tests to
-/// change and give to [`manifest_only`].
+/// A valid manifest of a plugin `good` with the type `good.v1.Thing` and no hooks; tests change it and pass it to
+/// [`manifest_only`].
 ///
 /// # Panics
-/// When this package's own descriptors are broken.
+/// If this package's own descriptors are broken.
 #[must_use]
 #[allow(clippy::expect_used, reason = "for tests: the input is this package's own")]
 pub fn good_manifest() -> Manifest {
@@ -26,7 +26,7 @@ pub fn good_manifest() -> Manifest {
     }
 }
 
-/// Components with a manifest that a host has to refuse by itself, whatever else is loaded: what is wrong, component.
+/// Components with a manifest that a host must refuse, whatever else is loaded: pairs of fault and component.
 ///
 /// # Panics
 /// As [`good_manifest`] and [`manifest_only`].
@@ -120,7 +120,7 @@ const STRING: i32 = 9;
 const MESSAGE: i32 = 11;
 const BYTES: i32 = 12;
 
-/// Gives the message a field that is a map, whose entry has these fields and not those that one must have.
+/// Gives the message a map field whose entry has these fields, not the required ones.
 fn map(manifest: &mut Manifest, entry: &[(&str, i32)]) {
     let field = |(number, (name, of)): (i32, &(&str, i32))| FieldDescriptorProto {
         name: Some((*name).to_owned()),
@@ -151,7 +151,7 @@ fn map(manifest: &mut Manifest, entry: &[(&str, i32)]) {
 /// Changes each file of a manifest's descriptors.
 ///
 /// # Panics
-/// When they cannot be decoded.
+/// If they cannot be decoded.
 #[allow(clippy::expect_used, reason = "for tests: the input is this package's own")]
 pub fn change_files(manifest: &mut Manifest, change: impl FnMut(&mut FileDescriptorProto)) {
     let mut files = manifest.descriptors.take().unwrap_or_default().decoded().expect("descriptors decode");
@@ -159,7 +159,7 @@ pub fn change_files(manifest: &mut Manifest, change: impl FnMut(&mut FileDescrip
     manifest.descriptors = Some(files.into());
 }
 
-/// Decodes, and describes the message, but with a field of a type that is nowhere.
+/// Decodable descriptors of the message, with a field of a missing type.
 fn broken() -> FileDescriptorSet {
     let field = FieldDescriptorProto {
         name: Some("lost".to_owned()),

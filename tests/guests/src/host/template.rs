@@ -9,25 +9,25 @@ use wasm_encoder::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Where the answer's address and length stand; the answer follows.
+/// Address of the reply's address and length; the reply follows them.
 const REPLY: u32 = 16;
 
-/// The contract that this host knows.
+/// The contract version of this host.
 const VERSION: &str = "0.1.0";
 
-/// A component that exports `plugin` alone, and whose manifest is `manifest`, whatever that may be.
+/// Makes a component that exports `plugin` alone, with `manifest` as its manifest, valid or not.
 ///
 /// # Panics
-/// When the WIT folder is broken.
+/// If the WIT folder is broken.
 #[must_use]
 pub fn manifest_only(manifest: &[u8]) -> Vec<u8> {
     manifest_only_for(VERSION, manifest)
 }
 
-/// The same, for a contract of another version with the same content.
+/// The same, for another version of the contract with the same content.
 ///
 /// # Panics
-/// When the WIT folder is broken, or the version is no version.
+/// If the WIT folder is broken, or the version is invalid.
 #[must_use]
 #[allow(clippy::expect_used, reason = "for tests: the input is the repository")]
 pub fn manifest_only_for(version: &str, manifest: &[u8]) -> Vec<u8> {
@@ -46,10 +46,10 @@ pub fn manifest_only_for(version: &str, manifest: &[u8]) -> Vec<u8> {
     encoder.encode().expect("the component is valid")
 }
 
-/// A component that imports one function of `<package>/calls@<version>`, and exports nothing.
+/// Makes a component that imports one function of `<package>/calls@<version>`, and exports nothing.
 ///
 /// # Panics
-/// When these are no names of WIT.
+/// If the names are invalid in WIT.
 #[must_use]
 #[allow(clippy::expect_used, reason = "for tests: names that they choose")]
 pub fn importing(package: &str, version: &str) -> Vec<u8> {
@@ -72,7 +72,7 @@ pub fn importing(package: &str, version: &str) -> Vec<u8> {
     encoder.encode().expect("the component is valid")
 }
 
-/// The core module: one function that answers the address of (address, length).
+/// The core module: one function that returns the address of (address, length).
 fn module(version: &str, manifest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(manifest.len()).unwrap_or(u32::MAX);
     let mut types = TypeSection::new();

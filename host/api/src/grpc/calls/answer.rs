@@ -1,4 +1,4 @@
-//! An answer on its way to HTTP/2: cut into frames, and let go of when it is ended from outside.
+//! An answer on its way to HTTP/2: split into frames, and dropped when it is ended from outside.
 
 use std::{
     pin::Pin,
@@ -19,10 +19,10 @@ use tonic::{Status, body::Body};
 use super::super::status::status;
 use super::{CallGuard, CountsItself, OpenCall, Shared};
 
-/// What is handed to HTTP/2 at once, bytes; a frame of half as much more is not cut.
+/// Bytes handed to HTTP/2 at once; a frame of up to one and a half times this is not split.
 const FRAME_BYTES: usize = 32 << 10;
 
-/// Puts an answer behind its bounds.
+/// Applies the limits to an answer.
 pub(super) fn limit_answer(
     calls: &Arc<Shared>,
     open: OpenCall,
@@ -45,7 +45,7 @@ pub(super) fn limit_answer(
         }));
         let answer = Arc::new(Answer { guard, state: Mutex::new(state) });
         calls.answers.lock().insert(number, answer.clone());
-        // What changed before it was among those that are looked at.
+        // From here on the answer is in the table; a change of permissions before that needs this check.
         if let Err(error) = answer.guard.by.check(answer.guard.requirement) {
             answer.end(status(error), &calls.held);
         }
@@ -53,7 +53,7 @@ pub(super) fn limit_answer(
     })
 }
 
-/// An answer on its way.
+/// A running answer.
 pub(super) struct Answer {
     pub(super) guard: CallGuard,
     state: Mutex<AnswerState>,
@@ -61,26 +61,26 @@ pub(super) struct Answer {
 
 enum AnswerState {
     Open(Box<OpenAnswer>),
-    /// It was ended; its client is yet to be told.
+    /// Ended; the client has not received the status yet.
     Ended(Status),
-    /// Nothing more is said.
+    /// Finished.
     Done,
 }
 
 struct OpenAnswer {
     body: Body,
-    /// What is left of a frame.
+    /// The unsent rest of a frame.
     rest: Bytes,
-    /// Whether that is counted here.
+    /// Whether the rest counts here, not as shared bytes.
     counts: bool,
-    /// When the last frame was handed to HTTP/2; `None` while HTTP/2 waits for the next.
+    /// Time when HTTP/2 took the last frame; `None` while HTTP/2 waits for the next.
     handed_over: Option<Instant>,
     waker: Option<Waker>,
     _open: OpenCall,
 }
 
 impl Answer {
-    /// How long the client has taken nothing; `None` while it waits for us.
+    /// Time for which the client has read nothing; `None` while the client waits for the server.
     pub(super) fn stalled_for(&self, now: Instant) -> Option<Duration> {
         match &*self.state.lock() {
             AnswerState::Open(open) => open.handed_over.map(|at| now.duration_since(at)),
@@ -88,7 +88,7 @@ impl Answer {
         }
     }
 
-    /// Lets go of everything that the answer holds.
+    /// Drops everything that the answer holds.
     pub(super) fn end(&self, status: Status, held: &AtomicUsize) {
         let mut state = self.state.lock();
         if !matches!(*state, AnswerState::Open(_)) {
@@ -118,17 +118,17 @@ impl OpenAnswer {
         }
     }
 
-    /// The next frame of what is left of one.
+    /// Takes the next piece of the unsent rest.
     fn next_frame(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
         let piece = self.rest.split_to(FRAME_BYTES.min(self.rest.len()));
         self.uncount(piece.len(), held);
         self.handed_over = Some(Instant::now());
-        // A copy: HTTP/2 would hold the whole for a part of it.
+        // Copied, since HTTP/2 would keep the whole buffer for a part of it.
         Frame::data(Bytes::copy_from_slice(&piece))
     }
 }
 
-/// An answer, as HTTP/2 takes it.
+/// The body that HTTP/2 polls.
 struct AnswerBody {
     calls: Arc<Shared>,
     number: u64,
@@ -138,14 +138,14 @@ struct AnswerBody {
 type Polled = Poll<Option<Result<Frame<Bytes>, Status>>>;
 
 impl AnswerBody {
-    /// The next frame, and whether it added to what waits.
+    /// The next frame, and whether it added to the waiting bytes.
     fn poll(&self, cx: &mut Context<'_>) -> (Polled, bool) {
         let mut state = self.answer.state.lock();
         let open = match &mut *state {
             AnswerState::Open(open) => open,
             AnswerState::Ended(status) => {
                 let mut trailers = HeaderMap::new();
-                // Fails for a text that no header can hold; ours can.
+                // Fails for texts that a header cannot hold; the server makes none.
                 let said = status.add_header(&mut trailers);
                 *state = AnswerState::Done;
                 return (Poll::Ready(Some(said.map(|()| Frame::trailers(trailers)))), false);

@@ -1,4 +1,4 @@
-//! Bytes that several answers share, counted once.
+//! Counts bytes once that several answers share.
 
 use std::sync::{
     Arc,
@@ -7,12 +7,12 @@ use std::sync::{
 
 use hyper::body::Bytes;
 
-/// Counts bytes against `grpc.answer_bytes`. Cheap to clone.
+/// Counts bytes against `grpc.outbound_buffer_bytes`. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AnswerBytes(pub(super) Arc<AtomicUsize>);
 
 impl AnswerBytes {
-    /// Counts bytes for as long as any answer has a part of them.
+    /// Counts the bytes until no answer has a part of them.
     pub(crate) fn count(&self, bytes: Vec<u8>) -> CountedBytes {
         self.0.fetch_add(bytes.len(), Ordering::Relaxed);
         CountedBytes { bytes, held: self.0.clone() }
@@ -24,14 +24,14 @@ impl AnswerBytes {
     }
 }
 
-/// Bytes that are counted.
+/// Counted bytes.
 pub(crate) struct CountedBytes {
     bytes: Vec<u8>,
     held: Arc<AtomicUsize>,
 }
 
 impl CountedBytes {
-    /// The bytes for an answer, which is to be marked as [`CountsItself`].
+    /// The bytes for an answer, which has to be marked as [`CountsItself`].
     pub(crate) fn share(counted: Arc<Self>) -> Bytes {
         Bytes::from_owner(Owner(counted))
     }
@@ -51,6 +51,6 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-/// The extension of a response whose body is made of [`CountedBytes`].
+/// Marks a response whose body consists of [`CountedBytes`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CountsItself;

@@ -1,5 +1,5 @@
-//! Records of calls that the resource service does not make: those of other services, and those of callers who are not
-//! known or may not make them at all.
+//! Audit records of calls outside of the resource service: calls of other services, and calls whose callers are unknown
+//! or lack the permission.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tower::Service;
 use super::super::status::status;
 use crate::authenticate::REQUEST_ID_HEADER;
 
-/// What has records of its own, or none: orchestrators ask for health all the time.
+/// Services without records here: the resource service makes its own, and orchestrators ask for health all the time.
 const SELF_RECORDING_SERVICES: [&str; 2] = ["/hashicorp.consul.resource.ResourceService/", "/grpc.health.v1.Health/"];
 
 /// Whether calls of a path are recorded here.
@@ -24,7 +24,7 @@ fn method(path: &str) -> std::borrow::Cow<'static, str> {
     path.trim_start_matches('/').to_owned().into()
 }
 
-/// Answers a call that is refused before it begins, with its record.
+/// Refuses a call before it begins, with a record.
 pub(super) fn refuse(
     service: ResourceService,
     by: Arc<dyn Authorizer>,
@@ -42,7 +42,7 @@ pub(super) fn refuse(
     }
 }
 
-/// Makes a call, with its record. What answers with a stream is recorded when that begins.
+/// Makes a call with a record. A call with a stream of answers is recorded at the start of the stream.
 pub(super) async fn record<S>(
     service: ResourceService,
     by: Arc<dyn Authorizer>,
@@ -59,7 +59,7 @@ where
         Err(error) => return Ok(status(error).into_http()),
     };
     let response = inner.call(request).await?;
-    // An answer without a body has its status in front.
+    // An answer without a body has its status in the headers.
     let code = response.headers().get(Status::GRPC_STATUS).map(|code| tonic::Code::from_bytes(code.as_bytes()));
     let ended = match code {
         None | Some(tonic::Code::Ok) => call.end_with(None, "OK").await,
@@ -72,7 +72,7 @@ where
     })
 }
 
-/// Says the number of a request that failed, under which its records are found.
+/// Adds the request's number to a failed answer; records of the call have the same number.
 pub(super) fn with_request_id(mut response: Response<Body>, origin: &Origin) -> Response<Body> {
     if let (true, Ok(number)) =
         (response.headers().contains_key(Status::GRPC_STATUS), HeaderValue::from_str(origin.request()))

@@ -1,9 +1,8 @@
-//! A request's message while it arrives: counted, and ended when it takes too long.
+//! An arriving message of a request: its bytes are counted, and it ends if it takes too long.
 //!
-//! All bytes count, from the first on, by one atomic addition for a frame. Over the limit a message is refused that has
-//! more than [`SMALL_MESSAGE_BYTES`] bytes itself, and over twice the limit any: so small calls go on while large messages are
-//! waited for. A request that is a stream counts as what the largest message of a question to reflection comes to, since
-//! it may last for ever.
+//! All bytes count from the first on, by one atomic addition for each frame. Over the limit, messages of more than
+//! [`SMALL_MESSAGE_BYTES`] bytes are refused, and over twice the limit all messages: so small calls go on while large
+//! messages arrive. A stream of requests may last for ever, so it counts as much as the largest question to reflection.
 
 use std::{
     pin::Pin,
@@ -18,42 +17,42 @@ use futures::{FutureExt as _, future::BoxFuture};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use tonic::{Status, body::Body};
 
-/// A message of so many bytes has as much room again when large ones take all of theirs.
+/// Largest small message, bytes. Small messages have the same budget again when large ones use all of theirs.
 pub(crate) const SMALL_MESSAGE_BYTES: usize = 4 << 10;
 
-/// What the messages that are being received share.
+/// The budget of all arriving messages.
 pub(super) struct RequestBytes {
     held: Arc<AtomicUsize>,
     limit: usize,
 }
 
 impl RequestBytes {
-    /// So many bytes, all free.
+    /// Creates a budget of `limit` bytes, all free.
     pub(super) fn new(limit: usize) -> Self {
         Self { held: Arc::default(), limit }
     }
 
-    /// Nothing of them yet, for one request.
+    /// An empty share for a request.
     pub(super) fn share(&self) -> Arc<ReceivedShare> {
         Arc::new(ReceivedShare { held: self.held.clone(), limit: self.limit, bytes: AtomicUsize::new(0) })
     }
 }
 
-/// The memory of a request, which it has until it is answered.
+/// The share of a request; returned when the answer ends.
 pub(super) struct ReceivedShare {
-    /// That of all requests.
+    /// The sum over all requests.
     held: Arc<AtomicUsize>,
     limit: usize,
     bytes: AtomicUsize,
 }
 
 impl ReceivedShare {
-    /// Counts what came of a stream: what one small message may have, and no more.
+    /// Counts the bytes of a stream, up to those of a small message.
     fn add_stream_bytes(&self, bytes: usize) -> bool {
         self.add(bytes.min(SMALL_MESSAGE_BYTES.saturating_sub(self.bytes.load(Ordering::Relaxed))))
     }
 
-    /// Counts what came. False when there is no room for it.
+    /// Counts arriving bytes. Returns false when the budget is used up.
     fn add(&self, bytes: usize) -> bool {
         let own = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
@@ -73,18 +72,18 @@ impl Drop for ReceivedShare {
     }
 }
 
-/// A request that is being received.
+/// The body of an arriving request.
 pub(super) struct RequestBody {
     inner: Body,
-    /// Resolves when it has taken too long.
+    /// Resolves when the time is up.
     limit: BoxFuture<'static, Status>,
     share: Arc<ReceivedShare>,
-    /// Whether it is a stream of messages, which are bounded one by one elsewhere.
+    /// Whether this is a stream of messages, which have other bounds one by one.
     is_stream: bool,
 }
 
 impl RequestBody {
-    /// A message that ends with the status that `limit` resolves to, unless it is there before.
+    /// Wraps a body. It ends with the status of `limit` if that resolves before the body ends.
     pub(super) fn new(
         inner: Body,
         limit: BoxFuture<'static, Status>,
@@ -108,7 +107,7 @@ impl HttpBody for RequestBody {
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 metrics::counter!("mortise_grpc_requests_dropped_total").increment(1);
-                let what = "too many requests are being received (limit grpc.request_bytes); try again later";
+                let what = "too many requests are being received (limit grpc.inbound_buffer_bytes); try again later";
                 Poll::Ready(Some(Err(Status::resource_exhausted(what))))
             }
             Poll::Pending => self.limit.poll_unpin(cx).map(|late| Some(Err(late))),
@@ -129,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// A request whose frames come without its end.
+    /// A request with frames but no end.
     fn unfinished(frames: Vec<usize>, share: Arc<ReceivedShare>, is_stream: bool) -> RequestBody {
         let frames = frames.into_iter().map(|bytes| Ok::<_, Status>(Frame::data(Bytes::from(vec![0; bytes]))));
         RequestBody::new(
@@ -140,7 +139,7 @@ mod tests {
         )
     }
 
-    /// As many of its frames as are taken, and what is said of the next.
+    /// The number of accepted frames, and the status of the next.
     async fn taken(body: &mut RequestBody) -> (usize, Option<Status>) {
         let mut frames = 0;
         while let Some(frame) = body.frame().await {
@@ -162,7 +161,7 @@ mod tests {
         let (frames, refused) = taken(&mut unfinished(vec![30 << 10, 30 << 10], second.clone(), false)).await;
         let refused = refused.unwrap();
         assert_eq!((frames, refused.code(), held()), (1, tonic::Code::ResourceExhausted, 90 << 10), "{refused}");
-        assert!(refused.message().contains("grpc.request_bytes"), "{refused}");
+        assert!(refused.message().contains("grpc.inbound_buffer_bytes"), "{refused}");
         assert!(taken(&mut unfinished(vec![10 << 10], second.clone(), false)).await.1.is_none(), "to the last byte");
         for (bytes, fits) in [(SMALL_MESSAGE_BYTES, true), (SMALL_MESSAGE_BYTES + 1, false)] {
             assert_eq!(taken(&mut unfinished(vec![bytes], all.share(), false)).await.1.is_none(), fits, "{bytes}");
@@ -178,7 +177,7 @@ mod tests {
         assert_eq!(held(), 0, "all comes back");
     }
 
-    /// A stream may say as much as it likes, one message after the other, and takes little from others meanwhile.
+    /// A stream may carry any number of messages, one after the other, and takes little from others meanwhile.
     #[tokio::test]
     async fn a_stream_counts_as_one_small_message() {
         let all = RequestBytes::new(SMALL_MESSAGE_BYTES);

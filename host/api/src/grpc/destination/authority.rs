@@ -1,9 +1,9 @@
-//! What a client asks about: `name.namespace.svc[.zone][:port]`, or `instance.name.namespace.svc[.zone][:port]` for one
-//! workload of a service.
+//! Parses targets: `name.namespace.svc[.zone][:port]`, or `instance.name.namespace.svc[.zone][:port]` for one workload
+//! of a service.
 //!
-//! The zone is the configured one, `cluster.local`, or left out; a dot may follow, as in the DNS. Labels have 1 to 63
-//! letters, digits, dashes and underscores, and no dash at either end. Case counts: a service that is called so cannot
-//! exist where no resource can have the name, and asking for it is no error.
+//! The zone is the configured one, `cluster.local`, or omitted; a dot may follow, as in DNS. Labels have 1 to 63
+//! letters, digits, dashes and underscores, without a dash at either end. Case counts: a service whose name no resource
+//! can have does not exist, and asking for it is not an error.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,19 +11,19 @@ use mortise_resource::{Error, name};
 
 use crate::call::truncate;
 
-/// The port of a name without one.
+/// The port of a target without a port.
 const DEFAULT_PORT: u16 = 80;
 
-/// The zone that is understood whatever the configuration says.
+/// The zone that is always accepted.
 const CLUSTER_ZONE: &str = "cluster.local";
 
-/// The only scheme, which may be left out.
+/// The only scheme; it may be omitted.
 const SCHEME: &str = "k8s";
 
-/// What of a name is quoted, bytes.
+/// Most bytes of a target that errors quote.
 const MAX_QUOTED_BYTES: usize = 300;
 
-/// A service, and what of it.
+/// A service and the selected addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Authority {
     pub(super) service: ServiceName,
@@ -37,7 +37,7 @@ pub(super) struct ServiceName {
     pub(super) name: String,
 }
 
-/// Which addresses of a service.
+/// The selected addresses of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Selection {
     pub(super) port: u16,
@@ -45,7 +45,7 @@ pub(super) struct Selection {
     pub(super) instance: Option<String>,
 }
 
-/// What a profile is asked for.
+/// The target of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Service(Authority),
@@ -53,33 +53,33 @@ pub(super) enum Target {
 }
 
 impl ServiceName {
-    /// Whether a service can be called so.
+    /// Whether a service can have this name.
     pub(super) fn is_possible(&self) -> bool {
         name::is_valid(&self.name) && name::is_valid(&self.namespace)
     }
 }
 
-/// Reads what Get asks for.
+/// Parses the target of Get.
 ///
 /// # Errors
-/// `InvalidArgument`: scheme, form or port. Says what to write.
+/// `InvalidArgument` for scheme, form or port, with the expected form.
 pub(super) fn authority(scheme: &str, path: &str, zone: &str) -> Result<Authority, Error> {
     match target(scheme, path, zone)? {
         Target::Service(authority) => Ok(authority),
         Target::Address(address) => Err(Error::invalid(format!(
-            "path {address} is an address, which needs no resolving; write name.namespace.svc.{zone}:port"
+            "path {address} is an address, not a name; write name.namespace.svc.{zone}:port"
         ))),
     }
 }
 
-/// Reads what GetProfile asks for.
+/// Parses the target of GetProfile.
 ///
 /// # Errors
-/// As [`authority`], but an address is no error.
+/// Those of [`authority`], except that an address is accepted.
 pub(super) fn target(scheme: &str, path: &str, zone: &str) -> Result<Target, Error> {
     if !scheme.is_empty() && scheme != SCHEME {
         let scheme = truncate(scheme, MAX_QUOTED_BYTES);
-        return Err(Error::invalid(format!("scheme {scheme:?} is unknown; write {SCHEME}, or none")));
+        return Err(Error::invalid(format!("scheme {scheme:?} is unknown; write {SCHEME} or leave it empty")));
     }
     let malformed = |fault: &str| {
         let path = truncate(path, MAX_QUOTED_BYTES);
@@ -114,7 +114,7 @@ pub(super) fn target(scheme: &str, path: &str, zone: &str) -> Result<Target, Err
     }))
 }
 
-/// The path as an address, with or without a port.
+/// Parses the path as an address, with or without a port.
 fn address(path: &str) -> Option<SocketAddr> {
     if let Ok(address) = path.parse() {
         return Some(address);

@@ -1,7 +1,7 @@
-//! Updates as bytes. The messages of both packages have the same numbers, but for what Conduit's proxies do not know:
-//! so there is one encoder, and what is sent to a Conduit proxy is a part of what is sent to others.
+//! Encodes updates. The messages of both packages have the same field numbers, and those for Conduit's proxies lack
+//! some fields; so one encoder serves both, and Conduit's proxies get a prefix of the bytes for others.
 //!
-//! A message is preceded by what gRPC puts before it: one byte for "not compressed", four for the length.
+//! Each message has gRPC's prefix: a byte for "not compressed", and four for the length.
 
 use std::{
     collections::BTreeMap,
@@ -20,18 +20,18 @@ use crate::linkerd::{
     net,
 };
 
-/// Numbers of fields.
+/// Field numbers.
 const UPDATE_ADD: u32 = 1;
 const UPDATE_REMOVE: u32 = 2;
 const SET_ADDRS: u32 = 1;
 const WEIGHTED_ADDR_TLS_IDENTITY: u32 = 5;
 
-/// Whose messages are sent.
+/// The package of the sent messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Dialect {
-    /// Those of `conduit.proxy.destination`, without identities.
+    /// `conduit.proxy.destination`, without identities.
     Conduit,
-    /// Those of `io.linkerd.proxy.destination`.
+    /// `io.linkerd.proxy.destination`.
     Linkerd,
 }
 
@@ -39,14 +39,14 @@ pub(super) enum Dialect {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) addr: SocketAddr,
-    /// A WeightedAddr.
+    /// An encoded WeightedAddr.
     bytes: Box<[u8]>,
-    /// How much of it Conduit's proxies get.
+    /// Length of the prefix for Conduit's proxies, bytes.
     conduit: usize,
 }
 
 impl Address {
-    /// Encodes an address. An empty identity is none.
+    /// Encodes an address. An empty identity means none.
     pub(super) fn new(addr: SocketAddr, weight: u32, metric_labels: BTreeMap<String, String>, identity: &str) -> Self {
         let address = WeightedAddr { addr: Some(tcp_address(addr)), weight, metric_labels, ..WeightedAddr::default() };
         let mut bytes = address.encode_to_vec();
@@ -57,7 +57,7 @@ impl Address {
         Self { addr, bytes: bytes.into(), conduit }
     }
 
-    /// The message.
+    /// The message's bytes in a dialect.
     pub(super) fn encoded(&self, dialect: Dialect) -> &[u8] {
         match dialect {
             Dialect::Conduit => self.bytes.get(..self.conduit).unwrap_or_default(),
@@ -65,13 +65,13 @@ impl Address {
         }
     }
 
-    /// What it takes in memory, bytes.
+    /// Size in memory, bytes.
     pub(super) fn size(&self) -> usize {
         size_of::<Self>() + self.bytes.len()
     }
 }
 
-/// An identity with a scheme is a URI; others are names, by which a server is asked for as well.
+/// An identity with a scheme is a URI; other identities are DNS names, which also serve as server names.
 fn tls_identity(identity: &str) -> TlsIdentity {
     use tls_identity::{DnsLikeIdentity, Strategy, UriLikeIdentity};
     if identity.contains(':') {
@@ -93,7 +93,7 @@ fn tcp_address(addr: SocketAddr) -> net::TcpAddress {
     net::TcpAddress { ip: Some(net::IpAddress { ip: Some(ip) }), port: addr.port().into() }
 }
 
-/// Labels of everything of a service, as the fields of a WeightedAddrSet.
+/// The labels of a whole service, encoded as fields of a WeightedAddrSet.
 pub(super) fn set_labels(metric_labels: BTreeMap<String, String>) -> Box<[u8]> {
     WeightedAddrSet { addrs: Vec::new(), metric_labels }.encode_to_vec().into()
 }
@@ -125,7 +125,7 @@ pub(super) fn remove(out: &mut Vec<u8>, addresses: impl Iterator<Item = SocketAd
     }
 }
 
-/// The Update that says that there is no address.
+/// The Update for a service without addresses.
 pub(super) fn no_endpoints(exists: bool) -> Bytes {
     Bytes::from_static(match exists {
         true => &[0, 0, 0, 0, 4, 0x1a, 2, 8, 1],
@@ -133,12 +133,12 @@ pub(super) fn no_endpoints(exists: bool) -> Bytes {
     })
 }
 
-/// The Update that says nothing: an empty `add`.
+/// An Update without content: an empty `add`.
 pub(super) fn empty_add() -> Bytes {
     Bytes::from_static(&[0, 0, 0, 0, 2, 0x0a, 0])
 }
 
-/// Begins an Update whose only field has so many bytes.
+/// Begins an Update with one field of `length` bytes.
 fn update(out: &mut Vec<u8>, number: u32, length: usize) {
     let message = field_len(number, length);
     out.reserve(PREFIX_BYTES + message);
@@ -168,7 +168,7 @@ mod tests {
         Address::new(addr.parse().unwrap(), weight, BTreeMap::new(), "")
     }
 
-    /// The only message of a frame.
+    /// The single message of a frame.
     fn message(frame: &[u8]) -> &[u8] {
         let length = u32::from_be_bytes(frame[1..5].try_into().unwrap());
         assert_eq!((frame[0], length as usize), (0, frame.len() - PREFIX_BYTES));
@@ -182,7 +182,7 @@ mod tests {
         message(&out).to_vec()
     }
 
-    /// The bytes of section 1.4 of the reference.
+    /// The bytes in section 1.4 of the reference.
     #[test]
     fn golden_bytes() {
         let tcp = |addr: &str| hex(&tcp_address(addr.parse().unwrap()).encode_to_vec());

@@ -1,16 +1,17 @@
-//! One watch for each service that anything is asked about and each caller that asks, whatever the number of streams.
+//! A watch for each pair of service and caller, shared by any number of streams.
 //!
-//! The watch is an ordinary one, of the resource `catalog.v1.ServiceEndpoints` of the service's name in the partition
-//! `default`; it is opened as the caller, and closed with the last stream. Callers who may do everything are one.
+//! The watch is an ordinary one of the resource `catalog.v1.ServiceEndpoints` with the service's name in the partition
+//! `default`. It is opened on behalf of the caller, and closed with the last stream. All callers with every permission
+//! share one watch.
 //!
-//! A watch that ends (it lagged, the plugin is gone, the store says no) is opened again after a wait, and streams stay
-//! as they are until its snapshot is complete. Its streams end, with the fault, if nothing is known of a service yet, or
-//! if the caller may not watch it any more.
+//! A watch that ends (it lagged, the plugin is gone, the store fails) is opened again after a wait, and streams stay
+//! unchanged until its snapshot is complete. Its streams end with the fault if the service is still unknown, or if the
+//! caller has lost the permission to watch it.
 //!
 //! # Limits
-//! Services at once (`destination.max_services`), and bytes of all that is known (`destination.state_bytes`): over
-//! these, streams for what is not known yet are refused. What is known may grow beyond, by no more than the services
-//! that are watched grow themselves.
+//! Services at once (`max_services` of the options), and bytes of all known endpoints (`destination.state_bytes`): beyond
+//! these, streams for further services are refused. The bytes may grow further, but only through the growth of services
+//! that are already watched.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -46,10 +47,10 @@ use crate::{
 /// The partition of all services.
 const SERVICE_PARTITION: &str = "default";
 
-/// The first and the longest wait before a watch is opened again.
+/// First and longest wait before a watch is opened again.
 const REOPEN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
-/// The services that are watched.
+/// The watched services.
 pub(super) struct Hub {
     service: ResourceService,
     options: DestinationOptions,
@@ -58,7 +59,7 @@ pub(super) struct Hub {
     watches: Mutex<HashMap<WatchKey, Watch>>,
 }
 
-/// A service, and the fingerprint of who asks.
+/// A service, and the fingerprint of the caller.
 type WatchKey = (ServiceName, u64);
 
 /// The watch of a service.
@@ -68,30 +69,30 @@ struct Watch {
     task: AbortHandle,
 }
 
-/// A service, as it is known.
+/// The known state of a service.
 struct WatchedService {
     name: ServiceName,
-    /// The fingerprint of who asks.
+    /// The fingerprint of the caller.
     by: u64,
     known: Mutex<Known>,
 }
 
 struct Known {
-    /// Counts states, from 1.
+    /// Number of states so far, from 1.
     seen: u64,
     state: State,
     views: HashMap<Selection, SharedView>,
     memory: MemoryShare,
 }
 
-/// What is known of a service.
+/// The state of a service.
 #[derive(Clone)]
 enum State {
-    /// Nothing yet.
+    /// Unknown so far.
     Unknown,
-    /// Its endpoints, encoded; `None` if there is no such service.
+    /// The encoded endpoints; `None` if the service does not exist.
     Known(Arc<Option<Vec<u8>>>),
-    /// It cannot be watched. It is forgotten.
+    /// The service cannot be watched. The entry is removed.
     Failed(Error),
 }
 
@@ -100,7 +101,7 @@ struct SharedView {
     streams: usize,
 }
 
-/// One stream's part in a view. The view is kept up to date until the last one is dropped.
+/// A stream's share in a view. The view is kept up to date until the last share is dropped.
 pub(super) struct Subscription {
     pub(super) view: Arc<View>,
     /// `None` for a view that never changes.
@@ -113,10 +114,10 @@ impl Hub {
         Arc::new(Self { service, options, answers, memory, watches })
     }
 
-    /// Takes part in the view of a service.
+    /// Subscribes to the view of a service.
     ///
     /// # Errors
-    /// `Unavailable`: nothing serves the type. `ResourceExhausted`: too many services, or too much is known already.
+    /// `Unavailable`: no plugin serves the type. `ResourceExhausted`: too many services, or too many bytes.
     pub(super) fn subscribe(
         self: &Arc<Self>,
         caller: &Caller,
@@ -132,12 +133,12 @@ impl Hub {
         let service = self.watch(caller, name)?;
         let make = || Arc::new(View::new(selection.clone(), self.answers.clone(), self.memory.share()));
         let (view, missing) = service.view(&selection, make);
-        // From here on dropping it gives everything back.
+        // Dropping the subscription undoes everything from here on.
         let subscription = Subscription { view, watched: Some((self.clone(), service.clone(), selection)) };
         if let Some(missing) = missing {
             let limit = self.options.state_bytes;
             if self.memory.used() > limit {
-                let what = "the endpoints of services that are known take too much memory already";
+                let what = "the endpoints of the watched services take too much memory already";
                 let text = format!("{what} ({limit} bytes, limit destination.state_bytes); try again later");
                 return Err(exhausted(text));
             }
@@ -146,7 +147,7 @@ impl Hub {
         Ok(subscription)
     }
 
-    /// The service of the name, with one stream more.
+    /// Finds or creates the watched service, and adds a stream to it.
     fn watch(self: &Arc<Self>, caller: &Caller, name: ServiceName) -> Result<Arc<WatchedService>, Error> {
         let mut watches = self.watches.lock();
         let limit = self.options.max_services;
@@ -154,7 +155,7 @@ impl Hub {
         let watch = match watches.entry((name, caller.authorizer.fingerprint())) {
             Entry::Occupied(watch) => watch.into_mut(),
             Entry::Vacant(_) if full => {
-                let text = format!("{limit} services are watched already (limit destination.max_services)");
+                let text = format!("{limit} services are watched already (a fixed limit)");
                 return Err(exhausted(text));
             }
             Entry::Vacant(place) => {
@@ -171,7 +172,7 @@ impl Hub {
         Ok(watch.service.clone())
     }
 
-    /// Forgets a service, for which others are to be asked anew.
+    /// Removes a service; later subscriptions start a new watch.
     fn remove(&self, service: &Arc<WatchedService>) {
         let mut watches = self.watches.lock();
         if let Entry::Occupied(watch) = watches.entry(service.key())
@@ -217,7 +218,8 @@ impl WatchedService {
         (self.name.clone(), self.by)
     }
 
-    /// The view of a selection, with one stream more; and what it has to be told, if it is a new one.
+    /// Finds or creates the view of a selection, and adds a stream to it. A new view comes with the state that it has
+    /// to apply.
     fn view(&self, selection: &Selection, make: impl FnOnce() -> Arc<View>) -> (Arc<View>, Option<(u64, State)>) {
         let mut known = self.known.lock();
         let state = (known.seen, known.state.clone());
@@ -246,7 +248,7 @@ impl WatchedService {
         }
     }
 
-    /// Takes over what the service is now.
+    /// Applies the new state of the service.
     async fn set(&self, resource: Option<pb::Resource>) -> Result<(), Error> {
         let data = resource.map(|resource| resource.data.unwrap_or_default().value);
         let endpoints = data.as_deref().map(decode).transpose().map_err(|e| unreadable(&self.name, &e))?;
@@ -259,7 +261,7 @@ impl WatchedService {
         };
         for view in views {
             view.apply(seen, &self.name, endpoints.as_ref());
-            // Others are served between two.
+            // Other tasks get their turn between two views.
             yield_now().await;
         }
         Ok(())
@@ -288,10 +290,10 @@ fn exhausted(text: String) -> Error {
 
 fn unreadable(name: &ServiceName, error: &prost::DecodeError) -> Error {
     let ServiceName { namespace, name } = name;
-    Error::internal(format!("{} {namespace}/{name} does not decode: {error}", service_endpoints()))
+    Error::internal(format!("{} {namespace}/{name} cannot be decoded: {error}", service_endpoints()))
 }
 
-/// Follows a service for as long as it has streams.
+/// Follows a service as long as it has streams.
 async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watched: Arc<WatchedService>) {
     let mut waits = Waits::new(Backoff::new(REOPEN.0, REOPEN.1).with_jitter(0.25));
     loop {
@@ -307,12 +309,12 @@ async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watche
         }
         let ServiceName { namespace, name } = &watched.name;
         let wait = waits.next_wait();
-        tracing::debug!(namespace, name, %error, ?wait, "the watch of a service ended; it is opened again");
+        tracing::debug!(namespace, name, %error, ?wait, "the watch of a service ended and is opened again");
         sleep(wait).await;
     }
 }
 
-/// Follows one watch until it ends, which it does with an error.
+/// Follows one watch until its end, which is always an error.
 async fn watch_once(
     service: &ResourceService,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! What the destination API holds in memory of services, in all.
+//! Counts the memory of the destination API for services.
 
 use std::sync::{
     Arc,
@@ -10,18 +10,18 @@ use std::sync::{
 pub(super) struct Memory(Arc<AtomicUsize>);
 
 impl Memory {
-    /// Bytes.
+    /// Bytes in use.
     pub(super) fn used(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A share of nothing yet.
+    /// An empty share.
     pub(super) fn share(&self) -> MemoryShare {
         MemoryShare { sum: self.clone(), bytes: 0 }
     }
 }
 
-/// What one thing takes; given back when it is dropped.
+/// The memory of one object; returned when the share is dropped.
 #[derive(Debug)]
 pub(super) struct MemoryShare {
     sum: Memory,
@@ -29,7 +29,7 @@ pub(super) struct MemoryShare {
 }
 
 impl MemoryShare {
-    /// It takes so many bytes from here on.
+    /// Sets the size of the share.
     pub(super) fn set(&mut self, bytes: usize) {
         self.sum.0.fetch_add(bytes, Ordering::Relaxed);
         self.sum.0.fetch_sub(self.bytes, Ordering::Relaxed);

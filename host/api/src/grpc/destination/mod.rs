@@ -1,24 +1,25 @@
-//! The destination API: where services are reached, as streams for proxies. docs/destination.md has the contract.
+//! The destination API: addresses of services, as streams for proxies. docs/destination.md has the contract.
 //!
 //! One implementation serves `conduit.proxy.destination.Destination` and `io.linkerd.proxy.destination.Destination`: a
-//! translator over ordinary watches of `catalog.v1.ServiceEndpoints`.
+//! translator of ordinary watches of `catalog.v1.ServiceEndpoints`.
 //!
-//! `authority` reads what is asked for; `hub` watches each service once, for all streams; `translate` says which addresses
-//! a service has for a client; `view` knows what one port of a service was and is, and computes what a stream has to be
-//! sent; `encode` makes bytes of it; `stream` is the answer to one call; `profile` what GetProfile says.
+//! `authority` parses targets; `hub` watches each service once, for all streams; `translate` selects the addresses of a
+//! service for clients; `view` holds the history of one port of a service and computes the next update of a stream;
+//! `encode` makes its bytes; `stream` is the answer to a call; `profile` answers GetProfile.
 //!
 //! # Cost
-//! A stream that waits is its place in a view, a timer and what HTTP/2 needs; a change of a service is one walk over its
-//! endpoints for each port that is asked for, and then its bytes, once, for all streams that have taken the one before.
+//! An idle stream costs its place in a view, a timer and the state of HTTP/2. A change of a service costs one walk over
+//! its endpoints for each requested port, and one encoding for all streams that received the previous update.
 //!
 //! # Limits
-//! Streams (`destination.max_streams`), services and bytes (see `hub`), and the bytes on their way as those of all
-//! answers ([`super::calls`]).
+//! Streams ([`DestinationOptions::max_streams`]), services and bytes (see `hub`), and the common bound on the bytes of answers
+//! ([`super::calls`]).
 
 mod authority;
 mod encode;
 mod hub;
 mod memory;
+mod options;
 mod profile;
 mod stream;
 mod translate;
@@ -29,7 +30,6 @@ use std::{
     marker::PhantomData,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use ::http::{Request, Response};
@@ -56,38 +56,10 @@ use super::{
 };
 use crate::{call::call_span, conduit, linkerd};
 
+pub use options::DestinationOptions;
+
 /// Largest request, bytes: names have some hundred.
 const MAX_REQUEST_BYTES: usize = 64 << 10;
-
-/// How the destination API behaves. Part of config.toml.
-#[derive(Debug, Clone)]
-pub struct DestinationOptions {
-    /// Whether it is served.
-    pub enabled: bool,
-    /// What names end with, besides `cluster.local`.
-    pub zone: String,
-    /// How often a stream says something when nothing changes.
-    pub heartbeat: Duration,
-    /// Streams at once; one more is refused.
-    pub max_streams: usize,
-    /// Services that streams are about at once; streams for one more are refused.
-    pub max_services: usize,
-    /// Bytes of what is known of services; over that, streams for what is not known yet are refused.
-    pub state_bytes: usize,
-}
-
-impl Default for DestinationOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            zone: "cluster.local".to_owned(),
-            heartbeat: Duration::from_secs(30),
-            max_streams: 10_000,
-            max_services: 4_096,
-            state_bytes: 256 << 20,
-        }
-    }
-}
 
 /// The API, in both of its forms. Cheap to clone.
 #[derive(Clone)]
@@ -108,7 +80,7 @@ impl Destination {
         Self(Arc::new(Shared { service, options, hub, streams }))
     }
 
-    /// As one gRPC service.
+    /// The gRPC service of one package.
     pub(crate) fn service_for<P>(&self) -> DestinationService<P> {
         DestinationService { destination: self.clone(), package: PhantomData }
     }
@@ -147,7 +119,7 @@ impl Destination {
         permit.map(StreamPermit::new).map_err(|_| {
             metrics::counter!("mortise_destination_streams_refused_total").increment(1);
             let limit = self.0.options.max_streams;
-            let text = format!("{limit} streams are open already (limit destination.max_streams); try again later");
+            let text = format!("{limit} streams are open already (a fixed limit); try again later");
             Error::new(Code::ResourceExhausted, text)
         })
     }
@@ -162,7 +134,7 @@ pub(crate) trait Package: Clone + Send + Sync + 'static {
     /// The full name of the gRPC service.
     const NAME: &'static str;
 
-    /// Answers a method; `None` if there is none of the name.
+    /// Answers a method; `None` for an unknown one.
     fn answer(
         destination: Destination,
         method: &str,
@@ -171,11 +143,11 @@ pub(crate) trait Package: Clone + Send + Sync + 'static {
     ) -> Option<BoxFuture<'static, Result<Body, Status>>>;
 }
 
-/// Conduit's, of 2018.
+/// Conduit's package, of 2018.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conduit;
 
-/// Linkerd's.
+/// Linkerd's package.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Linkerd;
 
@@ -266,7 +238,7 @@ impl<P: Package> Service<Request<Body>> for DestinationService<P> {
             let answered = match answering {
                 Ok(Some(answering)) => answering.await,
                 Err(status) => Err(status),
-                Ok(None) => Err(Status::unimplemented("there is no such method")),
+                Ok(None) => Err(Status::unimplemented("the destination API has no such method")),
             };
             Ok(answered.map_or_else(
                 |status| status.into_http(),
@@ -281,7 +253,7 @@ impl<P: Package> Service<Request<Body>> for DestinationService<P> {
     }
 }
 
-/// Reads a text as what Get and GetProfile ask for.
+/// Parses a text as a target of Get and GetProfile.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(text: &str) {
     let (scheme, path) = text.split_once('\n').unwrap_or(("", text));

@@ -1,11 +1,11 @@
-//! What GetProfile answers: how to speak to a service. There are no routes and no overrides yet.
+//! The answers of GetProfile: how to speak to a service. Routes and overrides are not supported yet.
 //!
-//! - A service: the default profile, with the service's name. Its stream follows whether the service is there.
-//! - A service that is not there: the profile of what is unknown, which leaves the client to its own devices; an error
-//!   would only make it ask again at once.
+//! - A service: the default profile, with the service's name. The stream follows the existence of the service.
+//! - A service that does not exist: the profile of an unknown target, so that the client uses its own defaults; an
+//!   error would only make it ask again at once.
 //! - A port that the service does not list: an empty profile.
 //! - One workload of a service: its address as `endpoint`, while it has one.
-//! - An address: the profile of what is unknown. Which workload is there is not looked up.
+//! - An address: the profile of an unknown target. The workload behind it is not looked up.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,12 @@ use crate::linkerd::{
     meta::{Metadata, Resource, metadata},
 };
 
-/// How many requests may be repeated: a fifth, and ten a second besides.
+/// The budget of retries: a fifth of the requests, and ten a second besides.
 const RETRY_RATIO: f32 = 0.2;
 const MIN_RETRIES_PER_SECOND: u32 = 10;
 const RETRY_SECONDS: i64 = 10;
 
-/// The profile of what is unknown.
+/// The profile of an unknown target.
 pub(super) fn unknown() -> DestinationProfile {
     let ttl = prost_types::Duration { seconds: RETRY_SECONDS, nanos: 0 };
     let budget =
@@ -36,7 +36,7 @@ pub(super) fn unknown() -> DestinationProfile {
     DestinationProfile { retry_budget: Some(budget), ..DestinationProfile::default() }
 }
 
-/// The profile of a service, or of one workload of it, as it goes to the client.
+/// The profile of a service or of one of its workloads, framed for the client.
 pub(super) fn of_service(authority: &Authority, zone: &str, summary: Summary) -> Bytes {
     let Authority { service: ServiceName { namespace, name }, selection } = authority;
     let first = match summary {

@@ -1,4 +1,4 @@
-//! The answer to one call: what its view has for it, as soon as there is something and the client has room for it.
+//! The answer to a call: the updates of its view, as soon as they exist and the client has room for them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::{
     view::{Position, SentState, StreamError, View},
 };
 
-/// A stream that is open.
+/// An open stream.
 pub(super) struct OpenStream {
     content: Content,
     subscription: Subscription,
@@ -30,7 +30,7 @@ pub(super) struct OpenStream {
     _place: StreamPermit,
 }
 
-/// What a stream is about.
+/// The content of a stream.
 pub(super) enum Content {
     /// Addresses, for Get.
     Addresses {
@@ -40,7 +40,7 @@ pub(super) enum Content {
         /// When the next heartbeat is due.
         due: Instant,
     },
-    /// How to speak to a service, for GetProfile.
+    /// The profile of a service, for GetProfile.
     Profile { authority: Authority, zone: String, last: Option<Bytes> },
 }
 
@@ -53,7 +53,7 @@ impl Content {
         Self::Profile { authority, zone, last: None }
     }
 
-    /// What is to be sent now, if anything.
+    /// The message to send now, if any.
     fn next(&mut self, view: &View) -> Result<Option<Bytes>, StreamError> {
         match self {
             Self::Addresses { position, dialect, heartbeat, due } => {
@@ -74,7 +74,7 @@ impl Content {
         }
     }
 
-    /// Resolves when a heartbeat is due, with it. The client has been told something before.
+    /// Waits for the next heartbeat and returns it. Waits for ever if the client has not received anything yet.
     async fn heartbeat(&mut self) -> Bytes {
         let Self::Addresses { position, heartbeat, due, .. } = self else { return std::future::pending().await };
         let bytes = match position.sent {
@@ -99,7 +99,7 @@ impl OpenStream {
         Self { content, subscription, versions, stopped, _place: place }
     }
 
-    /// As the body of an answer.
+    /// Turns the stream into the body of an answer.
     pub(super) fn body(self) -> Body {
         Body::new(StreamBody::new(stream::unfold(Some(self), async |open| {
             let mut open = open?;
@@ -118,7 +118,7 @@ impl OpenStream {
             if (&mut self.stopped).now_or_never().is_some() {
                 return Err(Status::unavailable("the server is stopping; subscribe again"));
             }
-            // What comes from here on wakes it again.
+            // Later versions wake the stream again.
             self.versions.borrow_and_update();
             match self.content.next(&self.subscription.view) {
                 Ok(Some(bytes)) => return Ok(bytes),
@@ -126,13 +126,13 @@ impl OpenStream {
                 Err(StreamError::Failed(status)) => return Err(status),
                 Err(StreamError::Lagged) => {
                     metrics::counter!("mortise_destination_streams_lagged_total").increment(1);
-                    let what = "the client was too slow for the changes of the service; subscribe again for all of it";
+                    let what = "the client fell behind the changes of the service; subscribe again";
                     return Err(Status::unavailable(what));
                 }
             }
             select! {
                 () = &mut self.stopped => return Err(Status::unavailable("the server is stopping; subscribe again")),
-                // An error means that the view is gone, which this stream holds.
+                // An error would mean that the view is gone, but this stream holds it.
                 _ = self.versions.changed() => {}
                 bytes = self.content.heartbeat() => return Ok(bytes),
             }
@@ -140,7 +140,7 @@ impl OpenStream {
     }
 }
 
-/// The place of a stream among those that may be open, counted while it is taken.
+/// A place within the limit of streams, counted while it is taken.
 pub(super) struct StreamPermit(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
 impl StreamPermit {

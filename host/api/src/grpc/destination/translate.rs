@@ -1,5 +1,5 @@
-//! What of `catalog.v1.ServiceEndpoints` clients are told: the rules about ports, health, addresses and labels.
-//! docs/destination.md has them.
+//! Selects from `catalog.v1.ServiceEndpoints` the addresses for clients: the rules about ports, health, addresses and
+//! labels of docs/destination.md.
 
 use std::{
     collections::BTreeMap,
@@ -16,18 +16,18 @@ use crate::{
     endpoints::is_healthy,
 };
 
-/// The labels of a service that are always there, and those of an address.
+/// The fixed labels of a service, and those of an address.
 const NAMESPACE: &str = "namespace";
 const SERVICE: &str = "service";
 const WORKLOAD: &str = "workload";
 const ZONE: &str = "zone";
 
-/// Whether a service lists its ports, and this is none of them.
+/// Whether the service lists its ports and this port is not among them.
 pub(super) fn is_undefined(endpoints: &ServiceEndpoints, port: u16) -> bool {
     !endpoints.ports.is_empty() && endpoints.ports.iter().all(|one| one.port != u32::from(port))
 }
 
-/// The addresses to be told, in order, each once.
+/// The addresses for clients, sorted, each once.
 pub(super) fn addresses(endpoints: &ServiceEndpoints, selection: &Selection) -> Vec<Arc<Address>> {
     let listed = endpoints.ports.iter().find(|port| port.port == u32::from(selection.port));
     let mut found = BTreeMap::new();
@@ -35,7 +35,7 @@ pub(super) fn addresses(endpoints: &ServiceEndpoints, selection: &Selection) -> 
         if selection.instance.as_ref().is_some_and(|instance| *instance != endpoint.workload) {
             continue;
         }
-        // Names of hosts are for the DNS.
+        // Host names are served by DNS only.
         let Ok(ip) = endpoint.address.parse::<IpAddr>() else { continue };
         let port = match listed {
             None => Some(selection.port),
@@ -60,7 +60,7 @@ fn address(addr: SocketAddr, endpoint: &Endpoint) -> Address {
     Address::new(addr, endpoint.weight, labels, &endpoint.identity)
 }
 
-/// The labels of everything of a service, encoded.
+/// The labels of a whole service, encoded.
 pub(super) fn set_labels(endpoints: &ServiceEndpoints, service: &ServiceName) -> Box<[u8]> {
     let mut labels = endpoints.labels.clone();
     labels.insert(NAMESPACE.to_owned(), service.namespace.clone());

@@ -1,20 +1,21 @@
-//! What clients are told of one port of one service: the addresses now, and what changed lately.
+//! The addresses of one port of one service, and their recent changes.
 //!
-//! All streams that ask for the same share a view. A stream holds where it is (a [`Position`]: a version, and what kind
-//! of state it was told), never a queue: what it is sent next is the difference between there and now. So changes that
-//! a slow stream has not been sent coalesce by themselves.
+//! All streams with the same target share a view. A stream keeps its place (a [`Position`]: a version and the kind of
+//! the last sent state), never a queue: its next message is the difference between its place and the present. So
+//! changes that a slow stream has not received merge by themselves.
 //!
-//! # How the difference is known
-//! The view has a log: for each change of an address its version, and what the address was before. What an address was
-//! at some version is what the first later entry says, or what it is now if there is none. The log holds twice as many
-//! entries as there are addresses, and [`MIN_LOG_ENTRIES`] more; a stream that is further behind has lagged.
+//! # Differences
+//! The view has a log: an entry for each change of an address, with its version and the previous state of the address.
+//! The state of an address at some version is in its first later entry, or is the present one if it has no later entry.
+//! The log holds twice as many entries as there are addresses, and [`MIN_LOG_ENTRIES`] more; a stream that is further behind
+//! has lagged.
 //!
-//! # What is sent
-//! At most two messages: `add` with what is new or different, then `remove` with what is gone; all addresses if the
-//! stream was told none, or if the labels of the service have changed since. Bytes are made once for all streams that
-//! are at the same version, and live as long as one of them is being sent them.
+//! # Messages
+//! At most two: `add` with new or changed addresses, then `remove` with removed ones. A stream that has no addresses
+//! yet, or whose service has new labels, gets all addresses. Bytes are made once for all streams at the same version,
+//! and live as long as one of them still sends them.
 //!
-//! Cost: an address takes its encoding and some 60 bytes; a change of the service a walk over its addresses.
+//! Cost: an address takes its encoding and some 60 bytes; a change of the service takes a walk over its addresses.
 
 #[cfg(test)]
 mod tests;
@@ -44,45 +45,45 @@ use crate::{
 /// Entries of the log of a view without addresses.
 const MIN_LOG_ENTRIES: usize = 1_024;
 
-/// See the module.
+/// A view; see the module.
 pub(super) struct View {
     selection: Selection,
     inner: Mutex<Inner>,
-    /// The newest version, for those who wait.
+    /// The newest version, for waiting streams.
     version: watch::Sender<u64>,
     answers: AnswerBytes,
 }
 
 struct Inner {
-    /// The number of the newest state of the service that was looked at.
+    /// Number of the newest applied state of the service.
     seen: u64,
-    /// Counts changes.
+    /// Number of changes so far.
     version: u64,
     state: State,
-    /// In order of addresses, each once.
+    /// The addresses, sorted, each once.
     addresses: Vec<Arc<Address>>,
     set_labels: Box<[u8]>,
-    /// The version in which the labels changed last.
+    /// The version of the last change of labels.
     labelled: u64,
     log: VecDeque<Change>,
-    /// The log has all changes after this version.
+    /// The version after which the log has all changes.
     complete_since: u64,
-    /// Bytes on their way, by the version that they lead on from; `None` for all addresses.
+    /// Bytes being sent, by the version that they start from; `None` for all addresses.
     encoded: HashMap<(Option<u64>, Dialect), Weak<CountedBytes>>,
     memory: MemoryShare,
 }
 
-/// What is known of the service.
+/// The state of the service.
 enum State {
-    /// Nothing yet.
+    /// Unknown so far.
     Unknown,
-    /// There is none of the name.
+    /// The service does not exist.
     Absent,
     Present {
-        /// Whether its ports are listed, and this is none of them.
+        /// Whether the service lists its ports and this port is not among them.
         is_undefined: bool,
     },
-    /// It cannot be watched.
+    /// The service cannot be watched.
     Failed(Status),
 }
 
@@ -92,14 +93,14 @@ struct Change {
     before: Option<Arc<Address>>,
 }
 
-/// How far a stream is.
+/// The place of a stream.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Position {
     version: u64,
     pub(super) sent: SentState,
 }
 
-/// What a stream was told last.
+/// The last state that a stream was sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum SentState {
     #[default]
@@ -110,15 +111,15 @@ pub(super) enum SentState {
     Endpoints,
 }
 
-/// Why a stream cannot go on.
+/// The reason why a stream cannot continue.
 #[derive(Debug)]
 pub(super) enum StreamError {
-    /// It is further behind than the log goes back.
+    /// The stream is further behind than the log reaches.
     Lagged,
     Failed(Status),
 }
 
-/// What a profile says of the service.
+/// The facts about the service in a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Summary {
     Absent,
@@ -126,7 +127,7 @@ pub(super) enum Summary {
 }
 
 impl View {
-    /// A view of a service of which nothing is known yet.
+    /// Creates the view of a service in an unknown state.
     pub(super) fn new(selection: Selection, answers: AnswerBytes, memory: MemoryShare) -> Self {
         Self {
             selection,
@@ -147,13 +148,13 @@ impl View {
         }
     }
 
-    /// Resolves with every new version.
+    /// A channel with the newest version.
     pub(super) fn versions(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// Takes over the state number `seen` of the service, unless the view has seen a newer one. `None`: there is no such
-    /// service.
+    /// Applies state number `seen` of the service, unless the view has applied a newer one. `None`: the service does
+    /// not exist.
     pub(super) fn apply(&self, seen: u64, service: &ServiceName, endpoints: Option<&ServiceEndpoints>) {
         let (state, addresses, set_labels) = match endpoints {
             None => (State::Absent, Vec::new(), None),
@@ -175,7 +176,7 @@ impl View {
         }
     }
 
-    /// Ends the streams.
+    /// Ends all streams with a status.
     pub(super) fn fail(&self, status: Status) {
         let mut inner = self.inner.lock();
         inner.state = State::Failed(status);
@@ -185,10 +186,10 @@ impl View {
         self.version.send_replace(version);
     }
 
-    /// What a stream is to be sent now, if anything; it is there then.
+    /// The next message for a stream, if there is one; advances the position to the present.
     ///
     /// # Errors
-    /// The stream cannot go on.
+    /// The stream cannot continue.
     pub(super) fn next(&self, position: &mut Position, dialect: Dialect) -> Result<Option<Bytes>, StreamError> {
         let mut inner = self.inner.lock();
         let none = |exists| match position.sent == (SentState::NoEndpoints { exists }) {
@@ -209,7 +210,7 @@ impl View {
         Ok(bytes)
     }
 
-    /// What is known for a profile, if anything is.
+    /// The facts for a profile; `None` while the service is unknown.
     ///
     /// # Errors
     /// The service cannot be watched.
@@ -227,7 +228,7 @@ impl View {
 }
 
 impl Inner {
-    /// Whether anything changed.
+    /// Applies a state; returns whether anything changed.
     fn apply(&mut self, state: State, addresses: Vec<Arc<Address>>, set_labels: Option<Box<[u8]>>) -> bool {
         let version = self.version + 1;
         let changes = changes(version, &self.addresses, &addresses);
@@ -257,7 +258,8 @@ impl Inner {
         true
     }
 
-    /// The way from a version to the newest one, `None` if it leads nowhere; all addresses if there is no such version.
+    /// The encoded difference from version `from` to the newest one; `None` if nothing differs. Without `from`, all
+    /// addresses.
     fn encoded(
         &mut self,
         from: Option<u64>,
@@ -282,7 +284,7 @@ impl Inner {
             return Ok(None);
         }
         let bytes = Arc::new(answers.count(out));
-        // What nobody is being sent any more makes room.
+        // Bytes that no stream sends any more are removed.
         self.encoded.retain(|_, bytes| bytes.strong_count() > 0);
         self.encoded.insert((from, dialect), Arc::downgrade(&bytes));
         Ok(Some(CountedBytes::share(bytes)))
@@ -322,7 +324,7 @@ impl Inner {
         self.addresses.get(at).map(|address| &**address)
     }
 
-    /// What it takes in memory, bytes.
+    /// Size in memory, bytes.
     fn size(&self) -> usize {
         let pointer = size_of::<Arc<Address>>();
         let addresses: usize = self.addresses.iter().map(|address| pointer + address.size()).sum();
@@ -332,7 +334,7 @@ impl Inner {
     }
 }
 
-/// What differs between two lists of addresses, both in order.
+/// The differences between two sorted lists of addresses.
 fn changes(version: u64, before: &[Arc<Address>], now: &[Arc<Address>]) -> Vec<Change> {
     let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
     let mut changes = Vec::new();

@@ -85,7 +85,7 @@ fn read_token() -> Result<String, CliError> {
     const MOST: u64 = 4_096;
     if std::io::stdin().is_terminal() {
         return Err(
-            CliError::usage("there is no token").remedy("give --token-file FILE, or the token on standard input")
+            CliError::usage("the token is missing").remedy("give --token-file FILE, or the token on standard input")
         );
     }
     let mut text = String::new();

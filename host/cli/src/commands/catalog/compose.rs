@@ -12,7 +12,7 @@ use mortise_resource::grpc::catalog::{ServicePort, Workload, WorkloadAddress, Wo
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::plan::{FoundWorkload, ImportPlan, MAX_PORTS, metadata, resource_name};
+use super::plan::{FoundWorkload, LoadPlan, MAX_PORTS, metadata, resource_name};
 
 /// Compose file, as far as it matters here.
 #[derive(Debug, Deserialize)]
@@ -53,7 +53,7 @@ struct Port {
 /// Reason why a port is left out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum PortError {
-    #[error("only TCP is imported")]
+    #[error("only TCP is loaded")]
     Protocol,
     #[error("it is neither a text nor a map; write it as \"8080:80\"")]
     Form,
@@ -71,16 +71,16 @@ enum PortError {
 ///
 /// # Errors
 /// The text is not YAML, or has no services.
-pub(super) fn read(text: &str, address: IpAddr) -> Result<ImportPlan, serde_saphyr::Error> {
+pub(super) fn read(text: &str, address: IpAddr) -> Result<LoadPlan, serde_saphyr::Error> {
     let file: File = serde_saphyr::from_str(text)?;
-    let mut plan = ImportPlan::default();
+    let mut plan = LoadPlan::default();
     for (name, service) in file.services {
         add(&mut plan, &name, &service.unwrap_or_default(), address);
     }
     Ok(plan)
 }
 
-fn add(plan: &mut ImportPlan, name: &str, service: &Service, address: IpAddr) {
+fn add(plan: &mut LoadPlan, name: &str, service: &Service, address: IpAddr) {
     let place = format!("services.{name}");
     let Some(legal) = resource_name(name) else {
         return plan.skip(place, "its name cannot be the name of a resource");

@@ -3,7 +3,7 @@
 //!
 //! An instance becomes a workload named after its service id, with the service's address, or the node's if the service
 //! has none, and one port, `main`. Tags and meta become metadata; a passing weight becomes the weight. The service
-//! selects its instances. Results of checks are not imported: they would be out of date at once.
+//! selects its instances. Results of checks are not loaded: they would be out of date at once.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use mortise_resource::grpc::catalog::{ServicePort, Workload, WorkloadAddress, Wo
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::plan::{FoundWorkload, ImportPlan, metadata, resource_name};
+use super::plan::{FoundWorkload, LoadPlan, metadata, resource_name};
 
 /// Name of an instance's port; ports have no names in Consul.
 const PORT: &str = "main";
@@ -86,8 +86,8 @@ impl From<HealthService> for CatalogService {
 ///
 /// # Errors
 /// The text is not JSON.
-pub(super) fn read(text: &str) -> Result<ImportPlan, serde_json::Error> {
-    let mut plan = ImportPlan::default();
+pub(super) fn read(text: &str) -> Result<LoadPlan, serde_json::Error> {
+    let mut plan = LoadPlan::default();
     match serde_json::from_str(text)? {
         Value::Array(items) => add_all(&mut plan, "", items),
         Value::Object(named) => {
@@ -105,7 +105,7 @@ pub(super) fn read(text: &str) -> Result<ImportPlan, serde_json::Error> {
     Ok(plan)
 }
 
-fn add_all(plan: &mut ImportPlan, name: &str, items: Vec<Value>) {
+fn add_all(plan: &mut LoadPlan, name: &str, items: Vec<Value>) {
     for (item, index) in items.into_iter().zip(0_usize..) {
         let place = format!("{name}[{index}]");
         let read = if item.get("Service").is_some_and(Value::is_object) {
@@ -120,7 +120,7 @@ fn add_all(plan: &mut ImportPlan, name: &str, items: Vec<Value>) {
     }
 }
 
-fn add(plan: &mut ImportPlan, place: &str, instance: CatalogService) {
+fn add(plan: &mut LoadPlan, place: &str, instance: CatalogService) {
     let Some(service) = resource_name(&instance.service_name) else {
         return plan.skip(place, "its ServiceName is missing or cannot be the name of a resource");
     };

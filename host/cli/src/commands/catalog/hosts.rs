@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use mortise_resource::grpc::catalog::{Workload, WorkloadAddress};
 
-use super::plan::{FoundWorkload, ImportPlan, MAX_ADDRESSES, resource_name};
+use super::plan::{FoundWorkload, LoadPlan, MAX_ADDRESSES, resource_name};
 
 /// Names that every hosts file has for the machine itself.
 const OWN: [&str; 9] = [
@@ -23,8 +23,8 @@ const OWN: [&str; 9] = [
 ];
 
 /// Reads a hosts file. Invalid lines are left out, with a note.
-pub(super) fn read(text: &str) -> ImportPlan {
-    let mut plan = ImportPlan::default();
+pub(super) fn read(text: &str) -> LoadPlan {
+    let mut plan = LoadPlan::default();
     for (line, number) in text.lines().zip(1_usize..) {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();

@@ -1,10 +1,10 @@
-//! `mortise catalog …`: service discovery. Imports services, shows them as proxies see them, and reports results of
+//! `mortise catalog …`: service discovery. Loads services, shows them as proxies see them, and reports results of
 //! health checks.
 
 mod compose;
 mod consul;
 mod hosts;
-mod import;
+mod load;
 mod plan;
 mod report;
 mod watch;
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use crate::{CliError, Exit};
 
 pub(super) const EXAMPLES: &str = "\
-mortise catalog import compose.yaml --dry-run
+mortise catalog load compose.yaml --dry-run
 mortise catalog watch web --port 80";
 
 /// Arguments of `catalog`.
@@ -27,9 +27,9 @@ pub struct Catalog {
 /// Subcommands of `catalog`.
 #[derive(Debug, Subcommand)]
 enum CatalogCommand {
-    /// Imports services and workloads from a compose file, a hosts file or an export of Consul's catalog
-    #[command(after_help = super::after(import::EXAMPLES))]
-    Import(Box<import::Import>),
+    /// Loads services and workloads from a compose file, a hosts file or an export of Consul's catalog
+    #[command(after_help = super::after(load::EXAMPLES))]
+    Load(Box<load::Load>),
     /// Shows the endpoints of a service as a proxy sees them, and every change
     #[command(after_help = super::after(watch::EXAMPLES))]
     Watch(watch::Watch),
@@ -41,7 +41,7 @@ enum CatalogCommand {
 impl Catalog {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         match self.command {
-            CatalogCommand::Import(import) => import.run().await,
+            CatalogCommand::Load(load) => load.run().await,
             CatalogCommand::Watch(watch) => watch.run().await,
             CatalogCommand::Report(report) => report.run().await,
         }

@@ -12,7 +12,7 @@ use mortise_resource::{
 pub(super) const MAX_PORTS: usize = 64;
 pub(super) const MAX_ADDRESSES: usize = 16;
 
-/// Entry of the source that is not imported.
+/// Entry of the source that is not loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Skipped {
     /// Place in the source, such as `services.web.ports[1]`.
@@ -38,13 +38,13 @@ pub(super) struct FoundService {
 
 /// Content of a source, by the names of resources.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ImportPlan {
+pub(super) struct LoadPlan {
     pub(super) services: BTreeMap<String, FoundService>,
     pub(super) workloads: BTreeMap<String, FoundWorkload>,
     pub(super) skipped: Vec<Skipped>,
 }
 
-impl ImportPlan {
+impl LoadPlan {
     pub(super) fn skip(&mut self, place: impl Into<String>, reason: impl Into<String>) {
         self.skipped.push(Skipped { place: place.into(), reason: reason.into() });
     }

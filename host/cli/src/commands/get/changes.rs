@@ -12,12 +12,10 @@ use mortise_resource::{
     },
     goten::WatchType,
     pb,
+    types::gvk,
 };
 
-use super::{
-    refused,
-    watch::{EventKind, Printer},
-};
+use super::watch::{EventKind, Printer};
 use crate::{CliError, CriticalSection, Exit, Session};
 
 /// Pause before an ended watch is opened again.
@@ -61,7 +59,7 @@ impl Changes<'_> {
             // After a position there are only changes.
             self.is_current = !self.resume.is_empty();
             let request = WatchResourcesRequest::from_search(query.clone(), WatchType::Stateless, self.resume.clone());
-            let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });
+            let opened = session.call(gvk(&ty), async { session.watches().watch_resources(request).await });
             let mut messages = opened.await?;
             loop {
                 match messages.message().await {
@@ -72,7 +70,7 @@ impl Changes<'_> {
                         self.printer.ui().warn(&format!("the server ended the watch: {why}; continuing"));
                         break;
                     }
-                    Err(status) => return Err(refused(&ty, &status)),
+                    Err(status) => return Err(CliError::rpc(gvk(&ty), &status)),
                 }
             }
             tokio::time::sleep(REOPEN_PAUSE).await;

@@ -6,7 +6,7 @@ mod page;
 mod watch;
 
 use clap::Args;
-use mortise_resource::{data::BatchGetRequest, pb, types::gvk};
+use mortise_resource::{data::BatchGetRequest, pb};
 
 use crate::{
     CliError, Connect, Exit, Session, Tenancy, Ui,
@@ -214,9 +214,4 @@ impl Get {
         watch::follow(session, ty, units, prefix, &wants, printer).await?;
         Ok(Exit::Done)
     }
-}
-
-/// Error of a watch of a type.
-fn refused(ty: &pb::Type, status: &tonic::Status) -> CliError {
-    CliError::rpc(gvk(ty), status)
 }

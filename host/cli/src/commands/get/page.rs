@@ -7,9 +7,9 @@ use mortise_resource::{
     },
     goten::WatchType,
     pb,
+    types::gvk,
 };
 
-use super::refused;
 use crate::{CliError, Exit, Session, resources::search::Found};
 
 /// Shows the page now and after each change, until the server ends the watch or the output is closed. A reset by the
@@ -21,10 +21,10 @@ pub(super) async fn follow(
 ) -> Result<Exit, CliError> {
     let ty = query.r#type.clone().unwrap_or_default();
     let request = WatchResourcesRequest::from_search(query, WatchType::Stateful, String::new());
-    let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });
+    let opened = session.call(gvk(&ty), async { session.watches().watch_resources(request).await });
     let mut messages = opened.await?;
     let mut page = Found::default();
-    while let Some(message) = messages.message().await.map_err(|status| refused(&ty, &status))? {
+    while let Some(message) = messages.message().await.map_err(|status| CliError::rpc(gvk(&ty), &status))? {
         if message.is_hard_reset || message.is_soft_reset {
             page = Found::default();
         }

@@ -3,7 +3,7 @@
 use clap::Args;
 use mortise_resource::{data, pb};
 
-use super::PluginSummary;
+use super::summary::PluginSummary;
 use crate::{CliError, Connect, Exit, output::ui};
 
 pub(super) const REMOVE: &str = "mortise plugin remove demo";

@@ -5,7 +5,7 @@ use mortise_resource::{
     types::gvk,
 };
 
-use super::PluginSummary;
+use super::summary::PluginSummary;
 use crate::{
     Cell, CommandFuture, Connect, Exit, Style, Table, Ui,
     commands::server_status::{health, std_duration},

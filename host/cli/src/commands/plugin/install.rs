@@ -7,13 +7,13 @@ use std::{
 };
 
 use clap::Args;
+use mortise_keys::signature::read_signature;
 use mortise_resource::data::InstallRequest;
-use mortise_signature::read_signature;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::PluginSummary;
+use super::summary::PluginSummary;
 use crate::{CliError, Connect, Exit, Progress, Unit, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise plugin install target/demo.wasm\n\
@@ -55,7 +55,9 @@ impl Install {
         let thing = format!("plugin {name}");
         let answer = session.call(&thing, session.plugins().install(ReceiverStream::new(outgoing))).await;
         let answer = answer.map_err(|error| match &error.remedy {
-            None if error.message.contains("calls itself") => error.remedy("give its own name: --name NAME"),
+            None if error.message.contains(", but the install is for ") => {
+                error.remedy("give its own name: --name NAME")
+            }
             _ => error,
         });
         // The upload ends when the server has answered; a read error here explains a failure better.

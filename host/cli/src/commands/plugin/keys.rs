@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use mortise_durable_fs::{AtomicFile, FsError};
-use mortise_signature::{KeyPair, PublicKey, SigningError};
+use mortise_keys::signature::{KeyPair, PublicKey, SigningError};
 
 use crate::{CliError, Exit, output::ui};
 

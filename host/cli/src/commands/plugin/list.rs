@@ -6,7 +6,7 @@ use mortise_resource::{
     types::{self, gvk},
 };
 
-use super::{PluginSummary, short};
+use super::summary::{PluginSummary, short};
 use crate::{
     CliError, Connect, Exit, Table,
     commands::server_status::{health, stage},

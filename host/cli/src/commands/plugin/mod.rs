@@ -7,11 +7,10 @@ mod keys;
 mod list;
 mod logs;
 mod sign;
+mod summary;
 mod verify;
 
 use clap::Subcommand;
-use mortise_resource::{data, pb};
-use prost::Message as _;
 
 pub use self::inspect::Inspect;
 use crate::{CommandFuture, commands::after};
@@ -74,44 +73,4 @@ pub fn run(command: PluginCommand) -> CommandFuture {
             PluginCommand::Logs(logs) => logs.run().await,
         }
     })
-}
-
-/// Summary of a plugin, from its resource.
-struct PluginSummary {
-    name: String,
-    plugin: data::Plugin,
-    /// Reason of the condition `Loaded`.
-    stage: String,
-    health: String,
-    message: String,
-}
-
-impl From<&pb::Resource> for PluginSummary {
-    fn from(resource: &pb::Resource) -> Self {
-        let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
-        let conditions: Vec<_> = resource.status.values().flat_map(|status| &status.conditions).collect();
-        let of = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
-        let reason = |kind: &str| of(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
-        let wrong = |c: &&&pb::Condition| c.state() != pb::condition::State::True && !c.message.is_empty();
-        let messages: Vec<_> = conditions.iter().filter(wrong).map(|c| c.message.as_str()).collect();
-        Self {
-            name: resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default(),
-            plugin: data::Plugin::decode(bytes).unwrap_or_default(),
-            stage: reason("Loaded"),
-            health: reason("Healthy"),
-            message: messages.join("; "),
-        }
-    }
-}
-
-impl PluginSummary {
-    /// `version 1.2.0 (sha256 0123456789ab)`.
-    fn what(&self) -> String {
-        format!("version {} (sha256 {})", self.plugin.version, short(&self.plugin.digest))
-    }
-}
-
-/// Shortens a digest, for people.
-fn short(digest: &str) -> &str {
-    digest.get(..12).unwrap_or(digest)
 }

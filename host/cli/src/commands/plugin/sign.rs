@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use mortise_signature::{SecretKey, sign, signature_path};
+use mortise_keys::signature::{SecretKey, sign, signature_path};
 
 use super::keys::{Password, write_new};
 use crate::{CliError, Exit, output::ui};

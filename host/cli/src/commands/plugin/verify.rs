@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use mortise_signature::{PublicKey, read_signature, signature_path, verify};
+use mortise_keys::signature::{PublicKey, read_signature, signature_path, verify};
 
 use crate::{CliError, Exit, output::ui};
 

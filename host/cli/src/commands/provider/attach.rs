@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use mortise_provider::serve::reattach;
 
-use super::{SOURCE, Source, source};
+use super::source::{SOURCE, Source, source};
 use crate::{CliError, Connect, Exit, commands::server_status, output::ui};
 
 pub(super) const EXAMPLES: &str = "\

@@ -14,7 +14,7 @@ use mortise_provider::{
     schema::Snapshot,
 };
 
-use super::{SOURCE, Source, source};
+use super::source::{SOURCE, Source, source};
 use crate::{CliError, Connect, Exit, connect::provider::ProviderConnector, output::ui};
 
 pub(super) const EXAMPLES: &str = "\

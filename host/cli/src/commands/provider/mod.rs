@@ -3,6 +3,7 @@
 mod attach;
 mod export;
 mod launch;
+mod source;
 
 use clap::{Args, Subcommand};
 
@@ -13,9 +14,6 @@ pub use launch::launch;
 pub(super) const EXAMPLES: &str = "\
 eval \"$(mortise provider attach)\"
 mortise provider export --out terraform-plugins";
-
-/// The address of the provider, as configurations name it.
-const SOURCE: &str = "mortise.local/mortise/mortise";
 
 /// Arguments of `provider`.
 #[derive(Debug, Args)]
@@ -40,47 +38,6 @@ impl Provider {
         match self.command {
             ProviderCommand::Attach(attach) => attach.run().await,
             ProviderCommand::Export(export) => export.run().await,
-        }
-    }
-}
-
-/// The address of a provider: a host name, a namespace and a type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Source {
-    host: String,
-    namespace: String,
-    name: String,
-}
-
-/// Parses the address of a provider.
-fn source(text: &str) -> Result<Source, String> {
-    let part = |part: &str| {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    let host = |host: &str| host.contains('.') && host.split('.').all(part);
-    match text.split('/').collect::<Vec<_>>().as_slice() {
-        [first, namespace, name] if host(first) && part(namespace) && part(name) => {
-            Ok(Source { host: (*first).to_owned(), namespace: (*namespace).to_owned(), name: (*name).to_owned() })
-        }
-        _ => Err(format!("a source is HOST/NAMESPACE/TYPE with a dot in HOST, such as {SOURCE}")),
-    }
-}
-
-impl std::fmt::Display for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}/{}", self.host, self.namespace, self.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_has_three_parts() {
-        assert_eq!(source(SOURCE).unwrap().to_string(), SOURCE);
-        for wrong in ["", "mortise", "a/b/c", "a.b/c", "a.b//c", "a.b/c/d/e", "a.b/C/d", "a.b/c/d_e", ".b/c/d"] {
-            assert!(source(wrong).is_err(), "{wrong}");
         }
     }
 }

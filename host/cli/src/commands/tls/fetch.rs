@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mortise_certificate::{CertificateDer, read_certificates, read_key};
+use mortise_keys::certificate::{CertificateDer, read_certificates, read_key};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{
     TlsConnector,

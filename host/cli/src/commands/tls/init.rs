@@ -14,8 +14,8 @@ use std::{
 
 use clap::Args;
 use jiff::Timestamp;
-use mortise_certificate::{Certificate, PemFileError, Validity, read_certificates};
 use mortise_durable_fs::{AtomicFile, FsError, make_dir};
+use mortise_keys::certificate::{Certificate, PemFileError, Validity, read_certificates};
 
 use super::issue::{Authority, Pair};
 use crate::{CliError, Exit, output::ui};

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use mortise_certificate::Certificate;
+use mortise_keys::certificate::Certificate;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,

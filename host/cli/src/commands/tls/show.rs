@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::Timestamp;
-use mortise_certificate::{Certificate, CertificateDer, PemFileError, Validity, read_certificates};
+use mortise_keys::certificate::{Certificate, CertificateDer, PemFileError, Validity, read_certificates};
 use serde::Serialize;
 
 use super::fetch::chain_of;

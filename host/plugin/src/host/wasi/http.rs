@@ -50,7 +50,7 @@ use crate::{
 /// Open requests of one instance, including answers that are being read.
 const MAX_OPEN_REQUESTS: usize = 16;
 
-/// Most requests, headers, bodies and the like of one instance; `sandbox.handles` may lower it.
+/// Most requests, headers, bodies and the like of one instance; `Limits::handles` may lower it.
 const MAX_HTTP_HANDLES: usize = 256;
 
 /// Buffered part of a request's body, bytes.

@@ -50,21 +50,21 @@ fn pooled() -> (Sandbox, tempfile::TempDir) {
 
 /// The messages are wasmtime's own, so each is produced here.
 #[tokio::test]
-async fn what_does_not_fit_into_the_pool_is_refused_with_its_setting() {
+async fn what_does_not_fit_into_the_pool_is_refused_with_its_limit() {
     let (sandbox, _cache) = pooled();
     for (bytes, says) in [
-        (component(9, &[], &[]), "needs 9 core instances to start, more than the limit of 8 (sandbox.core_instances)"),
-        (component(1, &[1; 3], &[]), "needs 3 memories to start, more than the limit of 2 (sandbox.memories)"),
-        (component(3, &[1], &[]), "needs 3 memories to start, more than the limit of 2 (sandbox.memories)"),
-        (component(1, &[], &[1; 9]), "needs 9 tables to start, more than the limit of 8 (sandbox.tables)"),
-        (component(5, &[], &[1; 2]), "needs 10 tables to start, more than the limit of 8 (sandbox.tables)"),
+        (component(9, &[], &[]), "needs 9 core instances to start, more than the limit of 8 (a fixed limit)"),
+        (component(1, &[1; 3], &[]), "needs 3 memories to start, more than the limit of 2 (a fixed limit)"),
+        (component(3, &[1], &[]), "needs 3 memories to start, more than the limit of 2 (a fixed limit)"),
+        (component(1, &[], &[1; 9]), "needs 9 tables to start, more than the limit of 8 (a fixed limit)"),
+        (component(5, &[], &[1; 2]), "needs 10 tables to start, more than the limit of 8 (a fixed limit)"),
         (
             component(1, &[600], &[]),
             "needs 39321600 bytes of memory to start, more than the limit of 33554432 (sandbox.memory_bytes)",
         ),
         (
             component(1, &[], &[20_000]),
-            "needs a table of 20000 elements to start, more than the limit of 10000 (sandbox.table_elements)",
+            "needs a table of 20000 elements to start, more than the limit of 10000 (a fixed limit)",
         ),
     ] {
         let refused = Plugin::describe(&sandbox, "hungry.wasm", &bytes).await.unwrap_err();
@@ -107,9 +107,6 @@ async fn too_many_instances_on_demand_are_the_same_fault() {
     store.limiter(|two| two);
     let error = Linker::new(&engine).instantiate_async(&mut store, &component).await.err().unwrap();
     let refused = exceeded_limit(&error, &Limits { core_instances: 2, ..Limits::default() }).unwrap();
-    assert_eq!(
-        refused.to_string(),
-        "needs 3 core instances to start, more than the limit of 2 (sandbox.core_instances)"
-    );
+    assert_eq!(refused.to_string(), "needs 3 core instances to start, more than the limit of 2 (a fixed limit)");
     assert!(exceeded_limit(&wasmtime::Error::msg("out of luck"), &Limits::default()).is_none());
 }

@@ -1,4 +1,4 @@
-//! What the indexes of a type hold: places by value, in the order of lists.
+//! The content of the indexes of a type: places by value, in the order of lists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
 use mortise_resource::tenancy::WILDCARD;
 use mortise_store::{Place, Query};
 
-use super::{Found, LookUp};
+use super::lookup::{Found, LookUp};
 
 /// Places that one question looks at.
 const PAGE: usize = 128;

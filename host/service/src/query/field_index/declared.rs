@@ -1,4 +1,4 @@
-//! What a type declares indexes of, and what of a resource stands in them.
+//! The fields that a type declares indexes of, and the values of a resource in them.
 
 use mortise_query::{Candidate, IndexPath, Schema};
 use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};
@@ -19,7 +19,7 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    pub(super) fn of(kind: &ResourceType) -> Self {
+    pub(super) fn new(kind: &ResourceType) -> Self {
         Self {
             gvk: kind.gvk.clone(),
             paths: kind.query.indexed.clone(),

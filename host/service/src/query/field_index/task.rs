@@ -9,11 +9,11 @@ use mortise_store::{Backend, ChangeStep, ChangeWatch, OpenedChanges, ScanPart, S
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    Question,
     content::{Content, Full, Memory},
     declared::Declared,
+    lookup::Question,
 };
-use crate::service::ResourceService;
+use crate::lists::Lists;
 
 /// How long indexes are kept that nobody asks for.
 const IDLE: Duration = Duration::from_secs(3_600);
@@ -42,16 +42,16 @@ impl From<StoreError> for End {
 
 /// Runs until nobody asks any more, the service stops, or changes were missed.
 pub(super) async fn run(
-    service: ResourceService,
+    lists: Lists,
     declared: Declared,
     memory: Memory,
     made: watch::Sender<bool>,
     mut questions: mpsc::Receiver<Question>,
 ) {
     let gvk = declared.gvk.clone();
-    let stopped = service.stopped();
+    let stopped = lists.core.stopped();
     let end = tokio::select! {
-        end = keep(&service, declared, memory, &made, &mut questions) => end,
+        end = keep(&lists, declared, memory, &made, &mut questions) => end,
         () = stopped => return,
     };
     match end {
@@ -60,7 +60,7 @@ pub(super) async fn run(
             tracing::debug!(r#type = %gvk, %error, "the indexes of fields are made anew when asked for")
         }
         End::Full => {
-            let most = service.options.index_bytes;
+            let most = lists.core.options.index_bytes;
             tracing::warn!(
                 r#type = %gvk,
                 "the indexes of fields do not fit in {most} bytes (limit service.index_bytes): queries of the type read \
@@ -74,14 +74,14 @@ pub(super) async fn run(
 }
 
 async fn keep(
-    service: &ResourceService,
+    lists: &Lists,
     declared: Declared,
     memory: Memory,
     made: &watch::Sender<bool>,
     questions: &mut mpsc::Receiver<Question>,
 ) -> End {
-    let making = make(service.backend.clone(), declared, memory);
-    let Some(indexes) = service.low_priority.run(making).await else { return End::Unused };
+    let making = make(lists.core.backend.clone(), declared, memory);
+    let Some(indexes) = lists.low_priority.run(making).await else { return End::Unused };
     let mut indexes = match indexes {
         Ok(indexes) => indexes,
         Err(end) => return end,

@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    fn of(rows: &[Row]) -> Shown {
+    fn shown_rows(rows: &[Row]) -> Shown {
         rows.iter().map(|row| (row.place.clone(), row.shown)).collect()
     }
 
@@ -331,7 +331,7 @@ mod tests {
             let mut shown = Shown::new();
             let reread = |view: &mut PageView, shown: &mut Shown, world: &World| {
                 let (rows, more) = world.page(&bounds);
-                let of = of(&rows);
+                let of = shown_rows(&rows);
                 view.become_page(rows, more).into_iter().for_each(|step| apply(shown, step, |at| of[at].clone()));
             };
             reread(&mut view, &mut shown, &world);
@@ -350,7 +350,7 @@ mod tests {
                     }
                 }
                 let (rows, more) = world.page(&bounds);
-                assert_eq!(shown, of(&rows), "history {history}: {bounds:?}");
+                assert_eq!(shown, shown_rows(&rows), "history {history}: {bounds:?}");
                 assert_eq!(view.more(), more.is_some(), "history {history}: {bounds:?}");
                 assert_eq!((view.first(), view.last()), (rows.first().map(|r| &r.key), rows.last().map(|r| &r.key)));
                 compared += 1;

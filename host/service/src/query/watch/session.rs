@@ -1,20 +1,26 @@
-//! What both types of watches of many resources have: the query, compiled against the type as it is registered, and
+//! The common part of both types of watches of many resources: the query, compiled against the type as it is registered, and
 //! the judgement of single resources.
 
 use std::sync::Arc;
 
 use mortise_query::{Binding, Candidate, SortKey, Subject};
-use mortise_resource::{EncodedResource, Error, data::SearchRequest, pb, tenancy};
+use mortise_resource::{
+    EncodedResource, Error,
+    data::{SearchRequest, WatchResourcesResponse},
+    pb, tenancy,
+};
 use mortise_store::{Cursor, Query, ScanPart, Term};
 
+use super::terms::term;
 use crate::{
-    caller::Caller,
-    fair::Share,
-    hooks::RequestHooks,
-    open_watch::{OpenWatch, WatchPermission, Within},
-    query::{compile::Search, search::complete, watch::terms::term},
-    service::ResourceService,
-    store_fault::ended,
+    call::{Caller, Share, store_fault::ended},
+    lists::{OpenWatch, WatchPermission, WatchScope},
+    query::{
+        compile::{Search, project},
+        queries::Queries,
+        search::complete,
+    },
+    rules::RequestHooks,
 };
 
 /// Pages of a content that are read on the threads that serve requests: of 64 resources, and of 1,024.
@@ -22,7 +28,7 @@ const SHORT: usize = 2;
 
 /// A watch of many resources, whatever its type.
 pub(super) struct Session {
-    pub(super) service: ResourceService,
+    pub(super) queries: Queries,
     pub(super) search: Search,
     pub(super) open: OpenWatch,
     request: SearchRequest,
@@ -35,16 +41,12 @@ pub(super) struct Visible {
 }
 
 impl Session {
-    pub(super) async fn open(
-        service: &ResourceService,
-        caller: &Caller,
-        request: SearchRequest,
-    ) -> Result<Self, Error> {
-        let permission = WatchPermission::of(service, caller);
-        let search = Search::compile(caller, &service.types(), request.clone()).await?;
-        let within = Within::Many(search.kind.gvk.clone(), request.tenancy.clone().unwrap_or_default());
-        let open = OpenWatch::new(service, caller, "WatchResources", within, permission)?;
-        Ok(Self { service: service.clone(), search, open, request })
+    pub(super) async fn open(queries: &Queries, caller: &Caller, request: SearchRequest) -> Result<Self, Error> {
+        let permission = WatchPermission::now(&queries.core, caller);
+        let search = Search::compile(caller, &queries.core.types(), request.clone()).await?;
+        let scope = WatchScope::Many(search.kind.gvk.clone(), request.tenancy.clone().unwrap_or_default());
+        let open = OpenWatch::new(&queries.lists, caller, "WatchResources", scope, permission)?;
+        Ok(Self { queries: queries.clone(), search, open, request })
     }
 
     /// Compiles the query anew if the type was registered anew. True if what resources hold may mean something else
@@ -53,7 +55,7 @@ impl Session {
     /// # Errors
     /// The query is none of the type as it is now.
     pub(super) async fn renew(&mut self) -> Result<bool, Error> {
-        let registry = self.service.types();
+        let registry = self.queries.core.types();
         if Arc::ptr_eq(registry.resolve_type(self.open.wanted())?, &self.search.kind) {
             return Ok(false);
         }
@@ -70,7 +72,7 @@ impl Session {
         let mut part = ScanPart { label: None, after: self.search.after() };
         let mut terms: Vec<Term> = Vec::new();
         for fact in self.search.facts() {
-            terms.extend(term(&self.service, &self.search, &fact));
+            terms.extend(term(&self.queries, &self.search, &fact));
             let mut values = fact.values.into_iter();
             let (Some(value), None) = (values.next(), values.next()) else { continue };
             match fact.subject {
@@ -122,7 +124,7 @@ impl Session {
         hooks.next_item();
         let resource = complete(hooks.upgraded(resource.clone()).await?)?;
         let key = {
-            let candidate = Candidate::sharing(&resource, &self.search.schema, &self.service.decoded);
+            let candidate = Candidate::sharing(&resource, &self.search.schema, &self.queries.decoded);
             self.search.matches(&candidate).and_then(|matches| match matches {
                 true => self.search.order.key(&candidate).map(Some),
                 false => Ok(None),
@@ -140,13 +142,13 @@ impl Session {
 
     /// The resource with what the watch shows of it.
     pub(super) fn shown(&self, resource: &EncodedResource) -> Result<pb::Resource, Error> {
-        crate::query::compile::project(&self.search.mask, resource.decode()?)
+        project(&self.search.mask, resource.decode()?)
     }
 
     /// Waits for a place among those whose snapshots are read at once.
     pub(super) async fn place(&mut self) -> Result<Share, Error> {
-        let (service, turn) = (self.service.clone(), self.open.caller().turn());
-        self.until(async move { service.snapshots.acquire(turn, 1).await.map_err(|e| service.no_room(e)) }).await?
+        let (lists, turn) = (self.queries.lists.clone(), self.open.caller().turn());
+        self.until(async move { lists.snapshots.acquire(turn, 1).await.map_err(|e| lists.no_room(e)) }).await?
     }
 
     /// The next page of a content of which so many were read.
@@ -155,11 +157,11 @@ impl Session {
         content: &mut dyn Cursor,
         read: usize,
     ) -> Result<Option<Vec<EncodedResource>>, Error> {
-        let service = self.service.clone();
+        let lists = self.queries.lists.clone();
         let page = self.until(async move {
             match read < SHORT {
                 true => content.next().await,
-                false => service.low_priority.blocking(content.next()).await,
+                false => lists.low_priority.blocking(content.next()).await,
             }
         });
         page.await?.map_err(|e| ended(&e))
@@ -177,4 +179,9 @@ impl Session {
     pub(super) fn mask(&self) -> Option<prost_types::FieldMask> {
         self.request.field_mask.clone().filter(|_| !self.search.mask.is_everything())
     }
+}
+
+/// A message that is no report of a size.
+pub(super) fn message() -> WatchResourcesResponse {
+    WatchResourcesResponse { snapshot_size: -1, ..WatchResourcesResponse::default() }
 }

@@ -11,21 +11,20 @@ use mortise_store::{
 };
 
 use crate::{
-    audit::Method,
-    caller::Caller,
-    hooks::{RequestHooks, type_of},
-    open_watch::{OpenWatch, WatchPermission, Within},
+    call::{Caller, store_fault::ended},
+    core::{Core, ids::type_of},
+    lists::{OpenWatch, WatchPermission, WatchScope},
     query::{
         compile::{project, shown},
+        queries::Queries,
         search::complete,
     },
-    service::ResourceService,
-    store_fault::ended,
+    rules::{RequestHooks, read_checked},
 };
 
 /// An open watch of one resource. Dropping it closes it.
 pub struct ResourceChanges {
-    service: ResourceService,
+    core: Core,
     open: OpenWatch,
     id: pb::Id,
     mask: Mask,
@@ -36,37 +35,30 @@ pub struct ResourceChanges {
     told: Option<pb::Resource>,
 }
 
-impl ResourceService {
+impl Queries {
     /// Opens a watch of one resource.
     ///
     /// # Errors
-    /// Those of Read; `InvalidArgument`: a path of the mask, a view; `ResourceExhausted`: too many watches.
-    pub async fn watch_resource(
+    /// Those of [`crate::ResourceService::watch_resource`].
+    pub(crate) async fn watch_resource(
         &self,
         caller: &Caller,
         request: WatchResourceRequest,
     ) -> Result<ResourceChanges, Error> {
-        let mut call = self.begin(caller, Method::WatchResource).await?;
-        call.about(request.id.as_ref());
-        let opened = self.resource_watched(caller, request).await;
-        call.end(opened).await
-    }
-
-    async fn resource_watched(&self, caller: &Caller, request: WatchResourceRequest) -> Result<ResourceChanges, Error> {
-        let permission = WatchPermission::of(self, caller);
+        let permission = WatchPermission::now(&self.core, caller);
         let caller = Caller { consistency: mortise_store::Consistency::Consistent, ..caller.clone() };
-        let stored = self.read_checked(&caller, pb::ReadRequest { id: request.id.clone() }).await?;
+        let stored = read_checked(&self.core, &caller, pb::ReadRequest { id: request.id.clone() }).await?;
         let asked = request.id.unwrap_or_default();
         // Complete, but for the uid if none was asked for.
         let mut id = stored.decode_id()?.unwrap_or_default();
         id.uid = asked.uid;
-        let kind = self.types().resolve(&type_of(&id))?.clone();
+        let kind = self.core.types().resolve(&type_of(&id))?.clone();
         let schema = Schema::new(Some(kind.schema.message().clone()));
         let mask = shown(&kind, &schema, request.view, request.field_mask.as_ref())?;
-        let within = Within::One(kind.gvk.clone(), id.clone());
-        let open = OpenWatch::new(self, &caller, "WatchResource", within, permission)?;
+        let scope = WatchScope::One(kind.gvk.clone(), id.clone());
+        let open = OpenWatch::new(&self.lists, &caller, "WatchResource", scope, permission)?;
         let field_mask = request.field_mask.filter(|_| !mask.is_everything());
-        Ok(ResourceChanges { service: self.clone(), open, id, mask, field_mask, changes: None, told: None })
+        Ok(ResourceChanges { core: self.core.clone(), open, id, mask, field_mask, changes: None, told: None })
     }
 }
 
@@ -111,7 +103,7 @@ impl ResourceChanges {
             Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() },
             Term::for_tenancy(&query.tenancy),
         ];
-        let opened = self.service.backend.open_changes(&query, &ScanPart::default(), &terms).await;
+        let opened = self.core.backend.open_changes(&query, &ScanPart::default(), &terms).await;
         let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
         // Names come in order, and this is the first that has itself as its beginning.
         let first = self.open.until(content.next()).await?.map_err(|e| ended(&e))?;
@@ -145,7 +137,7 @@ impl ResourceChanges {
 
     /// What is shown of it, if it is of the type as it was asked for, and may be read.
     async fn visible(&self, resource: &EncodedResource) -> Result<Option<pb::Resource>, Error> {
-        let registry = self.service.types();
+        let registry = self.core.types();
         let kind = registry.resolve_type(self.open.wanted())?;
         if !resource.has_type(&kind.gvk) {
             return Ok(None);

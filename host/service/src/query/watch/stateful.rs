@@ -19,18 +19,17 @@ use tokio::{
 };
 
 use super::{
-    message,
     page_view::{Effect, Follower, PageBounds, PageStep, PageView, Row, RowPlace},
-    session::{Session, Visible},
+    session::{Session, Visible, message},
 };
 use crate::{
-    fair::Share,
+    call::{Share, store_fault::ended},
     query::{
         collect::{Collector, Page},
-        search::{PAGE_BYTES, too_many},
+        compile::undecodable,
+        queries::VIEWS,
+        search::{PAGE_BYTES, too_long, too_many},
     },
-    service::VIEWS,
-    store_fault::ended,
 };
 
 /// Changes that are looked at together at most, so that others have their turns.
@@ -91,18 +90,20 @@ impl Stateful {
     async fn read(&mut self) -> Result<Vec<ResourceChange>, Error> {
         self.session.until(sleep_until(self.not_before)).await?;
         let begun = Instant::now();
-        let (service, turn) = (self.session.service.clone(), self.session.open.caller().turn());
-        let bytes = service.lists.total().min(PAGE_BYTES);
-        let page = self.session.until(service.lists.acquire(turn, bytes)).await?.map_err(|e| service.no_room(e))?;
+        let (lists, turn) = (self.session.queries.lists.clone(), self.session.open.caller().turn());
+        let bytes = lists.bytes.total().min(PAGE_BYTES);
+        let page = self.session.until(lists.bytes.acquire(turn, bytes)).await?.map_err(|e| lists.no_room(e))?;
         self.page = Some(page);
         let (query, part, terms) = self.session.part();
-        let opened = self.session.service.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
+        let opened =
+            self.session.queries.core.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
         let OpenedChanges { mut content, changes, .. } = opened;
         let search = &self.session.search;
         let ends_early = search.is_by_name();
         let mut collector = Collector::new(search.page_size, PAGE_BYTES, search.token.clone());
         let (mut read, mut scanned) = (0, 0_usize);
-        let (limit, time) = (self.session.service.options.search_resources, self.session.service.options.search_time);
+        let (limit, time) =
+            (self.session.queries.core.options.search_resources, self.session.queries.core.options.search_time);
         'pages: while let Some(page) = self.session.page(&mut *content, read).await? {
             read += 1;
             scanned += page.len();
@@ -112,7 +113,7 @@ impl Stateful {
             let mut hooks = self.session.hooks();
             for resource in page {
                 if begun.elapsed() > time {
-                    return Err(crate::query::search::too_long(time));
+                    return Err(too_long(time));
                 }
                 if let Some(Visible { key, resource }) = self.session.visible(&mut hooks, &resource).await? {
                     collector.offer(key, resource);
@@ -139,7 +140,7 @@ impl Stateful {
         // As long as it took, others have their turn.
         self.not_before = Instant::now() + begun.elapsed().max(Duration::from_millis(1));
         let resource = |index: usize| shown.get(index).cloned();
-        Ok(steps.into_iter().map(|step| self.told(step, &resource)).collect())
+        Ok(steps.into_iter().map(|step| self.change_of(step, &resource)).collect())
     }
 
     /// Waits for changes, and applies them up to one after which the page has to be read.
@@ -191,7 +192,9 @@ impl Stateful {
         };
         Ok(match self.view.apply(&place, row) {
             Effect::Reread => None,
-            Effect::Steps(steps) => Some(steps.into_iter().map(|step| self.told(step, &|_| shown.clone())).collect()),
+            Effect::Steps(steps) => {
+                Some(steps.into_iter().map(|step| self.change_of(step, &|_| shown.clone())).collect())
+            }
         })
     }
 
@@ -201,7 +204,7 @@ impl Stateful {
             self.session.search.order.key(&candidate)
         };
         let id = resource.decode_id()?.unwrap_or_default();
-        let key = key.map_err(|e| crate::query::compile::undecodable(&id, &e))?;
+        let key = key.map_err(|e| undecodable(&id, &e))?;
         self.row_of(Visible { key, resource })
     }
 
@@ -222,7 +225,7 @@ impl Stateful {
     }
 
     /// A step as the client is told it.
-    fn told(&self, step: PageStep, shown: &dyn Fn(usize) -> Option<pb::Resource>) -> ResourceChange {
+    fn change_of(&self, step: PageStep, shown: &dyn Fn(usize) -> Option<pb::Resource>) -> ResourceChange {
         let index = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
         let change = match step {
             PageStep::Added(at) => ChangeType::Added(Added { resource: shown(at), view_index: index(at) }),
@@ -298,7 +301,7 @@ impl Stateful {
             return Ok(());
         }
         self.room = None;
-        let room = self.session.service.views.clone().try_acquire_many_owned(kib).map_err(|_| {
+        let room = self.session.queries.views.clone().try_acquire_many_owned(kib).map_err(|_| {
             Error::new(
                 Code::ResourceExhausted,
                 format!(

@@ -19,8 +19,11 @@ use prost::Message as _;
 use prost_types::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::{message, session::Session};
-use crate::{fair::Share, query::compile::refused, store_fault::ended};
+use super::session::{Session, message};
+use crate::{
+    call::{Share, store_fault::ended},
+    query::compile::refused,
+};
 
 /// Changes of a message when the request says 0, and most of them.
 const DEFAULT_CHUNK: usize = 100;
@@ -141,7 +144,7 @@ impl Stateless {
                 Phase::New => self.begin().await?,
                 Phase::Behind(position, since) => self.resume(position, since).await?,
                 Phase::Since(time) => {
-                    let backend = self.session.service.backend.clone();
+                    let backend = self.session.queries.core.backend.clone();
                     let found = self.session.until(backend.position_before(time)).await?.map_err(|e| ended(&e))?;
                     match found {
                         Some(position) => self.phase = Phase::Behind(position, Some(time)),
@@ -167,7 +170,8 @@ impl Stateless {
     async fn begin(&mut self) -> Result<Option<WatchResourcesResponse>, Error> {
         let place = self.session.place().await?;
         let (query, part, terms) = self.session.part();
-        let opened = self.session.service.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
+        let opened =
+            self.session.queries.core.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
         let OpenedChanges { content, position, changes } = opened;
         let page = Vec::new().into_iter();
         self.phase = Phase::Snapshot { content, read: 0, page, position, changes, _place: place };
@@ -182,7 +186,7 @@ impl Stateless {
     ) -> Result<Option<WatchResourcesResponse>, Error> {
         let place = self.session.place().await?;
         let (query, part, terms) = self.session.part();
-        let backend = self.session.service.backend.clone();
+        let backend = self.session.queries.core.backend.clone();
         let changes = self.session.until(backend.changes_after(&query, &part, &terms, position)).await?;
         let Some(changes) = changes.map_err(|e| ended(&e))? else { return Ok(Some(self.start_over())) };
         self.position = position;
@@ -247,7 +251,7 @@ impl Stateless {
                 ChangeStep::Change(change) => {
                     let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
                     let is_old = since.is_some_and(|since| is_before(&change, since));
-                    let told = if is_old { None } else { told(&self.session, &change).await? };
+                    let told = if is_old { None } else { visible_change(&self.session, &change).await? };
                     told.into_iter().for_each(|change| self.held.add(change));
                     self.position = change.position();
                     if let Some(full) = full {
@@ -295,7 +299,7 @@ impl Stateless {
         };
         let mut looked_at = 0;
         while let Some(change) = next.take() {
-            let told = told(&self.session, &change).await?;
+            let told = visible_change(&self.session, &change).await?;
             told.into_iter().for_each(|change| self.held.add(change));
             self.position = change.position();
             looked_at += 1;
@@ -352,7 +356,7 @@ impl Stateless {
 
     /// Tells the client what to forget: everything, or, of its first snapshot, what it has of that.
     fn reset(&mut self) -> WatchResourcesResponse {
-        metrics::counter!("mortise_watches_reset_total").increment(1);
+        metrics::counter!("mortise_watches_resynced_total").increment(1);
         self.held = Held::default();
         self.is_unfinished = false;
         let is_hard_reset = std::mem::take(&mut self.is_in_sync);
@@ -381,7 +385,7 @@ fn current(session: &Session, resource: &EncodedResource) -> Result<ResourceChan
 }
 
 /// What a change means for the watch.
-async fn told(session: &Session, change: &ChangeEvent) -> Result<Option<ResourceChange>, Error> {
+async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Option<ResourceChange>, Error> {
     let mut hooks = session.hooks();
     let ChangeEvent { before, now, .. } = change;
     let visible = match now {

@@ -1,4 +1,4 @@
-//! What a query requires of whatever matches, as the store takes it: so that a watch is not woken by changes that do not
+//! The requirements of a query, as the store takes them: so that a watch is not woken by changes that do not
 //! concern it.
 
 use std::{
@@ -14,9 +14,8 @@ use parking_lot::Mutex;
 use prost_reflect::MessageDescriptor;
 
 use crate::{
-    query::compile::Search,
+    query::{compile::Search, queries::Queries},
     registry::{Registry, ResourceType},
-    service::ResourceService,
 };
 
 /// Values of a term; a fact with more is none.
@@ -27,8 +26,8 @@ const MAX_TERM_BYTES: usize = 1 << 10;
 const MAX_BYTES: usize = 16 << 10;
 
 /// The term of a fact, if the store can have it.
-pub(super) fn term(service: &ResourceService, search: &Search, fact: &Fact) -> Option<Term> {
-    let (registry, decoded) = (&service.registry, &service.decoded);
+pub(super) fn term(queries: &Queries, search: &Search, fact: &Fact) -> Option<Term> {
+    let (registry, decoded) = (&queries.core.registry, &queries.decoded);
     let (subject, text) = match &fact.subject {
         Subject::Name => (TermSubject::Name, ""),
         Subject::Label(label) => (TermSubject::Label(label.clone()), label.as_str()),

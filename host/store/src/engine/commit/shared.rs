@@ -106,7 +106,7 @@ impl Shared {
         }
         let why = shown.join("; ");
         if !why.is_empty() && self.health.borrow().damaged.as_ref() != Some(&why) {
-            tracing::error!(path = %self.options.path.display(), why, "the store is damaged: not everything that was acknowledged is there");
+            tracing::error!(path = %self.options.path.display(), why, "the store is damaged: some acknowledged data is missing");
             metrics::damaged();
             self.health.send_modify(|health| health.damaged = Some(why));
         }

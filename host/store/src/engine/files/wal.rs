@@ -31,11 +31,12 @@
 //! checkpoint position shows that the tree has lost its end. A missing file, or one in the place of the other, is
 //! damage, too, and so is a log that ends before its durable end at the last checkpoint.
 
+mod record;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, Read as _, Seek as _, Write as _},
-    ops::RangeInclusive,
     os::unix::fs::{FileExt as _, MetadataExt as _},
     path::{Path, PathBuf},
 };
@@ -55,13 +56,9 @@ use crate::{
     error::io_fault,
 };
 
-/// Smallest unit that disks write atomically, bytes; records begin at multiples of it, and of the disk's own unit.
-const MIN_BLOCK_BYTES: usize = 512;
-/// Range of disks' units, bytes: the kernel writes no less at once, and disks have no larger unit.
-const DISK_BLOCK_BYTES: RangeInclusive<u64> = 4096..=64 << 10;
-/// Bytes of a record before its body.
-const HEADER_BYTES: usize = 28;
-/// Smallest growth of a file, bytes. A file grows by its own length, but at most by eight times this.
+use self::record::{DISK_BLOCK_BYTES, MIN_BLOCK_BYTES, edit, encode, generation, parse};
+
+/// Files grow by as much as they hold, at least by this and at most by eight times this, bytes.
 const GROWTH_BYTES: u64 = 1 << 20;
 /// Largest buffer that is kept for the next group, bytes.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
@@ -298,78 +295,8 @@ pub(crate) fn missing(dir: &Path, checkpoint: CheckpointPosition, closed: bool) 
     gone.into_iter().next().filter(|_| needed)
 }
 
-/// Appends a record to `out`, which is empty.
-fn encode(out: &mut Vec<u8>, salt: u64, block: usize, (generation, number): (u64, u64), batch: &WriteBatch) {
-    out.extend_from_slice(&(generation ^ salt).to_be_bytes());
-    out.extend_from_slice(&number.to_be_bytes());
-    // Placeholders for length and checksum.
-    out.extend_from_slice(&[0; 12]);
-    // Keys are short, and values over 4 KiB are split into chunks.
-    let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
-    for edit in batch.edits() {
-        out.push(if edit.value.is_some() { b'+' } else { b'-' });
-        out.extend_from_slice(&length(&edit.key));
-        out.extend_from_slice(&edit.key);
-        if let Some(value) = &edit.value {
-            out.extend_from_slice(&length(value));
-            out.extend_from_slice(value);
-        }
-    }
-    let end = out.len();
-    let len = (end.saturating_sub(HEADER_BYTES) as u64 | u64::from(block.trailing_zeros()) << 56).to_be_bytes();
-    if let Some(place) = out.get_mut(16..24) {
-        place.copy_from_slice(&len);
-    }
-    let sum = checksum(salt, out).to_be_bytes();
-    if let Some(place) = out.get_mut(24..HEADER_BYTES) {
-        place.copy_from_slice(&sum);
-    }
-    out.resize(end.next_multiple_of(block), 0);
-}
-
-/// Returns the checksum of a record without its padding.
-fn checksum(salt: u64, record: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&salt.to_be_bytes());
-    hasher.update(record.get(..24).unwrap_or_default());
-    hasher.update(record.get(HEADER_BYTES..).unwrap_or_default());
-    hasher.finalize()
-}
-
-/// A whole record with the right checksum.
-struct FoundRecord<'b> {
-    number: u64,
-    body: &'b [u8],
-    /// Bytes of the record in the file, padding included.
-    size: usize,
-}
-
-/// Returns the generation in the header at the start of `bytes`.
-fn generation(salt: u64, bytes: &[u8]) -> Option<u64> {
-    bytes.first_chunk::<8>().map(|masked| u64::from_be_bytes(*masked) ^ salt)
-}
-
-/// Reads the record at the start of `bytes`, if it is whole and of the generation.
-fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
-    // First, since a checksum takes time, and most positions have no record.
-    if generation(salt, bytes)? != of {
-        return None;
-    }
-    let (number, rest) = bytes.get(8..)?.split_first_chunk::<8>()?;
-    let (len, rest) = rest.split_first_chunk::<8>()?;
-    let (sum, _) = rest.split_first_chunk::<4>()?;
-    let [logarithm, len @ ..] = *len;
-    let [a, b, c, d, e, f, g] = len;
-    let block = 1_usize.checked_shl(logarithm.into()).filter(|block| DISK_BLOCK_BYTES.contains(&(*block as u64)))?;
-    let end = HEADER_BYTES.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
-    let record = bytes.get(..end)?;
-    let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
-    let body = record.get(HEADER_BYTES..).unwrap_or_default();
-    let size = end.checked_next_multiple_of(block)?;
-    whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size })
-}
-
-/// Reads the records of the log after the checkpoint position. `durable` is the log's end at the last checkpoint.
+/// Reads what the log of the store in `dir` has beyond the checkpoint position. `durable` is how far it reached when
+/// that was written.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when acknowledged records are missing.
@@ -475,27 +402,7 @@ impl LogTail {
     }
 }
 
-/// Takes the first edit off a body.
-fn edit(body: &mut &[u8]) -> Option<(IVec, State)> {
-    let (sign, rest) = body.split_first()?;
-    let (key, rest) = counted(rest)?;
-    let (state, rest) = match sign {
-        b'+' => counted(rest).map(|(value, rest)| (Some(value), rest))?,
-        b'-' => (None, rest),
-        _ => return None,
-    };
-    *body = rest;
-    Some((key, state))
-}
-
-/// Takes a length, and as many bytes, off the start.
-fn counted(bytes: &[u8]) -> Option<(IVec, &[u8])> {
-    let (len, rest) = bytes.split_first_chunk::<4>()?;
-    let (counted, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
-    Some((counted.into(), rest))
-}
-
-/// Decodes bytes as a record with the salt at their start, and as edits.
+/// Reads bytes as a record under the salt that they begin with, and as the edits of one.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some((salt, rest)) = bytes.split_first_chunk::<8>() {

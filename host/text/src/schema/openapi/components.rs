@@ -1,19 +1,19 @@
-//! What is the same for all types: parameters, refusals, and the schemas of Mortise's own objects.
+//! The components that all types share: parameters, errors, and the schemas of Mortise's own objects.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// The longest name.
+/// Longest name in characters.
 const MAX_NAME_CHARACTERS: usize = mortise_resource::name::MAX_NAME_BYTES;
 
 /// The rule of names, as an expression.
 const NAME_PATTERN: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
-/// Letters of a text in an address, so that all of them together fit: an address has 64 KiB at most, escapes included.
+/// Most characters of a text parameter, so that all parameters fit into an address: 64 KiB, escapes included.
 const MAX_TEXT_CHARACTERS: usize = 1 << 10;
 
-/// Parameters, by what they are called in operations.
+/// Parameters, by their names in operations.
 pub(super) fn parameters() -> Value {
     let query = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "description": description, "schema": schema });
     let flag = |name: &str, description: &str, values: &[&str]| {
@@ -25,8 +25,8 @@ pub(super) fn parameters() -> Value {
     let text = |longest: usize| json!({ "type": "string", "maxLength": longest });
     let unit = || json!({ "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": NAME_PATTERN });
     let units = || json!({ "anyOf": [unit(), { "const": "*" }] });
-    let one = "; `default` when it is left out.";
-    let many = "; `*` is every one, `default` when it is left out.";
+    let one = "; `default` if left out.";
+    let many = "; `*` for all, `default` if left out.";
     json!({
         "name": {
             "name": "name", "in": "path", "required": true, "description": "The resource's name.",
@@ -34,36 +34,36 @@ pub(super) fn parameters() -> Value {
         },
         "partition": query("partition", &format!("The outer unit of tenancy{one}"), unit()),
         "namespace": query("namespace", &format!("The inner unit of tenancy{one}"), unit()),
-        "ns": query("ns", "Short for `namespace`, which wins.", unit()),
+        "ns": query("ns", "Short name of `namespace`; `namespace` wins if both are given.", unit()),
         "partition-of-many": query("partition", &format!("The outer unit of tenancy{many}"), units()),
         "namespace-of-many": query("namespace", &format!("The inner unit of tenancy{many}"), units()),
-        "ns-of-many": query("ns", "Short for `namespace`, which wins.", units()),
-        "version": query("version", "Only if this is the stored version; else 409.", json!({ "type": "string" })),
+        "ns-of-many": query("ns", "Short name of `namespace`; `namespace` wins if both are given.", units()),
+        "version": query("version", "Stored version that the resource must have; answers 409 otherwise.", json!({ "type": "string" })),
         "name_prefix": query(
             "name_prefix",
-            "Only names that begin so.",
+            "Start of the names to list.",
             json!({ "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": "^[a-z0-9-]*$" }),
         ),
-        "consistent": flag("consistent", "Asks for a strong read; its presence is enough.", &["", "true"]),
-        "selector": query("selector", "Only with these labels, such as `env=prod,tier in (a,b),!old`.", text(MAX_TEXT_CHARACTERS)),
-        "filter": query("filter", "Only what fits, such as `data.genre = \"GENRE_JAZZ\"`.", text(MAX_TEXT_CHARACTERS)),
-        "order_by": query("order_by", "The order: paths separated by commas, each with `asc` or `desc` behind it.", text(MAX_TEXT_CHARACTERS)),
-        "fields": query("fields", "Only these fields: paths separated by commas.", text(MAX_TEXT_CHARACTERS)),
-        "view": query("view", "Which fields.", json!({ "enum": ["name", "basic", "detail", "full"] })),
+        "consistent": flag("consistent", "Asks for a strong read; the bare name is enough.", &["", "true"]),
+        "selector": query("selector", "Labels that resources must have, such as `env=prod,tier in (a,b),!old`.", text(MAX_TEXT_CHARACTERS)),
+        "filter": query("filter", "Filter that resources must match, such as `data.genre = \"GENRE_JAZZ\"`.", text(MAX_TEXT_CHARACTERS)),
+        "order_by": query("order_by", "Order: paths separated by commas, each followed by `asc` or `desc` if wanted.", text(MAX_TEXT_CHARACTERS)),
+        "fields": query("fields", "Fields to show: paths separated by commas.", text(MAX_TEXT_CHARACTERS)),
+        "view": query("view", "Set of fields to show.", json!({ "enum": ["name", "basic", "detail", "full"] })),
         "page_size": query(
             "page_size",
-            "So many at most; 0 is 100.",
+            "Most resources of a page; 0 means 100.",
             json!({ "type": "integer", "minimum": 0, "maximum": 1_000 }),
         ),
-        "page_token": query("page_token", "The page that a token of an earlier answer leads to.", text(MAX_TEXT_CHARACTERS)),
-        "explain": flag("explain", "Asks how the resources were found; its presence is enough.", &["", "true", "false"]),
-        "paging_info": flag("paging_info", "Asks for the number of all that match; its presence is enough.", &["", "true", "false"]),
-        "resume_token": query("resume_token", "Where an earlier watch of the same query ended.", text(MAX_TEXT_CHARACTERS)),
-        "watch": flag("watch", "Asks for events; its presence is enough, `false` and `0` mean no.", &["", "true", "false"]),
+        "page_token": query("page_token", "Token of a page, from an earlier answer.", text(MAX_TEXT_CHARACTERS)),
+        "explain": flag("explain", "Asks for the plan by which the resources were found; the bare name is enough.", &["", "true", "false"]),
+        "paging_info": flag("paging_info", "Asks for the number of all matches; the bare name is enough.", &["", "true", "false"]),
+        "resume_token": query("resume_token", "Token at which to resume, from an earlier watch of the same query.", text(MAX_TEXT_CHARACTERS)),
+        "watch": flag("watch", "Asks for events; the bare name is enough, `false` and `0` mean no.", &["", "true", "false"]),
     })
 }
 
-/// Answers to what does not succeed, by their codes.
+/// Answers to failed requests, by their codes.
 pub(super) fn responses() -> Value {
     let refusal = |description: &str| {
         json!({
@@ -75,43 +75,43 @@ pub(super) fn responses() -> Value {
         })
     };
     json!({
-        "400": refusal("The request is at fault: its body, its parameters, the rules of the type."),
+        "400": refusal("The request is invalid: its body, its parameters, or by the rules of the type."),
         "403": refusal("The caller may not do this."),
-        "404": refusal("There is no such resource, place, type or path."),
-        "408": refusal("The body did not come in time."),
-        "409": refusal("The version is not the stored one; for those who prefer problems also: the type's plugin is gone."),
+        "404": refusal("There is no such resource, tenancy, type or path."),
+        "408": refusal("The body did not arrive in time."),
+        "409": refusal("The version is not the stored one. For clients that prefer problems also: the type's plugin is gone."),
         "413": refusal("The body is too large."),
-        "415": refusal("The body is no JSON, or is encoded."),
-        "429": refusal("A limit was hit, such as that of open watches."),
-        "500": refusal("A fault of the server or of a plugin. Who does not prefer problems gets this for 429, 503 and 504, too."),
-        "503": refusal("Not now: the server stops, or a plugin's hook is quarantined."),
+        "415": refusal("The body is not JSON, or is encoded."),
+        "429": refusal("A limit was reached, such as that of open watches."),
+        "500": refusal("A fault of the server or of a plugin. Clients that do not prefer problems get this for 429, 503 and 504, too."),
+        "503": refusal("Not available now: the server is stopping, or a plugin's hook is quarantined."),
         "504": refusal("A plugin took too long."),
     })
 }
 
-/// Schemas of what is the same for all types.
+/// Schemas that all types share.
 pub(super) fn own_schemas() -> BTreeMap<String, Value> {
     let text = || json!({ "type": "string" });
     let diagnostic = json!({
         "type": "object",
         "properties": {
-            "path": { "type": "string", "description": "Where, in the names of protobuf, such as `data.tracks[3]`." },
-            "summary": { "type": "string", "description": "What, in one sentence." },
-            "detail": { "type": "string", "description": "More, when a sentence is not enough." },
-            "severity": { "enum": ["warning"], "description": "Left out for what refuses the request." },
+            "path": { "type": "string", "description": "Path of the field, in the names of protobuf, such as `data.tracks[3]`." },
+            "summary": { "type": "string", "description": "The fault, in one sentence." },
+            "detail": { "type": "string", "description": "Details, if one sentence is not enough." },
+            "severity": { "enum": ["warning"], "description": "Left out for faults that reject the request." },
         },
         "required": ["path", "summary"],
         "additionalProperties": false,
     });
     let blamed = json!({
         "type": "object",
-        "description": "The plugin that is to blame.",
+        "description": "The plugin at fault.",
         "properties": {
             "plugin": text(),
             "version": text(),
-            "hook": { "type": "string", "description": "What was called, such as `validate`." },
-            "kind": { "type": "string", "description": "What ended it, such as `trap`, `fuel` or `deadline`." },
-            "retry_after_ms": { "type": "integer", "minimum": 0, "description": "When it may be worth trying again." },
+            "hook": { "type": "string", "description": "The called function, such as `validate`." },
+            "kind": { "type": "string", "description": "Reason of the failure, such as `trap`, `fuel` or `deadline`." },
+            "retry_after_ms": { "type": "integer", "minimum": 0, "description": "Time after which to try again, in milliseconds." },
         },
         "required": ["plugin", "version", "hook", "kind"],
         "additionalProperties": false,
@@ -120,7 +120,7 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
         "type": "object",
         "description": "A problem (RFC 9457).",
         "properties": {
-            "type": { "type": "string", "format": "uri", "description": "`urn:mortise:problem:` and what kind it is." },
+            "type": { "type": "string", "format": "uri", "description": "`urn:mortise:problem:` and the kind of the problem." },
             "title": text(),
             "status": { "type": "integer", "minimum": 400, "maximum": 599 },
             "detail": text(),
@@ -154,9 +154,9 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
         "scope": { "enum": ["cluster", "partition", "namespace", "undefined"] },
         "message": { "type": "string", "description": "Full name of the message of its data." },
         "schemaVersion": { "type": "integer", "minimum": 1 },
-        "plugin": { "type": ["string", "null"], "description": "Who provides it; null for the host." },
+        "plugin": { "type": ["string", "null"], "description": "Plugin that provides it; null for the host." },
         "pluginVersion": { "type": ["string", "null"] },
-        "orphaned": { "type": "boolean", "description": "Whether its plugin is gone: it is read and deleted, but not written." },
+        "orphaned": { "type": "boolean", "description": "Whether its plugin is gone: resources can be read and deleted, but not written." },
         "shortNames": texts(),
         "printerColumns": { "type": "array", "items": column },
         "immutableFields": texts(),
@@ -176,7 +176,7 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
     let count = || json!({ "type": "integer", "minimum": 0 });
     let plan = json!({
         "type": "object",
-        "description": "How the resources of a query were found. Who may not do everything is not told how many were looked at.",
+        "description": "Plan by which the resources of a query were found. The counts of examined resources are only for callers with all rights.",
         "properties": {
             "access": { "enum": ["UNSPECIFIED", "NAMES", "NAME_RANGE", "LABEL", "FIELD"] },
             "keys": texts(),

@@ -28,14 +28,14 @@ pub fn sink() -> MessageDescriptor {
     message("kitchen.v1.Sink")
 }
 
-/// As the server reads it.
+/// Reads JSON as the server does.
 pub fn read(message: &MessageDescriptor, json: &Value) -> Result<DynamicMessage, String> {
     let text = json.to_string();
     let mut from = serde_json::Deserializer::from_str(&text);
     DynamicMessage::deserialize(message.clone(), &mut from).map_err(|e| e.to_string())
 }
 
-/// As the server prints it.
+/// Prints JSON as the server does.
 pub fn print(message: &DynamicMessage) -> Value {
     let options = SerializeOptions::new().skip_default_fields(true).stringify_64_bit_integers(true);
     message.serialize_with_options(serde_json::value::Serializer, &options).unwrap()

@@ -1,4 +1,4 @@
-//! Streams that are slow by chance know the truth as soon as they have caught up, whatever happened meanwhile.
+//! Streams that fall behind at random reach the true state as soon as they catch up, whatever happened meanwhile.
 
 use fastrand::Rng;
 use prost::Message as _;
@@ -31,7 +31,7 @@ fn endpoints(all: &BTreeMap<u8, u32>) -> ServiceEndpoints {
     ServiceEndpoints { endpoints: all.iter().map(endpoint).collect(), ports: vec![http], labels: BTreeMap::new() }
 }
 
-/// What a client knows: `None` is that there is no such service.
+/// The knowledge of a client; `None` means that the service does not exist.
 #[derive(Default)]
 struct Client {
     position: Position,
@@ -39,7 +39,7 @@ struct Client {
 }
 
 impl Client {
-    /// Takes what there is; answers the bytes. Fails on a message that says nothing new.
+    /// Takes all pending messages and returns their bytes. Fails on a message without news.
     fn catch_up(&mut self, view: &View) -> Result<usize, StreamError> {
         let Some(bytes) = view.next(&mut self.position, Dialect::Linkerd)? else { return Ok(0) };
         let mut rest = &bytes[..];

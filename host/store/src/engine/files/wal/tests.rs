@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path};
 
-use super::*;
+use super::{record::HEADER_BYTES, *};
 
 const SALT: u64 = 0x5eed;
 const START: CheckpointPosition = CheckpointPosition { generation: 4, number: 30, salt: SALT };

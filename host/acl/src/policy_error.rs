@@ -1,0 +1,71 @@
+//! Faults of the text and the rules of a policy.
+
+/// Longest text of rules, bytes.
+pub(crate) const MAX_RULES_BYTES: usize = 64 << 10;
+
+/// The fault of an unusable policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// The text of the rules is too long.
+    #[error("the rules have {bytes} bytes and the limit is {MAX_RULES_BYTES}; split the policy")]
+    TooLong {
+        /// Length of the text, bytes.
+        bytes: usize,
+    },
+    /// The policy has too many rules.
+    #[error("the policy has more than {most} rules; split it into several policies")]
+    TooManyRules {
+        /// Most rules.
+        most: usize,
+    },
+    /// The text is not valid HCL.
+    #[error("line {line}: expected {expected}, found {found}")]
+    Syntax {
+        /// Line number from 1.
+        line: usize,
+        /// Accepted input at this place.
+        expected: &'static str,
+        /// Actual input.
+        found: String,
+    },
+    /// The text is not valid YAML.
+    #[error("the rules are neither HCL (AREA = \"LEVEL\", AREA \"NAME\" {{ policy = \"LEVEL\" }}) nor YAML: {0}")]
+    Yaml(String),
+    /// The level does not exist.
+    #[error("{keyword}: unknown level {level:?}; use deny, read, list or write")]
+    UnknownLevel {
+        /// The area.
+        keyword: String,
+        /// The text in place of the level.
+        level: String,
+    },
+    /// The word cannot be an area.
+    #[error("{keyword:?} is not an area; use 1 to 64 letters, digits, `-` and `_`, the first in lower case")]
+    BadArea {
+        /// The text in place of the area.
+        keyword: String,
+    },
+    /// The names are missing, as in `key_prefix = "read"`.
+    #[error("{keyword}: a name is missing; write {keyword} \"NAME\" {{ policy = \"LEVEL\" }}")]
+    NameMissing {
+        /// The area.
+        keyword: String,
+    },
+    /// A rule by type and place lacks types or verbs.
+    #[error("the type rule has no {0}; add at least one")]
+    Incomplete(&'static str),
+    /// The verb does not exist.
+    #[error("unknown verb {0:?}; use read, list, write, delete or *")]
+    UnknownVerb(String),
+    /// The type pattern has another form.
+    #[error("{0:?} is not a type pattern; write *, GROUP/*, GROUP/KIND or GROUP.VERSION.KIND")]
+    BadType(String),
+    /// A rule by type and place has too many words.
+    #[error("the type rule has more than {most} {what}; split it into several rules")]
+    TooMany {
+        /// The list that is too long.
+        what: &'static str,
+        /// Most words in the list.
+        most: usize,
+    },
+}

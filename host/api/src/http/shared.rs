@@ -1,0 +1,48 @@
+//! State that all routes share.
+
+use std::sync::Arc;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use mortise_plugin_manager::controllers::ControllerManager;
+use mortise_service::ResourceService;
+use tokio::sync::{Semaphore, watch as signal};
+
+use super::{body, hosts::Hosts, openapi, options::HttpOptions};
+
+/// State of the routes. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(super) service: ResourceService,
+    pub(super) controller_manager: ControllerManager,
+    pub(super) metrics: PrometheusHandle,
+    pub(super) ready: signal::Receiver<bool>,
+    pub(super) options: HttpOptions,
+    pub(super) openapi: Arc<openapi::Cached>,
+    pub(super) bodies: body::Budget,
+    pub(super) watches: Arc<Semaphore>,
+    pub(super) hosts: Hosts,
+}
+
+impl Shared {
+    /// Creates the state.
+    pub(crate) fn new(
+        service: ResourceService,
+        controller_manager: ControllerManager,
+        metrics: PrometheusHandle,
+        ready: signal::Receiver<bool>,
+        options: HttpOptions,
+        hosts: Hosts,
+    ) -> Self {
+        Self {
+            service,
+            controller_manager,
+            metrics,
+            ready,
+            openapi: Arc::default(),
+            bodies: body::Budget::new(options.max_body_bytes),
+            watches: Arc::new(Semaphore::new(options.max_watches())),
+            options,
+            hosts,
+        }
+    }
+}

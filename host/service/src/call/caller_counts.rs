@@ -1,0 +1,80 @@
+//! Counts of the things that each caller has open at once. Callers are told apart by name, and only where there are tokens.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use mortise_resource::{Code, Error};
+use parking_lot::Mutex;
+
+/// Counts of one kind of thing, by caller. As many callers are known as have something open.
+#[derive(Debug)]
+pub struct CallerCounts {
+    /// In refusals: `watches`.
+    what: &'static str,
+    setting: &'static str,
+    limit: usize,
+    open: Mutex<HashMap<u64, usize>>,
+}
+
+/// One that is open. Dropping it closes it.
+#[derive(Debug)]
+pub struct CountedOne {
+    counts: Arc<CallerCounts>,
+    caller: u64,
+}
+
+impl CallerCounts {
+    /// Counts of `what`, of which each caller may have so many.
+    #[must_use]
+    pub fn new(what: &'static str, setting: &'static str, limit: usize) -> Arc<Self> {
+        Arc::new(Self { what, setting, limit, open: Mutex::default() })
+    }
+
+    /// One more of a caller.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`: the caller has as many as it may have.
+    pub fn open(self: &Arc<Self>, caller: u64) -> Result<CountedOne, Error> {
+        let mut open = self.open.lock();
+        let count = open.entry(caller).or_default();
+        if *count >= self.limit {
+            drop(open);
+            metrics::counter!("mortise_caller_refused_total", "kind" => self.what).increment(1);
+            let text = format!("the caller has {} {} open already (limit {})", self.limit, self.what, self.setting);
+            return Err(Error::new(Code::ResourceExhausted, text));
+        }
+        *count += 1;
+        Ok(CountedOne { counts: self.clone(), caller })
+    }
+}
+
+impl Drop for CountedOne {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut count) = self.counts.open.lock().entry(self.caller) {
+            match count.get() {
+                0 | 1 => drop(count.remove()),
+                _ => *count.get_mut() -= 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_caller_has_its_own_and_nothing_is_kept_of_those_that_have_none() {
+        let counts = CallerCounts::new("watches", "service.caller_watches", 2);
+        let held = [counts.open(1).unwrap(), counts.open(1).unwrap(), counts.open(2).unwrap()];
+        let refused = counts.open(1).unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(refused.message, "the caller has 2 watches open already (limit service.caller_watches)");
+        assert!(counts.open(2).is_ok());
+        drop(held);
+        assert_eq!(counts.open.lock().len(), 0);
+        assert!(counts.open(1).is_ok());
+    }
+}

@@ -1,0 +1,394 @@
+//! Fair shares for calls: of places, or of bytes of results.
+//!
+//! # Contract
+//! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them.
+//! Within a caller its connections take turns, and the calls of a connection are served in order. While a caller holds
+//! something it gets no more than half of all there is; the other half is for others, however little it gives back. Only
+//! a caller's one share may be larger than that, or what needs more than half could never be served. A share goes back
+//! when it is dropped; so does a place in the queue.
+//!
+//! A caller is the holder of a token. Without one it is a connection: that is all that the server knows by itself then.
+//! Clients behind one address are often strangers to each other (a proxy, a NAT, a node), and would share one queue by
+//! address. So a client without a token that has many connections has as many turns; `max_connections` bounds them.
+//! Clients that share a token share its half, too.
+//!
+//! # No deadlocks
+//! Only who holds nothing waits: [`Share::grow`] never does. Who needs more than it has gives its share back, and asks
+//! for all it needs at once.
+//!
+//! # Cost
+//! A lock and a look-up for each share that is free; a channel besides when it is waited for. Handing out looks at each
+//! waiting caller once.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::caller::{Source, Turn};
+
+/// A number of units that are shared. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct FairPool(Arc<Pool>);
+
+struct Pool {
+    total: usize,
+    max_waiting: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    free: usize,
+    held: HashMap<Source, usize>,
+    queues: HashMap<Source, VecDeque<Waiter>>,
+    /// Callers that wait; the first is next.
+    turns: VecDeque<Source>,
+    waiting: usize,
+    next_waiter: u64,
+}
+
+struct Waiter {
+    number: u64,
+    connection: Source,
+    /// Of the caller's calls those of earlier rounds come first. No two of one connection are of the same.
+    round: u64,
+    units: usize,
+    grant: oneshot::Sender<Share>,
+}
+
+/// Units that a call holds. Dropping it gives them back.
+pub(crate) struct Share {
+    pool: Arc<Pool>,
+    source: Source,
+    units: usize,
+}
+
+/// A wait that ends with its owner.
+struct Queued<'a> {
+    pool: &'a Pool,
+    source: Source,
+    number: u64,
+}
+
+/// The reason for which nothing is handed out, now or ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoShare {
+    /// As many calls as may wait do.
+    QueueFull,
+    /// There is not so much in all.
+    TooMuch,
+}
+
+impl FairPool {
+    /// Shares `total` units; so many calls may wait for them.
+    pub(crate) fn new(total: usize, max_waiting: usize) -> Self {
+        let state = State { free: total, ..State::default() };
+        Self(Arc::new(Pool { total, max_waiting, state: Mutex::new(state) }))
+    }
+
+    /// All there is.
+    pub(crate) fn total(&self) -> usize {
+        self.0.total
+    }
+
+    /// Waits for so many units.
+    ///
+    /// # Errors
+    /// [`NoShare`], at once.
+    pub(crate) async fn acquire(&self, turn: Turn, units: usize) -> Result<Share, NoShare> {
+        if units > self.0.total {
+            return Err(NoShare::TooMuch);
+        }
+        let (grant, granted) = oneshot::channel();
+        let queued = {
+            let mut state = self.0.state.lock();
+            if state.waiting >= self.0.max_waiting {
+                return Err(NoShare::QueueFull);
+            }
+            let number = state.next_waiter;
+            state.next_waiter += 1;
+            let Turn { holder: source, connection } = turn;
+            state.enqueue(source, Waiter { number, connection, round: 0, units, grant });
+            Queued { pool: &self.0, source, number }
+        };
+        self.0.hand_out();
+        let share = granted.await;
+        drop(queued);
+        // The pool keeps every sender until it has sent.
+        share.map_err(|_| NoShare::QueueFull)
+    }
+}
+
+impl FairPool {
+    /// So many units, if they are free and nobody waits longer for them.
+    pub(crate) fn try_acquire(&self, turn: Turn, units: usize) -> Option<Share> {
+        self.acquire(turn, units).now_or_never()?.ok()
+    }
+}
+
+impl Pool {
+    /// Serves those whose turn it is, as far as what is free reaches.
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let (waiter, source) = {
+                let mut state = self.state.lock();
+                let Some(next) = state.next(self.total) else { return };
+                next
+            };
+            // A receiver that is gone gives its share back by dropping it, outside of the lock.
+            drop(waiter.grant.send(Share { pool: self.clone(), source, units: waiter.units }));
+        }
+    }
+}
+
+impl State {
+    fn enqueue(&mut self, source: Source, mut waiter: Waiter) {
+        let queue = self.queues.entry(source).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(source);
+        }
+        let earlier = queue.iter().rev().find(|other| other.connection == waiter.connection);
+        let current = queue.front().map_or(0, |first| first.round);
+        waiter.round = earlier.map_or(current, |earlier| earlier.round + 1);
+        let place = queue.partition_point(|other| other.round <= waiter.round);
+        queue.insert(place, waiter);
+        self.waiting += 1;
+    }
+
+    /// Whether a caller may have so many more, others being free to take the other half.
+    fn may_hold(&self, source: Source, units: usize, total: usize) -> bool {
+        let held = self.held.get(&source).copied().unwrap_or(0);
+        held == 0 || held + units <= total / 2
+    }
+
+    /// The next waiter that can be served; its units are taken. A caller that holds its half is passed over; one that
+    /// asks for more than is free is waited for, or else large shares would never come together.
+    fn next(&mut self, total: usize) -> Option<(Waiter, Source)> {
+        for _ in 0..self.turns.len() {
+            let source = self.turns.pop_front()?;
+            let units = self.queues.get(&source).and_then(|queue| queue.front()).map_or(0, |waiter| waiter.units);
+            if !self.may_hold(source, units, total) {
+                self.turns.push_back(source);
+                continue;
+            }
+            if units > self.free {
+                self.turns.push_front(source);
+                return None;
+            }
+            let queue = self.queues.get_mut(&source)?;
+            let waiter = queue.pop_front()?;
+            if queue.is_empty() {
+                self.queues.remove(&source);
+            } else {
+                self.turns.push_back(source);
+            }
+            self.waiting -= 1;
+            self.free -= units;
+            *self.held.entry(source).or_default() += units;
+            return Some((waiter, source));
+        }
+        None
+    }
+
+    fn give_back(&mut self, source: Source, units: usize) {
+        self.free += units;
+        if let Some(held) = self.held.get_mut(&source) {
+            *held -= units;
+            if *held == 0 {
+                self.held.remove(&source);
+            }
+        }
+    }
+}
+
+impl Share {
+    /// Units that are held.
+    pub(crate) fn units(&self) -> usize {
+        self.units
+    }
+
+    /// Takes so many more, if they are free and nobody waits, and if they leave others their half or this is all that
+    /// the caller has. Never waits.
+    pub(crate) fn grow(&mut self, units: usize) -> bool {
+        let mut state = self.pool.state.lock();
+        let alone = state.held.get(&self.source).is_none_or(|held| *held == self.units);
+        let leaves_half = alone || state.may_hold(self.source, units, self.pool.total);
+        if state.waiting > 0 || units > state.free || !leaves_half {
+            return false;
+        }
+        state.free -= units;
+        *state.held.entry(self.source).or_default() += units;
+        self.units += units;
+        true
+    }
+
+    /// Keeps so many at most.
+    pub(crate) fn shrink(&mut self, units: usize) {
+        let back = self.units.saturating_sub(units);
+        self.units -= back;
+        self.pool.state.lock().give_back(self.source, back);
+        self.pool.hand_out();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock();
+        let Some(queue) = state.queues.get_mut(&self.source) else { return };
+        let before = queue.len();
+        queue.retain(|waiter| waiter.number != self.number);
+        let (gone, empty) = (before - queue.len(), queue.is_empty());
+        state.waiting -= gone;
+        if empty {
+            state.queues.remove(&self.source);
+            let source = self.source;
+            state.turns.retain(|waiting| *waiting != source);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const A: Turn = turn(1, 1);
+    const B: Turn = turn(2, 2);
+    const C: Turn = turn(3, 3);
+
+    const fn turn(holder: u64, connection: u64) -> Turn {
+        Turn { holder: Source::of_number(holder), connection: Source::of_number(connection) }
+    }
+
+    async fn now(pool: &FairPool, turn: Turn, units: usize) -> Option<Share> {
+        timeout(Duration::from_millis(20), pool.acquire(turn, units)).await.ok()?.ok()
+    }
+
+    #[tokio::test]
+    async fn one_caller_leaves_half_to_others() {
+        let pool = FairPool::new(8, 100);
+        let whole = now(&pool, A, 8).await.expect("who has nothing may take all");
+        assert!(now(&pool, B, 1).await.is_none());
+        drop(whole);
+        let mut mine = Vec::new();
+        while let Some(share) = now(&pool, A, 1).await {
+            mine.push(share);
+        }
+        assert_eq!(mine.len(), 4);
+        let theirs = now(&pool, B, 4).await.expect("the other half");
+        assert!(now(&pool, C, 1).await.is_none());
+        drop(theirs);
+        assert!(now(&pool, C, 4).await.is_some());
+    }
+
+    /// The order in which calls are served that came one after the other, with so many places.
+    async fn served(places: usize, turns: &[Turn]) -> Vec<usize> {
+        let pool = FairPool::new(places, 100);
+        let held = pool.acquire(C, places).await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = Vec::new();
+        for (n, turn) in turns.iter().copied().enumerate() {
+            let (pool, order) = (pool.clone(), order.clone());
+            waiting.push(tokio::spawn(async move {
+                let share = pool.acquire(turn, 1).await.unwrap();
+                order.lock().push(n);
+                drop(share);
+            }));
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        for one in waiting {
+            one.await.unwrap();
+        }
+        let order = order.lock();
+        order.clone()
+    }
+
+    #[tokio::test]
+    async fn callers_take_turns() {
+        for places in [1, 4] {
+            assert_eq!(served(places, &[A, A, A, A, B]).await, [0, 4, 1, 2, 3], "{places}");
+        }
+    }
+
+    #[tokio::test]
+    async fn many_connections_of_one_caller_have_one_turn_and_take_turns_in_it() {
+        let [first, second] = [turn(1, 4), turn(1, 5)];
+        assert_eq!(served(1, &[A, first, second, B]).await, [0, 3, 1, 2]);
+        assert_eq!(served(1, &[first, first, first, second, second]).await, [0, 3, 1, 4, 2]);
+        let pool = FairPool::new(8, 100);
+        let mine = [now(&pool, A, 2).await, now(&pool, first, 2).await, now(&pool, second, 1).await];
+        assert_eq!(mine.map(|share| share.is_some()), [true, true, false], "they have one half together");
+    }
+
+    #[tokio::test]
+    async fn shares_grow_only_while_nobody_waits_and_come_back() {
+        let pool = FairPool::new(10, 2);
+        assert_eq!(pool.acquire(A, 11).await.err(), Some(NoShare::TooMuch));
+        let mut share = pool.acquire(A, 2).await.unwrap();
+        assert!(share.grow(7) && !share.grow(2));
+        assert_eq!(share.units(), 9);
+        let large = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.acquire(B, 5).await.map(|share| share.units()) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!share.grow(1), "B waits");
+        assert!(now(&pool, C, 1).await.is_none(), "B is first");
+        share.shrink(5);
+        assert_eq!(large.await.unwrap(), Ok(5));
+        drop(share);
+        assert!(now(&pool, C, 10).await.is_some(), "who gave up waiting holds nothing");
+    }
+
+    #[tokio::test]
+    async fn shares_that_grow_leave_half_to_others_too() {
+        let pool = FairPool::new(10, 2);
+        let (mut first, second) = (pool.acquire(A, 2).await.unwrap(), pool.acquire(A, 2).await.unwrap());
+        assert!(first.grow(1) && !first.grow(1), "A has its half");
+        assert!(now(&pool, B, 5).await.is_some(), "the other half");
+        drop(second);
+        assert!(first.grow(7), "it is all that A has");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_wait_leaves_no_trace() {
+        let pool = FairPool::new(4, 1);
+        let held = pool.try_acquire(A, 3).unwrap();
+        assert!(pool.try_acquire(B, 2).is_none() && pool.try_acquire(B, 5).is_none());
+        assert!(pool.try_acquire(C, 1).is_some(), "nobody waits");
+        drop(held);
+        assert!(now(&pool, B, 4).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_bounded_and_forgets_who_left() {
+        let pool = FairPool::new(1, 2);
+        let held = pool.acquire(A, 1).await.unwrap();
+        {
+            let (first, second) = (pool.acquire(B, 1), pool.acquire(C, 1));
+            tokio::pin!(first, second);
+            assert!(futures::poll!(first.as_mut()).is_pending() && futures::poll!(second.as_mut()).is_pending());
+            assert_eq!(pool.acquire(B, 1).now_or_never().expect("at once").err(), Some(NoShare::QueueFull));
+        }
+        let waiting = pool.acquire(B, 1);
+        tokio::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(held);
+        assert_eq!(waiting.await.unwrap().units(), 1);
+    }
+}

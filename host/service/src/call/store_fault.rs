@@ -1,0 +1,63 @@
+//! The errors that callers get for faults of the store.
+
+use mortise_resource::{Code, Error};
+use mortise_store::StoreError;
+
+/// The error of a fault of the store: `ResourceExhausted` while the disk or a quota is full, when trying again later makes sense;
+/// `Unavailable` once the store takes no writes until it is opened anew; `Aborted` where it is to be read again; `Internal`
+/// for all else.
+pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
+    let code = match error {
+        StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
+        StoreError::Poisoned(_) => Code::Unavailable,
+        StoreError::ScanAborted { .. } => Code::Aborted,
+        _ => Code::Internal,
+    };
+    Error::new(code, format!("{context}: {error}"))
+}
+
+/// The error of a version that is not the stored one, in Consul's words.
+pub(crate) fn cas_failure() -> Error {
+    Error::new(Code::Aborted, StoreError::CasFailure { mutation: 0 }.to_string())
+}
+
+/// The error that ends a watch: `Aborted` where its reader starts again.
+pub(crate) fn ended(error: &StoreError) -> Error {
+    match error {
+        StoreError::WatchClosed => Error::new(Code::Aborted, error.to_string()),
+        StoreError::WatchLagged { .. } => {
+            metrics::counter!("mortise_watches_lagged_total").increment(1);
+            Error::new(Code::Aborted, error.to_string())
+        }
+        StoreError::Unreadable { place, .. } => {
+            store_fault("failed next", error).with_resource(&place.partition, &place.namespace, &place.name)
+        }
+        other => store_fault("failed next", other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_store::{Quota, QuotaExceeded};
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_broken_one() {
+        let code = |error| store_fault("failed to write resource", &error).code;
+        assert_eq!(code(StoreError::Full { path: "wal.0".into(), missing: 9 }), Code::ResourceExhausted);
+        let refusal = QuotaExceeded {
+            quota: Quota::Bytes,
+            type_key: None,
+            tenancy: Default::default(),
+            used: 8,
+            added: 1,
+            limit: 8,
+        };
+        let error = store_fault("failed to write resource", &StoreError::from(Box::new(refusal)));
+        assert_eq!(error.code, Code::ResourceExhausted);
+        assert!(error.message.contains("(quotas.bytes); delete some, or raise quotas.bytes"), "{}", error.message);
+        assert_eq!(code(StoreError::Poisoned("sync".into())), Code::Unavailable);
+        assert_eq!(code(StoreError::Corrupt { path: "db".into(), what: "x".into() }), Code::Internal);
+    }
+}

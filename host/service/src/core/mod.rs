@@ -1,0 +1,80 @@
+//! The state that every room of the service gets: the store, the table of types, the options, the rates and the signal to stop.
+
+pub(crate) mod ids;
+mod options;
+mod rates;
+
+use std::{ops::Deref, sync::Arc};
+
+use arc_swap::ArcSwap;
+use mortise_acl::Access;
+use mortise_audit::AuditLog;
+use mortise_store::Backend;
+use tokio_util::sync::CancellationToken;
+
+use crate::registry::Registry;
+pub use options::{Options, Placement};
+pub(crate) use rates::Category;
+use rates::RateLimits;
+pub use rates::Rates;
+
+/// The shared state. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Core(Arc<Shared>);
+
+/// The state behind a [`Core`].
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    /// The registered types; swapped as a whole.
+    pub(crate) registry: Arc<ArcSwap<Registry>>,
+    pub(crate) options: Options,
+    pub(crate) rates: RateLimits,
+    stop: CancellationToken,
+}
+
+impl Deref for Core {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Core {
+    pub(crate) fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
+        let rates = RateLimits::new(options.rates);
+        Self(Arc::new(Shared { backend, registry, options, rates, stop: CancellationToken::new() }))
+    }
+}
+
+impl Shared {
+    /// The registered types at this moment.
+    pub(crate) fn types(&self) -> Arc<Registry> {
+        self.registry.load_full()
+    }
+
+    /// Known tokens and policies; `None` where everyone may do everything.
+    pub(crate) fn access(&self) -> Option<&Arc<Access>> {
+        self.options.access.as_ref()
+    }
+
+    /// The audit log, if there is one.
+    pub(crate) fn audit(&self) -> Option<&AuditLog> {
+        self.options.audit.as_ref()
+    }
+
+    /// The region of this server, if it has one.
+    pub(crate) fn region(&self) -> Option<&str> {
+        self.options.placement.region.as_deref()
+    }
+
+    /// Ends open watches and background tasks. Calls in flight finish.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Resolves once the service stops.
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
+        self.stop.clone().cancelled_owned()
+    }
+}

@@ -1,0 +1,149 @@
+//! A planned deletion as one commit.
+
+use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb, types};
+use mortise_store::{Batch, Mutation};
+
+use super::{
+    deletions::Deletions,
+    error::RemovalError,
+    plan::{DeletionPlan, PlannedAction, PlannedDeletion},
+};
+use crate::{
+    call::Caller,
+    core::ids::{self, tenancy_of, type_of},
+    references::{Reading, ResourceKey, finalizer::FINALIZER, records::records, renew_records, target_of},
+    registry::Registry,
+    rules::{RequestHooks, is_readable, server_meta, tombstone},
+};
+
+/// Blockers that an error names.
+const NAMED: usize = 3;
+
+impl Deletions {
+    /// Deletes, marks and clears what a plan says, and leaves work for the garbage collector. Returns what became of the
+    /// resource itself.
+    ///
+    /// # Errors
+    /// A plan that is blocked; one that something changed under; an upgrade of what is to be cleared.
+    pub(crate) async fn carry_out(
+        &self,
+        registry: &Registry,
+        caller: &Caller,
+        plan: DeletionPlan,
+    ) -> Result<PlannedAction, RemovalError> {
+        if plan.is_blocked() {
+            return Err(RemovalError::Refused(self.refusal(registry, caller, &plan).await));
+        }
+        let action = plan.action();
+        // The place is held until it is done.
+        let DeletionPlan { deletions, unset, referrers, place: _place, .. } = plan;
+        let mut mutations = Vec::new();
+        for (stored, targets) in unset.into_values() {
+            let goes = |target: &ResourceKey, on_delete| on_delete == OnDelete::Unset && targets.contains(target);
+            let name = self.named(registry, caller, &stored).await;
+            let cleared = self.cleared(registry, stored, &name, &goes).await?;
+            mutations.push(Mutation::Put(Box::new(cleared)));
+        }
+        let is_alone = deletions.len() == 1 && mutations.is_empty();
+        for PlannedDeletion { stored, action, .. } in deletions {
+            let mut stored = stored.decode()?;
+            match action {
+                PlannedAction::Remove if is_alone => {
+                    self.remove_expecting(&stored, referrers).await?;
+                    return Ok(PlannedAction::Remove);
+                }
+                PlannedAction::Remove => mutations.extend(tombstone::removal(&stored)),
+                PlannedAction::Mark => {
+                    renew_records(&self.core, &mut stored);
+                    mutations.extend(marked(stored));
+                }
+            }
+        }
+        self.core.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::new(mutations) }).await?;
+        Ok(action)
+    }
+
+    /// A resource without the references for which `goes` holds; `name` is what errors call it.
+    pub(super) async fn cleared(
+        &self,
+        registry: &Registry,
+        stored: EncodedResource,
+        name: &str,
+        goes: &(dyn Fn(&ResourceKey, OnDelete) -> bool + Sync),
+    ) -> Result<pb::Resource, RemovalError> {
+        let stored = stored.decode()?;
+        let refused = |error: Error| RemovalError::Refused(error.context(&format!("clearing references of {name}")));
+        let id = stored.id.clone().unwrap_or_default();
+        let kind = registry.resolve(&type_of(&id)).map_err(refused)?.clone();
+        let mut next = stored.clone();
+        RequestHooks::new(kind.clone(), &Caller::host(mortise_store::Consistency::Consistent))
+            .upgrade(&mut next)
+            .await
+            .map_err(refused)?;
+        let holder = tenancy_of(&id);
+        if let Some(data) = &mut next.data {
+            let is_gone = |reference: &_| {
+                target_of(registry, reference, holder).is_ok_and(|target| goes(&target, reference.on_delete))
+            };
+            let cleared = kind.references.clear(kind.schema.message(), &data.value, &is_gone);
+            data.value = cleared.map_err(|fault| refused(Error::new(Code::FailedPrecondition, fault.to_string())))?;
+        }
+        next.references = records(registry, &kind, &next, Some(&stored), Reading::Lenient).map_err(refused)?;
+        next.generation = ids::ulid();
+        server_meta::set(&kind, &mut next, None, Some(&stored));
+        Ok(next)
+    }
+
+    /// The error of a plan that is blocked: names what blocks, as far as the caller may read it.
+    pub(crate) async fn refusal(&self, registry: &Registry, caller: &Caller, plan: &DeletionPlan) -> Error {
+        let root = plan.deletions.first().and_then(|root| root.stored.decode_id().ok().flatten()).unwrap_or_default();
+        let mut reasons = Vec::new();
+        let count = plan.protected.len() + plan.blocks.len();
+        for protected in plan.protected.iter().take(NAMED) {
+            let named = self.named(registry, caller, protected).await;
+            reasons.push(format!("meta.lifecycle.block_deletion of {named} is set"));
+        }
+        for link in plan.blocks.iter().take(NAMED.saturating_sub(reasons.len())) {
+            let named = self.named(registry, caller, &link.referrer).await;
+            let target = plan.deletions.iter().find(|planned| link.target.is(&planned.stored));
+            let target = match target {
+                Some(target) => self.named(registry, caller, &target.stored).await,
+                None => "it".to_owned(),
+            };
+            reasons.push(format!("data.{} of {named} refers to {target}", link.field));
+        }
+        if count > reasons.len() {
+            reasons.push(format!("{} more", count - reasons.len()));
+        }
+        let what = format!(
+            "{} cannot be deleted: {}; delete or change these first",
+            types::describe(&root),
+            reasons.join("; ")
+        );
+        Error::new(Code::FailedPrecondition, what)
+    }
+
+    async fn named(&self, registry: &Registry, caller: &Caller, resource: &EncodedResource) -> String {
+        if is_readable(registry, caller, resource).await {
+            let id = resource.decode_id().ok().flatten().unwrap_or_default();
+            return types::describe(&id);
+        }
+        "a resource that you may not read".to_owned()
+    }
+}
+
+/// What marks a resource, and holds it, with work for the garbage collector, unless that was done.
+pub(crate) fn marked(mut stored: pb::Resource) -> Vec<Mutation> {
+    let is_held = meta::finalizers(&stored.metadata).contains(FINALIZER);
+    if meta::is_marked(&stored.metadata) && is_held {
+        return Vec::new();
+    }
+    if !meta::is_marked(&stored.metadata) {
+        tombstone::mark(&mut stored);
+    }
+    meta::add_finalizer(&mut stored.metadata, FINALIZER);
+    stored.generation = ids::ulid();
+    server_meta::set_touched(&mut stored);
+    let work = tombstone::pending(&stored.id.clone().unwrap_or_default());
+    vec![Mutation::Put(Box::new(stored)), work]
+}

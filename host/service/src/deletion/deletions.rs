@@ -1,0 +1,126 @@
+//! The state of deletions, and the planning of one.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use mortise_resource::EncodedResource;
+use mortise_store::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet, StoreError};
+use tokio::sync::Semaphore;
+
+use super::plan::{DeletionPlan, DeletionSize, PlanError, Purpose, ReferenceGraph, SMALL, WHOLE};
+use crate::{
+    core::Core,
+    references::{References, ResourceKey},
+    registry::Registry,
+    rules::region,
+};
+
+/// Deletions. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Deletions {
+    pub(super) core: Core,
+    pub(super) references: References,
+    /// Places for deletions that reach many resources.
+    large: Arc<Semaphore>,
+    /// Places for plans that are only shown, so that deletions do not wait for readers.
+    large_shown: Arc<Semaphore>,
+}
+
+impl Deletions {
+    pub(crate) fn new(core: Core, references: References) -> Self {
+        Self { core, references, large: Arc::new(Semaphore::new(1)), large_shown: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Plans the deletion of a resource.
+    pub(crate) async fn plan(
+        &self,
+        registry: &Registry,
+        root: EncodedResource,
+        purpose: Purpose<'_>,
+    ) -> Result<DeletionPlan, PlanError> {
+        match self.plan_within(SMALL, registry, root.clone(), purpose).await {
+            Err(PlanError::TooFar) => {}
+            planned => return planned,
+        }
+        // Who asks has a place of its own, so that deletions do not wait for readers.
+        let places = if matches!(purpose, Purpose::Show) { &self.large_shown } else { &self.large };
+        let place = places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let plan = self.plan_within(WHOLE, registry, root, purpose).await?;
+        Ok(DeletionPlan { place: Some(place), ..plan })
+    }
+
+    async fn plan_within(
+        &self,
+        limit: DeletionSize,
+        registry: &Registry,
+        root: EncodedResource,
+        purpose: Purpose<'_>,
+    ) -> Result<DeletionPlan, PlanError> {
+        let mut graph = ReferenceGraph::new(limit, purpose);
+        graph.join(root, None)?;
+        let (mut next, mut read) = (0, BTreeSet::new());
+        while let Some(target) = graph.plan.deletions.get(next).map(|planned| ResourceKey::from(planned.stored.id())) {
+            if registry.is_referenced(&target.group, &target.kind) {
+                if read.insert((target.group.clone(), target.kind.clone())) {
+                    let known = self.references.passes.ensure_referrers(registry, &target.group, &target.kind).await;
+                    known.map_err(PlanError::Records)?;
+                }
+                self.look_at_referrers(&mut graph, next, target).await?;
+            }
+            next += 1;
+        }
+        graph.finish()
+    }
+
+    async fn look_at_referrers(
+        &self,
+        graph: &mut ReferenceGraph<'_>,
+        index: usize,
+        target: ResourceKey,
+    ) -> Result<(), PlanError> {
+        let id = target.expected();
+        let mut at_commit = ReferrerSet::default();
+        for on_delete in COMMIT_BEHAVIOURS {
+            let mut referrers = self.core.backend.scan_referrers(&id, on_delete).await?;
+            while let Some(page) = referrers.next().await? {
+                for referrer in page {
+                    at_commit.add(on_delete, referrer.id());
+                    if !target.is(&referrer) && !region::is_foreign(&self.core, &referrer) {
+                        graph.refer(referrer, &target, on_delete)?;
+                    }
+                }
+            }
+        }
+        let later = self.look_at_later(graph, index, &target).await?;
+        graph.plan.referrers.push(ExpectedReferrers { id, at_commit, deferred: later });
+        Ok(())
+    }
+
+    /// Looks at what is worked off later. The result is what refers to it and does not hold it; `None` if something does.
+    async fn look_at_later(
+        &self,
+        graph: &mut ReferenceGraph<'_>,
+        index: usize,
+        target: &ResourceKey,
+    ) -> Result<Option<ReferrerSet>, PlanError> {
+        let mut seen = ReferrerSet::default();
+        for on_delete in DEFERRED_BEHAVIOURS {
+            let mut referrers = self.core.backend.scan_referrers(&target.expected(), on_delete).await?;
+            while let Some(page) = referrers.next().await? {
+                for referrer in page {
+                    seen.add(on_delete, referrer.id());
+                    if target.is(&referrer)
+                        || region::is_foreign(&self.core, &referrer)
+                        || graph.joins_later(&referrer, target, on_delete)?
+                    {
+                        continue;
+                    }
+                    graph.held.insert(index);
+                    if !graph.show_later(referrer, target, on_delete)? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Ok(Some(seen).filter(|_| !graph.held.contains(&index)))
+    }
+}

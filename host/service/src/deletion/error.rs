@@ -1,0 +1,49 @@
+//! The error of a deletion.
+
+use mortise_resource::Error;
+use mortise_store::StoreError;
+
+use super::plan::PlanError;
+use crate::references::ReferenceError;
+
+/// Why a deletion did not take place. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RemovalError {
+    /// A fault of the store, or a conflict.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something that refers to the resource refuses it.
+    #[error("{0}")]
+    Refused(Error),
+}
+
+impl From<PlanError> for RemovalError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Store(error) => Self::Store(error),
+            too_far => Self::Refused(too_far.into()),
+        }
+    }
+}
+
+impl From<ReferenceError> for RemovalError {
+    fn from(error: ReferenceError) -> Self {
+        match error {
+            ReferenceError::Store(error) => Self::Store(error),
+            ReferenceError::Records(error) => Self::Refused(error),
+        }
+    }
+}
+
+impl From<mortise_resource::EncodingError> for RemovalError {
+    fn from(fault: mortise_resource::EncodingError) -> Self {
+        Self::Store(fault.into())
+    }
+}
+
+impl RemovalError {
+    /// Whether another attempt, on what is stored by then, may succeed.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Store(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ReferrersChanged))
+    }
+}

@@ -1,0 +1,155 @@
+//! The reaper: deletes the children of deleted resources.
+//!
+//! For each tombstone, once its owner in that incarnation is really gone, the reaper deletes every child, records that
+//! in the tombstone's status, does it once more some time later, for children that were being written meanwhile, and
+//! deletes the tombstone. Children with finalizers are marked, and go when those are removed. The deletions of children
+//! leave tombstones of their own, so whole trees go. What refers to the owner by owner references loses these
+//! ([`crate::deletion::release`]).
+//!
+//! A tombstone of a resource that is there, marked and held by what refers to it, has that worked off first.
+//!
+//! It is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is reconciled
+//! anew, and the work goes on.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use mortise_controller::{Context, Definition, Outcome, ReconcileError, Reconciler, Request};
+use mortise_resource::{
+    meta,
+    pb::{self, condition::State},
+    types,
+};
+use mortise_store::{Consistency, StoreError};
+use prost::Message as _;
+
+use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
+use crate::{
+    core::ids,
+    references::finalizer,
+    rules::{builtin_types, region},
+};
+
+/// The status entry that records the first pass.
+const STATUS_KEY: &str = "consul.io/reaper-controller";
+const FIRST_PASS: &str = "FirstPassCompleted";
+
+/// Tombstones worked on at once: enough to fill a group commit.
+const PARALLEL: usize = 32;
+
+/// The controller of tombstones.
+struct Reaper(Deletions);
+
+#[async_trait]
+impl Reconciler for Reaper {
+    async fn reconcile(&self, context: &Context, request: Request) -> Result<Outcome, ReconcileError> {
+        let id = request.id(context.managed());
+        self.0
+            .process_tombstone(&id)
+            .await
+            .map_err(|e| ReconcileError::because(format!("cascading deletion failed: {e}"), e))
+    }
+}
+
+impl Deletions {
+    /// The reaper as a controller of tombstones. A failure is tried again after 5 ms, then 10 ms, and so on.
+    pub(crate) fn reaper(&self) -> Definition {
+        Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(PARALLEL)
+    }
+
+    /// The time until the second pass over a tombstone is due; zero when there was no first one.
+    fn remaining_wait(&self, tombstone: &pb::Resource) -> Duration {
+        let Some(first) = first_pass(tombstone) else { return Duration::ZERO };
+        let now = ids::timestamp();
+        let elapsed = now.seconds.saturating_sub(first.seconds).max(0);
+        self.core.options.second_pass.saturating_sub(Duration::from_secs(elapsed.unsigned_abs()))
+    }
+
+    async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
+        let tombstone = match self.core.backend.read(Consistency::Consistent, id).await {
+            Ok(tombstone) => tombstone,
+            Err(StoreError::NotFound) => return Ok(Outcome::Done),
+            Err(e) => return Err(e.into()),
+        };
+        let content = tombstone.data.as_ref().and_then(|any| pb::Tombstone::decode(any.value.as_slice()).ok());
+        let Some(owner) = content.and_then(|c| c.owner).filter(|owner| !owner.uid.is_empty()) else {
+            tracing::warn!(tombstone = id.name, "names no owner with a uid; nothing to do");
+            return Ok(Outcome::Done);
+        };
+        // A tombstone counts only when its owner is gone; while the owner lives, its children are safe.
+        match self.core.backend.read(Consistency::Consistent, &owner).await {
+            Err(StoreError::NotFound) => {}
+            Ok(owner) => return self.process_living(id, owner).await,
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => {
+                return self.process_living(id, stored.decode()?).await;
+            }
+            Err(e) => return Err(e.into()),
+        }
+        let wait = self.remaining_wait(&tombstone);
+        if first_pass(&tombstone).is_none() {
+            self.delete_children(&owner).await?;
+            self.record_first_pass(tombstone).await?;
+            return Ok(Outcome::After(self.core.options.second_pass));
+        }
+        if !wait.is_zero() {
+            return Ok(Outcome::After(wait));
+        }
+        self.delete_children(&owner).await?;
+        self.delete_unchecked(id).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Processes a tombstone of a resource that is there: one that is held by what refers to it, or none at all.
+    async fn process_living(&self, tombstone: &pb::Id, owner: pb::Resource) -> Result<Outcome, RemovalError> {
+        let is_held = meta::finalizers(&owner.metadata).contains(finalizer::FINALIZER);
+        if is_held && meta::is_marked(&owner.metadata) {
+            return self.work_off(owner).await;
+        }
+        self.delete_unchecked(tombstone).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Deletes what the owner owned, and drops it from the owner references of others.
+    async fn delete_children(&self, owner: &pb::Id) -> Result<(), RemovalError> {
+        let released = self.release_dependents(owner).await;
+        let mut pages = self.core.backend.scan_owned(owner).await?;
+        let mut outcome = Ok(());
+        while let Some(page) = pages.next().await? {
+            // Copies go when their own region deletes them. Units `default` exist whoever owns them.
+            let mine = page.iter().filter(|child| !region::is_foreign(&self.core, child));
+            let children = mine.filter_map(|child| child.decode_id().transpose());
+            let mut children = children.collect::<Result<Vec<_>, _>>()?;
+            children.retain(|child| !builtin_types::is_default(child));
+            // One that cannot be deleted now does not keep the others.
+            outcome = outcome.and(self.delete_all_for(children.into_iter(), Purpose::Delete).await);
+        }
+        outcome.and(released)
+    }
+
+    async fn record_first_pass(&self, mut tombstone: pb::Resource) -> Result<(), StoreError> {
+        let status = pb::Status {
+            observed_generation: tombstone.generation.clone(),
+            conditions: vec![pb::Condition {
+                r#type: FIRST_PASS.into(),
+                state: State::True.into(),
+                reason: "Success".into(),
+                ..pb::Condition::default()
+            }],
+            updated_at: Some(ids::timestamp()),
+        };
+        tombstone.status.insert(STATUS_KEY.to_owned(), status);
+        match self.core.backend.write_cas(tombstone).await {
+            Ok(_) => Ok(()),
+            // Changed or deleted concurrently: the next reconcile sees it.
+            Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// The time of the first pass over a tombstone's children.
+fn first_pass(tombstone: &pb::Resource) -> Option<prost_types::Timestamp> {
+    let status = tombstone.status.get(STATUS_KEY)?;
+    let done = status.conditions.iter().any(|c| c.r#type == FIRST_PASS && c.state() == State::True);
+    status.updated_at.filter(|_| done)
+}

@@ -1,0 +1,148 @@
+//! Removal of resources: each with a tombstone in the same commit, from which the deletion of its children follows.
+
+use futures::{StreamExt as _, stream};
+use mortise_resource::{EncodedResource, meta, pb, types};
+use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError};
+
+use super::{
+    deletions::Deletions,
+    error::RemovalError,
+    plan::{PlannedAction, Purpose},
+};
+use crate::{
+    call::Caller,
+    core::ids,
+    references::renew_records,
+    registry::Registry,
+    rules::{deletion_rules, server_meta, tombstone},
+};
+
+/// The host's own deletions under way at once: enough to fill a group commit.
+const PARALLEL: usize = 32;
+
+/// How often the host's own deletions try again after a conflict.
+const ATTEMPTS: u32 = 10;
+
+impl Deletions {
+    /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
+    pub(crate) async fn remove(&self, stored: &pb::Resource) -> Result<(), StoreError> {
+        self.remove_expecting(stored, Vec::new()).await
+    }
+
+    /// As [`Deletions::remove`], if what refers to it is what was seen.
+    pub(super) async fn remove_expecting(
+        &self,
+        stored: &pb::Resource,
+        referrers: Vec<ExpectedReferrers>,
+    ) -> Result<(), StoreError> {
+        let id = stored.id.clone().unwrap_or_default();
+        let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
+        if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
+            return self.core.backend.commit(Batch::single(delete)).await.map(drop);
+        }
+        let with = |tombstone| Batch {
+            referrers: referrers.clone(),
+            ..Batch::new(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
+        };
+        match self.core.backend.commit(with(tombstone::tombstone(&id, &id.uid))).await {
+            Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
+            other => return other.map(drop),
+        }
+        // There is a tombstone of that name. Either a concurrent call has just deleted the resource, or a client wrote
+        // the tombstone. In the second case the children have to follow whatever it says, and whatever the reaper makes
+        // of it; so this tombstone gets a name that cannot have been foreseen.
+        match self.core.backend.read(Consistency::Consistent, &id).await {
+            Err(StoreError::NotFound) => Ok(()),
+            _ => self.core.backend.commit(with(tombstone::tombstone(&id, &ids::ulid()))).await.map(drop),
+        }
+    }
+
+    /// Deletes a resource on behalf of the host, in whatever version is stored, without hooks and permissions. Marks a
+    /// resource that has finalizers instead. Returns whether the resource is gone.
+    ///
+    /// # Errors
+    /// Faults of the store, a conflict in each of ten attempts, and what refers to the resource and blocks.
+    pub(crate) async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
+        self.delete_for(id, Purpose::Delete).await
+    }
+
+    /// As [`Deletions::delete_unchecked`], for some purpose.
+    pub(super) async fn delete_for(&self, id: &pb::Id, purpose: Purpose<'_>) -> Result<bool, RemovalError> {
+        let registry = self.core.types();
+        let mut attempts = 0;
+        loop {
+            let stored = match self.core.backend.read(Consistency::Consistent, id).await {
+                Ok(stored) => stored,
+                Err(StoreError::NotFound) => return Ok(true),
+                Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
+                Err(e) => return Err(e.into()),
+            };
+            attempts += 1;
+            match self.delete_version(&registry, stored, purpose).await {
+                Err(error) if error.is_conflict() && attempts < ATTEMPTS => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Deletes a resource in exactly this version, or marks it where something holds it. Returns whether it is gone.
+    pub(super) async fn delete_version(
+        &self,
+        registry: &Registry,
+        stored: pb::Resource,
+        purpose: Purpose<'_>,
+    ) -> Result<bool, RemovalError> {
+        if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
+            return Ok(false);
+        }
+        if self.is_planned(registry, &stored) {
+            let plan = self.plan(registry, EncodedResource::encode(&stored)?, purpose).await?;
+            let host = Caller::host(Consistency::Consistent);
+            return Ok(self.carry_out(registry, &host, plan).await? == PlannedAction::Remove);
+        }
+        if !meta::has_finalizers(&stored.metadata) {
+            return Ok(self.remove(&stored).await.map(|()| true)?);
+        }
+        let mut marked = stored;
+        tombstone::mark(&mut marked);
+        marked.generation = ids::ulid();
+        server_meta::set_touched(&mut marked);
+        renew_records(&self.core, &mut marked);
+        Ok(self.core.backend.write_cas(marked).await.map(|_| false)?)
+    }
+
+    /// Whether the deletion of a resource has to look at what refers to it, or whether it may go.
+    pub(crate) fn is_planned(&self, registry: &Registry, stored: &pb::Resource) -> bool {
+        let of = stored.id.as_ref().and_then(|id| id.r#type.as_ref());
+        of.is_some_and(|of| registry.is_referenced(&of.group, &of.kind)) || deletion_rules::is_protected(stored)
+    }
+
+    /// Calls [`Deletions::delete_unchecked`] for every id, also after one failed.
+    ///
+    /// # Errors
+    /// The first error.
+    pub(super) async fn delete_all_for(
+        &self,
+        ids: impl Iterator<Item = pb::Id>,
+        purpose: Purpose<'_>,
+    ) -> Result<(), RemovalError> {
+        let deletions =
+            stream::iter(ids).map(|id| async move { self.delete_for(&id, purpose).await }).buffer_unordered(PARALLEL);
+        deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
+    }
+
+    /// Removes a marked resource of which the last finalizer is gone, or keeps it for what refers to it.
+    pub(crate) async fn remove_if_unreferenced(
+        &self,
+        registry: &Registry,
+        stored: &pb::Resource,
+        next: &pb::Resource,
+    ) -> Result<(), RemovalError> {
+        if !self.is_planned(registry, stored) {
+            return Ok(self.remove(stored).await?);
+        }
+        let root = EncodedResource::encode(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
+        let plan = self.plan(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
+        self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)
+    }
+}

@@ -1,0 +1,265 @@
+//! Lists that passed their checks: their resources are read in pages, as of one commit.
+//!
+//! # Limits
+//! A list for a client is encoded as it is read, since what waits to be sent takes a quarter of the memory that way,
+//! and counts against `service.list_bytes` until it is sent. A list gets its first share before it is read, so those
+//! that are read at once are bounded, too, and with them the windows of noted changes in the store. One that turns out
+//! larger gives back what it has and waits for more, with nothing in hand.
+//!
+//! # Priority
+//! The first [`SHORT`] pages of a list are read on the threads that serve requests. What comes after them is read and
+//! encoded on threads of low priority: however many long lists there are, whoever is served with less goes first.
+//! Nothing else can be done about them there: a list cannot be sent before all of it is read, since its length comes
+//! first, and to bound how many are read at once does not help a write that waits for the processor of one.
+//!
+//! Lists of controllers of this process are neither encoded nor counted here: each resource goes to its reader as soon
+//! as it is read, and the reader ends the list when it has enough.
+
+use std::{collections::VecDeque, sync::Arc, thread};
+
+use mortise_resource::{EncodedResource, Error, pb, types::Gvk};
+use mortise_store::{Cursor, Query, StoreError};
+use prost::{
+    bytes::{BufMut as _, Bytes, BytesMut},
+    encoding::encode_varint,
+};
+use tracing::Instrument as _;
+
+use super::pools::Lists;
+use crate::{
+    call::{Caller, NoShare, Share, store_fault::store_fault},
+    core::Core,
+    registry::{Registry, ResourceType},
+    rules::RequestHooks,
+};
+
+/// Lists that are read at once: each has this part of all bytes at first.
+const AT_ONCE: usize = 16;
+
+/// Pages of a list that are read on the threads that serve requests: the first has 64 resources, the second 1,024.
+const SHORT: usize = 2;
+
+/// What is encoded in one piece, bytes: the resource that reaches it is the last. Transports send a piece of this size as
+/// it is, and copy parts of larger ones.
+const PIECE: usize = 32 << 10;
+
+/// The field of `ListResponse` and of `ListByOwnerResponse` that has the resources, and its wire type.
+const RESOURCES: u8 = 1 << 3 | 2;
+
+/// A list that is ready to be sent: a `ListResponse` or a `ListByOwnerResponse`, encoded, in pieces. Counts against
+/// `service.list_bytes` until it is dropped.
+pub struct EncodedList {
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+    _share: Share,
+}
+
+impl EncodedList {
+    /// Bytes that are left.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The next piece, which has whole resources in it; `None` after the last.
+    pub fn next_piece(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= piece.len();
+        Some(piece)
+    }
+}
+
+/// What a list is about.
+pub(crate) enum Selection {
+    /// Resources of this very GroupVersion.
+    Type(Arc<ResourceType>, Query),
+    /// What an incarnation owns, of every type.
+    Owner(pb::Id),
+}
+
+/// A list that may be read.
+pub(crate) struct CheckedList {
+    selection: Selection,
+    registry: Arc<Registry>,
+    caller: Caller,
+    /// Those of the type that was read last: the instance of one type goes back before that of the next is asked for.
+    hooks: Option<RequestHooks>,
+}
+
+impl CheckedList {
+    pub(crate) fn new(selection: Selection, registry: Arc<Registry>, caller: &Caller) -> Self {
+        Self { selection, registry, caller: caller.clone(), hooks: None }
+    }
+
+    /// Reads the list; `each` gets what the caller may read, and ends the reading by an error.
+    pub(crate) async fn read<E: From<Error>>(
+        &mut self,
+        core: &Core,
+        mut each: impl FnMut(pb::Resource) -> Result<(), E> + Send,
+    ) -> Result<(), E> {
+        let mut pages = self.open(core).await?;
+        while let Some(page) = self.next_page(&mut *pages).await? {
+            self.keep_readable(page, |resource| each(resource.decode().map_err(Error::from)?)).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads and encodes the list for a client. Waits until there is room for it.
+    pub(crate) async fn encode(mut self, lists: &Lists) -> Result<EncodedList, Error> {
+        let total = lists.bytes.total();
+        let mut wanted = (total / AT_ONCE).max(1);
+        loop {
+            let share = lists.bytes.acquire(self.caller.turn(), wanted).await.map_err(|e| lists.no_room(e))?;
+            let pages = self.open(&lists.core).await?;
+            let mut encoder = Encoder { list: self, pages, pieces: VecDeque::new(), bytes: 0, share };
+            let mut progress = encoder.pages(SHORT).await?;
+            if let Progress::More = progress {
+                let rest = async move { encoder.pages(usize::MAX).await.map(|progress| (encoder, progress)) };
+                let rest = lists.low_priority.run(rest.in_current_span()).await;
+                (encoder, progress) = rest.ok_or_else(|| Error::internal("failed list: its task panicked"))??;
+            }
+            match progress {
+                Progress::All => {
+                    let Encoder { pieces, bytes, mut share, .. } = encoder;
+                    share.shrink(bytes);
+                    return Ok(EncodedList { pieces, bytes, _share: share });
+                }
+                Progress::More | Progress::Outgrown if wanted < total => {
+                    wanted = encoder.bytes.saturating_mul(2).clamp(wanted, total);
+                }
+                Progress::More | Progress::Outgrown => return Err(lists.no_room(NoShare::TooMuch)),
+            }
+            // The share goes here; nothing is in hand while the next one is waited for.
+            self = encoder.list;
+            self.release();
+        }
+    }
+
+    async fn open(&mut self, core: &Core) -> Result<Box<dyn Cursor>, Error> {
+        let pages = match &self.selection {
+            Selection::Type(_, query) => core.backend.scan(query).await,
+            Selection::Owner(owner) => core.backend.scan_owned(owner).await,
+        };
+        pages.map_err(|e| self.failed(&e))
+    }
+
+    async fn next_page(&mut self, pages: &mut dyn Cursor) -> Result<Option<Vec<EncodedResource>>, Error> {
+        self.release();
+        pages.next().await.map_err(|e| self.failed(&e))
+    }
+
+    /// Passes on what of a page the caller may read, in its type's schema version.
+    async fn keep_readable<E: From<Error>>(
+        &mut self,
+        mut page: Vec<EncodedResource>,
+        mut keep: impl FnMut(EncodedResource) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Selection::Owner(_) = self.selection {
+            // One GroupVersion after another.
+            page.sort_by_cached_key(type_of_stored);
+        }
+        for resource in page {
+            let kind = match &self.selection {
+                Selection::Type(kind, _) if resource.has_type(&kind.gvk) => kind,
+                Selection::Type(..) => continue,
+                Selection::Owner(_) => self.registry.resolve_type(&type_of_stored(&resource))?,
+            };
+            if self.hooks.as_ref().is_none_or(|hooks| hooks.kind.gvk != kind.gvk) {
+                // Who waits for a second place with the first in hand may wait for itself.
+                drop(self.hooks.take());
+            }
+            let hooks = self.hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), &self.caller));
+            hooks.next_item();
+            let resource = hooks.upgraded(resource).await?;
+            if hooks.may_read(&resource).await? {
+                keep(resource)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds nothing that others wait for.
+    fn release(&mut self) {
+        if let Some(hooks) = &mut self.hooks {
+            hooks.release();
+        }
+    }
+
+    fn failed(&self, error: &StoreError) -> Error {
+        let what = match self.selection {
+            Selection::Type(..) => "failed list",
+            Selection::Owner(_) => "failed list by owner",
+        };
+        store_fault(what, error)
+    }
+}
+
+/// A list that is being read and encoded within its share.
+struct Encoder {
+    list: CheckedList,
+    pages: Box<dyn Cursor>,
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+    share: Share,
+}
+
+/// How far an [`Encoder`] is.
+enum Progress {
+    More,
+    All,
+    /// What was read does not fit into the share, and it cannot grow.
+    Outgrown,
+}
+
+impl Encoder {
+    /// Reads and encodes so many pages at most.
+    async fn pages(&mut self, most: usize) -> Result<Progress, Error> {
+        for _ in 0..most {
+            let Some(page) = self.list.next_page(&mut *self.pages).await? else { return Ok(Progress::All) };
+            self.encode(page, most > SHORT).await?;
+            let units = self.share.units();
+            if self.bytes > units && !self.share.grow(self.bytes - units + (self.bytes / 4)) {
+                return Ok(Progress::Outgrown);
+            }
+            if self.pages.is_at_end() {
+                return Ok(Progress::All);
+            }
+            // Encoding a page takes a while; others are to have theirs.
+            tokio::task::yield_now().await;
+        }
+        Ok(Progress::More)
+    }
+
+    /// Encodes a page. After each piece of a long list, threads go first that wait for its processor: the kernel would let
+    /// this one run for milliseconds, whatever its niceness.
+    async fn encode(&mut self, page: Vec<EncodedResource>, is_long: bool) -> Result<(), Error> {
+        let Self { list, pieces, bytes, .. } = self;
+        let whole: usize = page.iter().map(|resource| resource.bytes().len() + 6).sum();
+        let mut piece = BytesMut::with_capacity(whole.min(PIECE + PIECE / 4));
+        let encode = |resource: EncodedResource| {
+            let before = piece.len();
+            let resource = resource.bytes();
+            piece.put_u8(RESOURCES);
+            encode_varint(resource.len() as u64, &mut piece);
+            piece.put_slice(resource);
+            *bytes += piece.len() - before;
+            if piece.len() >= PIECE {
+                pieces.push_back(piece.split().freeze());
+                if is_long {
+                    thread::yield_now();
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        list.keep_readable(page, encode).await?;
+        if !piece.is_empty() {
+            pieces.push_back(piece.freeze());
+        }
+        Ok(())
+    }
+}
+
+fn type_of_stored(resource: &EncodedResource) -> Gvk {
+    let id = resource.id();
+    Gvk::new(id.group, id.group_version, id.kind)
+}

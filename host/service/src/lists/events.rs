@@ -1,0 +1,185 @@
+//! The events of a watch: a snapshot, its end, then every change, in commit order.
+//!
+//! # Limits
+//! A watch begins in the store, where changes are noted for it from then on, when it has a place among those whose
+//! snapshots are read at once (`service.concurrent_watch_snapshots`); it gives the place back with the end of its snapshot. Of a
+//! snapshot one page is in memory; what comes after its
+//! first [`SHORT`] resources is read on threads of low priority. Events wait in a buffer of the store that is bounded in events and bytes. A reader
+//! that falls further behind gets `Aborted` and starts again; it never misses an event unnoticed.
+//!
+//! Each event is authorized when it is delivered, with the type as it is registered then; events that are there
+//! together are delivered together. When what the caller may do
+//! changes, the watch ends: with Unauthenticated without a valid token, with PermissionDenied where listing is no longer
+//! allowed, and otherwise with Aborted, since what it has shown may be too much or too little now.
+
+use mortise_resource::{EncodedResource, Error, IdRef, pb};
+use mortise_store::{Place, Query, StoreError, Watch, WatchEvent};
+
+use super::{open_watch::OpenWatch, pools::Lists};
+use crate::{
+    call::{Share, Turn, store_fault::ended},
+    rules::RequestHooks,
+};
+
+/// Resources of a snapshot that are read on the threads that serve requests: those of its first two pages.
+const SHORT: usize = 64 + 1_024;
+
+/// Events that are looked at together at most, so that a watch of little among much leaves others their turns.
+const TOGETHER: usize = 256;
+
+/// An open watch of a client. Dropping it closes it.
+pub struct Events {
+    lists: Lists,
+    state: WatchState,
+    open: OpenWatch,
+}
+
+/// How far a watch is.
+enum WatchState {
+    /// It has no place yet; and behind which resource it begins.
+    Queued(Query, Option<Place>),
+    Snapshot {
+        watch: Box<dyn Watch>,
+        /// Resources that were read.
+        seen: usize,
+        _place: Share,
+    },
+    Live(Box<dyn Watch>),
+    Ended,
+}
+
+impl Events {
+    /// Begins a watch behind a place; the store is asked once the watch is waited for.
+    pub(crate) fn new(lists: &Lists, query: Query, after: Option<Place>, open: OpenWatch) -> Self {
+        Self { lists: lists.clone(), state: WatchState::Queued(query, after), open }
+    }
+}
+
+impl WatchState {
+    /// The next event. Safe to cancel.
+    async fn next(&mut self, lists: &Lists, turn: Turn) -> Result<WatchEvent, Error> {
+        if let Self::Queued(query, after) = self {
+            let place = lists.snapshots.acquire(turn, 1).await.map_err(|e| lists.no_room(e))?;
+            let watch = lists.core.backend.watch_list(query, after.as_ref()).await.map_err(|e| ended(&e))?;
+            *self = Self::Snapshot { watch, seen: 0, _place: place };
+        }
+        match self {
+            Self::Snapshot { watch, seen, .. } => {
+                let event = match *seen < SHORT {
+                    true => watch.next().await,
+                    false => lists.low_priority.blocking(watch.next()).await,
+                };
+                *seen += 1;
+                event
+            }
+            Self::Live(watch) => watch.next().await,
+            Self::Queued(..) | Self::Ended => Err(StoreError::Closed),
+        }
+        .map_err(|e| ended(&e))
+    }
+
+    /// The next event, if it is there.
+    fn ready(&mut self) -> Result<Option<WatchEvent>, Error> {
+        match self {
+            Self::Snapshot { watch, seen, .. } => {
+                *seen += 1;
+                watch.ready()
+            }
+            Self::Live(watch) => watch.ready(),
+            Self::Queued(..) | Self::Ended => Ok(None),
+        }
+        .map_err(|e| ended(&e))
+    }
+
+    /// Gives back the place of a snapshot that was read.
+    fn end_snapshot(&mut self) {
+        *self = match std::mem::replace(self, Self::Ended) {
+            Self::Snapshot { watch, .. } => Self::Live(watch),
+            other => other,
+        };
+    }
+}
+
+impl Events {
+    /// Waits for the next event that the caller may read.
+    ///
+    /// # Errors
+    /// `Aborted`: the reader starts again with an empty state. Any other error ends the watch too; one about a single
+    /// resource names it, and another watch may begin behind it.
+    pub async fn next(&mut self) -> Result<pb::WatchEvent, Error> {
+        use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
+        let mut next = None;
+        self.next_ready(|event| {
+            next = Some(event);
+            false
+        })
+        .await?;
+        let event = match next {
+            Some(WatchEvent::Upsert(resource)) => Some(Event::Upsert(Upsert { resource: Some(resource.decode()?) })),
+            Some(WatchEvent::Delete(resource)) => Some(Event::Delete(Delete { resource: Some(resource.decode()?) })),
+            Some(WatchEvent::EndOfSnapshot) => Some(Event::EndOfSnapshot(EndOfSnapshot {})),
+            None => None,
+        };
+        Ok(pb::WatchEvent { event })
+    }
+
+    /// Waits as [`Events::next`], and hands over what else is there then, until `each` says that it has enough. These
+    /// are judged by the type as it is registered when the first of them comes.
+    ///
+    /// # Errors
+    /// As there. What was handed over before counts.
+    pub async fn next_ready(&mut self, mut each: impl FnMut(WatchEvent) -> bool) -> Result<(), Error> {
+        let mut handed_over = false;
+        while !handed_over {
+            let mut next = Some(self.awaited().await?);
+            let registry = self.lists.core.types();
+            let kind = registry.resolve_type(self.open.wanted())?;
+            let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());
+            let mut looked_at = 1;
+            while let Some(event) = next {
+                let more = match shown(&mut hooks, event).await? {
+                    None => true,
+                    Some(event) => {
+                        if let WatchEvent::EndOfSnapshot = event {
+                            self.state.end_snapshot();
+                        }
+                        handed_over = true;
+                        each(event)
+                    }
+                };
+                next = if more && looked_at < TOGETHER { self.state.ready()? } else { None };
+                looked_at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next event, whatever it is about.
+    async fn awaited(&mut self) -> Result<WatchEvent, Error> {
+        let turn = self.open.caller().turn();
+        loop {
+            tokio::select! {
+                event = self.state.next(&self.lists, turn) => return event,
+                change = self.open.access_change() => self.open.judge(change).await?,
+            }
+        }
+    }
+}
+
+/// What the caller may see of an event: the resource in its type's schema version.
+async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<WatchEvent>, Error> {
+    let (resource, event): (_, fn(EncodedResource) -> WatchEvent) = match event {
+        WatchEvent::EndOfSnapshot => return Ok(Some(event)),
+        WatchEvent::Upsert(resource) => (resource, WatchEvent::Upsert),
+        WatchEvent::Delete(resource) => (resource, WatchEvent::Delete),
+    };
+    if !resource.has_type(&hooks.kind.gvk) {
+        return Ok(None);
+    }
+    let stored = resource.clone();
+    let resource = hooks.upgraded(resource).await.map_err(|e| {
+        let IdRef { partition, namespace, name, .. } = stored.id();
+        e.with_resource(partition, namespace, name)
+    })?;
+    Ok(hooks.may_read(&resource).await?.then(|| event(resource)))
+}

@@ -1,0 +1,86 @@
+//! The state of lists and watches: their shared places, bytes, and threads of low priority.
+
+use std::sync::Arc;
+
+use mortise_plugin_host::LowPriorityThreads;
+use mortise_resource::{Code, Error};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    call::{Caller, CallerCounts, CountedOne, FairPool, NoShare, Share, caller_number},
+    core::Core,
+};
+
+/// Lists and watches of clients. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Lists {
+    pub(crate) core: Core,
+    watches: Arc<Semaphore>,
+    caller_watches: Arc<CallerCounts>,
+    /// Places for watches whose snapshot is being read.
+    pub(crate) snapshots: FairPool,
+    /// Bytes of lists that are being read, or wait to be sent.
+    pub(crate) bytes: FairPool,
+    /// Threads for long reads: the rest of lists, and of the snapshots of watches.
+    pub(crate) low_priority: Arc<LowPriorityThreads>,
+}
+
+impl Lists {
+    pub(crate) fn new(core: Core) -> Self {
+        let options = &core.options;
+        Self {
+            watches: Arc::new(Semaphore::new(options.max_watches)),
+            caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
+            snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
+            bytes: FairPool::new(options.list_bytes, options.max_waiting),
+            low_priority: Arc::default(),
+            core,
+        }
+    }
+
+    /// The number of open watches of clients.
+    pub(crate) fn open_watches(&self) -> usize {
+        self.core.options.max_watches.saturating_sub(self.watches.available_permits())
+    }
+
+    /// Takes a place for a watch of a caller.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`: too many watches.
+    pub(super) fn open_watch(&self, caller: &Caller) -> Result<(OwnedSemaphorePermit, Option<CountedOne>), Error> {
+        let number = caller_number(&self.core, &*caller.authorizer);
+        let counted = number.map(|number| self.caller_watches.open(number)).transpose()?;
+        let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
+            metrics::counter!("mortise_watches_refused_total").increment(1);
+            let max = self.core.options.max_watches;
+            Error::new(Code::ResourceExhausted, format!("{max} watches are open already (limit service.max_watches)"))
+        })?;
+        Ok((permit, counted))
+    }
+
+    /// Waits for bytes for an answer, of all there are at most.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`: too many lists and watches wait.
+    pub(crate) async fn bytes_for(&self, caller: &Caller, bytes: usize) -> Result<Share, Error> {
+        self.bytes.acquire(caller.turn(), self.bytes.total().min(bytes)).await.map_err(|e| self.no_room(e))
+    }
+
+    /// The error of a share that is not given.
+    pub(crate) fn no_room(&self, why: NoShare) -> Error {
+        let total = self.bytes.total();
+        Error::new(
+            Code::ResourceExhausted,
+            match why {
+                NoShare::TooMuch => format!(
+                    "the list is larger than all lists together may be, {total} bytes (limit service.list_bytes); list fewer \
+                     with a name_prefix or a tenancy, or watch, which has no such limit"
+                ),
+                NoShare::QueueFull => format!(
+                    "{} lists and watches are waiting for others to be read (limit service.max_queued_lists); try again later",
+                    self.core.options.max_waiting
+                ),
+            },
+        )
+    }
+}

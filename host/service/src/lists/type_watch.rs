@@ -1,0 +1,68 @@
+//! Watches for controllers of this process: every resource of a type in every tenancy, upgraded to the type's schema
+//! version. They ask no authorize hook, and the limit on watches does not count them: there are as many as controllers
+//! declare.
+
+use mortise_resource::{EncodedResource, Error, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
+
+use crate::{
+    call::{Caller, store_fault::ended},
+    core::Core,
+    rules::RequestHooks,
+};
+
+/// An open watch. Dropping it closes it.
+pub struct TypeWatch {
+    core: Core,
+    wanted: Gvk,
+    watch: Box<dyn Watch>,
+    /// Whether the snapshot is complete.
+    live: bool,
+}
+
+impl TypeWatch {
+    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
+    /// under another GroupVersion arrives as deleted.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
+    pub(crate) async fn open(core: &Core, name: &pb::Type) -> Result<Self, Error> {
+        let kind = core.types().resolve(name)?.clone();
+        let any = || WILDCARD.to_owned();
+        let tenancy = pb::Tenancy { partition: any(), namespace: any() };
+        let query = Query { type_key: TypeKey::from(name), tenancy, name_prefix: String::new() };
+        let watch = core.backend.watch_list(&query, None).await;
+        let watch = watch.map_err(|e| Error::internal(format!("watching {}: {e}", kind.gvk)))?;
+        Ok(Self { core: core.clone(), wanted: kind.gvk.clone(), watch, live: false })
+    }
+
+    /// Waits for the next event. After an error the watch is dead.
+    ///
+    /// # Errors
+    /// `Aborted`: the reader is too far behind, or the store closes. `InvalidArgument`: the type is no longer
+    /// registered. `Internal`: data of an older schema version cannot be upgraded.
+    pub async fn next(&mut self) -> Result<WatchEvent, Error> {
+        loop {
+            let event = self.watch.next().await.map_err(|e| ended(&e))?;
+            let resource = match event {
+                WatchEvent::EndOfSnapshot => {
+                    self.live = true;
+                    return Ok(event);
+                }
+                WatchEvent::Upsert(resource) => resource,
+                WatchEvent::Delete(resource) => return Ok(WatchEvent::Delete(resource)),
+            };
+            let registry = self.core.types();
+            let kind = registry.resolve_type(&self.wanted)?;
+            if resource.has_type(&kind.gvk) {
+                let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
+                return hooks.upgraded(resource).await.map(WatchEvent::Upsert);
+            }
+            if self.live {
+                // Its data is of another version's message.
+                let gone = pb::Resource { data: None, ..resource.decode()? };
+                return Ok(WatchEvent::Delete(EncodedResource::encode(&gone)?));
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The indexes of all types.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use mortise_resource::types::Gvk;
+use mortise_store::Place;
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+};
+
+use super::{
+    content::Memory,
+    declared::Declared,
+    lookup::{Found, LookUp, Question},
+    task::run,
+};
+use crate::{lists::Lists, registry::ResourceType};
+
+/// How long a query waits for an index that is being made.
+pub(in crate::query) const MAKING: Duration = Duration::from_millis(100);
+/// Questions that wait for one index.
+const WAITING: usize = 64;
+
+/// The indexes of all types. Cheap to clone.
+#[derive(Clone)]
+pub(in crate::query) struct FieldIndexes {
+    by_type: Arc<Mutex<HashMap<Gvk, TypeIndex>>>,
+    /// Bytes of all of them.
+    total: Arc<AtomicUsize>,
+    limit: usize,
+    /// Where the tasks run: whoever asks may be on threads of low priority.
+    runtime: Option<Handle>,
+}
+
+/// The index of a type, which its task keeps.
+#[derive(Clone)]
+pub(in crate::query) struct TypeIndex {
+    /// The type as it was registered when the index was begun.
+    kind: Weak<ResourceType>,
+    is_made: watch::Receiver<bool>,
+    questions: mpsc::Sender<Question>,
+}
+
+impl FieldIndexes {
+    /// None yet; all of them may hold so many bytes together.
+    pub(in crate::query) fn new(limit: usize) -> Self {
+        Self { by_type: Arc::default(), total: Arc::default(), limit, runtime: Handle::try_current().ok() }
+    }
+
+    /// The index of a type. Begins to make it if there is none.
+    pub(in crate::query) fn for_type(&self, lists: &Lists, kind: &Arc<ResourceType>) -> TypeIndex {
+        let mut by_type = self.by_type.lock();
+        by_type.retain(|_, index| !index.questions.is_closed());
+        if let Some(index) = by_type.get(&kind.gvk).filter(|index| std::ptr::eq(index.kind.as_ptr(), Arc::as_ptr(kind)))
+        {
+            return index.clone();
+        }
+        let (made, is_made) = watch::channel(false);
+        let (questions, asked) = mpsc::channel(WAITING);
+        let index = TypeIndex { kind: Arc::downgrade(kind), is_made, questions };
+        by_type.insert(kind.gvk.clone(), index.clone());
+        let memory = Memory::new(self.total.clone(), self.limit);
+        let runtime = self.runtime.clone().unwrap_or_else(Handle::current);
+        runtime.spawn(run(lists.clone(), Declared::new(kind), memory, made, asked));
+        index
+    }
+}
+
+impl TypeIndex {
+    /// Waits until it is made, so long at most. `None`: it is not.
+    pub(in crate::query) async fn made(&self, within: Option<Duration>) -> Option<()> {
+        let mut is_made = self.is_made.clone();
+        let made = is_made.wait_for(|is_made| *is_made);
+        match within {
+            Some(within) => tokio::time::timeout(within, made).await.ok()?.ok()?,
+            None => made.await.ok()?,
+        };
+        Some(())
+    }
+
+    /// Looks up the next places. `None`: there is no index by now.
+    pub(crate) async fn find(&self, look_up: LookUp, after: Option<Place>) -> Option<Found> {
+        let (answer, answered) = oneshot::channel();
+        self.questions.send(Question { look_up, after, answer }).await.ok()?;
+        answered.await.ok()
+    }
+}

@@ -1,0 +1,33 @@
+//! A look-up in the index of a type, and its answer.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use mortise_store::{Place, Query};
+use tokio::sync::oneshot;
+
+/// What is looked up: resources with one of some values.
+#[derive(Clone)]
+pub(crate) struct LookUp {
+    /// The field, by its number in the declaration.
+    pub(crate) field: usize,
+    pub(crate) values: Arc<BTreeSet<String>>,
+    /// Where. Its type is that of the index.
+    pub(crate) query: Arc<Query>,
+}
+
+/// The answer to a look-up: some places, in order.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(in crate::query) places: Vec<Place>,
+    /// Behind which it goes on; `None` after the last.
+    pub(crate) next: Option<Place>,
+    /// How many entries there are for the values, everywhere.
+    pub(in crate::query) entries: usize,
+}
+
+/// A look-up, behind a place.
+pub(super) struct Question {
+    pub(super) look_up: LookUp,
+    pub(super) after: Option<Place>,
+    pub(super) answer: oneshot::Sender<Found>,
+}

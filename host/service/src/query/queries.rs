@@ -1,0 +1,38 @@
+//! The state of queries: searches, and watches by the content of resources.
+
+use std::sync::Arc;
+
+use mortise_query::RecentlyDecoded;
+use tokio::sync::Semaphore;
+
+use super::field_index::indexes::FieldIndexes;
+use crate::{core::Core, lists::Lists};
+
+/// Bytes of the pages that watches keep, together.
+pub(super) const VIEWS: usize = 128 << 20;
+
+/// Searches and their watches. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Queries {
+    pub(super) core: Core,
+    pub(super) lists: Lists,
+    /// Indexes of fields that types declare.
+    pub(super) field_indexes: FieldIndexes,
+    /// Data that watches decoded lately.
+    pub(super) decoded: Arc<RecentlyDecoded>,
+    /// KiB of the pages that watches keep.
+    pub(super) views: Arc<Semaphore>,
+}
+
+impl Queries {
+    pub(crate) fn new(lists: &Lists) -> Self {
+        let core = lists.core.clone();
+        Self {
+            field_indexes: FieldIndexes::new(core.options.index_bytes),
+            decoded: Arc::default(),
+            views: Arc::new(Semaphore::new(VIEWS >> 10)),
+            lists: lists.clone(),
+            core,
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Replicas of resources that other regions own: [`Regions::apply`] alone writes them here, as their owner has them.
+//!
+//! # Contract
+//! A copy has the uid, the generation and the meta of the owner's resource, and a version of this store; its
+//! `meta.syncing` says where it came from, and which of the owner's versions it is. Changes are committed together with
+//! the progress that covers them. A change that is not newer than the copy has no effect, so any of them may come twice.
+//!
+//! A peer is believed no further than this region's own policy goes: what does not belong to the peer by it, or may not be
+//! here, is not written. Changes of another type than the followed one are refused. What is here under the same name and
+//! was not copied from the peer, in this incarnation, is never changed: that is a conflict. What cannot be applied is held
+//! back by itself, and named in the progress; the rest goes on. What is copied into a unit that is marked for deletion is
+//! held back, too, since the unit is about to be emptied.
+//!
+//! # Limits
+//! [`super::progress::MAX_DEFERRED`] names in a progress. Quotas hold for copies as for writes, and not for the progress.
+
+use std::collections::{BTreeMap, HashSet};
+
+use mortise_resource::{Code, Error, data::HeldBackReason, goten::SyncingMeta, pb, types};
+use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Query, StoreError, TypeKey};
+
+use super::{
+    incoming::{check, followed_id, forbidden, uid_number},
+    progress::ReplicationProgress,
+    record::{Change, Records},
+    regions::Regions,
+};
+use crate::{
+    call::store_fault::store_fault,
+    core::ids::tenancy_of,
+    registry::Registry,
+    rules::{
+        Place, PlaceError,
+        region::{copied_from, owning_region, syncing_of},
+        shards, tombstone,
+    },
+};
+
+/// Attempts of a commit that meets other changes.
+const ATTEMPTS: u32 = 10;
+
+/// What the owner did.
+#[derive(Debug, Clone)]
+pub enum ReplicatedChange {
+    /// It is so now.
+    Put(Box<pb::Resource>),
+    /// This incarnation is not there any more, or is not for this region.
+    Remove {
+        /// Its id, with the uid.
+        id: pb::Id,
+        /// Whether the owner deleted it; what it owns here is deleted then, too.
+        deleted: bool,
+    },
+}
+
+/// What became of changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ApplySummary {
+    /// Copies that were written.
+    pub written: u64,
+    /// Copies that were removed.
+    pub removed: u64,
+    /// Resources that are held back.
+    pub deferred: u64,
+    /// Changes that no honest peer tells: of other types, or with ids that are none.
+    pub refused: u64,
+}
+
+/// Options of one application of changes.
+struct ApplyOptions {
+    anew: bool,
+    stores_progress: bool,
+    /// Why the store takes no change of this name, if it was asked already.
+    not_stored: Option<String>,
+}
+
+/// What a change comes to; the default is nothing.
+#[derive(Default)]
+struct Decision {
+    mutations: Vec<Mutation>,
+    expect: Vec<Expectation>,
+    change: Option<Change>,
+    deferred: Option<(HeldBackReason, String)>,
+}
+
+impl ReplicatedChange {
+    /// The id of what was changed.
+    #[must_use]
+    pub fn id(&self) -> pb::Id {
+        match self {
+            Self::Put(resource) => resource.id.clone().unwrap_or_default(),
+            Self::Remove { id, .. } => id.clone(),
+        }
+    }
+}
+
+impl Decision {
+    fn removal(stored: &pb::Resource, deleted: bool) -> Self {
+        let id = stored.id.clone().unwrap_or_default();
+        let mutations = match deleted {
+            true => tombstone::removal(stored),
+            false => vec![Mutation::Delete { id: id.clone(), version: stored.version.clone() }],
+        };
+        let change = Change { id, before: stored.generation.clone(), after: String::new() };
+        Self { mutations, change: Some(change), ..Self::default() }
+    }
+}
+
+impl Regions {
+    /// Applies changes that a peer told of one type, of each name what is there or any incarnations that are not, and
+    /// stores the progress, in one commit. The names that are held back are noted in the progress. `anew` says that the
+    /// peer's versions begin anew: a copy is then replaced by any other version. Where nothing changes, the progress is
+    /// stored every ten minutes only.
+    ///
+    /// # Errors
+    /// `Unavailable`: the audit log takes no records. `Aborted`: other changes came in between, in each of ten attempts,
+    /// or the copies have begun anew. Faults of the store. What was applied then is not known; the same changes may come
+    /// again.
+    pub async fn apply(
+        &self,
+        progress: &mut ReplicationProgress,
+        changes: &[ReplicatedChange],
+        anew: bool,
+    ) -> Result<ApplySummary, Error> {
+        let _used = self.use_progress(progress).await?;
+        let how = ApplyOptions { anew, stores_progress: true, not_stored: None };
+        let mut made = Vec::new();
+        if changes.is_empty() {
+            return self.try_apply(progress, changes, &how, &mut made).await.map_err(|e| failed(&e));
+        }
+        let records = Records::begin(&self.core, progress.peer()).await?;
+        let mut outcome = self.try_apply(progress, changes, &how, &mut made).await;
+        if outcome.as_ref().is_err_and(is_of_one) {
+            outcome = self.apply_one_by_one(progress, changes, anew, &mut made).await;
+        }
+        match outcome.map_err(|e| failed(&e)) {
+            Err(error) if made.is_empty() => {
+                records.fail(error.code).await;
+                Err(error)
+            }
+            outcome => {
+                records.end(&self.core, &made).await;
+                outcome
+            }
+        }
+    }
+
+    /// Applies each change by itself, since one of them is not to be had; the progress comes last.
+    async fn apply_one_by_one(
+        &self,
+        progress: &mut ReplicationProgress,
+        changes: &[ReplicatedChange],
+        anew: bool,
+        made: &mut Vec<Change>,
+    ) -> Result<ApplySummary, StoreError> {
+        let mut sum = ApplySummary::default();
+        for change in changes {
+            let one = std::slice::from_ref(change);
+            let mut how = ApplyOptions { anew, stores_progress: false, not_stored: None };
+            let mut outcome = self.try_apply(progress, one, &how, made).await;
+            if let Err(e) = &outcome
+                && is_of_one(e)
+            {
+                how.not_stored = Some(e.to_string());
+                outcome = self.try_apply(progress, one, &how, made).await;
+            }
+            sum = sum.plus(outcome?);
+        }
+        progress.is_dirty = true;
+        let how = ApplyOptions { anew, stores_progress: true, not_stored: None };
+        self.try_apply(progress, &[], &how, made).await?;
+        Ok(sum)
+    }
+
+    /// Applies changes in one commit, with the progress or without, and adds what was changed.
+    async fn try_apply(
+        &self,
+        progress: &mut ReplicationProgress,
+        changes: &[ReplicatedChange],
+        how: &ApplyOptions,
+        made: &mut Vec<Change>,
+    ) -> Result<ApplySummary, StoreError> {
+        let registry = self.core.types();
+        let mut attempts = 0;
+        loop {
+            let mut next = progress.clone();
+            let (mut copied, mut mutations, mut changed) = (ApplySummary::default(), Vec::new(), Vec::new());
+            let mut expect: BTreeMap<(String, String, String, String), Expectation> = BTreeMap::new();
+            for change in changes {
+                let id = match followed_id(&registry, &next.of, &change.id()) {
+                    Ok(id) => id,
+                    Err(what) => {
+                        tracing::debug!(peer = next.peer(), "a change is refused: {what}");
+                        copied.refused += 1;
+                        continue;
+                    }
+                };
+                next.deferred.remove(&id);
+                let decision = self.decide(&registry, next.peer(), &id, change, how).await?;
+                mutations.extend(decision.mutations);
+                for one in decision.expect {
+                    let ExpectedId { type_key, partition, namespace, name, .. } = &one.id;
+                    let key = (type_key.kind.clone(), partition.clone(), namespace.clone(), name.clone());
+                    expect.insert(key, one);
+                }
+                if let Some(change) = decision.change {
+                    let is_removal = change.after.is_empty();
+                    *(if is_removal { &mut copied.removed } else { &mut copied.written }) += 1;
+                    changed.push(change);
+                }
+                if let Some((reason, detail)) = decision.deferred {
+                    copied.deferred += 1;
+                    next.deferred.add(id, reason, detail, self.deferred_room());
+                }
+            }
+            next.is_dirty |= next.deferred != progress.deferred;
+            if how.stores_progress && (!mutations.is_empty() || next.is_due()) {
+                mutations.push(self.progress_mutation(&next).await?);
+                next.stored();
+            }
+            let unlimited = Some(TypeKey::from(&types::region_progress().to_pb()));
+            let batch = Batch { expect: expect.into_values().collect(), unlimited, ..Batch::new(mutations).limited() };
+            let committed = match batch.mutations.is_empty() {
+                true => Ok(()),
+                false => self.core.backend.commit(batch).await.map(drop),
+            };
+            attempts += 1;
+            match committed {
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. })
+                    if attempts < ATTEMPTS => {}
+                Err(e) => return Err(e),
+                Ok(()) => {
+                    *progress = next;
+                    made.append(&mut changed);
+                    return Ok(copied);
+                }
+            }
+        }
+    }
+
+    /// Looks at what is stored, and says what a change comes to.
+    async fn decide(
+        &self,
+        registry: &Registry,
+        peer: &str,
+        id: &pb::Id,
+        change: &ReplicatedChange,
+        how: &ApplyOptions,
+    ) -> Result<Decision, StoreError> {
+        let name = pb::Id { uid: String::new(), ..id.clone() };
+        let stored = match self.core.backend.read(Consistency::Consistent, &name).await {
+            Ok(stored) => Some(stored),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode()?),
+            Err(StoreError::NotFound) => None,
+            Err(e) => return Err(e),
+        };
+        let is_same = stored.as_ref().is_some_and(|stored| uid(stored) == id.uid);
+        let copy = stored.as_ref().filter(|stored| copied_from(stored) == peer);
+        let incoming = match change {
+            ReplicatedChange::Put(resource) => resource,
+            ReplicatedChange::Remove { deleted, .. } => {
+                return Ok(copy.filter(|_| is_same).map(|copy| Decision::removal(copy, *deleted)).unwrap_or_default());
+            }
+        };
+        let place = match self.place_of_replica(registry, peer, id, incoming, stored.as_ref()).await? {
+            Ok(place) => place,
+            Err(deferred) => {
+                // Whatever is wrong with the incarnation that is there, the one before is not.
+                let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
+                return Ok(Decision { deferred: Some(deferred), ..removal.unwrap_or_default() });
+            }
+        };
+        if let Some(copy) = copy.filter(|_| is_same) {
+            let (had, has) = (owner_version(copy), incoming.version.as_str());
+            if had == has || (!how.anew && number(had) >= number(has)) {
+                return Ok(Decision::default());
+            }
+        }
+        if let Some(what) = &how.not_stored {
+            let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
+            let deferred = Some((HeldBackReason::Store, what.clone()));
+            return Ok(Decision { deferred, ..removal.unwrap_or_default() });
+        }
+        let mut copy = (**incoming).clone();
+        copy.id = Some(id.clone());
+        copy.version.clear();
+        let mut mutations = Vec::new();
+        match &stored {
+            Some(stored) if is_same => copy.version.clone_from(&stored.version),
+            Some(stored) => mutations = tombstone::removal(stored),
+            None => {}
+        }
+        let change = Change {
+            id: id.clone(),
+            before: stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone()),
+            after: copy.generation.clone(),
+        };
+        let meta = copy.meta.get_or_insert_default();
+        meta.syncing = Some(SyncingMeta {
+            copied_from: peer.to_owned(),
+            owner_version: incoming.version.clone(),
+            ..meta.syncing.take().unwrap_or_default()
+        });
+        shards::set(&self.core.options.placement.rings, &mut copy);
+        mutations.push(Mutation::Put(Box::new(copy)));
+        Ok(Decision { mutations, expect: place.expect, change: Some(change), deferred: None })
+    }
+
+    /// Where a copy is to be written; or else why it is held back.
+    async fn place_of_replica(
+        &self,
+        registry: &Registry,
+        peer: &str,
+        id: &pb::Id,
+        incoming: &pb::Resource,
+        stored: Option<&pb::Resource>,
+    ) -> Result<Result<Place, (HeldBackReason, String)>, StoreError> {
+        if let Some(what) = stored.and_then(|stored| conflict(stored, peer, &id.uid)) {
+            return Ok(Err((HeldBackReason::Conflict, what)));
+        }
+        let kind = match check(registry, id, incoming) {
+            Ok(kind) => kind,
+            Err(deferred) => return Ok(Err(deferred)),
+        };
+        let place = match Place::find(&self.core, tenancy_of(id)).await {
+            Ok(place) if place.marked => {
+                return Ok(Err((HeldBackReason::Place, "its place is marked for deletion here".into())));
+            }
+            Ok(place) => place,
+            Err(PlaceError::Missing(what)) => return Ok(Err((HeldBackReason::Place, what))),
+            Err(PlaceError::Failed(e)) => return Err(e),
+        };
+        let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
+        let here = self.core.region().unwrap_or_default();
+        Ok(match forbidden(kind, incoming, place.policy.as_deref(), known, (peer, here)) {
+            Some(what) => Err((HeldBackReason::Policy, what)),
+            None => Ok(place),
+        })
+    }
+
+    /// The ids of a type's copies from a peer whose uids are not among these.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn replicas_other_than(
+        &self,
+        peer: &str,
+        of: &pb::Type,
+        uids: &HashSet<u128>,
+    ) -> Result<Vec<pb::Id>, Error> {
+        let everywhere = || mortise_resource::tenancy::WILDCARD.to_owned();
+        let tenancy = pb::Tenancy { partition: everywhere(), namespace: everywhere() };
+        let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
+        let failed = |e: StoreError| store_fault("failed to read copies", &e);
+        let mut cursor = self.core.backend.scan(&query).await.map_err(failed)?;
+        let mut others = Vec::new();
+        while let Some(page) = cursor.next().await.map_err(failed)? {
+            for found in page {
+                if uids.contains(&uid_number(found.uid())) {
+                    continue;
+                }
+                let meta = found.decode_meta()?;
+                if syncing_of(meta.as_ref()).is_some_and(|syncing| syncing.copied_from == peer) {
+                    others.extend(found.decode_id()?);
+                }
+            }
+        }
+        Ok(others)
+    }
+}
+
+impl ApplySummary {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            written: self.written + other.written,
+            removed: self.removed + other.removed,
+            deferred: self.deferred + other.deferred,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
+/// Why a resource that is here keeps a peer's of its name away: it is neither the peer's, nor what a former owner gave up.
+fn conflict(stored: &pb::Resource, peer: &str, uid_there: &str) -> Option<String> {
+    let is_handed_over = uid(stored) == uid_there && (!copied_from(stored).is_empty() || owning_region(stored) == peer);
+    if copied_from(stored) == peer || is_handed_over {
+        return None;
+    }
+    let owner = match owning_region(stored) {
+        "" => "no region".to_owned(),
+        owner => format!("region {owner:?}"),
+    };
+    Some(format!("a resource of {owner} has this name here; delete or rename one of the two"))
+}
+
+fn uid(resource: &pb::Resource) -> &str {
+    resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default()
+}
+
+fn owner_version(resource: &pb::Resource) -> &str {
+    syncing_of(resource.meta.as_deref()).map(|syncing| syncing.owner_version.as_str()).unwrap_or_default()
+}
+
+/// A version as the store counts them.
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
+/// Whether an error is that of one resource, and says nothing of the others.
+fn is_of_one(error: &StoreError) -> bool {
+    matches!(error, StoreError::TooLarge { .. } | StoreError::QuotaExceeded(_) | StoreError::IncompleteId(_))
+}
+
+fn failed(error: &StoreError) -> Error {
+    match error {
+        StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. } => {
+            Error::new(Code::Aborted, "what is copied keeps changing here; try again")
+        }
+        other => store_fault("failed to write copies", other),
+    }
+}
+
+#[cfg(test)]
+#[path = "replicas_tests.rs"]
+mod tests;

@@ -1,0 +1,237 @@
+//! What a peer may do here, and what it may not, whatever it says.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use mortise_resource::{
+    data::HeldBackReason,
+    goten::{Meta, MultiRegionPolicy},
+    proto::hashicorp::consul::tenancy::v2beta1::Partition,
+};
+use mortise_store::{Backend, Options as StoreOptions, Quotas, SledBackend};
+use prost::Message as _;
+
+use super::*;
+use crate::{
+    core::{Options, Placement, ids},
+    deletion::TenancyCleanup,
+    region::progress::ReplicationProgress,
+    registry::Registry,
+    rules::tombstone,
+    service::ResourceService,
+};
+
+/// A server of region `us`, which follows the namespaces of `eu`.
+struct Here {
+    _dir: tempfile::TempDir,
+    service: ResourceService,
+    progress: ReplicationProgress,
+}
+
+impl Here {
+    async fn new(quotas: Quotas) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions { quotas, ..StoreOptions::new(dir.path().join("store")) };
+        let backend: Arc<dyn Backend> = Arc::new(SledBackend::open(options).unwrap());
+        let placement = Placement { region: Some("us".into()), ..Placement::default() };
+        let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin().unwrap()));
+        let service = ResourceService::new(backend, registry, Options { placement, ..Options::default() });
+        let progress = service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+        Self { _dir: dir, service, progress }
+    }
+
+    async fn with_policy(enabled: &[&str], control: &str) -> Self {
+        let here = Self::new(Quotas::default()).await;
+        here.set_policy(enabled, control).await;
+        here
+    }
+
+    async fn set_policy(&self, enabled: &[&str], control: &str) {
+        let policy = MultiRegionPolicy {
+            enabled_regions: enabled.iter().map(|&one| one.to_owned()).collect(),
+            default_control_region: control.into(),
+            criteria_for_disabled_sync: Vec::new(),
+        };
+        let data = Partition { multi_region_policy: Some(policy), ..Partition::default() };
+        let id = pb::Id { tenancy: Some(pb::Tenancy::default()), ..id(types::partition().to_pb(), "world") };
+        let mut partition = self.stored(&id).await.unwrap_or_else(|| resource(id));
+        partition.data = Some(prost_types::Any { type_url: String::new(), value: data.encode_to_vec() });
+        partition.generation = ids::ulid();
+        self.service.core.backend.write_cas(partition).await.unwrap();
+    }
+
+    async fn mark_partition(&self) {
+        let id = pb::Id { tenancy: Some(pb::Tenancy::default()), ..id(types::partition().to_pb(), "world") };
+        let mut partition = self.stored(&id).await.unwrap();
+        tombstone::mark(&mut partition);
+        partition.generation = ids::ulid();
+        self.service.core.backend.write_cas(partition).await.unwrap();
+    }
+
+    async fn stored(&self, id: &pb::Id) -> Option<pb::Resource> {
+        let id = pb::Id { uid: String::new(), ..id.clone() };
+        self.service.core.backend.read(Consistency::Consistent, &id).await.ok()
+    }
+
+    async fn apply(&mut self, changes: &[ReplicatedChange]) -> ApplySummary {
+        self.service.regions().apply(&mut self.progress, changes, false).await.unwrap()
+    }
+
+    fn reasons(&self) -> Vec<HeldBackReason> {
+        self.progress.deferred().iter().map(|held| held.reason()).collect()
+    }
+}
+
+fn id(of: pb::Type, name: &str) -> pb::Id {
+    let tenancy = pb::Tenancy { partition: "world".into(), namespace: String::new() };
+    pb::Id { uid: ids::ulid(), name: name.into(), r#type: Some(of), tenancy: Some(tenancy) }
+}
+
+fn resource(id: pb::Id) -> pb::Resource {
+    pb::Resource { id: Some(id), generation: ids::ulid(), ..pb::Resource::default() }
+}
+
+/// A namespace that a region says is its own.
+fn namespace(name: &str, owner: &str, version: &str) -> pb::Resource {
+    let syncing = SyncingMeta { owning_region: owner.into(), regions: vec!["*".into()], ..SyncingMeta::default() };
+    let meta = Some(Box::new(Meta { syncing: Some(syncing), ..Meta::default() }));
+    pb::Resource { version: version.into(), meta, ..resource(id(types::namespace().to_pb(), name)) }
+}
+
+fn put(resource: &pb::Resource) -> ReplicatedChange {
+    ReplicatedChange::Put(Box::new(resource.clone()))
+}
+
+fn id_of(resource: &pb::Resource) -> pb::Id {
+    resource.id.clone().unwrap()
+}
+
+#[tokio::test]
+async fn a_peer_that_sends_other_types_is_refused() {
+    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let cluster = Some(pb::Tenancy::default());
+    let mut changes = Vec::new();
+    for of in [types::token(), types::policy(), types::partition(), types::region_progress(), types::region_peer()] {
+        let id = pb::Id { tenancy: cluster.clone(), ..id(of.to_pb(), "lies") };
+        changes.push(put(&pb::Resource { id: Some(id), ..namespace("lies", "eu", "1") }));
+    }
+    let demo = pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() };
+    changes.push(put(&pb::Resource { id: Some(id(demo, "lies")), ..namespace("lies", "eu", "1") }));
+    for name in ["", "No Name", &"x".repeat(1 << 16)] {
+        changes.push(put(&namespace(name, "eu", "1")));
+    }
+    changes.push(ReplicatedChange::Remove { id: pb::Id::default(), deleted: true });
+    let honest = namespace("honest", "eu", "1");
+    changes.push(put(&honest));
+    let copied = here.apply(&changes).await;
+    assert_eq!(copied, ApplySummary { written: 1, refused: 10, ..ApplySummary::default() });
+    for change in &changes[..6] {
+        assert!(here.stored(&change.id()).await.is_none(), "{:?}", change.id());
+    }
+    assert!(here.stored(&id_of(&honest)).await.is_some());
+    assert!(here.reasons().is_empty(), "what is no id is not named");
+
+    // Nor is a progress of which the host's own types are followed any better.
+    here.progress = here.service.regions().progress("eu", &types::token().to_pb()).await.unwrap();
+    let token = pb::Id { tenancy: cluster, ..id(types::token().to_pb(), "lies") };
+    let lies = pb::Resource { id: Some(token), ..namespace("lies", "eu", "1") };
+    assert_eq!(here.apply(&[put(&lies)]).await.refused, 1);
+}
+
+#[tokio::test]
+async fn the_policy_of_this_region_decides_what_comes_in() {
+    let mut here = Here::with_policy(&["eu", "us"], "us").await;
+    let one = namespace("one", "eu", "1");
+    assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { deferred: 1, ..ApplySummary::default() });
+    assert_eq!(here.reasons(), [HeldBackReason::Policy]);
+    here.set_policy(&["eu", "ap"], "eu").await;
+    here.apply(&[put(&one)]).await;
+    assert_eq!(here.reasons(), [HeldBackReason::Policy], "us is not enabled");
+    assert!(here.stored(&id_of(&one)).await.is_none());
+    here.set_policy(&["eu", "us", "ap"], "eu").await;
+    assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { written: 1, ..ApplySummary::default() });
+    assert!(here.reasons().is_empty());
+    // Another peer cannot take it over, unless it is given to it.
+    let mut theirs = here.service.regions().progress("ap", &types::namespace().to_pb()).await.unwrap();
+    let taken = pb::Resource { id: one.id.clone(), ..namespace("one", "ap", "9") };
+    for (control, from) in [("eu", "eu"), ("ap", "ap")] {
+        here.set_policy(&["eu", "us", "ap"], control).await;
+        here.service.regions().apply(&mut theirs, &[put(&taken)], false).await.unwrap();
+        assert_eq!(copied_from(&here.stored(&id_of(&one)).await.unwrap()), from);
+    }
+}
+
+#[tokio::test]
+async fn an_incarnation_that_is_held_back_replaces_the_one_before_by_nothing() {
+    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let (old, new) = (namespace("one", "eu", "1"), namespace("one", "eu", "2"));
+    here.apply(&[put(&old)]).await;
+    let newer = pb::Resource { schema_version: 9, ..new };
+    let copied = here.apply(&[put(&newer)]).await;
+    assert_eq!(copied, ApplySummary { removed: 1, deferred: 1, ..ApplySummary::default() });
+    assert_eq!(here.reasons(), [HeldBackReason::Schema]);
+    assert!(here.stored(&id_of(&old)).await.is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_copied_into_a_unit_that_is_about_to_be_emptied_nor_forgotten() {
+    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let one = namespace("one", "eu", "1");
+    here.apply(&[put(&one)]).await;
+    here.mark_partition().await;
+    here.apply(&[put(&one)]).await;
+    assert_eq!(here.reasons(), [HeldBackReason::Place], "it is here in this version, but not for long");
+    let again = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    assert_eq!(again.deferred(), here.progress.deferred(), "so it is stored");
+}
+
+#[tokio::test]
+async fn a_quota_holds_back_what_is_above_it_and_not_the_progress() {
+    let mut here = Here::new(Quotas { resources: 2, ..Quotas::default() }).await;
+    here.set_policy(&["eu", "us"], "eu").await;
+    // Progress is of cluster scope, where there are two of a kind then.
+    for peer in ["a", "b", "c"] {
+        let mut progress = here.service.regions().progress(peer, &types::namespace().to_pb()).await.unwrap();
+        progress.resume_token = "token".into();
+        here.service.regions().apply(&mut progress, &[], false).await.unwrap();
+    }
+    let many: Vec<_> = (0..4).map(|number| put(&namespace(&format!("n{number}"), "eu", "1"))).collect();
+    here.progress.resume_token = "token".into();
+    let copied = here.apply(&many).await;
+    assert_eq!(copied, ApplySummary { written: 2, deferred: 2, ..ApplySummary::default() });
+    assert_eq!(here.reasons(), [HeldBackReason::Store; 2]);
+    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    assert_eq!((stored.resume_token.as_str(), stored.deferred_len()), ("token", 2));
+    // A bare token is not stored at once.
+    here.progress.resume_token = "later".into();
+    here.apply(&[]).await;
+    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    assert_eq!(stored.resume_token, "token");
+}
+
+#[tokio::test]
+async fn a_marked_partition_has_its_copies_begin_anew() {
+    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let mut one = namespace("one", "eu", "1");
+    mortise_resource::meta::add_finalizer(&mut one.metadata, "theirs");
+    here.progress.resume_token = "token".into();
+    here.apply(&[put(&one)]).await;
+    let cleanup = tokio::spawn(TenancyCleanup::new(&here.service.deletions, here.service.regions()).run());
+    let progress = here.progress.clone();
+    let service = here.service.clone();
+    let anew = tokio::spawn(async move { service.regions().begins_anew(&progress).await });
+    here.mark_partition().await;
+    tokio::time::timeout(std::time::Duration::from_secs(10), anew).await.unwrap().unwrap();
+    let error = here.service.regions().apply(&mut here.progress, &[put(&one)], false).await.unwrap_err();
+    assert_eq!(error.code, Code::Aborted);
+    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    assert_eq!(stored.resume_token, "", "a snapshot follows");
+    for _ in 0..200 {
+        if here.stored(&id_of(&one)).await.is_none() {
+            here.service.stop();
+            return cleanup.await.unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("a finalizer of the owner's region keeps the copy");
+}

@@ -1,0 +1,22 @@
+//! The RPCs: one file for each of the resource service, and one for each further service.
+//!
+//! A file reads from top to bottom as the rules that its RPC enforces, in the order in which callers see them.
+
+mod batch_get;
+mod can;
+mod change;
+mod delete;
+mod functions;
+mod list;
+mod list_by_owner;
+mod mutate_and_validate;
+mod ownership;
+mod query;
+mod read;
+mod update;
+mod watch_list;
+mod write;
+mod write_status;
+
+pub use delete::Deleted;
+pub use write::Written;

@@ -1,0 +1,33 @@
+//! Read: one resource by id.
+
+use mortise_resource::{EncodedResource, Error, pb};
+
+use crate::{
+    call::{Call, Caller, Method},
+    rules::read_checked,
+    service::ResourceService,
+};
+
+impl ResourceService {
+    /// Reads one resource by id. A caller who may not read it learns whether it exists only if the type's hook needs
+    /// the resource to decide.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the
+    /// tenancy unit, the resource, or another uid.
+    pub async fn read(&self, caller: &Caller, request: pb::ReadRequest) -> Result<pb::ReadResponse, Error> {
+        let resource = self.read_encoded(caller, request).await?.decode()?;
+        Ok(pb::ReadResponse { resource: Some(resource) })
+    }
+
+    /// Reads as [`ResourceService::read`], for who passes the resource on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_encoded(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
+        let mut call = Call::begin(&self.core, caller, Method::Read).await?;
+        call.about(request.id.as_ref());
+        let answer = read_checked(&self.core, caller, request).await;
+        call.end(answer).await
+    }
+}

@@ -1,0 +1,188 @@
+//! Update: changes fields of a resource, on a condition if there is one.
+//!
+//! It reads, compares and writes; the write is conditional on what was read, and what was written meanwhile is read again,
+//! unless the request names a version. The write passes every hook and check of Write. One that changes nothing stores
+//! nothing: no version, no event.
+
+use std::collections::BTreeMap;
+
+use mortise_query::{Mask, Schema, changed_paths};
+use mortise_resource::{
+    Code, Diagnostic, EncodedResource, Error,
+    authorizer::Verb,
+    data::{
+        UpdateRequest, UpdateResponse,
+        update_request::{Cas, ResponseMask},
+    },
+    meta::{DELETION_TIMESTAMP, FINALIZERS},
+    pb, resource_meta, types,
+};
+
+use super::write::{WriteMode, Written};
+use crate::{
+    call::{Call, Caller, Failure, Method, Retry, store_fault::cas_failure},
+    core::ids::type_of,
+    query::{project, refused, undecodable},
+    registry::{Registry, ResourceType},
+    rules::read_checked,
+    service::ResourceService,
+};
+
+/// An update whose texts are checked.
+struct Update {
+    incoming: pb::Resource,
+    mask: Mask,
+    /// Whether no mask was given: then the reserved keys of metadata stay, as in a blanket write.
+    is_whole: bool,
+    condition: Option<(pb::Resource, Mask)>,
+    allow_missing: bool,
+    schema: Schema,
+}
+
+impl ResourceService {
+    /// Changes fields of a resource, or creates it if it may be missing.
+    ///
+    /// # Errors
+    /// Those of Read and Write; `InvalidArgument`: a path, or a condition of what may be missing; `NotFound`;
+    /// `Aborted`: the condition does not hold, or the version is not the stored one.
+    pub async fn update(&self, caller: &Caller, request: UpdateRequest) -> Result<UpdateResponse, Error> {
+        let mut call = Call::begin(&self.core, caller, Method::Update).await?;
+        call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
+        let answer = self.updated(caller, request, &mut call).await;
+        call.end(answer).await
+    }
+
+    async fn updated(&self, caller: &Caller, request: UpdateRequest, call: &mut Call) -> Result<UpdateResponse, Error> {
+        let registry = self.core.types();
+        let answered = request.response_mask.clone().unwrap_or_default();
+        let (update, kind) = Update::read(&registry, request)?;
+        let body = answered.body_mask.as_ref().map(|mask| mask.paths.as_slice()).unwrap_or_default();
+        let body = Mask::parse(body, &update.schema).map_err(refused)?;
+        let mut retry = Retry::new(update.incoming.version.is_empty());
+        loop {
+            let stored = self.stored_for_update(caller, &update).await?;
+            let request = update.write(stored.as_ref())?;
+            let mode = WriteMode { keep_unchanged: true, creates: stored.is_none(), ..WriteMode::new(Verb::Write) };
+            match self.write_as(caller, &registry, pb::WriteRequest { resource: Some(request) }, mode).await {
+                Ok(Written { resource, warnings, before }) => {
+                    call.about_encoded(&resource);
+                    call.changed(None, &before, resource.generation());
+                    return answer(&kind, &update.schema, &answered, &body, stored, &resource, warnings);
+                }
+                // Somebody else was faster: the condition may not hold any more, and other fields are others.
+                Err(error) if error.code == Code::Aborted => retry.after(Failure::Conflict(error)).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What is stored, if the caller may read it; `None` where it may be missing.
+    async fn stored_for_update(&self, caller: &Caller, update: &Update) -> Result<Option<pb::Resource>, Error> {
+        let read = pb::ReadRequest { id: update.incoming.id.clone() };
+        let caller = Caller { consistency: mortise_store::Consistency::Consistent, ..caller.clone() };
+        match read_checked(&self.core, &caller, read).await {
+            Ok(stored) => {
+                let mut stored = stored.decode()?;
+                resource_meta::complete_server_part(&mut stored);
+                Ok(Some(stored))
+            }
+            Err(error) if error.code == Code::NotFound && update.allow_missing => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Update {
+    fn read(registry: &Registry, request: UpdateRequest) -> Result<(Self, std::sync::Arc<ResourceType>), Error> {
+        let incoming = request.resource.ok_or_else(|| Error::invalid("resource is required"))?;
+        let mut id = incoming.id.clone().ok_or_else(|| Error::invalid("resource.id is required"))?;
+        types::check_id("resource.id", &mut id)?;
+        let kind = registry.resolve(&type_of(&id))?.clone();
+        let schema = Schema::new(Some(kind.schema.message().clone()));
+        let paths = request.update_mask.map(|mask| mask.paths).unwrap_or_default();
+        let mask = Mask::parse_write(&paths, &schema).map_err(refused)?;
+        let condition = request.cas.map(|cas| condition(cas, &schema)).transpose()?;
+        if condition.is_some() && request.allow_missing {
+            return Err(Error::invalid("cas and allow_missing exclude each other: a condition is of what is there"));
+        }
+        let allow_missing = request.allow_missing;
+        let incoming = pb::Resource { id: Some(id), ..incoming };
+        Ok((Self { incoming, mask, is_whole: paths.is_empty(), condition, allow_missing, schema }, kind))
+    }
+
+    /// The write that makes of what is stored what is asked for.
+    fn write(&self, stored: Option<&pb::Resource>) -> Result<pb::Resource, Error> {
+        let Some(stored) = stored else {
+            // Created as a whole, whatever the mask says.
+            return Ok(pb::Resource { version: String::new(), ..self.incoming.clone() });
+        };
+        let id = stored.id.clone().unwrap_or_default();
+        let failed = |error| undecodable(&id, &error);
+        if let Some((expected, mask)) = &self.condition
+            && !mask.is_equal(stored, expected).map_err(failed)?
+        {
+            return Err(Error::new(Code::Aborted, "cas: the resource is not as conditional_state says"));
+        }
+        if !self.incoming.version.is_empty() && self.incoming.version != stored.version {
+            return Err(cas_failure());
+        }
+        let mut next = self.mask.update(stored, &self.incoming).map_err(failed)?;
+        if self.is_whole {
+            keep_reserved(&mut next.metadata, &stored.metadata);
+        }
+        // Of nothing that is left in `meta` nothing is kept, which absence would mean.
+        next.meta.get_or_insert_default();
+        Ok(pb::Resource {
+            id: stored.id.clone().map(|id| pb::Id { r#type: self.incoming.id.clone().and_then(|id| id.r#type), ..id }),
+            owner: next.owner.or_else(|| stored.owner.clone()),
+            version: stored.version.clone(),
+            generation: String::new(),
+            status: BTreeMap::new(),
+            schema_version: 0,
+            ..next
+        })
+    }
+}
+
+fn condition(cas: Cas, schema: &Schema) -> Result<(pb::Resource, Mask), Error> {
+    let expected = cas.conditional_state.ok_or_else(|| Error::invalid("cas.conditional_state is required"))?;
+    let paths = cas.field_mask.map(|mask| mask.paths).unwrap_or_default();
+    if paths.is_empty() {
+        return Err(Error::invalid("cas.field_mask is required: name what is compared, such as meta.resource_version"));
+    }
+    Ok((expected, Mask::parse(&paths, schema).map_err(refused)?))
+}
+
+fn keep_reserved(metadata: &mut BTreeMap<String, String>, stored: &BTreeMap<String, String>) {
+    for key in [DELETION_TIMESTAMP, FINALIZERS] {
+        if let (false, Some(kept)) = (metadata.contains_key(key), stored.get(key)) {
+            metadata.insert(key.to_owned(), kept.clone());
+        }
+    }
+}
+
+fn answer(
+    kind: &ResourceType,
+    schema: &Schema,
+    answered: &ResponseMask,
+    body: &Mask,
+    stored: Option<pb::Resource>,
+    now: &EncodedResource,
+    warnings: Vec<Diagnostic>,
+) -> Result<UpdateResponse, Error> {
+    if answered.skip_entire_response_body {
+        return Ok(UpdateResponse { resource: None, warnings });
+    }
+    let now = now.decode()?;
+    if !answered.updated_fields_only {
+        return Ok(UpdateResponse { resource: Some(project(body, now)?), warnings });
+    }
+    let id = now.id.clone().unwrap_or_default();
+    let before = stored.unwrap_or_default();
+    let paths = changed_paths(&before, &now, schema).map_err(|e| undecodable(&id, &e))?;
+    tracing::trace!(kind = %kind.gvk, ?paths, "an update changed");
+    // Without a path a mask means everything; the id is there in any case.
+    let paths = if paths.is_empty() { vec!["name".to_owned()] } else { paths };
+    let mask = Mask::parse(&paths, schema).map_err(refused)?;
+    Ok(UpdateResponse { resource: Some(project(&mask, now)?), warnings })
+}

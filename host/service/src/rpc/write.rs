@@ -1,0 +1,453 @@
+//! Write: creates or replaces a resource.
+//!
+//! The first half ([`crate::rules::admit`]) checks the incoming resource. The second reads the stored one, compares, and
+//! commits by compare-and-swap; a blanket write (one without a version) hides conflicts by trying again. `mutate` and
+//! `authorize` run once; `validate`, which sees the stored resource, runs again when that has changed. The commit
+//! expects the place and the owner that were looked up: should one of them change in between, they are looked up again.
+
+use std::sync::Arc;
+
+use crate::{
+    call::{
+        Call, Caller, Failure, Method, Retry,
+        store_fault::{cas_failure, store_fault},
+    },
+    core::ids::{self, tenancy_of},
+    deletion::{Purpose, RemovalError},
+    references::{WrittenReferences, finalizer, renew_records},
+    registry::{Owner, Registry, ResourceType},
+    rules::{
+        Place, RequestHooks, admit, builtin_types,
+        deletion_rules::{self, with_reserved_metadata},
+        proto_text, region, server_meta, upgrade,
+    },
+    service::ResourceService,
+};
+use mortise_resource::{
+    Code, Diagnostic, EncodedResource, Error, Severity,
+    authorizer::Verb,
+    meta::{self, DELETION_TIMESTAMP, FINALIZERS},
+    pb, resource_meta,
+};
+use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError};
+
+const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the WriteStatus endpoint";
+
+/// Attempts of a write whose place or owner changes between look-up and commit.
+const MAX_LOOKS: u32 = 16;
+
+/// What was sent, by whom.
+#[derive(Clone, Copy)]
+struct Sent<'w> {
+    caller: &'w Caller,
+    registry: &'w Registry,
+    kind: &'w Arc<ResourceType>,
+    resource: &'w pb::Resource,
+}
+
+/// How a write goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WriteMode {
+    /// What it is for.
+    pub(super) verb: Verb,
+    /// Whether a resource that has the content already is left as it is: no new version, no event.
+    pub(super) keep_unchanged: bool,
+    /// Whether a resource that is there by now is `Aborted`, instead of replaced.
+    pub(super) creates: bool,
+}
+
+impl WriteMode {
+    /// A write that always makes a new version, as Consul's does.
+    pub(super) const fn new(verb: Verb) -> Self {
+        Self { verb, keep_unchanged: false, creates: false }
+    }
+}
+
+/// What a write came to.
+#[derive(Debug)]
+pub struct Written {
+    /// The resource as it is stored; as it was last, when the write took its last finalizer.
+    pub resource: EncodedResource,
+    /// What the plugin has to say about it.
+    pub warnings: Vec<Diagnostic>,
+    /// The generation that was stored before; empty for none.
+    pub before: String,
+}
+
+/// The result of the first half, and the stored version for which it holds.
+struct AdmittedResource {
+    resource: pb::Resource,
+    warnings: Vec<Diagnostic>,
+    prior: String,
+}
+
+impl ResourceService {
+    /// Creates or replaces a resource. Data and metadata are replaced whole; a blanket write keeps the two reserved
+    /// keys of metadata unless the request has them.
+    ///
+    /// # Errors
+    /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
+    /// not; `InvalidArgument` for the rules of owner, status and deletion.
+    pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<pb::WriteResponse, Error> {
+        let Written { resource, warnings, .. } = self.write_encoded(caller, request).await?;
+        Ok(pb::WriteResponse { resource: Some(resource.decode()?), warnings })
+    }
+
+    /// Writes as [`ResourceService::write`], for who passes the resource on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_encoded(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
+        let mut call = Call::begin(&self.core, caller, Method::Write).await?;
+        call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
+        let answer = self.write_as(caller, &self.core.types(), request, WriteMode::new(Verb::Write)).await;
+        if let Ok(Written { resource, before, .. }) = &answer {
+            call.about_encoded(resource);
+            call.changed(None, before, resource.generation());
+        }
+        call.end(answer).await
+    }
+
+    /// [`ResourceService::write`] within a call that already has its snapshot of the registry.
+    pub(super) async fn write_as(
+        &self,
+        caller: &Caller,
+        registry: &Registry,
+        request: pb::WriteRequest,
+        mode: WriteMode,
+    ) -> Result<Written, Error> {
+        let (incoming, kind) = admit::shape(caller, registry, request.resource)?;
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        let mut admitted = None;
+        let mut looks = 0;
+        let mut retry = Retry::new(incoming.version.is_empty());
+        loop {
+            let sent = Sent { caller, registry, kind: &kind, resource: &incoming };
+            // In a box: a future of several KB would be moved whenever one that holds it is.
+            match Box::pin(self.attempt(sent, &mut hooks, mode, &mut admitted)).await {
+                Ok(written) => {
+                    self.access_updates.settle(&kind).await?;
+                    return Ok(written);
+                }
+                Err(AttemptError::Failed(failure)) => retry.after(failure).await?,
+                Err(AttemptError::StaleExpectation) if looks < MAX_LOOKS => looks += 1,
+                Err(AttemptError::StaleExpectation) => {
+                    return Err(Error::new(Code::Aborted, "what the resource belongs to keeps changing; try again"));
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        sent: Sent<'_>,
+        hooks: &mut RequestHooks,
+        mode: WriteMode,
+        admitted: &mut Option<AdmittedResource>,
+    ) -> Result<Written, AttemptError> {
+        let Sent { registry, kind, resource: incoming, .. } = sent;
+        let id = incoming.id.clone().unwrap_or_default();
+        let stored = match self.core.backend.read(Consistency::Eventual, &id).await {
+            Ok(stored) => Some(stored),
+            Err(StoreError::NotFound) => None,
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode().map_err(Error::from)?),
+            Err(e) => return Err(unexpected(&e).into()),
+        };
+        let stored = match stored {
+            Some(stored) => Some(upgrade::current(registry, hooks, stored).await?),
+            None => None,
+        };
+        if mode.creates && stored.is_some() {
+            return Err(cas_failure().into());
+        }
+        let version = stored.as_ref().map_or("", |s| s.version.as_str());
+        let goes = |stored: &pb::Resource| {
+            deletion_rules::belongs_to_deletion(stored, &with_reserved_metadata(incoming, stored, &incoming.metadata))
+        };
+        if let Err(absent) = kind.check_plugin_present()
+            && !stored.as_ref().is_some_and(goes)
+        {
+            return Err(absent.into());
+        }
+
+        let (resource, place) = match admitted {
+            None => {
+                let mut resource = incoming.clone();
+                resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
+                let (warnings, place) =
+                    admit::admit(&self.core, hooks, mode.verb, kind, &mut resource, stored.as_ref()).await?;
+                *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
+                (resource, place)
+            }
+            Some(known) => {
+                if known.prior != version {
+                    known.resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
+                    known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
+                    version.clone_into(&mut known.prior);
+                }
+                // Of the upgrade, if of nothing else: what comes now waits for the disk.
+                hooks.release();
+                (known.resource.clone(), admit::place_of(&self.core, kind, &known.resource).await?)
+            }
+        };
+        let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
+        let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
+        let stored = match stored {
+            None => self.create(sent, resource, place).await?,
+            Some(stored) => {
+                warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
+                let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
+                match is_unchanged && !region::computes_other(&self.core, kind, &stored, place.policy.as_deref()) {
+                    true => EncodedResource::encode(&stored).map_err(Error::from)?,
+                    false => self.replace(sent, resource, stored, place).await?,
+                }
+            }
+        };
+        Ok(Written { resource: stored, warnings, before })
+    }
+
+    async fn create(
+        &self,
+        sent: Sent<'_>,
+        mut resource: pb::Resource,
+        place: Place,
+    ) -> Result<EncodedResource, AttemptError> {
+        let Sent { caller, registry, kind, resource: incoming } = sent;
+        let mut id = resource.id.clone().unwrap_or_default();
+        id.uid = ids::ulid();
+        if !resource.status.is_empty() {
+            return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
+        }
+        if place.marked {
+            let tenancy = proto_text(tenancy_of(&id));
+            return Err(Error::invalid(format!("tenancy marked for deletion: {tenancy}")).into());
+        }
+        if meta::is_marked(&resource.metadata) {
+            return Err(Error::invalid("resource.metadata.deletionTimestamp can't be set on resource creation").into());
+        }
+        let mut expect = place.expect;
+        if let Some(owner) = &mut resource.owner
+            && owner.uid.is_empty()
+        {
+            *owner = self.resolve_owner(owner).await?;
+            expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false });
+        }
+        if builtin_types::is_tenancy(kind) {
+            meta::add_finalizer(&mut resource.metadata, builtin_types::FINALIZER);
+        }
+        finalizer::check_finalizers(&resource.metadata)?;
+        resource.id = Some(id);
+        resource.generation = ids::ulid();
+        server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
+        region::set_computed(&self.core, kind, &mut resource, place.policy.as_deref(), true)?;
+        let references = self.references.check_written(registry, caller, kind, &resource, None).await?;
+        self.put(incoming, resource, expect, references).await
+    }
+
+    /// The stored id of an owner that was given without a uid, in exactly the tenancy that the client wrote.
+    async fn resolve_owner(&self, owner: &pb::Id) -> Result<pb::Id, Error> {
+        match self.core.backend.read(Consistency::Consistent, owner).await {
+            Ok(found) => Ok(found.id.unwrap_or_default()),
+            Err(StoreError::NotFound) => Err(Error::invalid("resource.owner does not exist")),
+            Err(e) => Err(store_fault("failed to resolve owner", &e)),
+        }
+    }
+
+    async fn replace(
+        &self,
+        sent: Sent<'_>,
+        mut resource: pb::Resource,
+        stored: pb::Resource,
+        place: Place,
+    ) -> Result<EncodedResource, AttemptError> {
+        let Sent { caller, registry, kind, resource: incoming } = sent;
+        region::check_owner(&self.core, &stored)?;
+        // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
+        // resource could never be removed.
+        let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
+        if going && incoming.data == stored.data && !matches!(kind.owner, Owner::Host) {
+            resource.data.clone_from(&incoming.data);
+            // Metadata without the additions of `mutate` is that of a document that is applied again.
+            if meta::equal_except(&incoming.metadata, &stored.metadata, &[DELETION_TIMESTAMP, FINALIZERS]) {
+                resource.metadata.clone_from(&incoming.metadata);
+            }
+        }
+
+        let stored_id = stored.id.clone().unwrap_or_default();
+        if let Some(id) = &mut resource.id {
+            id.uid.clone_from(&stored_id.uid);
+        }
+        if incoming.version.is_empty() {
+            resource.version.clone_from(&stored.version);
+        }
+        resource.metadata = with_reserved_metadata(incoming, &stored, &resource.metadata);
+        if builtin_types::is_tenancy(kind) {
+            meta::add_finalizer(&mut resource.metadata, builtin_types::FINALIZER);
+        }
+        match finalizer::has_finalizer(&stored.metadata) {
+            true => meta::add_finalizer(&mut resource.metadata, finalizer::FINALIZER),
+            false => finalizer::check_finalizers(&resource.metadata)?,
+        }
+        if resource.version != stored.version {
+            return Err(cas_failure().into());
+        }
+        check_owner(&mut resource, &stored)?;
+        if resource.status.is_empty() {
+            resource.status.clone_from(&stored.status);
+        } else if resource.status != stored.status {
+            return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
+        }
+        deletion_rules::check(&stored, &resource, place.marked)?;
+        check_immutable(kind, &resource, &stored)?;
+
+        resource.generation = ids::ulid();
+        server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
+        region::set_computed(&self.core, kind, &mut resource, place.policy.as_deref(), false)?;
+        if meta::is_marked(&stored.metadata)
+            && meta::has_finalizers(&stored.metadata)
+            && !meta::has_finalizers(&resource.metadata)
+        {
+            // The last finalizer is gone.
+            Box::pin(self.deletions.remove_if_unreferenced(registry, &stored, &resource)).await.map_err(
+                |e| match e {
+                    RemovalError::Store(e) => attempt_error(e, incoming),
+                    RemovalError::Refused(error) => error.into(),
+                },
+            )?;
+            return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
+        }
+        let references = match meta::is_marked(&stored.metadata) && stored.data == resource.data {
+            // It loses a finalizer, and refers to what it did.
+            true => {
+                resource.references.clone_from(&stored.references);
+                renew_records(&self.core, &mut resource);
+                WrittenReferences { records: std::mem::take(&mut resource.references), ..WrittenReferences::default() }
+            }
+            false => self.references.check_written(registry, caller, kind, &resource, Some(&stored)).await?,
+        };
+        let references = match meta::is_marked(&resource.metadata) && !meta::is_marked(&stored.metadata) {
+            true => Box::pin(self.marked_by_write(registry, caller, &stored, references)).await?,
+            false => references,
+        };
+        self.put(incoming, resource, place.expect, references).await
+    }
+
+    /// Refuses a write that marks a resource of which something that refers to it refuses the deletion.
+    async fn marked_by_write(
+        &self,
+        registry: &Registry,
+        caller: &Caller,
+        stored: &pb::Resource,
+        mut references: WrittenReferences,
+    ) -> Result<WrittenReferences, Error> {
+        if self.deletions.is_planned(registry, stored) {
+            let plan = self.deletions.plan(registry, EncodedResource::encode(stored)?, Purpose::Delete).await?;
+            if plan.is_blocked() {
+                return Err(self.deletions.refusal(registry, caller, &plan).await);
+            }
+            references.referrers = plan.referrers.into_iter().take(1).collect();
+        }
+        Ok(references)
+    }
+
+    async fn put(
+        &self,
+        incoming: &pb::Resource,
+        mut resource: pb::Resource,
+        mut expect: Vec<Expectation>,
+        references: WrittenReferences,
+    ) -> Result<EncodedResource, AttemptError> {
+        resource.references = references.records;
+        expect.extend(references.expect);
+        let mut mutations = vec![Mutation::Put(Box::new(resource))];
+        mutations.extend(references.work);
+        let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
+        let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
+        stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
+    }
+}
+
+/// Whether a resource that passed its hooks is as it is stored, but for what the server sets.
+fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::Resource) -> bool {
+    let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
+    resource.data == stored.data
+        && with_reserved_metadata(incoming, stored, &resource.metadata) == stored.metadata
+        && resource_meta::is_same_client_part(resource.meta.as_deref(), stored.meta.as_deref())
+        && resource.owner.as_ref().map(|owner| &owner.name) == stored.owner.as_ref().map(|owner| &owner.name)
+        && (incoming.version.is_empty() || incoming.version == stored.version)
+        && of(resource) == of(stored)
+}
+
+fn check_owner(resource: &mut pb::Resource, stored: &pb::Resource) -> Result<(), Error> {
+    if let (Some(given), Some(known)) = (&mut resource.owner, &stored.owner)
+        && given.uid.is_empty()
+    {
+        given.uid.clone_from(&known.uid);
+    }
+    if resource.owner == stored.owner { Ok(()) } else { Err(Error::invalid("owner cannot be changed")) }
+}
+
+fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Resource) -> Result<(), Error> {
+    let same_version = stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t));
+    if !same_version {
+        return Ok(());
+    }
+    let bytes = |r: &pb::Resource| r.data.as_ref().map(|d| d.value.clone()).unwrap_or_default();
+    match kind.schema.changed_immutable(&bytes(stored), &bytes(resource)).first() {
+        None => Ok(()),
+        Some(path) => Err(Error::invalid(format!("{path} cannot be changed once the resource exists"))),
+    }
+}
+
+/// Warns when a client sent the stored data and `mutate`, which it had passed before, still changed it.
+fn not_idempotent(
+    hooks: &RequestHooks,
+    incoming: &pb::Resource,
+    mutated: &pb::Resource,
+    stored: &pb::Resource,
+) -> Option<Diagnostic> {
+    let went_through = incoming.data == stored.data && mutated.data != stored.data;
+    went_through.then(|| Diagnostic {
+        severity: Severity::Warning.into(),
+        path: "data".into(),
+        summary: format!(
+            "plugin {}: mutate changed data that it had let through before; its defaults are new, or it is not \
+             idempotent",
+            hooks.owner_name()
+        ),
+        detail: String::new(),
+    })
+}
+
+/// The failure of one attempt.
+enum AttemptError {
+    /// The caller gets the error, or a blanket write tries again.
+    Failed(Failure),
+    /// The place or the owner has changed since it was looked up.
+    StaleExpectation,
+}
+
+impl From<Error> for AttemptError {
+    fn from(error: Error) -> Self {
+        Self::Failed(Failure::Final(error))
+    }
+}
+
+fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
+    let sent_uid = incoming.id.as_ref().is_some_and(|id| !id.uid.is_empty());
+    match error {
+        StoreError::CasFailure { .. } => AttemptError::Failed(Failure::Conflict(cas_failure())),
+        StoreError::WrongUid if sent_uid => Error::new(Code::FailedPrecondition, error.to_string()).into(),
+        // Two creations of one name: the other came first, this one becomes an update.
+        StoreError::WrongUid => {
+            AttemptError::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
+        }
+        StoreError::ExpectationFailed { .. } | StoreError::ReferrersChanged => AttemptError::StaleExpectation,
+        StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),
+        other => unexpected(&other).into(),
+    }
+}
+
+fn unexpected(error: &StoreError) -> Error {
+    store_fault("failed to write resource", error)
+}

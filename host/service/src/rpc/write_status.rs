@@ -1,0 +1,165 @@
+//! WriteStatus: replaces the status entry of one controller, and nothing else.
+
+use mortise_resource::{EncodedResource, Error, authorizer::Verb, name, pb, types, ulid};
+use mortise_store::{Consistency, StoreError};
+
+use crate::{
+    call::{
+        Call, Caller, Failure, Method, Retry,
+        store_fault::{cas_failure, store_fault},
+    },
+    core::ids::{self, type_of},
+    references::renew_records,
+    rules::{RequestHooks, admit, region, server_meta},
+    service::ResourceService,
+};
+
+impl ResourceService {
+    /// Replaces one status entry. The version changes, the generation does not. Works on resources that are marked for
+    /// deletion too.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a required field, the id, the type, the place. `NotFound`, also for another uid.
+    /// `PermissionDenied`. `FailedPrecondition`: it belongs to another region. `Aborted`: the version is not the stored
+    /// one.
+    pub async fn write_status(
+        &self,
+        caller: &Caller,
+        request: pb::WriteStatusRequest,
+    ) -> Result<pb::WriteStatusResponse, Error> {
+        let resource = self.write_status_encoded(caller, request).await?.decode()?;
+        Ok(pb::WriteStatusResponse { resource: Some(resource) })
+    }
+
+    /// Writes as [`ResourceService::write_status`], for who passes the resource on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_status_encoded(
+        &self,
+        caller: &Caller,
+        request: pb::WriteStatusRequest,
+    ) -> Result<EncodedResource, Error> {
+        let mut call = Call::begin(&self.core, caller, Method::WriteStatus).await?;
+        call.about(request.id.as_ref());
+        let answer = self.written_status(caller, request).await;
+        if let Ok(stored) = &answer {
+            call.about_encoded(stored);
+            call.changed(None, stored.generation(), stored.generation());
+        }
+        call.end(answer).await
+    }
+
+    async fn written_status(&self, caller: &Caller, request: pb::WriteStatusRequest) -> Result<EncodedResource, Error> {
+        check_required(&request)?;
+        let pb::WriteStatusRequest { id, version, key, status } = request;
+        let (mut id, mut status) = (id.unwrap_or_default(), status.unwrap_or_default());
+        if status.updated_at.is_some() {
+            return Err(Error::invalid("status.updated_at is automatically set and cannot be provided"));
+        }
+        if !ulid::is_valid(&status.observed_generation) {
+            return Err(Error::invalid("status.observed_generation is not valid"));
+        }
+        types::check_id("id", &mut id)?;
+        check_references(&status)?;
+        let registry = self.core.types();
+        let kind = registry.resolve(&type_of(&id))?.clone();
+        let tenancy = id.tenancy.get_or_insert_default();
+        kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
+        caller.fill(kind.scope, tenancy);
+        kind.check_deletable()?;
+        kind.check_plugin_present()?;
+
+        let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
+        admit::place_of(&self.core, &kind, &shell).await?;
+        let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
+        let mut hooks = RequestHooks::new(kind, caller);
+        hooks.upgrade(&mut stored).await?;
+        hooks.authorize_write(Verb::Write, &stored, "failed operator:write allowed acl").await?;
+        hooks.release();
+
+        let mut retry = Retry::new(version.is_empty());
+        loop {
+            let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
+            if !version.is_empty() && version != stored.version {
+                return Err(cas_failure());
+            }
+            region::check_owner(&self.core, &stored)?;
+            hooks.upgrade(&mut stored).await?;
+            hooks.release();
+            status.updated_at = Some(ids::timestamp());
+            stored.status.insert(key.clone(), status.clone());
+            server_meta::set_touched(&mut stored);
+            renew_records(&self.core, &mut stored);
+            match self.core.backend.put_limited(stored).await {
+                Ok(resource) => return Ok(resource),
+                Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,
+                Err(e @ StoreError::TooLarge { .. }) => return Err(Error::invalid(e.to_string())),
+                Err(e) => return Err(store_fault("failed to write resource", &e)),
+            }
+        }
+    }
+}
+
+fn failed_read(error: StoreError) -> Error {
+    match error {
+        StoreError::NotFound => Error::not_found(error.to_string()),
+        other => store_fault("failed read", &other),
+    }
+}
+
+/// The first required field that is missing, in the order in which Consul looks: an empty condition type ends the scan,
+/// while of several incomplete references the last one is named.
+fn check_required(request: &pb::WriteStatusRequest) -> Result<(), Error> {
+    let required = |field: &str| Err(Error::invalid(format!("{field} is required")));
+    let Some(id) = &request.id else { return required("id") };
+    for (field, missing) in [
+        ("id.type", id.r#type.is_none()),
+        ("id.name", id.name.is_empty()),
+        ("id.uid", id.uid.is_empty()),
+        ("key", request.key.is_empty()),
+    ] {
+        if missing {
+            return required(field);
+        }
+    }
+    let Some(status) = &request.status else { return required("status") };
+    if status.observed_generation.is_empty() {
+        return required("status.observed_generation");
+    }
+    let mut incomplete = None;
+    for (i, condition) in status.conditions.iter().enumerate() {
+        if condition.r#type.is_empty() {
+            return required(&format!("status.conditions[{i}].type"));
+        }
+        if let Some(reference) = &condition.resource {
+            let parts = [
+                ("type", reference.r#type.is_none()),
+                ("tenancy", reference.tenancy.is_none()),
+                ("name", reference.name.is_empty()),
+            ];
+            if let Some((part, _)) = parts.into_iter().find(|(_, missing)| *missing) {
+                incomplete = Some(format!("status.conditions[{i}].resource.{part}"));
+            }
+        }
+    }
+    incomplete.map_or(Ok(()), |field| required(&field))
+}
+
+/// References are complete: an empty unit is as wrong as a malformed one.
+fn check_references(status: &pb::Status) -> Result<(), Error> {
+    for (i, condition) in status.conditions.iter().enumerate() {
+        let Some(reference) = &condition.resource else { continue };
+        let tenancy = reference.tenancy.clone().unwrap_or_default();
+        for (field, value) in [
+            ("name", &reference.name),
+            ("tenancy.partition", &tenancy.partition),
+            ("tenancy.namespace", &tenancy.namespace),
+        ] {
+            if let Some(fault) = name::fault(value) {
+                return Err(Error::invalid(format!("status.conditions[{i}].resource.{field} invalid: {fault}")));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Hooks of the host's own types.
+//!
+//! A partition or namespace has a finalizer of the host, so that Delete marks it: from then on writes into it are
+//! refused, and [`crate::deletion::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No client can
+//! remove the finalizer.
+//!
+//! A token or policy that could not be used is refused when it is written, and so is a partition's policy of regions.
+
+use super::region_policy;
+use crate::registry::{Owner, ResourceType};
+use mortise_acl::{GLOBAL_MANAGEMENT, MAX_POLICIES, Policy};
+use mortise_resource::{
+    Diagnostic, Error, Severity, data, meta, name, pb, proto::hashicorp::consul::tenancy::v2beta1::Partition, tenancy,
+    types,
+};
+use prost::Message;
+
+/// The finalizer that keeps a tenancy unit until it is empty.
+pub(crate) const FINALIZER: &str = "mortise.io/tenancy";
+
+/// Whether a type is a unit of tenancy: its group is the host's, and has no other types. Every write asks several times.
+pub(crate) fn is_tenancy(kind: &ResourceType) -> bool {
+    kind.gvk.group == types::TENANCY_GROUP
+}
+
+pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {
+    if is_tenancy(kind) {
+        meta::add_finalizer(&mut resource.metadata, FINALIZER);
+    }
+}
+
+pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
+    // All that a write of a plugin's type costs here.
+    if !matches!(kind.owner, Owner::Host) {
+        return Ok(());
+    }
+    if is_tenancy(kind) && meta::is_marked(&resource.metadata) {
+        refuse_default(kind, resource)?;
+    }
+    if kind.gvk == types::partition()
+        && let Some(regions) = decode_optional::<Partition>(resource)?.multi_region_policy
+    {
+        region_policy::check(&regions).map_err(|(field, what)| fault_in(&field, what))?;
+    }
+    if kind.gvk == types::token() {
+        check_token(&decode(resource)?)?;
+    }
+    if kind.gvk == types::policy() {
+        if resource.id.as_ref().is_some_and(|id| id.name == GLOBAL_MANAGEMENT) {
+            return Err(Error::invalid(format!("policy {GLOBAL_MANAGEMENT:?} exists always and cannot be changed")));
+        }
+        Policy::read(&decode(resource)?).map_err(|(field, fault)| fault_in(&field, fault.to_string()))?;
+    }
+    Ok(())
+}
+
+fn decode<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
+    let data = resource.data.as_ref().ok_or_else(|| Error::invalid("resource.data is required"))?;
+    // It was decoded once, along its descriptor.
+    M::decode(data.value.as_slice()).map_err(|fault| Error::invalid(format!("resource.data: {fault}")))
+}
+
+/// As [`decode`]; of a resource without data, an empty message.
+fn decode_optional<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
+    if resource.data.is_some() { decode(resource) } else { Ok(M::default()) }
+}
+
+fn check_token(token: &data::Token) -> Result<(), Error> {
+    let length = token.secret_sha256.len();
+    if length != 32 {
+        let what =
+            format!("{length} bytes; it is the SHA-256 of the secret, 32 bytes. `mortise token create` makes one");
+        return Err(fault_in("secret_sha256", what));
+    }
+    if token.policies.len() > MAX_POLICIES {
+        let what = format!("{} policies; a token has at most {MAX_POLICIES}", token.policies.len());
+        return Err(fault_in("policies", what));
+    }
+    let units = [("partition", &token.partition), ("namespace", &token.namespace)];
+    let named = token.policies.iter().enumerate().map(|(index, name)| (format!("policies[{index}]"), name));
+    let given = units.into_iter().filter(|(_, unit)| !unit.is_empty()).map(|(field, unit)| (field.to_owned(), unit));
+    for (field, name) in named.chain(given) {
+        if let Some(fault) = name::fault(name) {
+            return Err(fault_in(&field, fault.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// A fault in a field of the data.
+fn fault_in(field: &str, what: String) -> Error {
+    let mut error = Error::invalid(format!("data.{field}: {what}"));
+    error.violations = vec![Diagnostic {
+        severity: Severity::Error.into(),
+        path: format!("data.{field}"),
+        summary: what,
+        detail: String::new(),
+    }];
+    error
+}
+
+/// Whether an id names a unit `default`, which exists for as long as the unit around it.
+pub(crate) fn is_default(id: &pb::Id) -> bool {
+    let ty = id.r#type.as_ref();
+    id.name == tenancy::DEFAULT && ty.is_some_and(|ty| types::partition().matches(ty) || types::namespace().matches(ty))
+}
+
+/// Refuses the deletion of a unit `default`.
+pub(crate) fn refuse_default(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
+    if let Some(id) = resource.id.as_ref().filter(|id| is_default(id)) {
+        let name = &id.name;
+        let unit = kind.gvk.kind.to_lowercase();
+        return Err(Error::invalid(format!("{unit} {name:?} exists always and cannot be deleted")));
+    }
+    Ok(())
+}

@@ -1,0 +1,453 @@
+//! The hooks of a type for one request: each check point of an RPC asks here, and gets an error in the words of the
+//! API. A plugin's fault is named as the plugin's.
+//!
+//! Types of the host have hooks of their own ([`crate::rules::builtin_types`]). Where a type has no authorize hook, the host asks
+//! for the permission that the type declares, or else for `operator:read` or `operator:write`.
+
+use std::sync::Arc;
+
+use super::builtin_types;
+use crate::{
+    call::{Caller, RuledCaller},
+    registry::{DataFault, Owner, ResourceType},
+};
+use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission};
+use mortise_resource::{
+    Code, Diagnostic, EncodedResource, Error, FieldPath, IdRef, PathStep, Severity,
+    authorizer::{Authorizer as _, Effect, Verb, denial_text},
+    meta, pb,
+};
+use prost::Message as _;
+
+/// The hooks of one type for one request.
+pub(crate) struct RequestHooks {
+    pub(crate) kind: Arc<ResourceType>,
+    pub(crate) caller: Caller,
+    pub(crate) call: Option<Call>,
+    /// Whether the plugin asks about its own types: its grants have let it.
+    is_own: bool,
+    /// What the hook's questions are answered by.
+    ruled: Arc<RuledCaller>,
+    /// The warning that a broken `mutate` was skipped; added to those of validation.
+    skipped: Option<Diagnostic>,
+}
+
+/// The decision of an authorize hook about a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadDecision {
+    /// The caller may read it.
+    Allowed,
+    /// The hook decides when it gets the resource.
+    NeedsResource,
+}
+
+/// What a plugin expects of a write.
+#[derive(Default)]
+pub(crate) struct Expected {
+    /// The resource in the end, if it is another one than the write leaves.
+    pub(crate) predicted: Option<pb::Resource>,
+    /// Fields that the stored resource cannot take.
+    pub(crate) replace: Vec<FieldPath>,
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+impl RequestHooks {
+    /// Prepares the hooks; costs nothing until one is called.
+    pub(crate) fn new(kind: Arc<ResourceType>, caller: &Caller) -> Self {
+        let ruled = RuledCaller::new(caller.authorizer.clone());
+        let call = match &kind.owner {
+            Owner::Host | Owner::Missing(_) => None,
+            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone()).for_caller(caller.number())),
+        };
+        let is_own = |asks: &Arc<str>| matches!(&kind.owner, Owner::Plugin(plugin) if plugin.name() == &**asks);
+        let is_own = caller.hook_of.as_ref().is_some_and(is_own);
+        let call = if caller.hook_of.is_some() { call.map(Call::without_waiting) } else { call };
+        Self { kind, caller: caller.clone(), call, is_own, ruled, skipped: None }
+    }
+
+    /// Calls `mutate`, which fills in defaults.
+    pub(super) async fn mutate(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
+        if let Owner::Host = self.kind.owner {
+            builtin_types::mutate(&self.kind, resource);
+            return Ok(());
+        }
+        let (true, Some(call)) = (self.kind.hooks.mutate, &mut self.call) else { return Ok(()) };
+        const CONTEXT: &str = "failed mutate hook";
+        let answer = match call.mutate(resource.encode_to_vec()).await {
+            Ok(answer) => answer,
+            Err(e) => return self.without_mutate(e).map_err(|e| Error::from(e).context(CONTEXT)),
+        };
+        match answer {
+            MutateReply::Unchanged => Ok(()),
+            MutateReply::Changed(bytes) => match (accept(&self.kind, resource, &bytes), &self.kind.owner) {
+                (Ok(accepted), _) => {
+                    *resource = accepted;
+                    Ok(())
+                }
+                (Err(what), Owner::Plugin(plugin)) => {
+                    let error = plugin.blame_answer("mutate", self.caller.number(), what.to_string());
+                    self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
+                }
+                (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
+            },
+            MutateReply::Refused(diagnostics) => {
+                let mut error = Error::internal(format!("{CONTEXT}: {}", text(&diagnostics)));
+                error.violations = diagnostics;
+                Err(error)
+            }
+        }
+    }
+
+    /// Handles a broken `mutate`: refuses the write, unless the type's policy is to go on without it.
+    fn without_mutate(&mut self, error: HookError) -> Result<(), HookError> {
+        let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.bypasses_mutate(&self.kind.gvk));
+        if !skips {
+            return Err(error);
+        }
+        self.skipped = Some(Diagnostic {
+            severity: Severity::Warning.into(),
+            path: String::new(),
+            summary: format!("written without mutate: {error}"),
+            detail: "the type is named in quarantine.bypass_mutate_types".into(),
+        });
+        Ok(())
+    }
+
+    /// Calls `validate` on a mutated resource; returns warnings.
+    pub(crate) async fn validate(
+        &mut self,
+        resource: &pb::Resource,
+        prior: Option<&pb::Resource>,
+    ) -> Result<Vec<Diagnostic>, Error> {
+        if let Owner::Host = self.kind.owner {
+            return builtin_types::validate(&self.kind, resource).map(|()| Vec::new());
+        }
+        let skipped = self.skipped.clone();
+        let (true, Some(call)) = (self.kind.hooks.validate, &mut self.call) else {
+            return Ok(skipped.into_iter().collect());
+        };
+        let prior = prior.map(prost::Message::encode_to_vec);
+        let diagnostics = call
+            .validate(resource.encode_to_vec(), prior)
+            .await
+            .map_err(|e| Error::from(e).context("failed validate hook"))?;
+        if diagnostics.iter().all(|d| d.severity() == Severity::Warning) {
+            return Ok(skipped.into_iter().chain(diagnostics).collect());
+        }
+        Err(refusal(diagnostics))
+    }
+
+    /// Calls `plan` on a mutated resource, if the type has one: what is expected of a write.
+    pub(crate) async fn plan(
+        &mut self,
+        resource: &pb::Resource,
+        prior: Option<&pb::Resource>,
+        kept: Option<Vec<u8>>,
+    ) -> Result<Expected, Error> {
+        let (true, Some(call)) = (self.kind.hooks.plan, &mut self.call) else { return Ok(Expected::default()) };
+        const CONTEXT: &str = "failed plan hook";
+        let said = call.plan(resource.encode_to_vec(), prior.map(prost::Message::encode_to_vec), kept).await;
+        let said = said.map_err(|e| Error::from(e).context(CONTEXT))?;
+        if said.diagnostics.iter().any(|d| d.severity() != Severity::Warning) {
+            return Err(refusal(said.diagnostics));
+        }
+        let unusable = |what: String| match &self.kind.owner {
+            Owner::Plugin(plugin) => {
+                Error::from(plugin.blame_answer("plan", self.caller.number(), what)).context(CONTEXT)
+            }
+            Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
+        };
+        let root =
+            |path: &FieldPath| matches!(path.0.first(), Some(PathStep::Field(f)) if f == "data" || f == "metadata");
+        if let Some(path) = said.replace.iter().find(|path| !root(path)) {
+            let path: String = path.to_string().chars().take(200).collect();
+            return Err(unusable(format!("it names {path:?} to be replaced; paths begin with data or metadata")));
+        }
+        let predicted = said.predicted.map(|bytes| accept(&self.kind, resource, &bytes)).transpose();
+        let predicted = predicted.map_err(|what| unusable(format!("its prediction: {what}")))?;
+        let predicted = predicted.filter(|predicted| predicted != resource);
+        Ok(Expected { predicted, replace: said.replace, warnings: said.diagnostics })
+    }
+
+    /// Calls `move` on a resource of another type, as it is stored.
+    pub(crate) async fn move_to(
+        &mut self,
+        source: &pb::Resource,
+        since: u32,
+        kept: Option<Vec<u8>>,
+    ) -> Result<NewResourceReply, Error> {
+        const CONTEXT: &str = "failed move hook";
+        match &mut self.call {
+            Some(call) => call
+                .move_to(self.kind.gvk.to_pb(), source.encode_to_vec(), since, kept)
+                .await
+                .map_err(|e| Error::from(e).context(CONTEXT)),
+            None => Err(Error::internal(format!("{CONTEXT}: the type has no plugin"))),
+        }
+    }
+
+    /// Asks whether the caller may read the resource of this id. The hook may need the resource first.
+    pub(crate) async fn authorize_read(&mut self, id: &pb::Id) -> Result<ReadDecision, Error> {
+        self.apply_rules(Verb::Read, id.into(), Some(&id.name))?;
+        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
+            return self
+                .check_permission(&self.kind.permissions.read, id.into(), "operator:read")
+                .map(|()| ReadDecision::Allowed);
+        };
+        match call.authorize_read(id, None).await.map_err(|e| Error::from(e).context("failed read acl"))? {
+            Decision::Allow => Ok(ReadDecision::Allowed),
+            Decision::Deny(reason) => Err(Error::denied(&*reason)),
+            Decision::NeedResource => Ok(ReadDecision::NeedsResource),
+        }
+    }
+
+    /// Asks whether the caller may read this resource.
+    pub(crate) async fn authorize_read_of(&mut self, resource: &EncodedResource) -> Result<(), Error> {
+        if !self.kind.hooks.authorize_read && self.caller.authorizer.allows_all() {
+            return Ok(());
+        }
+        let id = resource.id();
+        self.apply_rules(Verb::Read, id, Some(id.name))?;
+        if self.is_own {
+            return Ok(());
+        }
+        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
+            return self.check_permission(&self.kind.permissions.read, id, "operator:read");
+        };
+        let id = resource.decode_id()?.unwrap_or_default();
+        settle(call.authorize_read(&id, Some(resource)).await, "failed read acl")
+    }
+
+    /// Asks whether the caller may read one of many resources: a refusal is no error, and each item has a request's
+    /// fuel and time.
+    pub(crate) async fn may_read(&mut self, resource: &EncodedResource) -> Result<bool, Error> {
+        self.next_item();
+        match self.authorize_read_of(resource).await {
+            Ok(()) => Ok(true),
+            Err(e) if e.code == Code::PermissionDenied => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Asks whether the caller may write a resource: the incoming one in Write, the stored one in WriteStatus and
+    /// Delete.
+    pub(crate) async fn authorize_write(
+        &mut self,
+        verb: Verb,
+        resource: &pb::Resource,
+        context: &'static str,
+    ) -> Result<(), Error> {
+        let id = resource.id.as_ref().map(IdRef::from).unwrap_or_default();
+        self.apply_rules(verb, id, Some(id.name))?;
+        let (true, Some(call)) = (self.kind.hooks.authorize_write, &mut self.call) else {
+            return self.check_permission(&self.kind.permissions.write, id, "operator:write");
+        };
+        settle(call.authorize_write(resource.encode_to_vec()).await, context)
+    }
+
+    /// Asks whether the caller may list or watch the type in a tenancy.
+    pub(crate) async fn authorize_list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
+        let mut filled = within.clone();
+        self.kind.scope.fill_query(&mut filled);
+        let of = Some(self.kind.gvk.to_pb());
+        let place = pb::Id { r#type: of, tenancy: Some(filled), ..pb::Id::default() };
+        self.apply_rules(Verb::List, IdRef::from(&place), None)?;
+        if self.is_own {
+            return Ok(());
+        }
+        let (true, Some(call)) = (self.kind.hooks.authorize_list, &mut self.call) else {
+            let place = pb::Id { tenancy: Some(within.clone()), ..place };
+            return self.check_permission(&self.kind.permissions.list, IdRef::from(&place), "operator:read");
+        };
+        settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
+    }
+
+    /// Starts a new item of a list, which has the fuel and the time of a request.
+    pub(crate) fn next_item(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.next_item();
+        }
+    }
+
+    /// Gives the plugin's instance back: there are few of them, and the next step waits for a disk, a client, or a
+    /// place of another kind, another instance included. Who waited with this one in hand could wait for itself.
+    pub(crate) fn release(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.release();
+        }
+    }
+
+    /// Applies the caller's rules by type and place: refuses where they deny, and answers the hook's questions where
+    /// they allow.
+    fn apply_rules(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Result<(), Error> {
+        let caller = &*self.caller.authorizer;
+        caller.check_valid()?;
+        let effect = caller.effect(verb, id, name);
+        self.ruled.set(effect == Effect::Allow);
+        match effect {
+            Effect::Allow | Effect::Undecided => Ok(()),
+            Effect::Deny => {
+                let permission = format!("{}:{}", self.kind.gvk, verb.name());
+                Err(Error::denied(denial_text(caller.caller(), &permission, name.unwrap_or_default())))
+            }
+        }
+    }
+
+    /// Checks the permission that the type declares, or else `otherwise`.
+    fn check_permission(&self, declared: &Option<Permission>, id: IdRef<'_>, otherwise: &str) -> Result<(), Error> {
+        let caller = &*self.ruled;
+        match declared {
+            None if caller.allows() => Ok(()),
+            Some(permission) => permission.refusal(caller, id).map_or(Ok(()), |refusal| Err(Error::denied(refusal))),
+            None if caller.is_allowed(otherwise, "") => Ok(()),
+            None => Err(Error::denied(denial_text(caller.caller(), otherwise, ""))),
+        }
+    }
+
+    /// Name of the provider, in warnings.
+    pub(crate) fn owner_name(&self) -> &str {
+        match &self.kind.owner {
+            Owner::Host => "mortise",
+            Owner::Plugin(plugin) => plugin.name(),
+            Owner::Missing(missing) => &missing.name,
+        }
+    }
+}
+
+/// The reason for which the result of `mutate` cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum UnusableResult {
+    #[error("it is no hashicorp.consul.resource.Resource: {0}")]
+    NoResource(#[source] prost::DecodeError),
+    #[error("it changed {0}; mutate may change data and metadata only")]
+    Changed(&'static str),
+    #[error("it made data a {0:?}")]
+    WrongType(String),
+    #[error("its data is no {message}: {fault}")]
+    BadData {
+        message: String,
+        #[source]
+        fault: DataFault,
+    },
+}
+
+/// Decodes the result of `mutate`, and checks that it changed data and metadata only.
+fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, UnusableResult> {
+    let mut after = pb::Resource::decode(bytes).map_err(UnusableResult::NoResource)?;
+    // A guest may not know these fields, and lose them.
+    after.schema_version = before.schema_version;
+    after.meta.clone_from(&before.meta);
+    for (field, same) in [
+        ("id", after.id == before.id),
+        ("owner", after.owner == before.owner),
+        ("version", after.version == before.version),
+        ("generation", after.generation == before.generation),
+        ("status", after.status == before.status),
+        (
+            "metadata.deletionTimestamp",
+            after.metadata.get(meta::DELETION_TIMESTAMP) == before.metadata.get(meta::DELETION_TIMESTAMP),
+        ),
+    ] {
+        if !same {
+            return Err(UnusableResult::Changed(field));
+        }
+    }
+    if let Some(data) = &after.data {
+        let schema = &kind.schema;
+        if !schema.accepts_url(&data.type_url) {
+            return Err(UnusableResult::WrongType(data.type_url.clone()));
+        }
+        schema.check(&data.value).map_err(|fault| {
+            let message = schema.message().full_name().to_owned();
+            UnusableResult::BadData { message, fault }
+        })?;
+    }
+    Ok(after)
+}
+
+/// Requires a final decision.
+fn settle(decision: Result<Decision, HookError>, context: &'static str) -> Result<(), Error> {
+    match decision.map_err(|e| Error::from(e).context(context))? {
+        Decision::Allow => Ok(()),
+        Decision::Deny(reason) => Err(Error::denied(&*reason)),
+        // The host refuses this answer before it gets here.
+        Decision::NeedResource => Err(Error::internal(format!("{context}: the decision was postponed"))),
+    }
+}
+
+/// The error of a request that a plugin refuses.
+pub(crate) fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
+    let mut error = Error::invalid(text(&diagnostics));
+    error.violations = diagnostics;
+    error
+}
+
+/// The text of the errors among diagnostics.
+fn text(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|d| d.severity() != Severity::Warning);
+    let text = errors.map(|d| d.summary.as_str()).collect::<Vec<_>>().join("; ");
+    if text.is_empty() { "refused without a reason".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::Registry;
+    use mortise_plugin_host::Permissions;
+    use mortise_resource::authorizer::Authorizer;
+    use mortise_store::Consistency;
+
+    use super::*;
+
+    /// Has one permission on one thing.
+    struct Only(&'static str, &'static str);
+
+    impl Authorizer for Only {
+        fn is_allowed(&self, permission: &str, name: &str) -> bool {
+            (permission, name) == (self.0, self.1)
+        }
+
+        fn caller(&self) -> &'static str {
+            "the tester"
+        }
+
+        fn fingerprint(&self) -> u64 {
+            1
+        }
+    }
+
+    /// Which of reading by id, reading with the resource, writing and listing a caller with this permission may do.
+    async fn may(permissions: &Permissions, permission: &'static str, on: &'static str) -> [bool; 4] {
+        let registry = Registry::builtin().unwrap();
+        let namespace = pb::Type { group: "tenancy".into(), group_version: "v2beta1".into(), kind: "Namespace".into() };
+        let kind = ResourceType::clone(registry.resolve(&namespace).unwrap());
+        let kind = Arc::new(ResourceType { permissions: permissions.clone(), ..kind });
+        let caller = Caller { authorizer: Arc::new(Only(permission, on)), ..Caller::host(Consistency::Eventual) };
+        let place = pb::Tenancy { partition: "p".into(), namespace: String::new() };
+        let id = pb::Id { uid: String::new(), name: "n".into(), r#type: Some(namespace), tenancy: Some(place.clone()) };
+        let resource = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
+        let mut hooks = RequestHooks::new(kind, &caller);
+        [
+            hooks.authorize_read(&id).await.is_ok(),
+            hooks.authorize_read_of(&EncodedResource::encode(&resource).unwrap()).await.is_ok(),
+            hooks.authorize_write(Verb::Write, &resource, "").await.is_ok(),
+            hooks.authorize_list(&place).await.is_ok(),
+        ]
+    }
+
+    #[tokio::test]
+    async fn each_question_asks_for_its_own_permission() {
+        let none = Permissions::default();
+        assert_eq!(may(&none, "operator:read", "").await, [true, true, false, true]);
+        assert_eq!(may(&none, "operator:write", "").await, [false, false, true, false]);
+
+        let one = |on: &str| {
+            let wire = mortise_resource::manifest::Permission { permission: "key:x".into(), on: on.into() };
+            Some(mortise_plugin_host::Permission::read(&wire).unwrap())
+        };
+        let all = Permissions { read: one("r/{name}"), write: one("w/{partition}/{name}"), list: one("l/{kind}") };
+        assert_eq!(may(&all, "key:x", "r/n").await, [true, true, false, false]);
+        assert_eq!(may(&all, "key:x", "w/p/n").await, [false, false, true, false]);
+        assert_eq!(may(&all, "key:x", "l/Namespace").await, [false, false, false, true]);
+        assert_eq!(may(&all, "operator:read", "").await, [false; 4], "what is declared takes the default's place");
+    }
+}

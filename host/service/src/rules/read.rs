@@ -1,0 +1,59 @@
+//! Reads with the checks of a caller.
+
+use mortise_resource::{EncodedResource, Error, pb};
+use mortise_store::StoreError;
+
+use super::{
+    hooks::{ReadDecision, RequestHooks},
+    tenancy::Place,
+};
+use crate::{
+    call::{Caller, request_id, store_fault::store_fault},
+    core::{
+        Core,
+        ids::{tenancy_of, type_of},
+    },
+    registry::Registry,
+};
+
+/// Reads one resource by id, with every check of Read, within a call that was begun.
+pub(crate) async fn read_checked(
+    core: &Core,
+    caller: &Caller,
+    request: pb::ReadRequest,
+) -> Result<EncodedResource, Error> {
+    let registry = core.types();
+    let (id, kind) = request_id::complete(&registry, caller, request.id)?;
+
+    let mut hooks = RequestHooks::new(kind.clone(), caller);
+    let reading = hooks.authorize_read(&id).await?;
+    hooks.release();
+    if kind.scope != mortise_resource::Scope::Undefined {
+        Place::find(core, tenancy_of(&id)).await.map_err(|e| e.for_reading())?;
+    }
+    let stored = core.backend.read_encoded(caller.consistency, &id).await.map_err(failed)?;
+    let resource = hooks.upgraded(stored).await?;
+    if reading == ReadDecision::NeedsResource {
+        hooks.authorize_read_of(&resource).await?;
+    }
+    Ok(resource)
+}
+
+/// Whether a caller may read a resource; not, where it cannot be told.
+pub(crate) async fn is_readable(registry: &Registry, caller: &Caller, resource: &EncodedResource) -> bool {
+    let Ok(Some(id)) = resource.decode_id() else { return false };
+    let Ok(kind) = registry.resolve(&type_of(&id)) else { return false };
+    let mut hooks = RequestHooks::new(kind.clone(), caller);
+    match hooks.upgraded(resource.clone()).await {
+        Ok(current) => hooks.may_read(&current).await.unwrap_or(false),
+        Err(_) => false,
+    }
+}
+
+fn failed(error: StoreError) -> Error {
+    match error {
+        StoreError::NotFound => Error::not_found(error.to_string()),
+        StoreError::GroupVersionMismatch { .. } => Error::invalid(error.to_string()),
+        other => store_fault("failed read", &other),
+    }
+}

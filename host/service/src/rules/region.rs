@@ -1,0 +1,168 @@
+//! The region of a resource, the regions of its replicas, and who may change it (docs/regions.md).
+//!
+//! # Contract
+//! A server without a region of its own enforces and computes nothing. One with a region refuses to create, change or
+//! delete resources of other regions; it holds these as replicas only ([`crate::region`]). A resource belongs to the region
+//! in its type's region field, else to the default region of its partition's policy. In a partition without a policy it
+//! belongs to no region: it stays where it is, and anyone may write it.
+//!
+//! # Cost
+//! One read of the partition `default` for each write into it, where the server has a region; other partitions are read
+//! in any case. Partitions without a policy are not decoded.
+
+use mortise_resource::{
+    Code, EncodedResource, Error,
+    goten::{Meta, MultiRegionPolicy, SyncingMeta},
+    manifest::RegionSyncing,
+    pb, types,
+};
+
+use super::{region_policy, shards};
+use crate::{
+    core::Core,
+    registry::{Owner, ResourceType},
+};
+
+/// Refuses to change or delete what belongs to another region, as it is stored.
+///
+/// # Errors
+/// `FailedPrecondition`, with the region.
+pub(crate) fn check_owner(core: &Core, stored: &pb::Resource) -> Result<(), Error> {
+    match (core.region(), owning_region(stored)) {
+        (Some(here), owner) if !owner.is_empty() && owner != here => Err(elsewhere(stored, owner, here)),
+        _ => Ok(()),
+    }
+}
+
+/// Sets what is computed of a resource that is about to be stored where this policy holds: region and shards.
+/// `creates` says that nothing is stored in its place.
+///
+/// # Errors
+/// `FailedPrecondition`, with the region: it belongs to another one, or to one that is not enabled.
+pub(crate) fn set_computed(
+    core: &Core,
+    kind: &ResourceType,
+    resource: &mut pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+    creates: bool,
+) -> Result<(), Error> {
+    if let Some(here) = core.region() {
+        let syncing = syncing(kind, resource, policy, here, creates);
+        if let Some(SyncingMeta { owning_region: owner, .. }) = &syncing {
+            if creates && policy.is_some_and(|policy| !policy.enabled_regions.contains(owner)) {
+                return Err(not_enabled(resource, owner, policy));
+            }
+            if owner != here {
+                return Err(elsewhere(resource, owner, here));
+            }
+        }
+        if syncing.is_some() || resource.meta.is_some() {
+            resource.meta.get_or_insert_default().syncing = syncing;
+        }
+    }
+    shards::set(&core.options.placement.rings, resource);
+    Ok(())
+}
+
+/// Whether what is computed of a stored resource would be another thing now.
+pub(crate) fn computes_other(
+    core: &Core,
+    kind: &ResourceType,
+    stored: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+) -> bool {
+    if core.region().is_none() && core.options.placement.rings.is_empty() {
+        return false;
+    }
+    if owning_region(stored) != core.region().unwrap_or_default() && is_copy(stored) {
+        return false;
+    }
+    let mut now = stored.clone();
+    // Who may not write it has nothing to refresh.
+    set_computed(core, kind, &mut now, policy, false).is_ok() && now.meta != stored.meta
+}
+
+/// Whether a stored resource belongs to another region, so that its owner's deletion is that region's to follow.
+pub(crate) fn is_foreign(core: &Core, stored: &EncodedResource) -> bool {
+    let Some(here) = core.region() else { return false };
+    let meta = stored.decode_meta().ok().flatten();
+    syncing_of(meta.as_ref()).is_some_and(|s| !s.owning_region.is_empty() && s.owning_region != here)
+}
+
+/// Where a resource of this server is at home, and where copies of it may be; `None` where no policy holds. `creates` says
+/// that it belongs to no region yet.
+pub(crate) fn syncing(
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+    here: &str,
+    creates: bool,
+) -> Option<SyncingMeta> {
+    // A type whose plugin is missing keeps what it has.
+    if let Owner::Missing(_) = &kind.owner {
+        return syncing_of(resource.meta.as_deref()).cloned();
+    }
+    let known = Some(owning_region(resource)).filter(|owner| !creates && !owner.is_empty());
+    computed(kind, resource, policy, known.unwrap_or(here))
+}
+
+/// Where a resource is at home, and where copies of it may be, by its field and a policy. Where neither says it, and copies
+/// are everywhere all the same, it belongs to the region that it is known to belong to.
+pub(crate) fn computed(
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+    known: &str,
+) -> Option<SyncingMeta> {
+    // Of the host's own types only namespaces are somewhere.
+    if matches!(kind.owner, Owner::Host) && kind.gvk != types::namespace() {
+        return None;
+    }
+    let named = match (kind.regions.field.as_slice(), &resource.data) {
+        ([], _) | (_, None) => String::new(),
+        (path, Some(data)) => kind.schema.text(&data.value, path),
+    };
+    let owner = match (named.is_empty(), policy, kind.regions.syncing) {
+        (_, None, RegionSyncing::Default | RegionSyncing::AlwaysInScope | RegionSyncing::Never) => return None,
+        (false, ..) => named,
+        (true, Some(policy), _) => policy.default_control_region.clone(),
+        (true, None, RegionSyncing::AlwaysGlobally) => known.to_owned(),
+    };
+    let name = format!("{}/{}", kind.gvk.group, kind.gvk.kind);
+    let regions = region_policy::regions(policy, kind.regions.syncing, &name, &owner);
+    Some(SyncingMeta { owning_region: owner, regions, ..SyncingMeta::default() })
+}
+
+/// The region that a stored resource belongs to; empty for none.
+pub(crate) fn owning_region(stored: &pb::Resource) -> &str {
+    syncing_of(stored.meta.as_deref()).map(|syncing| syncing.owning_region.as_str()).unwrap_or_default()
+}
+
+/// Whether a stored resource was pulled from another region.
+pub(crate) fn is_copy(stored: &pb::Resource) -> bool {
+    !copied_from(stored).is_empty()
+}
+
+/// The region that a stored resource was pulled from; empty for what is no copy.
+pub(crate) fn copied_from(stored: &pb::Resource) -> &str {
+    syncing_of(stored.meta.as_deref()).map(|syncing| syncing.copied_from.as_str()).unwrap_or_default()
+}
+
+pub(crate) fn syncing_of(meta: Option<&Meta>) -> Option<&SyncingMeta> {
+    meta.and_then(|meta| meta.syncing.as_ref())
+}
+
+fn elsewhere(resource: &pb::Resource, owner: &str, here: &str) -> Error {
+    let what = types::describe(&resource.id.clone().unwrap_or_default());
+    let text = format!("{what} belongs to region {owner:?}, and this server is of region {here:?}; change it there");
+    Error::new(Code::FailedPrecondition, text)
+}
+
+fn not_enabled(resource: &pb::Resource, owner: &str, policy: Option<&MultiRegionPolicy>) -> Error {
+    let id = resource.id.clone().unwrap_or_default();
+    let partition = id.tenancy.as_ref().map(|tenancy| tenancy.partition.as_str()).unwrap_or_default();
+    let enabled = policy.map(|policy| policy.enabled_regions.join(", ")).unwrap_or_default();
+    let what = types::describe(&id);
+    let text = format!("{what}: region {owner:?} is not enabled in partition {partition:?} (enabled: {enabled})");
+    Error::new(Code::FailedPrecondition, text)
+}

@@ -1,0 +1,194 @@
+//! Policies of regions: their checks, and the regions in which they allow replicas.
+
+use mortise_resource::{
+    EncodedResource,
+    goten::{MultiRegionPolicy, multi_region_policy::CriteriaForDisabledSync},
+    manifest::RegionSyncing,
+    name, pb,
+    proto::hashicorp::consul::tenancy::v2beta1::Partition,
+};
+use prost::Message as _;
+
+/// Stands for every region.
+pub(crate) const EVERYWHERE: &str = "*";
+
+/// Regions that a policy enables.
+const MAX_REGIONS: usize = 64;
+/// Rules of a policy.
+const MAX_RULES: usize = 256;
+/// Bytes of the name of a type in a rule.
+const MAX_TYPE: usize = 128;
+
+/// How a partition with a policy begins its field, on the wire: field 1000, with a length.
+const POLICY_TAG: [u8; 2] = [0xC2, 0x3E];
+
+/// The policy of a partition; `None` for one without, which is not decoded.
+pub(crate) fn of_partition(partition: &EncodedResource) -> Option<MultiRegionPolicy> {
+    let may_have_one = partition.bytes().windows(POLICY_TAG.len()).any(|bytes| bytes == POLICY_TAG);
+    may_have_one.then(|| partition.decode().ok()).flatten().and_then(|partition| of_data(&partition))
+}
+
+fn of_data(partition: &pb::Resource) -> Option<MultiRegionPolicy> {
+    let data = partition.data.as_ref()?;
+    Partition::decode(data.value.as_slice()).ok()?.multi_region_policy
+}
+
+/// Checks the policy of a partition that is written.
+///
+/// # Errors
+/// The field, from `data` down, and what is wrong with it.
+pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> {
+    let MultiRegionPolicy { enabled_regions: enabled, default_control_region: control, criteria_for_disabled_sync } =
+        policy;
+    let fault = |field: String, what: String| Err((format!("multi_region_policy.{field}"), what));
+    if enabled.is_empty() || enabled.len() > MAX_REGIONS {
+        let what = format!("{} regions; name 1 to {MAX_REGIONS}", enabled.len());
+        return fault("enabled_regions".into(), what);
+    }
+    for (at, region) in enabled.iter().enumerate() {
+        let field = format!("enabled_regions[{at}]");
+        if !name::is_valid(region) {
+            return fault(field, bad_name(region));
+        }
+        if enabled.iter().take(at).any(|other| other == region) {
+            return fault(field, format!("{region:?} is named twice; name each region once"));
+        }
+    }
+    if !enabled.contains(control) {
+        let what = format!("{control:?} is none of the enabled regions ({}); name one of them", enabled.join(", "));
+        return fault("default_control_region".into(), what);
+    }
+    let rules = criteria_for_disabled_sync;
+    if rules.len() > MAX_RULES {
+        let what = format!("{} rules; a policy has at most {MAX_RULES}", rules.len());
+        return fault("criteria_for_disabled_sync".into(), what);
+    }
+    for (at, rule) in rules.iter().enumerate() {
+        let field = |name: &str| format!("criteria_for_disabled_sync[{at}]{name}");
+        for (name, region) in [(".source_region", &rule.source_region), (".dest_region", &rule.dest_region)] {
+            if !region.is_empty() && !name::is_valid(region) {
+                return fault(field(name), bad_name(region));
+            }
+        }
+        let kind = &rule.resource_type_name;
+        let is_kind = kind.split_once('/').is_some_and(|(group, kind)| !group.is_empty() && !kind.is_empty());
+        if !kind.is_empty() && (!is_kind || kind.len() > MAX_TYPE) {
+            return fault(field(".resource_type_name"), format!("{kind:?} is no type; write it as \"demo/Artist\""));
+        }
+        if rules.iter().take(at).any(|other| other == rule) {
+            return fault(field(""), "is a rule that stands there twice; leave one out".into());
+        }
+    }
+    Ok(())
+}
+
+fn bad_name(region: &str) -> String {
+    format!("{region:?} is no name of a region; use lower-case letters, digits and dashes, 63 at most, such as eu-1")
+}
+
+/// The regions in which what `owner` owns of the type `GROUP/KIND` may be, sorted.
+pub(crate) fn regions(
+    policy: Option<&MultiRegionPolicy>,
+    syncing: RegionSyncing,
+    kind: &str,
+    owner: &str,
+) -> Vec<String> {
+    let (enabled, rules) = match (policy, syncing) {
+        (_, RegionSyncing::AlwaysGlobally) => return vec![EVERYWHERE.to_owned()],
+        (_, RegionSyncing::Never) | (None, _) => return vec![owner.to_owned()],
+        (Some(policy), RegionSyncing::AlwaysInScope) => (&policy.enabled_regions, [].as_slice()),
+        (Some(policy), RegionSyncing::Default) => {
+            (&policy.enabled_regions, policy.criteria_for_disabled_sync.as_slice())
+        }
+    };
+    let allowed = |region: &&String| *region == owner || !rules.iter().any(|rule| forbids(rule, kind, owner, region));
+    let mut regions: Vec<String> = enabled.iter().filter(allowed).cloned().collect();
+    regions.sort();
+    regions
+}
+
+/// Whether a rule forbids copies: the source is where the data lives, the destination where it would be copied to.
+fn forbids(rule: &CriteriaForDisabledSync, kind: &str, owner: &str, region: &str) -> bool {
+    let fits = |rule: &str, value: &str| rule.is_empty() || rule == value;
+    fits(&rule.source_region, owner) && fits(&rule.dest_region, region) && fits(&rule.resource_type_name, kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(kind: &str, source: &str, dest: &str) -> CriteriaForDisabledSync {
+        CriteriaForDisabledSync {
+            resource_type_name: kind.into(),
+            source_region: source.into(),
+            dest_region: dest.into(),
+        }
+    }
+
+    fn policy(enabled: &[&str], control: &str, rules: Vec<CriteriaForDisabledSync>) -> MultiRegionPolicy {
+        MultiRegionPolicy {
+            enabled_regions: enabled.iter().map(|&region| region.to_owned()).collect(),
+            default_control_region: control.into(),
+            criteria_for_disabled_sync: rules,
+        }
+    }
+
+    #[test]
+    fn regions_are_those_that_no_rule_forbids() {
+        let rules = vec![rule("", "eu", "us"), rule("demo/Album", "", "ap"), rule("demo/Song", "", "")];
+        let policy = policy(&["us", "eu", "ap"], "eu", rules);
+        let of = |syncing, kind: &str, owner: &str| regions(Some(&policy), syncing, kind, owner).join(",");
+        assert_eq!(of(RegionSyncing::Default, "demo/Artist", "eu"), "ap,eu");
+        assert_eq!(of(RegionSyncing::Default, "demo/Artist", "us"), "ap,eu,us");
+        assert_eq!(of(RegionSyncing::Default, "demo/Album", "us"), "eu,us");
+        assert_eq!(of(RegionSyncing::Default, "demo/Album", "ap"), "ap,eu,us", "the owner has it always");
+        assert_eq!(of(RegionSyncing::Default, "demo/Song", "us"), "us");
+        assert_eq!(
+            of(RegionSyncing::Default, "demo/Artist", "sa"),
+            "ap,eu,us",
+            "an owner that is not enabled is not in"
+        );
+        assert_eq!(of(RegionSyncing::AlwaysInScope, "demo/Song", "eu"), "ap,eu,us");
+        assert_eq!(of(RegionSyncing::Never, "demo/Artist", "us"), "us");
+        assert_eq!(of(RegionSyncing::AlwaysGlobally, "demo/Artist", "us"), "*");
+    }
+
+    #[test]
+    fn policies_are_refused_with_the_field_that_is_wrong() {
+        assert_eq!(check(&policy(&["eu", "us"], "us", vec![rule("demo/Artist", "eu", "")])), Ok(()));
+        let long = "x".repeat(64);
+        for (wrong, field, says) in [
+            (policy(&[], "", vec![]), "enabled_regions", "0 regions"),
+            (policy(&["eu", "eu"], "eu", vec![]), "enabled_regions[1]", "named twice"),
+            (policy(&["EU"], "EU", vec![]), "enabled_regions[0]", "no name of a region"),
+            (policy(&["*"], "*", vec![]), "enabled_regions[0]", "no name of a region"),
+            (policy(&[&long], &long, vec![]), "enabled_regions[0]", "no name of a region"),
+            (policy(&["eu"], "us", vec![]), "default_control_region", "none of the enabled regions (eu)"),
+            (policy(&["eu"], "", vec![]), "default_control_region", "none of the enabled regions"),
+            (
+                policy(&["eu"], "eu", vec![rule("Artist", "", "")]),
+                "criteria_for_disabled_sync[0].resource_type_name",
+                "no type",
+            ),
+            (policy(&["eu"], "eu", vec![rule("", "", "U S")]), "criteria_for_disabled_sync[0].dest_region", "no name"),
+            (policy(&["eu"], "eu", vec![rule("", "eu", ""); 2]), "criteria_for_disabled_sync[1]", "twice"),
+            (policy(&["eu"], "eu", vec![rule("", "eu", ""); 257]), "criteria_for_disabled_sync", "257 rules"),
+        ] {
+            let (at, what) = check(&wrong).unwrap_err();
+            assert_eq!(at, format!("multi_region_policy.{field}"));
+            assert!(what.contains(says), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_partition_without_a_policy_has_none() {
+        let with = |policy: Option<MultiRegionPolicy>| {
+            let data = Partition { description: "é ".repeat(40), multi_region_policy: policy }.encode_to_vec();
+            let data = Some(prost_types::Any { type_url: String::new(), value: data });
+            EncodedResource::encode(&pb::Resource { data, ..pb::Resource::default() }).unwrap()
+        };
+        assert_eq!(of_partition(&with(None)), None);
+        let some = policy(&["eu"], "eu", vec![]);
+        assert_eq!(of_partition(&with(Some(some.clone()))), Some(some));
+    }
+}

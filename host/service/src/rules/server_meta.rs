@@ -1,0 +1,78 @@
+//! A resource's `meta` in a write: the client's part is as sent, or as stored; the server's part follows from the write.
+//!
+//! The generation counts changes of the content: it rises when the data is another one, or, of a type that declares
+//! which fields count, when one of these is. Statuses, metadata, `meta` itself and a mark of deletion do not count. The
+//! store sets the resource version, which is not known before.
+
+use mortise_resource::{
+    goten::Meta,
+    meta, pb,
+    resource_meta::{self, lifecycle, merge, normalized, ulid_time},
+};
+
+use crate::{core::ids, registry::ResourceType};
+
+/// `meta` as hooks see it: of the client's part what the write will store, of the server's what is stored.
+pub(crate) fn proposed(incoming: Option<&Meta>, stored: Option<&pb::Resource>) -> Option<Box<Meta>> {
+    let known = stored.map(known);
+    match (incoming, known) {
+        (None, known) => known.map(Box::new),
+        (Some(incoming), known) => Some(Box::new(merge(normalized(incoming.clone()), known.unwrap_or_default()))),
+    }
+}
+
+/// Sets `meta` of a resource that is about to be stored in the place of `stored`; its uid is known.
+pub(crate) fn set(
+    kind: &ResourceType,
+    resource: &mut pb::Resource,
+    incoming: Option<&Meta>,
+    stored: Option<&pb::Resource>,
+) {
+    let mut next = proposed(incoming, stored).unwrap_or_default();
+    let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
+    if stored.is_none() {
+        next.create_time = ulid_time(uid);
+        uid.clone_into(&mut next.uuid);
+    }
+    let changed = stored.is_none_or(|stored| changes_content(kind, stored, resource));
+    next.generation = next.generation.saturating_add(i64::from(changed));
+    touch(&mut next, resource);
+    if stored.is_none() {
+        next.update_time = next.create_time.or(next.update_time);
+    }
+    resource.meta = Some(next);
+}
+
+/// Sets `meta` of a resource that is stored again with nothing changed but its status or its mark.
+pub(crate) fn set_touched(resource: &mut pb::Resource) {
+    let mut next = Box::new(known(resource));
+    touch(&mut next, resource);
+    resource.meta = Some(next);
+}
+
+fn touch(next: &mut Meta, resource: &pb::Resource) {
+    let now = ids::milliseconds();
+    let marked = meta::is_marked(&resource.metadata);
+    next.update_time = Some(now);
+    next.delete_time = if marked { next.delete_time.or(Some(now)) } else { None };
+    let blocked = next.lifecycle.is_some_and(|lifecycle| lifecycle.block_deletion);
+    next.lifecycle = Some(mortise_resource::goten::Lifecycle { block_deletion: blocked, ..lifecycle(marked) });
+}
+
+/// `meta` of a stored resource, complete.
+fn known(stored: &pb::Resource) -> Meta {
+    match &stored.meta {
+        Some(meta) if !meta.uuid.is_empty() => (**meta).clone(),
+        Some(meta) => merge((**meta).clone(), resource_meta::derive_server_part(stored)),
+        None => resource_meta::derive_server_part(stored),
+    }
+}
+
+/// Whether the content is another one. Data in another encoding is the same.
+fn changes_content(kind: &ResourceType, stored: &pb::Resource, resource: &pb::Resource) -> bool {
+    if stored.data == resource.data {
+        return false;
+    }
+    let (Some(before), Some(after)) = (&stored.data, &resource.data) else { return true };
+    before.type_url != after.type_url || kind.schema.changes_spec(&before.value, &after.value)
+}

@@ -1,0 +1,121 @@
+//! The place of a resource: whether its partition and namespace exist, and whether they are marked for deletion.
+
+use mortise_resource::{
+    EncodedResource, Error,
+    goten::MultiRegionPolicy,
+    pb,
+    tenancy::DEFAULT,
+    types::{self, Gvk},
+};
+use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
+
+use super::region_policy;
+use crate::{call::store_fault::store_fault, core::Core};
+
+/// A partition and namespace that exist.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The expectations under which a write into the place is committed: its units exist and are unchanged.
+    pub(crate) expect: Vec<Expectation>,
+    /// Whether a unit is marked for deletion.
+    pub(crate) marked: bool,
+    /// The partition's policy of regions; `None` without one, and where the server has no region.
+    pub(crate) policy: Option<Box<MultiRegionPolicy>>,
+}
+
+impl Place {
+    /// Looks up a place: the partition, then the namespace. `default` always exists, and an empty unit is none.
+    pub(crate) async fn find(core: &Core, tenancy: &pb::Tenancy) -> Result<Self, PlaceError> {
+        let mut place = Self::default();
+        let partition = pb::Tenancy::default();
+        let namespace = pb::Tenancy { partition: tenancy.partition.clone(), namespace: String::new() };
+        for (unit, gvk, name, within) in [
+            ("partition", types::partition as fn() -> Gvk, &tenancy.partition, partition),
+            ("namespace", types::namespace, &tenancy.namespace, namespace),
+        ] {
+            let has_policy = unit == "partition" && core.region().is_some();
+            if name.is_empty() || (name == DEFAULT && !has_policy) {
+                continue;
+            }
+            let stored = match read_unit(core, &gvk(), name, within).await.map_err(PlaceError::Failed)? {
+                Some(stored) => stored,
+                None if name == DEFAULT => continue,
+                None => return Err(PlaceError::Missing(format!("{unit} not found: {name}"))),
+            };
+            if has_policy {
+                place.policy = region_policy::of_partition(&stored).map(Box::new);
+            }
+            place.marked |= stored.deletion_mark().is_some();
+            place.expect.push(Expectation {
+                id: ExpectedId::from(stored.id()),
+                generation: Some(stored.generation().to_owned()),
+                is_unmarked: false,
+            });
+        }
+        Ok(place)
+    }
+
+    /// Refuses what is to be created in a unit that is marked for deletion.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(crate) fn check_unmarked(&self, tenancy: &pb::Tenancy) -> Result<(), Error> {
+        match self.marked {
+            true => {
+                Err(Error::invalid(format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace)))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+/// The reason for which a place cannot be used.
+pub(crate) enum PlaceError {
+    /// The named unit does not exist.
+    Missing(String),
+    /// The store failed.
+    Failed(StoreError),
+}
+
+impl PlaceError {
+    /// The error of a write into the place.
+    pub(super) fn for_writing(self) -> Error {
+        match self {
+            Self::Missing(text) => Error::invalid(text),
+            Self::Failed(e) => store_fault("failed tenancy marked for deletion check", &e),
+        }
+    }
+
+    /// The error of a read from the place.
+    pub(super) fn for_reading(self) -> Error {
+        match self {
+            Self::Missing(text) => Error::not_found(text),
+            Self::Failed(e) => store_fault("failed read", &e),
+        }
+    }
+}
+
+async fn read_unit(
+    core: &Core,
+    gvk: &Gvk,
+    name: &str,
+    within: pb::Tenancy,
+) -> Result<Option<EncodedResource>, StoreError> {
+    let id = pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(gvk.to_pb()), tenancy: Some(within) };
+    match core.backend.read_encoded(Consistency::Consistent, &id).await {
+        Ok(stored) => Ok(Some(stored)),
+        Err(StoreError::NotFound) => Ok(None),
+        Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
+        Err(e) => Err(e),
+    }
+}
+
+/// A tenancy in protobuf's text format.
+pub(crate) fn proto_text(tenancy: &pb::Tenancy) -> String {
+    [("partition", &tenancy.partition), ("namespace", &tenancy.namespace)]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(unit, value)| format!("{unit}:{value:?}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}

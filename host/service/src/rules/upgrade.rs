@@ -1,0 +1,121 @@
+//! Upgrades of stored data from an older schema version: when it is read, and once for all in the background.
+//!
+//! A resource says which schema version its data is in ([`pb::Resource::schema_version`], absent for 1). When the type
+//! has a higher one by now, readers get the data through the plugin's `upgrade`; so do the hooks, and so does a write
+//! that compares with the stored resource. [`crate::change::upgrade_stored`] then stores the new form.
+//!
+//! An upgrade costs one instance for each resource (a list shares one) until the new form is stored, and nothing
+//! afterwards.
+
+use super::hooks::RequestHooks;
+use crate::{
+    core::ids::type_of,
+    registry::{Owner, Registry, ResourceType},
+};
+use mortise_plugin_host::UpgradeReply;
+use mortise_resource::{Diagnostic, EncodedResource, Error, pb};
+
+/// The schema version that a resource's data is in.
+#[must_use]
+pub fn schema_version(resource: &pb::Resource) -> u32 {
+    resource.schema_version.max(1)
+}
+
+/// Marks a resource as being in the type's own schema version.
+pub(crate) fn set_schema_version(kind: &ResourceType, resource: &mut pb::Resource) {
+    // An absent field means 1, so that resources of types that never changed stay as they were.
+    resource.schema_version = if kind.schema_version.get() == 1 { 0 } else { kind.schema_version.get() };
+}
+
+/// Whether data of a schema version has to be upgraded before the type's hooks and readers may see it.
+pub(crate) fn is_older(kind: &ResourceType, schema_version: u32) -> bool {
+    matches!(kind.owner, Owner::Plugin(_)) && schema_version < kind.schema_version.get()
+}
+
+impl RequestHooks {
+    /// Upgrades a stored resource of the type to the type's schema version; does nothing to one of another type.
+    ///
+    /// # Errors
+    /// The plugin's fault: a refusal to upgrade, or data that does not decode afterwards.
+    pub(crate) async fn upgrade(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
+        if !is_of(resource, &self.kind) || !is_older(&self.kind, schema_version(resource)) {
+            return Ok(());
+        }
+        // Rare, and its future is large: boxed, it does not enlarge those of its callers.
+        Box::pin(self.upgrade_older(resource)).await
+    }
+
+    /// [`RequestHooks::upgrade`] of a resource that is encoded, which is decoded if it has to be upgraded only.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn upgraded(&mut self, stored: EncodedResource) -> Result<EncodedResource, Error> {
+        if !stored.has_type(&self.kind.gvk) || !is_older(&self.kind, stored.schema_version()) {
+            return Ok(stored);
+        }
+        let mut resource = stored.decode()?;
+        Box::pin(self.upgrade_older(&mut resource)).await?;
+        Ok(EncodedResource::encode(&resource)?)
+    }
+
+    async fn upgrade_older(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
+        const CONTEXT: &str = "failed upgrade hook";
+        let kind = self.kind.clone();
+        let (since, by) = (schema_version(resource), self.caller.number());
+        if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
+            let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;
+            let unusable = |what: String| match &kind.owner {
+                Owner::Plugin(plugin) => Error::from(plugin.blame_answer("upgrade", by, what)).context(CONTEXT),
+                Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
+            };
+            match answer.map_err(|e| Error::from(e).context(CONTEXT))? {
+                UpgradeReply::Refused(diagnostics) => {
+                    return Err(unusable(format!(
+                        "it cannot upgrade data of schema version {since}: {}",
+                        words(&diagnostics)
+                    )));
+                }
+                UpgradeReply::Data(bytes) => {
+                    if let Err(fault) = kind.schema.check(&bytes) {
+                        let message = kind.schema.message().full_name();
+                        return Err(unusable(format!(
+                            "what it made of data of schema version {since} is no {message}: {fault}"
+                        )));
+                    }
+                    data.value = bytes;
+                }
+            }
+        }
+        set_schema_version(&kind, resource);
+        Ok(())
+    }
+}
+
+/// Upgrades a stored resource, which may be of another GroupVersion than that of `hooks`, to its type's schema
+/// version. One of a type that is not registered stays as it is.
+///
+/// # Errors
+/// The plugin's fault.
+pub(crate) async fn current(
+    registry: &Registry,
+    hooks: &mut RequestHooks,
+    mut stored: pb::Resource,
+) -> Result<pb::Resource, Error> {
+    if is_of(&stored, &hooks.kind) {
+        hooks.upgrade(&mut stored).await?;
+    } else if let Ok(kind) = registry.resolve(&stored.id.as_ref().map(type_of).unwrap_or_default()) {
+        hooks.release();
+        RequestHooks::new(kind.clone(), &hooks.caller).upgrade(&mut stored).await?;
+    }
+    Ok(stored)
+}
+
+/// Whether a stored resource is of this very GroupVersion.
+fn is_of(resource: &pb::Resource, kind: &ResourceType) -> bool {
+    resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t))
+}
+
+fn words(diagnostics: &[Diagnostic]) -> String {
+    let texts = diagnostics.iter().map(|d| d.summary.as_str()).collect::<Vec<_>>().join("; ");
+    if texts.is_empty() { "it gave no reason".into() } else { texts }
+}

@@ -1,0 +1,12 @@
+//! Names of the types.
+
+use mortise_plugin::Kind;
+
+use crate::proto::catalog::v1::{Service, ServiceEndpoints, Workload};
+
+/// A name under which workloads are found.
+pub(crate) const SERVICE: Kind<Service> = Kind::new("catalog", "v1", "Service");
+/// A running instance of something, and its addresses.
+pub(crate) const WORKLOAD: Kind<Workload> = Kind::new("catalog", "v1", "Workload");
+/// Addresses at which a service is reached.
+pub(crate) const ENDPOINTS: Kind<ServiceEndpoints> = Kind::new("catalog", "v1", "ServiceEndpoints");

@@ -1,0 +1,4 @@
+//! Service discovery: the endpoints that the plugin `catalog` computes, and DNS.
+
+mod dns;
+mod endpoints;

@@ -1,0 +1,82 @@
+//! `mortise catalog`: imported and skipped entries, the endpoints that a proxy sees, and results of checks.
+
+use crate::support::{Server, controllers::read_until, transcript::Transcript};
+
+const COMPOSE: &str = "\
+services:
+  Web:
+    ports:
+      - \"8081:80\"
+      - \"53:53/udp\"
+    labels: {team: shop}
+  db:
+    ports: [\"127.0.0.2:5433:5432\"]
+    healthcheck: {test: [CMD, pg_isready]}
+";
+
+const HOSTS: &str = "127.0.0.1 localhost\n192.0.2.1 web1.lan www\n192.0.2.2 web2.lan www\nnowhere web3\n";
+
+const CONSUL: &str = r#"[{"Node": "n1", "Address": "10.0.0.1", "ServiceID": "api-1", "ServiceName": "api", "ServicePort": 8080,
+    "ServiceTags": ["v1"], "ServiceWeights": {"Passing": 2}}, {"Node": "n2"}]"#;
+
+const CHECKED: &str = "\
+type: catalog.v1.Workload
+name: web-2
+data:
+  addresses: [{host: 127.0.0.3}]
+  ports: [{name: http, port: 8081}]
+  checks: [{name: alive, ttl: 600s}]
+---
+type: catalog.v1.Service
+name: web
+data:
+  selector: {prefixes: [web]}
+  ports: [{name: http, port: 80}]
+";
+
+async fn has(server: &Server, count: usize) {
+    let id = crate::support::id("catalog.v1.ServiceEndpoints", "web");
+    let healthy = |stored: &mortise_resource::pb::Resource| {
+        let found: mortise_plugin_catalog::proto::catalog::v1::ServiceEndpoints = crate::support::decoded(stored);
+        found.endpoints.iter().filter(|one| one.health == 1).count() == count
+    };
+    read_until(server, &id, healthy).await;
+}
+
+#[tokio::test]
+async fn files_are_imported_and_streams_are_shown() {
+    let server = Server::start().await;
+    let mut t = Transcript::new("catalog", &server);
+    t.file("compose.yaml", COMPOSE);
+    t.file("hosts", HOSTS);
+    t.file("dump.json", CONSUL);
+    t.file("notes.txt", "hello\n");
+    t.file("checked.yaml", CHECKED);
+    t.works(&["catalog", "load", "compose.yaml", "--dry-run"]).await;
+    t.works(&["catalog", "load", "compose.yaml"]).await;
+    t.works(&["catalog", "load", "compose.yaml"]).await;
+    t.works(&["catalog", "load", "compose.yaml", "-o", "yaml"]).await;
+    t.works(&["catalog", "load", "hosts"]).await;
+    t.works(&["catalog", "load", "dump.json"]).await;
+    t.fails(2, &["catalog", "load", "compose.yaml", "--strict"]).await;
+    t.fails(2, &["catalog", "load", "notes.txt"]).await;
+    t.fails(2, &["catalog", "load", "notes.txt", "--format", "consul"]).await;
+    t.fails(2, &["catalog", "load", "missing.yaml"]).await;
+
+    has(&server, 1).await;
+    t.works(&["catalog", "watch", "web", "--once", "-o", "json"]).await;
+    t.works(&["catalog", "watch", "nobody", "--once", "-o", "json"]).await;
+    t.fails(1, &["catalog", "watch", "we b", "--once"]).await;
+
+    t.works(&["apply", "-f", "checked.yaml"]).await;
+    t.works(&["catalog", "report", "web-2", "alive", "--passing"]).await;
+    has(&server, 2).await;
+    t.works(&["catalog", "watch", "web", "--once", "-o", "json"]).await;
+    t.works(&["catalog", "report", "web-2", "alive", "--failing", "-m", "out of memory"]).await;
+    has(&server, 1).await;
+    t.fails(2, &["catalog", "report", "web-2", "other", "--passing"]).await;
+    t.fails(2, &["catalog", "report", "web", "alive", "--passing"]).await;
+    t.fails(1, &["catalog", "report", "nobody", "alive", "--passing"]).await;
+    t.fails(2, &["catalog", "report", "web-2", "alive"]).await;
+    t.finish();
+}

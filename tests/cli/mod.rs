@@ -1,0 +1,19 @@
+//! The command line, and the errors of a server's start. Transcripts of most commands are in `tests/golden/cli`.
+
+mod catalog;
+mod changes;
+mod connection;
+mod consul;
+mod edit;
+mod errors;
+mod errors_covered;
+mod errors_files;
+mod export;
+mod help;
+mod operators;
+mod order;
+mod plugins;
+mod query;
+mod resources;
+mod start;
+mod tls;

@@ -1,0 +1,140 @@
+//! Rights of a plugin's reconcilers: their own types, until the operator grants more.
+
+use std::{fs, path::Path};
+
+use crate::support::{
+    Server, Setup, artist,
+    controllers::{condition_until, report_until},
+    decoded, demo, eventually, id, is_gone, thing,
+};
+use mortise_resource::pb::condition::State;
+use mortise_test_guests::Thing;
+
+fn text(text: &str) -> Thing {
+    Thing { text: text.into(), ..Thing::default() }
+}
+
+async fn start(guest: &str, config: &Path, content: &str) -> Server {
+    fs::write(config, content).unwrap();
+    Setup::new().guest(guest).arg("--config").arg(config.display().to_string()).start().await
+}
+
+#[tokio::test]
+async fn types_of_others_have_to_be_granted() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    let server = start("reconcile-foreign", &config, "").await;
+    server.write(artist("one")).await.unwrap();
+    server.write(thing("reconcile_foreign", "one", &text("Second Hand"))).await.unwrap();
+    let thing_id = id("reconcile_foreign.v1.Thing", "one");
+    let key = "reconcile-foreign/things";
+    for (kind, list) in [("Read", "read"), ("Wrote", "write")] {
+        let refused = condition_until(&server, &thing_id, key, kind, |c| c.state() == State::False).await;
+        assert_eq!(refused.reason, "Code7", "{refused:?}");
+        assert!(refused.message.contains("demo.v2.Artist"), "{refused:?}");
+        assert!(refused.message.contains(&format!("plugin.reconcile-foreign.grants.{list}")), "{refused:?}");
+    }
+    assert!(is_gone(&server, &id("demo.v2.Artist", "one-foreign")).await);
+
+    // A grant takes effect when the file changes, and every resource is reconciled once more.
+    fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\nwrite = [\"demo.v2.*\"]\n")
+        .unwrap();
+    for kind in ["Read", "Wrote"] {
+        condition_until(&server, &thing_id, key, kind, |c| c.state() == State::True).await;
+    }
+    let written = server.read(&id("demo.v2.Artist", "one-foreign")).await.unwrap();
+    let data: demo::v2::Artist = decoded(&written);
+    assert_eq!(
+        (data.name.as_str(), data.genre()),
+        ("Second Hand", demo::v2::Genre::Disco),
+        "through the type's own hooks"
+    );
+
+    // The grant is removed again.
+    fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n").unwrap();
+    condition_until(&server, &thing_id, key, "Wrote", |c| c.state() == State::False).await;
+    condition_until(&server, &thing_id, key, "Read", |c| c.state() == State::True).await;
+}
+
+#[tokio::test]
+async fn directories_and_secrets_have_to_be_granted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, out) = (dir.path().join("config.toml"), dir.path().join("out"));
+    fs::create_dir(&out).unwrap();
+    fs::write(dir.path().join("token"), "s3cret\n").unwrap();
+    let grants = |write: bool| {
+        format!(
+            "[plugin.reconcile-files.grants]\ndirectories = {{ out = {{ path = {out:?}, write = {write} }} }}\n\
+             secrets = {{ token = {{ file = {:?} }} }}\n",
+            dir.path().join("token")
+        )
+    };
+    let server = start("reconcile-files", &config, "").await;
+    let stored = server.write(thing("reconcile_files", "note", &text("hello"))).await.unwrap();
+    let (note, key) = (id("reconcile_files.v1.Thing", "note"), "reconcile-files/things");
+    let refused = condition_until(&server, &note, key, "Written", |c| c.state() == State::False).await;
+    assert_eq!(refused.reason, "Code7", "{refused:?}");
+    assert!(refused.message.contains("plugin.reconcile-files.grants"), "{refused:?}");
+
+    fs::write(&config, grants(false)).unwrap();
+    let refused = condition_until(&server, &note, key, "Written", |c| !c.message.contains("secret")).await;
+    assert_eq!(refused.reason, "Code7", "read-only: {refused:?}");
+    assert!(fs::read_dir(&out).unwrap().next().is_none());
+
+    fs::write(&config, grants(true)).unwrap();
+    condition_until(&server, &note, key, "Written", |c| c.state() == State::True).await;
+    assert_eq!(fs::read_to_string(out.join("note.txt")).unwrap(), "hello\ns3cret");
+    server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
+    eventually("the file goes", || async { !out.join("note.txt").exists() }).await;
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "nothing is left lying about");
+    assert!(!server.log().contains("s3cret"));
+    report_until(&server, "reconcile-files/files", |seen| seen.last_errors.is_empty()).await;
+}
+
+/// The limit of all directories applies to a grant without its own; a file over the limit is not written at all.
+#[tokio::test]
+async fn a_granted_directory_holds_no_more_than_its_quota() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, out) = (dir.path().join("config.toml"), dir.path().join("out"));
+    fs::create_dir(&out).unwrap();
+    fs::write(dir.path().join("token"), "s3cret\n").unwrap();
+    let grants = |bytes: &str| {
+        format!(
+            "[plugin.reconcile-files.grants]\ndirectories = {{ out = {{ path = {out:?}, write = true{bytes} }} }}\n\
+             secrets = {{ token = {{ file = {:?} }} }}\n",
+            dir.path().join("token")
+        )
+    };
+    fs::write(&config, grants("")).unwrap();
+    let server = Setup::new()
+        .guest("reconcile-files")
+        .arg("--config")
+        .arg(config.display().to_string())
+        .limit("directory_bytes", 11)
+        .limit("directory_files", 2)
+        .start()
+        .await;
+    let key = "reconcile-files/things";
+    let written = async |name: &str, says: &str| {
+        let id = id("reconcile_files.v1.Thing", name);
+        condition_until(&server, &id, key, "Written", |c| c.message.contains(says)).await
+    };
+    // Twelve bytes, including the secret.
+    server.write(thing("reconcile_files", "a", &text("hello"))).await.unwrap();
+    let refused = written("a", "would hold 12 bytes, more than its limit of 11 (`bytes` in its grant").await;
+    assert_eq!((refused.state(), refused.reason.as_str()), (State::False, "Code8"), "{refused:?}");
+    assert!(fs::read_dir(&out).unwrap().next().is_none());
+
+    fs::write(&config, grants(", bytes = 30")).unwrap();
+    let id_a = id("reconcile_files.v1.Thing", "a");
+    condition_until(&server, &id_a, key, "Written", |c| c.state() == State::True).await;
+    assert_eq!(fs::read_to_string(out.join("a.txt")).unwrap(), "hello\ns3cret");
+    server.write(thing("reconcile_files", "b", &text("a longer text"))).await.unwrap();
+    written("b", "would hold 32 bytes, more than its limit of 30").await;
+    server.write(thing("reconcile_files", "b", &text("b"))).await.unwrap();
+    let id_b = id("reconcile_files.v1.Thing", "b");
+    condition_until(&server, &id_b, key, "Written", |c| c.state() == State::True).await;
+    server.write(thing("reconcile_files", "c", &text(""))).await.unwrap();
+    written("c", "would hold 3 files, more than the limit of 2; remove some").await;
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
+}

@@ -1,0 +1,7 @@
+//! The destination API for Linkerd's proxies, with an old and a new client (`proxy`).
+
+mod churn;
+mod crowd;
+mod get;
+mod profile;
+mod proxy;

@@ -1,0 +1,129 @@
+//! GetProfile: how to speak to a service, as Linkerd's proxies ask for it.
+
+use std::time::Duration;
+
+use linkerd2_proxy_api::{
+    destination::{DestinationProfile, GetDestination, RetryBudget, destination_client::DestinationClient},
+    meta::{Metadata, Resource, metadata::Kind},
+};
+use mortise_api::catalog::Endpoint;
+use prost_types::Duration as ProtoDuration;
+use tokio::time::timeout;
+use tonic::{Code, Status, Streaming};
+
+use crate::{
+    destination::proxy::{addrs, at, new_told, service, setup},
+    support::{PATIENCE, Server, metadata, refusal},
+};
+
+const A: &str = "10.0.0.1:8080";
+const B: &str = "10.0.0.2:8080";
+
+async fn ask(server: &Server, path: &str) -> Result<Streaming<DestinationProfile>, Status> {
+    let request = GetDestination { path: path.into(), context_token: "ns:default".into(), ..GetDestination::default() };
+    Ok(DestinationClient::new(server.channel().await).get_profile(request).await?.into_inner())
+}
+
+async fn next(stream: &mut Streaming<DestinationProfile>) -> DestinationProfile {
+    timeout(PATIENCE, stream.message()).await.expect("a profile comes in time").unwrap().expect("the stream goes on")
+}
+
+async fn is_quiet(stream: &mut Streaming<DestinationProfile>) -> bool {
+    timeout(Duration::from_millis(300), stream.message()).await.is_err()
+}
+
+/// The profile of an unknown service.
+fn unknown() -> DestinationProfile {
+    let ttl = ProtoDuration { seconds: 10, nanos: 0 };
+    let budget = RetryBudget { retry_ratio: 0.2, min_retries_per_second: 10, ttl: Some(ttl) };
+    DestinationProfile { retry_budget: Some(budget), ..DestinationProfile::default() }
+}
+
+fn of_web(port: u32, zone: &str) -> DestinationProfile {
+    let web = Resource {
+        group: "core".into(),
+        kind: "Service".into(),
+        name: "web".into(),
+        namespace: "default".into(),
+        section: String::new(),
+        port,
+    };
+    DestinationProfile {
+        fully_qualified_name: format!("web.default.svc.{zone}"),
+        parent_ref: Some(Metadata { kind: Some(Kind::Resource(web)) }),
+        ..unknown()
+    }
+}
+
+#[tokio::test]
+async fn a_service_has_the_default_profile_while_it_is_there() {
+    let server = setup().env("MORTISE_DESTINATION_ZONE", "mesh.example").start().await;
+    let mut profile = ask(&server, "web.default.svc").await.unwrap();
+    assert_eq!(next(&mut profile).await, unknown(), "no error, which would only be asked about again");
+    server.set("web", &service([at(A)])).await;
+    assert_eq!(next(&mut profile).await, of_web(80, "mesh.example"));
+    // A profile does not contain addresses.
+    server.set("web", &service([at(A), at(B)])).await;
+    server.set("web", &service([])).await;
+    assert!(is_quiet(&mut profile).await, "the same is not said again");
+    server.unset("web").await;
+    assert_eq!(next(&mut profile).await, unknown());
+}
+
+#[tokio::test]
+async fn a_port_that_the_service_does_not_list_has_an_empty_profile() {
+    let server = setup().start().await;
+    server.set("web", &service([at(A)])).await;
+    let mut profile = ask(&server, "web.default.svc.cluster.local:81").await.unwrap();
+    assert_eq!(next(&mut profile).await, DestinationProfile::default());
+    let mut open = service([at(A)]);
+    open.ports.clear();
+    server.set("web", &open).await;
+    assert_eq!(next(&mut profile).await, of_web(81, "cluster.local"), "without a list every port is one");
+}
+
+#[tokio::test]
+async fn a_workload_of_a_service_is_an_endpoint() {
+    let server = setup().start().await;
+    let of = |workload: &str, addr, weight| Endpoint {
+        workload: workload.into(),
+        weight,
+        identity: "web.example".into(),
+        ..at(addr)
+    };
+    server.set("web", &service([of("web-1", A, 3), of("web-2", B, 1)])).await;
+    let mut profile = ask(&server, "web-1.web.default.svc.cluster.local").await.unwrap();
+    let endpoint = next(&mut profile).await.endpoint.unwrap();
+    let (addr, told) = new_told(endpoint);
+    assert_eq!(vec![addr], addrs(&[A]));
+    assert_eq!((told.weight, told.identity.as_str()), (3, "dns web.example, asked for as web.example"));
+    assert_eq!(told.labels, metadata(&[("namespace", "default"), ("service", "web"), ("workload", "web-1")]));
+    server.set("web", &service([of("web-2", B, 1)])).await;
+    assert_eq!(next(&mut profile).await, unknown());
+}
+
+#[tokio::test]
+async fn an_address_is_unknown_and_its_stream_stays_open() {
+    let server = setup().start().await;
+    server.set("web", &service([at(A)])).await;
+    for path in [A, "10.0.0.1", "[2001:db8::1]:443", "2001:db8::1"] {
+        let mut profile = ask(&server, path).await.unwrap();
+        assert_eq!(next(&mut profile).await, unknown(), "{path}");
+        assert!(is_quiet(&mut profile).await, "{path}");
+    }
+    let mut profile = ask(&server, A).await.unwrap();
+    next(&mut profile).await;
+    assert!(server.stop().await.success());
+    assert!(profile.message().await.is_err_and(|status| status.code() == Code::Unavailable));
+}
+
+#[tokio::test]
+async fn names_that_mean_nothing_are_refused() {
+    let server = setup().start().await;
+    for path in ["", "web", "web.default", "web.default.svc:0", "10.0.0.1:0", "10.0.0.1:x", "web.default.svc.elsewhere"]
+    {
+        let (code, text) = refusal(ask(&server, path).await.map(|_| ()));
+        assert_eq!(code, Code::InvalidArgument, "{path}");
+        assert!(text.ends_with("; write name.namespace.svc.cluster.local:port"), "{path}: {text}");
+    }
+}

@@ -1,0 +1,16 @@
+//! Results of steps, and the last panic.
+
+use std::{
+    error::Error,
+    sync::{Mutex, PoisonError},
+};
+
+/// The result of a step. An error ends the run, since it is an error of the tool or of the machine.
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Text of the last panic.
+pub(crate) static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+pub(crate) fn last_panic() -> String {
+    LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}

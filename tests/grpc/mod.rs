@@ -1,0 +1,6 @@
+//! The gRPC port: connections, reflection, and the services about the server and its types.
+
+mod connections;
+mod reflection;
+mod server_service;
+mod type_service;

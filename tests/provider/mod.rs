@@ -1,0 +1,6 @@
+//! The provider for Terraform, driven by the tests' own core (`terraform_core`) and by a real one.
+
+mod changes;
+mod rules;
+mod terraform;
+mod terraform_core;

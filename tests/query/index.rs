@@ -1,0 +1,183 @@
+//! Queries by fields with declared indexes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fastrand::Rng;
+use mortise_api::QueryServiceClient;
+use mortise_resource::{
+    data::{QueryPlan, SearchRequest, query_plan::Access},
+    goten::View,
+    pb,
+};
+
+use crate::support::{Server, Setup, any, at, demo, eventually, gvk, id, make_place, places, resource, tenancy};
+
+const ARTIST: &str = "demo.v2.Artist";
+const GENRES: [demo::v2::Genre; 4] =
+    [demo::v2::Genre::Jazz, demo::v2::Genre::Folk, demo::v2::Genre::Pop, demo::v2::Genre::Metal];
+
+fn of(name: &str, genre: demo::v2::Genre, lead: &str) -> pb::Resource {
+    let group_members = [("lead".to_owned(), lead.to_owned())].into_iter().collect();
+    let data = demo::v2::Artist { name: name.into(), genre: genre.into(), group_members };
+    resource(id(ARTIST, name), Some(any("hashicorp.consul.internal.demo.v2.Artist", &data)))
+}
+
+/// All pages of a search in all namespaces, and the plan of the first.
+async fn found(server: &Server, filter: &str, page_size: i32) -> (Vec<String>, QueryPlan) {
+    let mut client = QueryServiceClient::new(server.channel().await);
+    let mut request = SearchRequest {
+        r#type: Some(gvk(ARTIST)),
+        tenancy: Some(tenancy("default", "*")),
+        filter: filter.into(),
+        page_size,
+        explain: true,
+        view: View::Name.into(),
+        ..SearchRequest::default()
+    };
+    let (mut found, mut plan) = (Vec::new(), None);
+    loop {
+        let answer = client.search(request.clone()).await.unwrap().into_inner();
+        found.extend(places(&answer.resources));
+        plan = plan.or(answer.plan);
+        if answer.next_page_token.is_empty() {
+            return (found, plan.unwrap());
+        }
+        request.page_token = answer.next_page_token;
+    }
+}
+
+/// A search by an indexed field returns the acknowledged resources, in order, and reads nothing else, while several
+/// clients write, change and delete.
+#[tokio::test]
+async fn an_index_has_every_acknowledged_write() {
+    let server = Server::start().await;
+    make_place(&server, "default", "other").await;
+    let mut random = Rng::with_seed(2026);
+    let mut model: BTreeMap<(&str, String), (pb::Resource, usize, String)> = BTreeMap::new();
+    let mut searches = 0;
+    for step in 0..400 {
+        let namespace = ["default", "other"][random.usize(..2)];
+        let name = format!("a-{:02}", random.usize(..60));
+        let (genre, lead) = (random.usize(..GENRES.len()), format!("l{}", random.usize(..3)));
+        let key = (namespace, name.clone());
+        match (random.usize(..4), model.get(&key)) {
+            (0, Some((stored, ..))) => {
+                let id = stored.id.clone().unwrap();
+                server.delete(&id, &stored.version).await.unwrap();
+                model.remove(&key);
+            }
+            _ => {
+                let written = server.write(at(of(&name, GENRES[genre], &lead), "default", namespace)).await.unwrap();
+                model.insert(key, (written, genre, lead));
+            }
+        }
+        if step % 4 > 0 {
+            continue;
+        }
+        let sought = random.usize(..GENRES.len());
+        let filter = format!("data.genre = \"{}\"", GENRES[sought].as_str_name());
+        let (found_by_field, plan) = found(&server, &filter, 7).await;
+        let expected = |is_sought: &dyn Fn(usize, &str) -> bool| -> BTreeSet<String> {
+            let matching = model.values().filter(|(_, genre, lead)| is_sought(*genre, lead));
+            matching.flat_map(|(resource, ..)| places(std::slice::from_ref(resource))).collect()
+        };
+        let of_genre: Vec<_> = expected(&|genre, _| genre == sought).into_iter().collect();
+        assert_eq!(found_by_field, of_genre, "step {step}");
+        assert_eq!(plan.access(), Access::Field, "step {step}: {plan:?}");
+        assert!(usize::try_from(plan.scanned).unwrap() <= of_genre.len(), "{plan:?}");
+        let (by_two, plan) = found(&server, "data.groupMembers.lead IN (\"l1\", \"l2\")", 1_000).await;
+        assert_eq!(by_two, expected(&|_, lead| lead != "l0").into_iter().collect::<Vec<_>>(), "step {step}");
+        assert_eq!((plan.access(), plan.scanned), (Access::Field, i64::try_from(by_two.len()).unwrap()));
+        searches += 2;
+    }
+    assert_eq!(searches, 200);
+}
+
+/// The index contains resources from before the server's start, and changes made while it was built.
+#[tokio::test]
+async fn an_index_covers_stored_resources_and_concurrent_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Setup::new().data_dir(dir.path()).start().await;
+    for n in 0..500 {
+        server.write(of(&format!("a-{n:03}"), GENRES[n % 4], "x")).await.unwrap();
+    }
+    server.stop().await;
+    let server = std::sync::Arc::new(Setup::new().data_dir(dir.path()).start().await);
+    let writer = {
+        let server = server.clone();
+        tokio::spawn(async move {
+            for n in 0..300 {
+                server.write(of(&format!("a-{n:03}"), GENRES[3], "y")).await.unwrap();
+            }
+        })
+    };
+    let mut by_field = 0;
+    while !writer.is_finished() {
+        let (folk, plan) = found(&server, "data.genre = \"GENRE_FOLK\"", 1_000).await;
+        // 50 of the 125 keep their value; the others are being rewritten.
+        assert!((50..=125).contains(&folk.len()), "{}", folk.len());
+        by_field += usize::from(plan.access() == Access::Field);
+    }
+    writer.await.unwrap();
+    let (metal, plan) = found(&server, "data.genre = \"GENRE_METAL\"", 1_000).await;
+    assert_eq!((metal.len(), plan.access(), plan.scanned), (350, Access::Field, 350));
+    assert!(by_field > 0);
+    println!("{by_field} searches by the field while others wrote");
+}
+
+/// Without room no index is built: answers stay right, the plan and the log say how resources were found, and writes
+/// continue.
+#[tokio::test]
+async fn a_type_whose_indexes_do_not_fit_has_none() {
+    let server = Setup::new().env("MORTISE_SERVICE_INDEX_BYTES", 65_536).start().await;
+    for n in 0..400 {
+        server.write(of(&format!("a-{n:03}"), GENRES[n % 4], &"lead".repeat(100))).await.unwrap();
+    }
+    let (folk, plan) = found(&server, "data.genre = \"GENRE_FOLK\"", 1_000).await;
+    assert_eq!((folk.len(), plan.access()), (100, Access::NameRange), "{plan:?}");
+    eventually("the log says why", async || server.log().contains("service.index_bytes")).await;
+    server.write(of("b", GENRES[1], "x")).await.unwrap();
+    assert_eq!(found(&server, "data.genre = \"GENRE_FOLK\"", 1_000).await.0.len(), 101);
+}
+
+/// A namespace in all partitions is found behind pages of other places.
+#[tokio::test]
+async fn places_elsewhere_are_passed_over() {
+    let server = Server::start().await;
+    make_place(&server, "default", "other").await;
+    for n in 0..300 {
+        server.write(of(&format!("a-{n:03}"), GENRES[0], "x")).await.unwrap();
+    }
+    server.write(at(of("b", GENRES[0], "x"), "default", "other")).await.unwrap();
+    let request = SearchRequest {
+        r#type: Some(gvk(ARTIST)),
+        tenancy: Some(tenancy("*", "other")),
+        filter: "data.genre = \"GENRE_JAZZ\"".into(),
+        explain: true,
+        ..SearchRequest::default()
+    };
+    let mut client = QueryServiceClient::new(server.channel().await);
+    // While the index is being built, the search goes through the names.
+    let mut found = Vec::new();
+    eventually("the index is used", async || {
+        let answer = client.search(request.clone()).await.unwrap().into_inner();
+        let plan = answer.plan.unwrap();
+        assert_eq!(places(&answer.resources).len(), 1);
+        found.push((plan.access(), plan.scanned));
+        plan.access() == Access::Field
+    })
+    .await;
+    assert_eq!(found.last(), Some(&(Access::Field, 1)));
+}
+
+/// The index compares long values by a prefix only; the query compares them in full.
+#[tokio::test]
+async fn long_values_are_told_apart() {
+    let server = Server::start().await;
+    let long = "é".repeat(400);
+    for (name, lead) in [("a", format!("{long}1")), ("b", format!("{long}2")), ("c", "short".to_owned())] {
+        server.write(of(name, GENRES[0], &lead)).await.unwrap();
+    }
+    let (found, plan) = found(&server, &format!("data.group_members.lead = \"{long}2\""), 10).await;
+    assert_eq!((found.len(), plan.access(), plan.scanned, plan.matched), (1, Access::Field, 2, 1));
+}

@@ -1,0 +1,6 @@
+//! QueryService and WatchService: searches, indexes, hostile filters, watches by a query.
+
+mod hostile;
+mod index;
+mod search;
+mod watch;

@@ -1,0 +1,6 @@
+//! Regions: the policy on one server, and copies between several servers (`servers`).
+
+mod history;
+mod policy;
+mod servers;
+mod sync;

@@ -1,0 +1,265 @@
+//! The audit log: recorded callers and calls, secrets that it never holds, and calls while it cannot be written.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
+
+use mortise_api::{ControllerServiceClient, ServerServiceClient};
+use mortise_resource::{data, pb};
+use serde_json::Value;
+use tonic::{Code, Request};
+
+use crate::support::{tokens::*, *};
+
+/// Records so far, over all files, in the order of time. A line that is being written is left out.
+fn records(dir: &Path) -> Vec<Value> {
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
+    // `audit.jsonl` comes after `audit-…`.
+    files.sort();
+    // A file that was rotated meanwhile has another name by now.
+    let texts = files.iter().map(|file| fs::read_to_string(file).unwrap_or_default());
+    let whole = texts.map(|text| text.rsplit_once('\n').map_or_else(String::new, |(whole, _)| whole.to_owned() + "\n"));
+    let text: String = whole.collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+}
+
+/// Waits for the record of a request by its number.
+async fn record_of(dir: &Path, number: &str) -> Value {
+    until(&format!("a record of {number}"), async || {
+        let all = records(dir);
+        all.iter().find(|record| record["request"] == number).cloned().ok_or(all)
+    })
+    .await
+}
+
+/// A request with a number.
+fn numbered<T>(message: T, number: &'static str) -> Request<T> {
+    with_metadata(message, "x-request-id", number)
+}
+
+fn field<'a>(record: &'a Value, name: &str) -> &'a str {
+    record[name].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn changes_and_refusals_are_recorded_with_who_what_and_generations_and_never_data_or_secrets() {
+    let guarded = Guarded::start(Setup::new().env("MORTISE_AUDIT_EVENTS", "changes")).await;
+    let audit = guarded.server.data_dir.join("audit");
+    guarded.policy("readers", "key_prefix \"resource/demo.v2.\" { policy = \"read\" }", Vec::new()).await;
+    let reader = guarded.token("reader-of-artists", &["readers"], |_| {}).await;
+    let mut client = guarded.resources(&guarded.management).await;
+
+    let mut sent = artist("korn");
+    sent.metadata.insert("note".to_owned(), "the-words-of-a-note".to_owned());
+    let written = client
+        .write(numbered(pb::WriteRequest { resource: Some(sent.clone()) }, "create"))
+        .await
+        .unwrap()
+        .into_inner()
+        .resource
+        .unwrap();
+    let record = record_of(&audit, "create").await;
+    let uid = id_of(&written).uid;
+    for (name, expected) in [
+        ("surface", "grpc"),
+        ("caller", "token with AccessorID 'bootstrap'"),
+        ("accessor", "bootstrap"),
+        ("method", "Write"),
+        ("type", "demo.v2.Artist"),
+        ("partition", "default"),
+        ("namespace", "default"),
+        ("name", "korn"),
+        ("uid", uid.as_str()),
+        ("decision", "allow"),
+        ("code", "OK"),
+        ("old_generation", ""),
+        ("new_generation", written.generation.as_str()),
+    ] {
+        assert_eq!(field(&record, name), expected, "{name} of {record}");
+    }
+    assert!(field(&record, "peer").starts_with("127.0.0.1:"), "{record}");
+    let time = field(&record, "time");
+    assert!(time.starts_with("20") && time.ends_with('Z') && time.contains('T'), "{record}");
+
+    let blanket = pb::WriteRequest { resource: Some(noted(sent, &[("note", "another")])) };
+    let again = client.write(numbered(blanket, "update")).await.unwrap().into_inner().resource.unwrap();
+    let record = record_of(&audit, "update").await;
+    assert_eq!(field(&record, "old_generation"), written.generation);
+    assert_eq!(field(&record, "new_generation"), again.generation);
+
+    let status = pb::Status { observed_generation: again.generation.clone(), ..pb::Status::default() };
+    let request = pb::WriteStatusRequest {
+        id: again.id.clone(),
+        version: String::new(),
+        key: "tests".to_owned(),
+        status: Some(status),
+    };
+    client.write_status(numbered(request, "status")).await.unwrap();
+    let record = record_of(&audit, "status").await;
+    assert_eq!((field(&record, "method"), field(&record, "new_generation")), ("WriteStatus", &*again.generation));
+
+    // Failed calls are recorded too, without a decision; so are refused ones, including reads.
+    let stale = pb::Resource { version: written.version.clone(), ..again.clone() };
+    client.write(numbered(pb::WriteRequest { resource: Some(stale) }, "stale")).await.unwrap_err();
+    let record = record_of(&audit, "stale").await;
+    assert_eq!((field(&record, "code"), record.get("decision")), ("Aborted", None), "{record}");
+    let mut reading = guarded.resources(&reader).await;
+    reading.read(pb::ReadRequest { id: Some(id("demo.v2.Artist", "korn")) }).await.unwrap();
+    let refused =
+        reading.write(numbered(pb::WriteRequest { resource: Some(artist("korn")) }, "refused")).await.unwrap_err();
+    assert_eq!(refused.metadata().get("x-request-id").unwrap(), "refused");
+    let record = record_of(&audit, "refused").await;
+    assert_eq!((field(&record, "decision"), field(&record, "code")), ("deny", "PermissionDenied"), "{record}");
+    assert_eq!((field(&record, "accessor"), field(&record, "name")), ("reader-of-artists", "korn"), "{record}");
+    let read = pb::ReadRequest { id: Some(id("mortise.v1.Token", "reader-of-artists")) };
+    reading.read(numbered(read.clone(), "refused-read")).await.unwrap_err();
+    assert_eq!(field(&record_of(&audit, "refused-read").await, "method"), "Read");
+    let mut unknown = guarded.resources("no-such-secret").await;
+    unknown.read(numbered(read, "unknown")).await.unwrap_err();
+    let record = record_of(&audit, "unknown").await;
+    assert_eq!((field(&record, "caller"), field(&record, "code")), ("unknown token", "Unauthenticated"), "{record}");
+    let mut controllers = ControllerServiceClient::new(guarded.channel(&reader).await);
+    let all = data::ListControllersRequest::default();
+    controllers.list(numbered(all, "controllers")).await.unwrap_err();
+    let record = record_of(&audit, "controllers").await;
+    assert_eq!(field(&record, "method"), "mortise.v1.ControllerService/List");
+
+    // Over HTTP: the same records, and the number in the answer to a failed request.
+    let url = format!("http://{}/api/demo/v2/artist/korn", guarded.server.http);
+    let curl = std::process::Command::new("curl")
+        .args([
+            "-s",
+            "-i",
+            "-X",
+            "DELETE",
+            "-H",
+            "x-request-id: over-http",
+            "-H",
+            &format!("x-consul-token: {reader}"),
+            &url,
+        ])
+        .output()
+        .unwrap();
+    let answer = String::from_utf8(curl.stdout).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("x-request-id: over-http"), "{answer}");
+    let record = record_of(&audit, "over-http").await;
+    assert_eq!((field(&record, "surface"), field(&record, "method")), ("http", "Delete"), "{record}");
+
+    let request = pb::DeleteRequest { id: again.id.clone(), version: String::new() };
+    client.delete(numbered(request, "delete")).await.unwrap();
+    let record = record_of(&audit, "delete").await;
+    assert_eq!(field(&record, "old_generation"), again.generation);
+    assert_eq!(record.get("new_generation"), None, "nothing is left: {record}");
+
+    // An allowed read does not count as a change.
+    let all = records(&audit);
+    assert!(!all.iter().any(|record| field(record, "method") == "Read" && field(record, "decision") == "allow"));
+    let text: String =
+        fs::read_dir(&audit).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    for never in [&*guarded.management, &*reader, "the-words-of-a-note", "no-such-secret", "key_prefix"] {
+        assert!(!text.contains(never), "{never} is in the log");
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&audit), mode(&audit.join("audit.jsonl"))), (0o700, 0o600));
+}
+
+#[tokio::test]
+async fn all_means_reads_lists_watches_and_other_services_and_dev_records_nothing_by_itself() {
+    let quiet = Server::start().await;
+    quiet.write(artist("korn")).await.unwrap();
+    assert!(!quiet.data_dir.join("audit").exists());
+
+    let server = Setup::new().env("MORTISE_AUDIT_EVENTS", "all").start().await;
+    let audit = server.data_dir.join("audit");
+    let mut client = server.client();
+    client.read(numbered(pb::ReadRequest { id: Some(id("demo.v2.Artist", "absent")) }, "read")).await.unwrap_err();
+    assert_eq!(field(&record_of(&audit, "read").await, "code"), "NotFound");
+    let list = pb::ListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("default", "default")),
+        name_prefix: "ko".to_owned(),
+    };
+    client.list(numbered(list, "list")).await.unwrap();
+    let record = record_of(&audit, "list").await;
+    assert_eq!((field(&record, "method"), field(&record, "name_prefix")), ("List", "ko"), "{record}");
+    assert_eq!(field(&record, "caller"), "anonymous token", "without tokens everyone is one: {record}");
+    let watch = pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: None,
+        name_prefix: String::new(),
+        after: None,
+    };
+    let _open = client.watch_list(numbered(watch, "watch")).await.unwrap();
+    assert_eq!(field(&record_of(&audit, "watch").await, "method"), "WatchList");
+    let mut status = ServerServiceClient::new(server.channel().await);
+    status.status(numbered(data::ServerStatusRequest::default(), "other")).await.unwrap();
+    let record = record_of(&audit, "other").await;
+    assert_eq!((field(&record, "method"), field(&record, "code")), ("mortise.v1.ServerService/Status", "OK"));
+    // An invalid number is replaced; each request gets another one.
+    for _ in 0..2 {
+        client.list(numbered(pb::ListRequest::default(), "no number, since it has spaces")).await.unwrap_err();
+    }
+    let mut numbers = Vec::new();
+    eventually("both are recorded", async || {
+        let wrong = records(&audit).into_iter().filter(|record| field(record, "code") == "InvalidArgument");
+        numbers = wrong.map(|record| field(&record, "request").to_owned()).collect::<Vec<_>>();
+        numbers.len() == 2
+    })
+    .await;
+    assert!(numbers[0] != numbers[1] && numbers.iter().all(|number| number.len() == 26), "{numbers:?}");
+}
+
+#[tokio::test]
+async fn a_call_whose_client_goes_away_is_recorded() {
+    let setup = Setup::new().guest("infinite-loop").env("MORTISE_AUDIT_EVENTS", "changes");
+    let server = setup.env("MORTISE_SANDBOX_FUEL", i64::MAX).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await;
+    let mut client = server.client();
+    let mut request =
+        numbered(pb::WriteRequest { resource: Some(thing("infinite_loop", "boom", &Default::default())) }, "gone");
+    request.set_timeout(Duration::from_secs(3));
+    let status = client.write(request).await.unwrap_err();
+    assert!(matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded), "{status}");
+    let record = record_of(&server.data_dir.join("audit"), "gone").await;
+    assert_eq!((field(&record, "method"), field(&record, "code")), ("Write", "Cancelled"), "{record}");
+}
+
+#[tokio::test]
+async fn without_room_for_its_record_nothing_is_changed_and_readiness_is_gone() {
+    let setup = Setup::new().env("MORTISE_AUDIT_EVENTS", "changes").limit("audit_queue", 1);
+    let server = setup.limit("audit_wait_ms", 3_000).env("MORTISE_AUDIT_FILE_BYTES", 64 << 10).start().await;
+    let (audit, aside) = (server.data_dir.join("audit"), server.data_dir.join("aside"));
+    assert_eq!(server.get("/readyz").await.0, 200);
+    // Until the file must be rotated, which fails without the directory.
+    fs::rename(&audit, &aside).unwrap();
+    let mut written = 0;
+    let refused = loop {
+        match server.write(artist(&format!("artist-{written}"))).await {
+            Ok(_) => written += 1,
+            Err(status) => break status,
+        }
+        assert!(written < 2_000, "a file of 64 KiB is full long before");
+    };
+    assert!(written > 20, "{written}");
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(
+        refused.message().contains("audit.jsonl") && refused.message().contains("nothing was changed"),
+        "{refused}"
+    );
+    let name = format!("artist-{written}");
+    assert!(is_gone(&server, &id("demo.v2.Artist", &name)).await, "it was not written");
+    assert!(server.delete(&id("demo.v2.Artist", "artist-0"), "").await.is_err(), "nothing is changed");
+    let (code, text) = server.get("/readyz").await;
+    assert!(code == 503 && text.contains("audit log"), "{code} {text}");
+    let mut status = ServerServiceClient::new(server.channel().await);
+    let warnings = status.status(data::ServerStatusRequest::default()).await.unwrap().into_inner().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("the audit log cannot be written")), "{warnings:?}");
+
+    fs::rename(&aside, &audit).unwrap();
+    eventually("it is ready again", async || server.get("/readyz").await.0 == 200).await;
+    server.write(artist("after")).await.unwrap();
+    eventually("everything is recorded", async || {
+        records(&audit).iter().any(|record| field(record, "name") == "after")
+    })
+    .await;
+    let recorded = records(&audit).iter().filter(|record| field(record, "code") == "OK").count();
+    println!("{written} writes before the log was stuck, {recorded} records of {}", written + 1);
+    assert_eq!(recorded, written + 1, "each write that was acknowledged, once");
+}

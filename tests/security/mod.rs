@@ -1,0 +1,7 @@
+//! Access, audit, TLS, redaction, and pages in browsers.
+
+mod audit;
+mod browsers;
+mod redaction;
+pub mod tls;
+mod tokens;

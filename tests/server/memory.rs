@@ -1,0 +1,526 @@
+//! Clients that read nothing, or never finish a request: the server's memory for them is bounded, and is freed. The
+//! server stops without them.
+//!
+//! They use HTTP/2 directly, since a gRPC client reads ahead of its caller.
+
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
+use hyper::{
+    Request, Response,
+    body::{Frame, Incoming},
+    client::conn::http2,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use mortise_resource::pb;
+use mortise_test_guests::Thing;
+use prost::Message;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tonic::Code;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, server_reflection_request::MessageRequest};
+
+use crate::support::{
+    PATIENCE, Server, Setup, Watch, album, artist, eventually, gvk, id, id_of, owned, tenancy, thing,
+};
+
+const MIB: usize = 1 << 20;
+const ARTIST: &str = "demo.v2.Artist";
+
+type Body = BoxBody<Bytes, std::convert::Infallible>;
+
+/// A connection to the gRPC port, with small windows.
+struct Connection {
+    sender: http2::SendRequest<Body>,
+    addr: std::net::SocketAddr,
+}
+
+impl Connection {
+    async fn open(server: &Server) -> Self {
+        Self::with_window(server, 65_535).await
+    }
+
+    /// Opens a connection with a window of this many bytes for all answers together.
+    async fn with_window(server: &Server, bytes: u32) -> Self {
+        let stream = TcpStream::connect(server.grpc).await.unwrap();
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(65_535).initial_connection_window_size(bytes);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self { sender, addr: server.grpc }
+    }
+
+    /// Begins a call; its request is `start`, and stays unfinished if `open` is true.
+    async fn call(&self, path: &str, start: Vec<Bytes>, open: bool) -> Response<Incoming> {
+        let frames = start.into_iter().map(|bytes| Ok(Frame::data(bytes)));
+        let frames = tokio_stream::iter(frames);
+        let body = match open {
+            true => StreamBody::new(tokio_stream::StreamExt::chain(frames, tokio_stream::pending())).boxed_unsync(),
+            false => StreamBody::new(frames).boxed_unsync(),
+        };
+        let request = Request::post(format!("http://{}{path}", self.addr))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(BoxBody::new(SyncBody(std::sync::Mutex::new(body))))
+            .unwrap();
+        timeout(PATIENCE, self.sender.clone().send_request(request)).await.expect("an answer begins in time").unwrap()
+    }
+
+    async fn ask(&self, method: &str, message: &impl Message) -> Response<Incoming> {
+        self.call(&format!("/hashicorp.consul.resource.ResourceService/{method}"), vec![framed(message)], false).await
+    }
+}
+
+/// A body that is used by one thread at a time.
+struct SyncBody(std::sync::Mutex<http_body_util::combinators::UnsyncBoxBody<Bytes, std::convert::Infallible>>);
+
+impl hyper::body::Body for SyncBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        std::pin::Pin::new(&mut *self.0.lock().unwrap()).poll_frame(cx)
+    }
+}
+
+fn prefix(length: usize) -> Bytes {
+    let mut prefix = BytesMut::new();
+    prefix.put_u8(0);
+    prefix.put_u32(length as u32);
+    prefix.freeze()
+}
+
+fn framed(message: &impl Message) -> Bytes {
+    [prefix(message.encoded_len()), message.encode_to_vec().into()].concat().into()
+}
+
+/// The status at the end of an answer, and its message.
+async fn status(mut answer: Response<Incoming>) -> (String, String) {
+    let text = |headers: &hyper::HeaderMap, name| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let said = |headers: &hyper::HeaderMap| {
+        Some((text(headers, "grpc-status")?, text(headers, "grpc-message").unwrap_or_default()))
+    };
+    if let Some(said) = said(answer.headers()) {
+        return said;
+    }
+    let ending = async {
+        while let Some(frame) = answer.body_mut().frame().await {
+            if let Some(said) = frame.unwrap().trailers_ref().and_then(said) {
+                return said;
+            }
+        }
+        panic!("an answer without a status")
+    };
+    timeout(PATIENCE, ending).await.expect("the answer ends in time")
+}
+
+/// Bytes of a server's memory beyond `before`.
+fn growth(server: &Server, before: usize) -> usize {
+    server.resident_bytes().saturating_sub(before)
+}
+
+/// An artist of about this many bytes.
+fn heavy(name: &str, bytes: usize) -> pb::Resource {
+    let mut artist = artist(name);
+    artist.metadata.insert("weight".into(), "x".repeat(bytes));
+    artist
+}
+
+/// A server whose store keeps little in memory, so that the memory for clients shows.
+fn lean() -> Setup {
+    Setup::new()
+        .env("MORTISE_STORE_CACHE_BYTES", MIB)
+        .env("MORTISE_STORE_HISTORY_BYTES", MIB)
+        .env("MORTISE_SANDBOX_DEADLINE_MS", 10_000)
+}
+
+fn watch_artists() -> pb::WatchListRequest {
+    pb::WatchListRequest {
+        r#type: Some(gvk(ARTIST)),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: String::new(),
+        after: None,
+    }
+}
+
+fn list_artists() -> pb::ListRequest {
+    pb::ListRequest { r#type: Some(gvk(ARTIST)), tenancy: Some(tenancy("*", "*")), name_prefix: String::new() }
+}
+
+#[tokio::test]
+async fn a_watch_that_is_not_read_holds_little_and_ends() {
+    let server = lean().limit("watch_buffer_bytes", 16 * MIB).env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000).start().await;
+    server.write(heavy("korn", 900_000)).await.unwrap();
+    let before = server.resident_bytes();
+    let connection = Connection::open(&server).await;
+    let unread = connection.ask("WatchList", &watch_artists()).await;
+    // The bound does not affect a watch that is read and idle for longer.
+    let mut idle = server.watch(gvk("demo.v2.Album"), Some(tenancy("*", "*")), "").await.unwrap();
+    idle.snapshot().await;
+    let mut most = 0;
+    for _ in 0..250 {
+        server.write(heavy("korn", 900_000)).await.unwrap();
+        most = most.max(growth(&server, before));
+    }
+    assert!(most < 120 * MIB, "{} MiB for events that nobody takes", most / MIB);
+    eventually("it is ended, polled or not", async || {
+        server.get("/metrics").await.1.contains("mortise_grpc_answers_stalled_total 1")
+    })
+    .await;
+    let (code, said) = status(unread).await;
+    assert_eq!(code, (Code::Aborted as i32).to_string(), "{said}");
+    assert!(said.contains("http.stall_timeout_ms"), "{said}");
+    // The other watch continues.
+    idle.shows_next(&server, album("debut", None)).await;
+}
+
+/// Lists and watches without a reader, over gRPC and HTTP, do not delay the stop.
+#[tokio::test]
+async fn answers_that_are_not_read_do_not_delay_the_end() {
+    let mut server = lean()
+        .long_grace()
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
+        .env("MORTISE_SERVICE_CONCURRENT_WATCH_SNAPSHOTS", 16)
+        .start()
+        .await;
+    for n in 0..40 {
+        server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
+    }
+    let connection = Connection::open(&server).await;
+    let _list = connection.ask("List", &list_artists()).await;
+    let watch = connection.ask("WatchList", &watch_artists()).await;
+    let mut pages = Vec::new();
+    for query in ["", "?watch"] {
+        let mut page = TcpStream::connect(server.http).await.unwrap();
+        let request = format!("GET /api/demo/v2/artist{query} HTTP/1.1\r\nhost: {}\r\n\r\n", server.http);
+        page.write_all(request.as_bytes()).await.unwrap();
+        page.readable().await.unwrap();
+        let mut head = [0; 15];
+        page.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK", "{query:?}");
+        pages.push(page);
+    }
+    // Time to get as far as possible without a reader.
+    sleep(Duration::from_millis(500)).await;
+    server.signal("TERM");
+    assert!(server.ended().await.success(), "{}", server.log());
+    drop((watch, pages));
+}
+
+/// Snapshots and lists wait for their turn, and another client gets one meanwhile.
+#[tokio::test]
+async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
+    let server = lean()
+        .env("MORTISE_SERVICE_LIST_BYTES", 64 * MIB)
+        .env("MORTISE_SERVICE_CONCURRENT_WATCH_SNAPSHOTS", 4)
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000)
+        .start()
+        .await;
+    for n in 0..40 {
+        server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
+    }
+    let before = server.resident_bytes();
+    let connection = Connection::open(&server).await;
+    let mut unread = Vec::new();
+    for _ in 0..24 {
+        let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
+        unread.push(tokio::spawn(async move { connection.ask("List", &list_artists()).await }));
+    }
+    let mut watches = Vec::new();
+    for _ in 0..12 {
+        watches.push(connection.ask("WatchList", &watch_artists()).await);
+    }
+    // Waits for the peak of memory, before the first answer is ended.
+    sleep(Duration::from_millis(1_500)).await;
+    let most = growth(&server, before);
+    assert!(most < 150 * MIB, "{} MiB for answers that nobody takes", most / MIB);
+    // Another connection.
+    let client = mortise_api::ResourceServiceClient::new(server.channel().await);
+    let listed = client.clone().max_decoding_message_size(usize::MAX).list(list_artists()).await.unwrap().into_inner();
+    assert_eq!(listed.resources.len(), 40);
+    let events = client.max_decoding_message_size(usize::MAX).watch_list(watch_artists()).await.unwrap().into_inner();
+    assert_eq!(Watch(events).snapshot().await.len(), 40);
+    // All end, in groups, and their memory is freed.
+    let ended = "mortise_grpc_answers_stalled_total 36";
+    assert!(!server.get("/metrics").await.1.contains(ended), "she was served before");
+    timeout(PATIENCE * 2, async {
+        while !server.get("/metrics").await.1.contains(ended) {
+            sleep(Duration::from_millis(200)).await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("not all end"));
+    // Read concurrently, since they share the connection's window.
+    let mut endings: Vec<_> = watches.into_iter().map(|watch| tokio::spawn(status(watch))).collect();
+    for list in unread {
+        endings.push(tokio::spawn(status(list.await.unwrap())));
+    }
+    for ending in endings {
+        let (code, said) = ending.await.unwrap();
+        assert_eq!(code, (Code::Aborted as i32).to_string(), "{said}");
+    }
+    let left = growth(&server, before);
+    assert!(left < 100 * MIB, "{} MiB stay", left / MIB);
+    assert_eq!(server.list(gvk(ARTIST), tenancy("", ""), "").await.unwrap().len(), 40);
+}
+
+/// Lists by owner behave as lists: they wait for their turn, another client gets one meanwhile, and their memory is
+/// freed.
+#[tokio::test]
+async fn lists_by_owner_that_are_not_read_are_bounded() {
+    let server =
+        lean().env("MORTISE_SERVICE_LIST_BYTES", 32 * MIB).env("MORTISE_HTTP_STALL_TIMEOUT_MS", 3_000).start().await;
+    let owner = id_of(&server.write(artist("owner")).await.unwrap());
+    for n in 0..40 {
+        server.write(owned(heavy(&format!("a{n:02}"), 200_000), &owner)).await.unwrap();
+    }
+    let request = pb::ListByOwnerRequest { owner: Some(owner.clone()) };
+    let before = server.resident_bytes();
+    let connection = Connection::with_window(&server, 16 * MIB as u32).await;
+    let mut unread = Vec::new();
+    for _ in 0..30 {
+        let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
+        let request = request.clone();
+        unread.push(tokio::spawn(async move { connection.ask("ListByOwner", &request).await }));
+    }
+    // Waits for the peak of memory, before the first answer is ended.
+    sleep(Duration::from_millis(1_500)).await;
+    let most = growth(&server, before);
+    println!("{} MiB for 30 lists of 8 MB that nobody takes", most / MIB);
+    assert!(most < 80 * MIB, "{} MiB for answers that nobody takes", most / MIB);
+    let client = mortise_api::ResourceServiceClient::new(server.channel().await);
+    let listed = client.max_decoding_message_size(usize::MAX).list_by_owner(request).await.unwrap().into_inner();
+    let ended = "mortise_grpc_answers_stalled_total 30";
+    assert!(!server.get("/metrics").await.1.contains(ended), "others wait still");
+    let expected: Vec<_> = (0..40).map(|n| format!("a{n:02}")).collect();
+    assert_eq!(crate::support::names(&listed.resources), expected);
+    drop(unread);
+    drop(connection);
+    eventually("it comes back", async || growth(&server, before) < 60 * MIB).await;
+}
+
+/// The total of waiting bytes is bounded: the answers unread for longest are ended, and take no more memory in the next
+/// round.
+#[tokio::test]
+async fn answers_that_are_not_taken_are_bounded_in_all() {
+    const HELD: usize = 8 * MIB;
+    let server = lean()
+        .env("MORTISE_GRPC_OUTBOUND_BUFFER_BYTES", HELD)
+        .env("MORTISE_SERVICE_LIST_BYTES", 1024 * MIB)
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
+        .start()
+        .await;
+    // HTTP/2 gets a resource as one piece; all of it but one frame waits.
+    for n in 0..3 {
+        server.write(heavy(&format!("a{n}"), 900_000)).await.unwrap();
+    }
+    let read = pb::ReadRequest { id: Some(id(ARTIST, "a0")) };
+    let before = server.resident_bytes();
+    let mut peaks = Vec::new();
+    for (round, method) in ["List", "Read", "List", "Read", "List", "Read"].into_iter().enumerate() {
+        let connection = Connection::with_window(&server, 64 * MIB as u32).await;
+        let mut unread = Vec::new();
+        for _ in 0..60 {
+            unread.push(match method {
+                "List" => connection.ask(method, &list_artists()).await,
+                _ => connection.ask(method, &read).await,
+            });
+        }
+        // Only the ten newest fit.
+        let dropped = (round + 1) * 50;
+        let line = format!("mortise_grpc_answers_dropped_total {dropped}\n");
+        eventually(&line, async || server.get("/metrics").await.1.contains(&line)).await;
+        let most = growth(&server, before);
+        println!("{method}: {} MiB", most / MIB);
+        peaks.push(most);
+        // Ten lists of three resources, and HTTP/2's part of each of the others.
+        assert!(most < 100 * MIB, "{method}: {} MiB for answers that nobody takes", most / MIB);
+        let kept = unread.split_off(50);
+        for answer in unread {
+            let (code, said) = status(answer).await;
+            assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{method}: {said}");
+            assert!(said.contains("grpc.outbound_buffer_bytes"), "{method}: {said}");
+        }
+        for answer in kept {
+            assert_eq!(status(answer).await.0, "0", "{method}: the newest are whole");
+        }
+    }
+    // The allocator keeps a part of it.
+    let (first, last) = (peaks[..2].iter().max().unwrap(), peaks[4..].iter().max().unwrap());
+    assert!(last < &(first + 24 * MIB), "{} MiB, and in the third round {}", first / MIB, last / MIB);
+    assert_eq!(server.list(gvk(ARTIST), tenancy("", ""), "").await.unwrap().len(), 3);
+}
+
+/// A list for a controller's plugin is counted while it is read: of 130 MB, a page or two.
+#[tokio::test]
+async fn a_plugin_that_lists_more_than_it_may_take_costs_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    std::fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n").unwrap();
+    let server = lean().guest("reconcile-foreign").arg("--config").arg(config.display().to_string()).start().await;
+    let text = |text: &str| Thing { text: text.into(), ..Thing::default() };
+    let owner = server.write(thing("reconcile_foreign", "one", &text("x"))).await.unwrap();
+    for n in 0..150 {
+        server.write(owned(heavy(&format!("a{n}"), 900_000), &id_of(&owner))).await.unwrap();
+    }
+    let before = server.resident_bytes();
+    server.write(thing("reconcile_foreign", "one", &text("list"))).await.unwrap();
+    let (mut most, mut conditions) = (0, Vec::new());
+    let begun = Instant::now();
+    while conditions.len() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "it says in time what came of it");
+        most = most.max(growth(&server, before));
+        let seen = server.read(&id_of(&owner)).await.unwrap();
+        let said = seen.status.get("reconcile-foreign/things").map(|status| status.conditions.clone());
+        conditions = said.unwrap_or_default();
+        conditions.retain(|condition| ["Listed", "Owned"].contains(&&*condition.r#type));
+    }
+    for condition in conditions {
+        assert_eq!(condition.reason, "Code8", "{condition:?}");
+        assert!(condition.message.contains("(sandbox.reply_bytes)"), "{condition:?}");
+    }
+    println!("{} MiB", most / MIB);
+    assert!(most < 50 * MIB, "{} MiB for a list that is too long", most / MIB);
+}
+
+#[tokio::test]
+async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
+    let server = lean()
+        .env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", 64 * MIB)
+        .env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 3_000)
+        .start()
+        .await;
+    let before = server.resident_bytes();
+    let connection = Connection::open(&server).await;
+    let mut calls = Vec::new();
+    for _ in 0..40 {
+        let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
+        calls.push(tokio::spawn(async move {
+            let pieces = (0..15).map(|_| Bytes::from(vec![b'x'; MIB]));
+            let start = std::iter::once(prefix(50 * MIB)).chain(pieces).collect();
+            status(connection.call("/hashicorp.consul.resource.ResourceService/Write", start, true).await).await
+        }));
+    }
+    let mut most = 0;
+    let mut codes = Vec::new();
+    for call in calls {
+        while !call.is_finished() {
+            most = most.max(growth(&server, before));
+            sleep(Duration::from_millis(20)).await;
+        }
+        codes.push(call.await.unwrap());
+    }
+    assert!(most < 160 * MIB, "{} MiB for messages that never end", most / MIB);
+    let count = |code: Code, said: &str| {
+        codes.iter().filter(|(had, text)| *had == (code as i32).to_string() && text.contains(said)).count()
+    };
+    let (refused, late) = (
+        count(Code::ResourceExhausted, "grpc.inbound_buffer_bytes"),
+        count(Code::DeadlineExceeded, "http.request_timeout_ms"),
+    );
+    assert!(refused > 0 && late > 0 && refused + late == 40, "{codes:?}");
+    server.write(heavy("korn", 900_000)).await.expect("there is room again");
+}
+
+/// Even the shortest messages count, however many they are. Messages that a stream has completed no longer count.
+#[tokio::test]
+async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_calls_go_on() {
+    const LENGTH: usize = 60 << 10;
+    const CALLS: usize = 1_000;
+    let (room, late) = (16 * MIB, 4 * PATIENCE.as_millis());
+    let setup = lean().env("MORTISE_GRPC_INBOUND_BUFFER_BYTES", room).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", late);
+    let server = setup.start().await;
+    let questions = Connection::open(&server).await;
+    let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let question = |host: usize| ServerReflectionRequest {
+        host: "x".repeat(host),
+        message_request: Some(MessageRequest::FileByFilename(String::new())),
+    };
+    let (code, said) = status(questions.call(reflection, vec![framed(&question(8 << 10))], true).await).await;
+    assert_eq!(code, (Code::OutOfRange as i32).to_string(), "{said}");
+    // Each answer repeats this twice. Together the questions exceed the limit.
+    let host = 3 << 10;
+    let asked = room / host * 4 / 3;
+    let mut answers = questions.call(reflection, vec![framed(&question(host)); asked], true).await;
+    let mut answered = 0;
+    while answered < asked * host * 2 {
+        let frame = timeout(PATIENCE, answers.body_mut().frame()).await.expect("they are answered").unwrap();
+        answered += frame.unwrap().data_ref().expect("the stream goes on").len();
+    }
+    server.write(heavy("korn", 900_000)).await.expect("what was asked on a stream that idles takes no room");
+
+    let mut connections = Vec::new();
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..CALLS {
+        if n % 100 == 0 {
+            connections.push(Connection::open(&server).await);
+        }
+        let last = connections.last().unwrap();
+        let connection = Connection { sender: last.sender.clone(), addr: last.addr };
+        calls.spawn(async move {
+            let start = vec![prefix(LENGTH), Bytes::from(vec![b'x'; LENGTH - 5])];
+            status(connection.call("/hashicorp.consul.resource.ResourceService/Write", start, true).await).await
+        });
+    }
+    // As many as exceed the limit.
+    for _ in 0..CALLS - room / LENGTH {
+        let (code, said) = timeout(PATIENCE, calls.join_next()).await.expect("refused in time").unwrap().unwrap();
+        assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{said}");
+        assert!(said.contains("grpc.inbound_buffer_bytes"), "{said}");
+    }
+    server.write(artist("korn")).await.expect("small calls go on");
+    drop((calls, connections));
+    eventually("there is room again", async || server.write(heavy("korn", 900_000)).await.is_ok()).await;
+}
+
+/// The number of values in a body is bounded, not only its bytes: each takes more than a hundred bytes while it is
+/// read.
+#[tokio::test]
+async fn a_body_of_many_values_is_refused_before_it_fills_the_memory() {
+    let server = lean().start().await;
+    let before = server.resident_bytes();
+    let body = format!("{{\"data\":{{\"tracks\":[{}1]}}}}", "1,".repeat(4 * MIB - 100));
+    let asking =
+        server.ask("PUT", "/api/demo/v2/album/many").header("accept", crate::support::http::PROBLEM).body(body);
+    let asking = asking.await_answer();
+    tokio::pin!(asking);
+    let mut most = 0;
+    let answer = loop {
+        tokio::select! {
+            answer = &mut asking => break answer,
+            () = sleep(Duration::from_millis(5)) => most = most.max(growth(&server, before)),
+        }
+    };
+    assert_eq!(answer.code(), 400, "{answer:?}");
+    assert!(answer.body.contains("values in one text"), "{answer:?}");
+    assert!(most < 300 * MIB, "{} MiB", most / MIB);
+}
+
+/// Streams are ended at once with a message; the stop waits only for calls that can end.
+#[tokio::test]
+async fn clients_that_take_nothing_do_not_hold_up_the_end() {
+    let server = lean().long_grace().start().await;
+    for n in 0..10 {
+        server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
+    }
+    let connection = Connection::open(&server).await;
+    let _list = connection.ask("List", &list_artists()).await;
+    let _watch = connection.ask("WatchList", &watch_artists()).await;
+    let (_, _http_list) = server.ask("GET", "/api/demo/v2/artist").open().await;
+    let (_, _http_watch) = server.ask("GET", "/api/demo/v2/artist?watch").open().await;
+    let mut read = server.watch(gvk("demo.v2.Album"), Some(tenancy("*", "*")), "").await.unwrap();
+    read.snapshot().await;
+    server.read(&id(ARTIST, "a1")).await.unwrap();
+    server.signal("TERM");
+    let told = read.next().await.unwrap_err();
+    assert_eq!(told.code(), Code::Internal, "what Consul says: {told}");
+    let mut server = server;
+    assert!(server.ended().await.success());
+}

@@ -1,0 +1,90 @@
+//! A server on a full disk: a small tmpfs, if mounting is allowed. Prints SKIPPED otherwise.
+
+use std::{fs, io::Write as _, path::Path, process::Command};
+
+use mortise_resource::pb;
+use tonic::Code;
+
+use crate::support::{Setup, artist, eventually, id_of, mortise};
+
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn new() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(dir.path()).output();
+        if mount.is_ok_and(|mount| mount.status.success()) {
+            return Some(Self(dir));
+        }
+        crate::support::skipped("a tmpfs cannot be mounted (needs root)");
+        None
+    }
+
+    fn fill(&self) {
+        let ballast = self.0.path().join("ballast");
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(ballast).unwrap();
+        for piece in [1 << 20, 4096, 1] {
+            while file.write_all(&vec![1; piece]).is_ok() {}
+        }
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.0.path().join("ballast")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(self.0.path()).status().ok();
+    }
+}
+
+fn setup(data: &Path) -> Setup {
+    Setup::new().data_dir(data).env("MORTISE_STORE_RESERVE_BYTES", 8 << 20)
+}
+
+#[tokio::test]
+async fn a_full_disk_is_reported_and_survived() {
+    let Some(disk) = Disk::new() else { return };
+    let data = disk.0.path().join("data");
+    let server = setup(&data).start().await;
+    let korn = server.write(artist("korn")).await.unwrap();
+    disk.fill();
+    let mut refused = None;
+    for n in 0..200 {
+        let metadata = [("text".to_owned(), "x".repeat(100_000))].into();
+        if let Err(status) = server.write(pb::Resource { metadata, ..artist(&format!("tool-{n}")) }).await {
+            refused = Some(status);
+            break;
+        }
+    }
+    let refused = refused.unwrap();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    assert!(refused.message().contains("bytes are missing"), "{refused:?}");
+    assert_eq!(server.fetch("/readyz").await.code(), 200);
+    let addr = server.grpc.to_string();
+    let (code, out, _) = mortise(&["status", "--grpc-addr", &addr], &[]).await;
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains("warning: the store refuses writes that need disk space"), "{out}");
+
+    server.delete(&id_of(&korn), "").await.unwrap();
+    disk.make_room();
+    let mut korn = artist("korn");
+    eventually("writes go on", async || {
+        let written = server.write(artist("korn")).await;
+        written.is_ok_and(|written| {
+            korn = written;
+            true
+        })
+    })
+    .await;
+
+    // It starts on a full disk, and reads.
+    assert!(server.stop().await.success());
+    disk.fill();
+    let server = setup(&data).start().await;
+    assert_eq!(server.read(&id_of(&korn)).await.unwrap().version, korn.version);
+    disk.make_room();
+    eventually("writes go on", async || server.write(artist("disturbed")).await.is_ok()).await;
+    assert!(server.stop().await.success());
+}

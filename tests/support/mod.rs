@@ -1,0 +1,24 @@
+//! Helpers of the black-box tests. Common ones are reexported here; the others are named by their file.
+
+pub mod controllers;
+pub mod http;
+pub mod nginx;
+pub mod plugins;
+mod refusals;
+mod resources;
+mod server;
+pub mod tokens;
+pub mod transcript;
+mod waiting;
+
+pub use refusals::*;
+pub use resources::*;
+pub use server::*;
+pub use waiting::*;
+
+/// Reports that a test could not run, on the real stderr: output of passing tests is hidden, and CI's summary shows
+/// these lines.
+pub fn skipped(why: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED: {why}");
+}

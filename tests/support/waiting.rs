@@ -1,0 +1,71 @@
+//! Waiting for expected events, by polls and barriers.
+
+use std::time::Duration;
+
+use mortise_resource::pb;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    time::timeout,
+};
+use tonic::Code;
+
+use super::{PATIENCE, Server, album, artist, gvk, id_of, tenancy};
+
+/// Polls until `look` succeeds. A failing look returns the state that it saw; the last one is shown after `PATIENCE`.
+pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
+    let mut last = None;
+    let looks = async {
+        loop {
+            match look().await {
+                Ok(found) => return found,
+                Err(seen) => last = Some(seen),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    match timeout(PATIENCE, looks).await {
+        Ok(found) => found,
+        Err(_) => panic!("not in time: {what}; last seen: {last:?}"),
+    }
+}
+
+/// Polls until the condition holds, or panics after `PATIENCE`.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    until(what, async || if holds().await { Ok(()) } else { Err("it does not hold") }).await;
+}
+
+/// Reads until the server closes the connection; returns the text, and the result of the last read.
+pub async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> (String, std::io::Result<usize>) {
+    let mut answer = Vec::new();
+    let end = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server closes in time");
+    (String::from_utf8_lossy(&answer).into_owned(), end)
+}
+
+/// Every tombstone.
+pub async fn tombstones(server: &Server) -> Vec<pb::Resource> {
+    server.list(gvk("internal.v1.Tombstone"), tenancy("*", "*"), "").await.unwrap()
+}
+
+/// Whether no resource has that id.
+pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
+    match server.read(id).await {
+        Ok(_) => false,
+        Err(status) if status.code() == Code::NotFound => true,
+        Err(status) => panic!("reading {}: {status}", id.name),
+    }
+}
+
+/// Deletes an artist and waits until the reaper has removed its album, so all earlier deletions have been processed.
+/// Returns the artist's id.
+pub async fn reaped(server: &Server) -> pb::Id {
+    let owner = id_of(&server.write(artist("reaped-last")).await.unwrap());
+    let child = id_of(&server.write(album("reaped-last", Some(&owner))).await.unwrap());
+    server.delete(&owner, "").await.unwrap();
+    until_gone(server, &child).await;
+    owner
+}
+
+/// Waits until no resource has that id.
+pub async fn until_gone(server: &Server, id: &pb::Id) {
+    eventually(&format!("{} is gone", id.name), || is_gone(server, id)).await;
+}

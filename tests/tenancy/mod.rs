@@ -1,0 +1,5 @@
+//! Partitions and namespaces: creation, deletion, quotas.
+
+mod creation;
+mod deletion;
+mod quotas;
