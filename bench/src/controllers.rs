@@ -69,7 +69,7 @@ impl BenchHarness {
         for first in (0..resources).step_by(BATCH) {
             let last = resources.min(first + BATCH);
             let mutations = (first..last).map(|n| Mutation::Put(Box::new(thing(of, n)))).collect();
-            backend.commit(Batch::of_all(mutations)).await?;
+            backend.commit(Batch::new(mutations)).await?;
         }
         let service = ResourceService::new(backend.clone(), registry.clone(), Options::default());
         Ok(Self { backend, service, registry, plugin, _dir: dir })

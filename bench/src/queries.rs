@@ -69,7 +69,7 @@ async fn fill(data: &Path, count: usize) -> Outcome<()> {
             }
             Outcome::Ok(Mutation::Put(Box::new(resource)))
         };
-        store.commit(Batch::of_all((at..(at + BATCH).min(count)).map(put).collect::<Outcome<_>>()?)).await?;
+        store.commit(Batch::new((at..(at + BATCH).min(count)).map(put).collect::<Outcome<_>>()?)).await?;
     }
     tokio::task::spawn_blocking(move || store.close()).await?;
     Ok(())

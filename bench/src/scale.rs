@@ -56,7 +56,7 @@ async fn fill(data: &Path, count: usize) -> Outcome<()> {
             }
             Mutation::Put(Box::new(resource))
         };
-        store.commit(Batch::of_all((at..next).map(put).collect())).await?;
+        store.commit(Batch::new((at..next).map(put).collect())).await?;
         at = next;
     }
     tokio::task::spawn_blocking(move || store.close()).await?;

@@ -17,7 +17,7 @@ use crate::{
     identity::{Identity, TokenFacts, unknown_token},
     policy::{MAX_POLICIES, Policy},
     rule_set::RuleSet,
-    secret::{MAX_SECRET, hash_secret},
+    secret::{MAX_SECRET_BYTES, hash_secret},
 };
 
 /// The name of callers without credentials, in Consul's words.
@@ -90,7 +90,7 @@ impl Tables {
         if let Some(hash) = now.filter(|_| before != now) {
             self.owners.entry(hash).or_default().push(accessor.to_owned());
         }
-        let changed = [before, now].into_iter().flatten().map(|hash| self.refresh(hash));
+        let changed = [before, now].into_iter().flatten().map(|hash| self.refresh_identity(hash));
         let changed = changed.fold(false, |any, one| any | one);
         // Nobody else holds these rules.
         self.rules.retain(|_, rules| Arc::strong_count(rules) > 1);
@@ -99,7 +99,7 @@ impl Tables {
 
     /// Updates the identity of a secret, and returns whether it changed. An identity stays if the facts of its token
     /// are the same, as after a write of a status.
-    fn refresh(&mut self, hash: Hash) -> bool {
+    fn refresh_identity(&mut self, hash: Hash) -> bool {
         let owner = match self.owners.get(&hash).map(Vec::as_slice) {
             Some([one]) => self.tokens.get(one).map(|(_, facts)| facts.clone()),
             _ => None,
@@ -115,11 +115,11 @@ impl Tables {
             }
             (owner, before) => {
                 if let Some((_, identity)) = before {
-                    identity.set_gone();
+                    identity.invalidate();
                 }
                 if let Some(facts) = owner {
                     let rules = self.rules(&facts.policies);
-                    let identity = Arc::new(Identity::of_token(facts.clone(), rules));
+                    let identity = Arc::new(Identity::from_token(facts.clone(), rules));
                     self.identities.insert(hash, (facts, identity));
                 }
             }
@@ -148,11 +148,11 @@ impl Access {
     ///
     /// # Errors
     /// `Unauthenticated`: the token does not exist.
-    pub fn of_secret(&self, secret: &str) -> Result<Arc<Identity>, Error> {
+    pub fn identity_for_secret(&self, secret: &str) -> Result<Arc<Identity>, Error> {
         if secret.is_empty() {
             return Ok(self.anonymous.clone());
         }
-        if secret.len() > MAX_SECRET {
+        if secret.len() > MAX_SECRET_BYTES {
             return Err(unknown_token());
         }
         let hash = hash_secret(secret);
@@ -178,7 +178,7 @@ impl Access {
 
     /// The identity of a verified client certificate, by the first of its names in the settings.
     #[must_use]
-    pub fn of_certificate(&self, names: &[String]) -> Option<&Arc<Identity>> {
+    pub fn identity_for_certificate(&self, names: &[String]) -> Option<&Arc<Identity>> {
         names.iter().find_map(|name| self.certificates.get(name))
     }
 
@@ -194,7 +194,7 @@ impl Access {
         self.changes.subscribe()
     }
 
-    fn changed(&self) {
+    fn signal_change(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -214,7 +214,7 @@ impl Access {
         // The lock is released before others are notified.
         let changed = self.tables.write().set_token(accessor, token);
         if changed {
-            self.changed();
+            self.signal_change();
         }
     }
 
@@ -248,11 +248,11 @@ impl Access {
             identity.set_rules(rules);
         }
         drop(tables);
-        self.changed();
+        self.signal_change();
     }
 
     /// Removes the tokens and policies for which the filters return false, after a complete snapshot.
-    pub fn keep(&self, tokens: impl Fn(&str) -> bool, policies: impl Fn(&str) -> bool) {
+    pub fn retain(&self, tokens: impl Fn(&str) -> bool, policies: impl Fn(&str) -> bool) {
         let tables = self.tables.read();
         let lost_tokens: Vec<_> = tables.tokens.keys().filter(|name| !tokens(name)).cloned().collect();
         let lost_policies: Vec<_> = tables.policies.keys().filter(|name| !policies(name)).cloned().collect();
@@ -263,18 +263,19 @@ impl Access {
 
     /// Runs for ever and signals a change whenever a token expires. Tokens are rejected from their expiry on, even
     /// before the signal.
-    pub async fn tell_of_expired(&self) {
+    pub async fn signal_expirations(&self) {
         let mut changes = self.changes.subscribe();
         let mut seen = SystemTime::now();
         loop {
             let now = SystemTime::now();
-            let (expired, next) = self.expiring(seen, now);
+            let (expired, next) = self.check_expirations(seen, now);
             seen = now;
             if expired {
-                self.changed();
+                self.signal_change();
             }
             // Waits one second at most, so that a clock that is set forward is noticed.
-            let wait = next.map_or(LONGEST_WAIT, |next| next.duration_since(now).unwrap_or_default().min(LONGEST_WAIT));
+            let wait =
+                next.map_or(MAX_EXPIRY_WAIT, |next| next.duration_since(now).unwrap_or_default().min(MAX_EXPIRY_WAIT));
             changes.borrow_and_update();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -284,14 +285,14 @@ impl Access {
     }
 
     /// Whether a token expired after `seen`, and the time of the next expiry.
-    fn expiring(&self, seen: SystemTime, now: SystemTime) -> (bool, Option<SystemTime>) {
+    fn check_expirations(&self, seen: SystemTime, now: SystemTime) -> (bool, Option<SystemTime>) {
         let tables = self.tables.read();
         let times = || tables.tokens.values().filter_map(|(_, facts)| facts.expires_at);
         (times().any(|at| seen < at && at <= now), times().filter(|at| *at > now).min())
     }
 }
 
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_EXPIRY_WAIT: Duration = Duration::from_secs(1);
 
 /// Reads hash and facts of a token; `None` for an unusable one.
 fn read(accessor: &str, token: &data::Token) -> Option<(Hash, TokenFacts)> {

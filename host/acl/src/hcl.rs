@@ -7,7 +7,7 @@ use crate::policy_error::PolicyError;
 
 /// A rule as written: `key_prefix`, its label, its level.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WrittenRule {
+pub(crate) struct RawRule {
     pub(crate) keyword: String,
     /// The quoted name; `None` for an attribute.
     pub(crate) label: Option<String>,
@@ -17,7 +17,7 @@ pub(crate) struct WrittenRule {
 }
 
 /// Whether a text looks like HCL rather than YAML or JSON: a word, followed by a label, a block or `=`.
-pub(crate) fn looks_like(text: &str) -> bool {
+pub(crate) fn looks_like_hcl(text: &str) -> bool {
     let mut reader = Reader { rest: text, line: 1 };
     reader.skip_blank();
     if reader.word().is_none() {
@@ -28,7 +28,7 @@ pub(crate) fn looks_like(text: &str) -> bool {
 }
 
 /// Reads all rules of a text; at most `most`.
-pub(crate) fn read(text: &str, most: usize) -> Result<Vec<WrittenRule>, PolicyError> {
+pub(crate) fn read(text: &str, most: usize) -> Result<Vec<RawRule>, PolicyError> {
     let mut reader = Reader { rest: text, line: 1 };
     let mut rules = Vec::new();
     loop {
@@ -49,7 +49,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn wrong(&self, expected: &'static str) -> PolicyError {
+    fn syntax_error(&self, expected: &'static str) -> PolicyError {
         let found = match self.rest.chars().next() {
             None => "the end".to_owned(),
             Some(letter) => format!("{letter:?}"),
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
     fn expect(&mut self, sign: char, expected: &'static str) -> Result<(), PolicyError> {
         self.skip_blank();
         if !self.rest.starts_with(sign) {
-            return Err(self.wrong(expected));
+            return Err(self.syntax_error(expected));
         }
         self.advance(sign.len_utf8());
         Ok(())
@@ -114,39 +114,39 @@ impl<'a> Reader<'a> {
                         't' => '\t',
                         'r' => '\r',
                         '"' | '\\' => escaped,
-                        _ => return Err(self.wrong("one of the escapes \\n, \\t, \\r, \\\" and \\\\")),
+                        _ => return Err(self.syntax_error("one of the escapes \\n, \\t, \\r, \\\" and \\\\")),
                     });
                     self.advance(2);
                 }
-                (Some('$' | '%'), Some('{')) => return Err(self.wrong("a string without a template")),
+                (Some('$' | '%'), Some('{')) => return Err(self.syntax_error("a string without a template")),
                 (Some(sign @ ('$' | '%')), _) => {
                     text.push(sign);
                     self.advance(1);
                 }
-                _ => return Err(self.wrong("the end of the string, `\"`, on its line")),
+                _ => return Err(self.syntax_error("the end of the string, `\"`, on its line")),
             }
         }
     }
 
-    fn rule(&mut self) -> Result<WrittenRule, PolicyError> {
+    fn rule(&mut self) -> Result<RawRule, PolicyError> {
         let line = self.line;
         let keyword =
-            self.word().ok_or_else(|| self.wrong("a rule: AREA = \"LEVEL\" or AREA \"NAME\" { … }"))?.to_owned();
+            self.word().ok_or_else(|| self.syntax_error("a rule: AREA = \"LEVEL\" or AREA \"NAME\" { … }"))?.to_owned();
         self.skip_blank();
         if self.rest.starts_with('=') {
             self.advance(1);
             let level = self.text("a level in quotes")?;
-            return Ok(WrittenRule { keyword, label: None, level, line });
+            return Ok(RawRule { keyword, label: None, level, line });
         }
         let label = self.text("`=`, or a name in quotes")?;
         self.expect('{', "`{`")?;
         self.skip_blank();
         if self.word() != Some("policy") {
-            return Err(self.wrong("`policy = \"LEVEL\"`, and nothing else, in the block"));
+            return Err(self.syntax_error("`policy = \"LEVEL\"`, and nothing else, in the block"));
         }
         self.expect('=', "`=`")?;
         let level = self.text("a level in quotes")?;
         self.expect('}', "`}`: a block has `policy` and nothing else")?;
-        Ok(WrittenRule { keyword, label: Some(label), level, line })
+        Ok(RawRule { keyword, label: Some(label), level, line })
     }
 }

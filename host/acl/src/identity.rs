@@ -55,7 +55,7 @@ impl Identity {
         }
     }
 
-    pub(crate) fn of_token(facts: TokenFacts, rules: Arc<RuleSet>) -> Self {
+    pub(crate) fn from_token(facts: TokenFacts, rules: Arc<RuleSet>) -> Self {
         let TokenFacts { accessor, policies, expires_at, defaults } = facts;
         let name = format!("token with AccessorID '{accessor}'");
         Self {
@@ -89,7 +89,7 @@ impl Identity {
         self.rules.store(rules);
     }
 
-    pub(crate) fn set_gone(&self) {
+    pub(crate) fn invalidate(&self) {
         self.gone.store(true, Ordering::Release);
     }
 
@@ -99,12 +99,12 @@ impl Identity {
 }
 
 impl Authorizer for Identity {
-    fn allowed(&self, permission: &str, name: &str) -> bool {
-        self.is_valid() && self.rules.load().allowed(permission, name)
+    fn is_allowed(&self, permission: &str, name: &str) -> bool {
+        self.is_valid() && self.rules.load().is_allowed(permission, name)
     }
 
-    fn denied(&self, permission: &str, name: &str) -> bool {
-        self.rules.load().denied(permission, name)
+    fn is_denied(&self, permission: &str, name: &str) -> bool {
+        self.rules.load().is_denied(permission, name)
     }
 
     fn effect(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Effect {

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, str::FromStr};
 use mortise_resource::data;
 
 use crate::{
-    hcl::{self, WrittenRule},
-    policy_error::{MAX_TEXT, PolicyError},
+    hcl::{self, RawRule},
+    policy_error::{MAX_RULES_BYTES, PolicyError},
     type_rule::CompiledTypeRule,
 };
 
@@ -79,13 +79,13 @@ impl Policy {
 }
 
 fn read_rules(text: &str) -> Result<Vec<AreaRule>, PolicyError> {
-    if text.len() > MAX_TEXT {
+    if text.len() > MAX_RULES_BYTES {
         return Err(PolicyError::TooLong { bytes: text.len() });
     }
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let written = match hcl::looks_like(text) {
+    let written = match hcl::looks_like_hcl(text) {
         true => hcl::read(text, MAX_RULES)?,
         false => read_yaml(text)?,
     };
@@ -109,7 +109,7 @@ struct YamlPolicy {
     policy: String,
 }
 
-fn read_yaml(text: &str) -> Result<Vec<WrittenRule>, PolicyError> {
+fn read_yaml(text: &str) -> Result<Vec<RawRule>, PolicyError> {
     // Rules nest three deep; the limit protects the recursive reader.
     let options =
         serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: 4, max_anchors: 0, max_aliases: 0 } };
@@ -117,7 +117,7 @@ fn read_yaml(text: &str) -> Result<Vec<WrittenRule>, PolicyError> {
         serde_saphyr::from_str_with_options(text, options).map_err(|fault| PolicyError::Yaml(fault.to_string()))?;
     let mut rules = Vec::new();
     for (keyword, area) in areas {
-        let rule = |label, level| WrittenRule { keyword: keyword.clone(), label, level, line: 0 };
+        let rule = |label, level| RawRule { keyword: keyword.clone(), label, level, line: 0 };
         match area {
             YamlArea::Level(level) => rules.push(rule(None, level)),
             YamlArea::Names(names) => {
@@ -128,8 +128,8 @@ fn read_yaml(text: &str) -> Result<Vec<WrittenRule>, PolicyError> {
     Ok(rules)
 }
 
-fn area_rule(written: WrittenRule) -> Result<AreaRule, PolicyError> {
-    let WrittenRule { keyword, label, level, .. } = written;
+fn area_rule(written: RawRule) -> Result<AreaRule, PolicyError> {
+    let RawRule { keyword, label, level, .. } = written;
     let Ok(level) = Level::from_str(&level) else { return Err(PolicyError::UnknownLevel { keyword, level }) };
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
     let is_area = keyword.len() <= 64

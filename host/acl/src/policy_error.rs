@@ -1,13 +1,13 @@
 //! Faults of the text and the rules of a policy.
 
 /// Longest text of rules, bytes.
-pub(crate) const MAX_TEXT: usize = 64 << 10;
+pub(crate) const MAX_RULES_BYTES: usize = 64 << 10;
 
 /// The fault of an unusable policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The text of the rules is too long.
-    #[error("the rules have {bytes} bytes and the limit is {MAX_TEXT}; split the policy")]
+    #[error("the rules have {bytes} bytes and the limit is {MAX_RULES_BYTES}; split the policy")]
     TooLong {
         /// Length of the text, bytes.
         bytes: usize,

@@ -86,7 +86,7 @@ impl RuleSet {
     }
 
     /// Whether `permission` is granted on `name`. A malformed permission is never granted.
-    pub(crate) fn allowed(&self, permission: &str, name: &str) -> bool {
+    pub(crate) fn is_allowed(&self, permission: &str, name: &str) -> bool {
         if self.management {
             return true;
         }
@@ -96,7 +96,7 @@ impl RuleSet {
     }
 
     /// Whether a rule denies the permission on the name outright.
-    pub(crate) fn denied(&self, permission: &str, name: &str) -> bool {
+    pub(crate) fn is_denied(&self, permission: &str, name: &str) -> bool {
         let area = permission.rsplit_once(':').map_or(permission, |(area, _)| area);
         !self.management && self.level(area, name) == Some(Level::Deny)
     }
@@ -152,9 +152,9 @@ mod tests {
             prop_assert_eq!(set.level("key", &name), expected(&rules, &name));
             for (asked, wanted) in [("key:read", Level::Read), ("key:list", Level::List), ("key:write", Level::Write)] {
                 let allowed = expected(&rules, &name).is_some_and(|level| level >= wanted);
-                prop_assert_eq!(set.allowed(asked, &name), allowed);
+                prop_assert_eq!(set.is_allowed(asked, &name), allowed);
             }
-            prop_assert!(!set.allowed("key:deny", &name) && !set.allowed("key", &name) && !set.allowed("other:read", &name));
+            prop_assert!(!set.is_allowed("key:deny", &name) && !set.is_allowed("key", &name) && !set.is_allowed("other:read", &name));
         }
     }
 }

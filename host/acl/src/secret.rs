@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 /// Most bytes of a secret; a longer one counts as unknown.
-pub(crate) const MAX_SECRET: usize = 256;
+pub(crate) const MAX_SECRET_BYTES: usize = 256;
 
 /// Hashes a secret, in the form that tokens store.
 #[must_use]

@@ -10,7 +10,7 @@ use mortise_resource::{
 use crate::policy_error::PolicyError;
 
 /// Most words in one list of a rule.
-const MAX_WORDS: usize = 256;
+const MAX_LIST_ENTRIES: usize = 256;
 
 /// The types of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +113,8 @@ const EXACT: Closeness = usize::MAX;
 impl CompiledTypeRule {
     pub(crate) fn read(rule: &data::TypeRule) -> Result<Self, PolicyError> {
         let words = |what, words: &[String]| match words.len() {
-            0..=MAX_WORDS => Ok(words.iter().map(|word| word.as_str().into()).collect()),
-            _ => Err(PolicyError::TooMany { what, most: MAX_WORDS }),
+            0..=MAX_LIST_ENTRIES => Ok(words.iter().map(|word| word.as_str().into()).collect()),
+            _ => Err(PolicyError::TooMany { what, most: MAX_LIST_ENTRIES }),
         };
         let _: Vec<Box<str>> = words("types", &rule.types)?;
         if rule.types.is_empty() {
@@ -135,7 +135,7 @@ impl CompiledTypeRule {
         })
     }
 
-    fn names_all(&self) -> bool {
+    fn fits_all_names(&self) -> bool {
         self.names.is_empty() && self.name_prefixes.is_empty()
     }
 
@@ -154,8 +154,8 @@ impl CompiledTypeRule {
             return None;
         }
         match name {
-            None => (self.names_all() || !self.deny).then_some(0),
-            Some(_) if self.names_all() => Some(0),
+            None => (self.fits_all_names() || !self.deny).then_some(0),
+            Some(_) if self.fits_all_names() => Some(0),
             Some(name) if self.names.iter().any(|one| **one == *name) => Some(EXACT),
             Some(name) => {
                 let fitting = self.name_prefixes.iter().filter(|prefix| name.starts_with(&***prefix));
@@ -174,7 +174,7 @@ pub(crate) fn decide<'a>(
 ) -> Effect {
     let fitting = rules.into_iter().filter_map(|rule| Some((rule.fits(verb, of, name)?, rule.deny)));
     match fitting.max() {
-        None => Effect::Silent,
+        None => Effect::Undecided,
         Some((_, true)) => Effect::Deny,
         Some((_, false)) => Effect::Allow,
     }

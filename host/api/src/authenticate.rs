@@ -13,17 +13,17 @@ use ::http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 use mortise_acl::{Access, Identity};
 use mortise_resource::{
     Error,
-    authorizer::{AllowAll, Authorizer, denial},
+    authorizer::{AllowAll, Authorizer, denial_text},
 };
 use mortise_service::{Origin, Remote, Surface};
 
 use crate::peer::{LocalUser, PeerCertificate};
 
 /// The header with a token, as in Consul.
-static TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
+static TOKEN_HEADER: HeaderName = HeaderName::from_static("x-consul-token");
 
 /// The header with a request's number; refusals carry it.
-pub(crate) const REQUEST: &str = "x-request-id";
+pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
 /// The requirement of a method for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,19 +31,19 @@ pub(crate) enum Requirement {
     /// Free here: the service behind the method decides, or the answer needs no protection.
     None,
     /// A caller with at least one policy: the answer is public among callers that have any permission.
-    Known,
+    AnyPolicy,
     /// The named permission.
     Permission(&'static str),
 }
 
 impl Requirement {
     /// Whether the method counts as a change.
-    pub(crate) fn changes(self) -> bool {
+    pub(crate) fn is_change(self) -> bool {
         self == Self::Permission("operator:write")
     }
 
     /// The requirement of a gRPC method, by its path.
-    pub(crate) fn of_grpc(path: &str) -> Self {
+    pub(crate) fn for_grpc(path: &str) -> Self {
         const READ: Requirement = Requirement::Permission("operator:read");
         const WRITE: Requirement = Requirement::Permission("operator:write");
         let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
@@ -58,7 +58,7 @@ impl Requirement {
             | ("mortise.v1.WatchService", _)
             | ("mortise.v1.OwnershipService", "GetTree" | "PlanDelete") => Self::None,
             ("mortise.v1.TypeService" | "mortise.v1.FunctionService", _)
-            | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::Known,
+            | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::AnyPolicy,
             ("mortise.v1.PluginService", "Inspect" | "Logs")
             | ("mortise.v1.ControllerService", "List")
             | ("mortise.v1.RegionService", "Status")
@@ -68,10 +68,10 @@ impl Requirement {
     }
 
     /// The requirement of an HTTP path.
-    pub(crate) fn of_http(path: &str) -> Self {
+    pub(crate) fn for_http(path: &str) -> Self {
         match path {
             "/metrics" => Self::Permission("operator:read"),
-            _ if path.starts_with("/v1/") => Self::Known,
+            _ if path.starts_with("/v1/") => Self::AnyPolicy,
             _ => Self::None,
         }
     }
@@ -107,15 +107,17 @@ impl Authenticated {
         origin: Arc<Origin>,
     ) -> Result<Self, Error> {
         let Some(access) = access else { return Ok(Self { authorizer: allow_all(), identity: None, origin }) };
-        let identity = match token.or_else(|| token_of(headers)) {
-            Some(token) => access.of_secret(token)?,
-            None => match (peer.certificate.and_then(|known| access.of_certificate(&known.names)), peer.local) {
-                (Some(identity), _) => identity.clone(),
-                (None, Some(user)) if user.is_operator() => {
-                    access.operator(format!("user {} on this machine", user.uid()))
+        let identity = match token.or_else(|| token_from_headers(headers)) {
+            Some(token) => access.identity_for_secret(token)?,
+            None => {
+                match (peer.certificate.and_then(|known| access.identity_for_certificate(&known.names)), peer.local) {
+                    (Some(identity), _) => identity.clone(),
+                    (None, Some(user)) if user.is_operator() => {
+                        access.operator(format!("user {} on this machine", user.uid()))
+                    }
+                    _ => access.anonymous().clone(),
                 }
-                _ => access.anonymous().clone(),
-            },
+            }
         };
         Ok(Self { authorizer: identity.clone(), identity: Some(identity), origin })
     }
@@ -126,12 +128,12 @@ impl Authenticated {
     /// `Unauthenticated`: the token is no longer valid. `PermissionDenied`.
     pub(crate) fn check(&self, requirement: Requirement) -> Result<(), Error> {
         self.authorizer.check_valid()?;
-        let refused = |permission| Err(Error::denied(denial(self.authorizer.caller(), permission, "")));
+        let refused = |permission| Err(Error::denied(denial_text(self.authorizer.caller(), permission, "")));
         match requirement {
             Requirement::None => Ok(()),
-            Requirement::Known if self.identity.as_ref().is_none_or(|known| !known.policies().is_empty()) => Ok(()),
-            Requirement::Known => refused("operator:read"),
-            Requirement::Permission(permission) if self.authorizer.allowed(permission, "") => Ok(()),
+            Requirement::AnyPolicy if self.identity.as_ref().is_none_or(|known| !known.policies().is_empty()) => Ok(()),
+            Requirement::AnyPolicy => refused("operator:read"),
+            Requirement::Permission(permission) if self.authorizer.is_allowed(permission, "") => Ok(()),
             Requirement::Permission(permission) => refused(permission),
         }
     }
@@ -144,23 +146,23 @@ fn allow_all() -> Arc<dyn Authorizer> {
 }
 
 /// An unrecognised caller, for the audit log.
-pub(crate) fn stranger() -> Arc<dyn Authorizer> {
-    static STRANGER: LazyLock<Arc<Stranger>> = LazyLock::new(Arc::default);
+pub(crate) fn unknown_caller() -> Arc<dyn Authorizer> {
+    static STRANGER: LazyLock<Arc<UnknownCaller>> = LazyLock::new(Arc::default);
     STRANGER.clone()
 }
 
 /// The origin of a request, with the number that its client gave it.
 pub(crate) fn origin(surface: Surface, remote: Remote, headers: &HeaderMap) -> Arc<Origin> {
-    let number = headers.get(REQUEST).and_then(|number| number.to_str().ok());
+    let number = headers.get(REQUEST_ID_HEADER).and_then(|number| number.to_str().ok());
     Arc::new(Origin::new(surface, remote, number))
 }
 
 /// A caller without any permission.
 #[derive(Default)]
-struct Stranger;
+struct UnknownCaller;
 
-impl Authorizer for Stranger {
-    fn allowed(&self, _: &str, _: &str) -> bool {
+impl Authorizer for UnknownCaller {
+    fn is_allowed(&self, _: &str, _: &str) -> bool {
         false
     }
 
@@ -174,11 +176,11 @@ impl Authorizer for Stranger {
 }
 
 /// The token in a request's headers. A value that is not text reads as an unknown token.
-fn token_of(headers: &HeaderMap) -> Option<&str> {
+fn token_from_headers(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let bearer = || {
         let (scheme, token) = text(&AUTHORIZATION)?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     };
-    text(&TOKEN).filter(|token| !token.is_empty()).or_else(bearer).filter(|token| !token.is_empty())
+    text(&TOKEN_HEADER).filter(|token| !token.is_empty()).or_else(bearer).filter(|token| !token.is_empty())
 }

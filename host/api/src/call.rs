@@ -24,12 +24,12 @@ pub(crate) fn span(method: &'static str, id: Option<&pb::Id>) -> Span {
 }
 
 /// The span of a call about a type.
-pub(crate) fn span_of_type(method: &'static str, kind: Option<&pb::Type>) -> Span {
+pub(crate) fn type_span(method: &'static str, kind: Option<&pb::Type>) -> Span {
     tracing::debug_span!(target: "mortise::span", "rpc", method, r#type = kind.map(gvk))
 }
 
 /// The span of any other call.
-pub(crate) fn span_of_call(method: &'static str) -> Span {
+pub(crate) fn call_span(method: &'static str) -> Span {
     tracing::debug_span!(target: "mortise::span", "rpc", method)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn span_of_call(method: &'static str) -> Span {
 ///
 /// # Errors
 /// Those of the call; `Internal` for a panic.
-pub(crate) async fn guarded<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) async fn run_guarded<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     AssertUnwindSafe(call.instrument(span))
         .catch_unwind()
         .await
@@ -46,7 +46,7 @@ pub(crate) async fn guarded<T>(span: Span, call: impl Future<Output = Result<T, 
 }
 
 /// The longest prefix of a text within `max` bytes.
-pub(crate) fn cut(text: &str, max: usize) -> String {
+pub(crate) fn truncate(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_at_a_character() {
-        let cut = cut(&"é".repeat(2_000), 101);
+        let cut = truncate(&"é".repeat(2_000), 101);
         assert_eq!(cut.chars().count(), 51);
         assert!(cut.ends_with('…'));
     }

@@ -17,10 +17,10 @@ mod observability;
 mod peer;
 mod port;
 pub mod server;
-mod soundness;
 mod tasks;
 mod tls;
 mod transport;
+mod write_health;
 
 pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;

@@ -9,10 +9,10 @@ use tokio::{
 };
 
 /// Wait after a failed accept.
-const PAUSE: Duration = Duration::from_millis(500);
+const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// Shortest time between two log lines of a kind.
-const SILENCE: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A listening port.
 pub(crate) struct Port {
@@ -42,7 +42,7 @@ impl Port {
                     if self.failed.due(Instant::now()) {
                         tracing::warn!("{}: cannot accept a connection: {e}", self.name);
                     }
-                    sleep(PAUSE).await;
+                    sleep(ACCEPT_RETRY_WAIT).await;
                 }
             }
         }
@@ -56,13 +56,13 @@ impl Port {
     }
 }
 
-/// Lets a log line through at once, and then none for [`SILENCE`].
+/// Lets a log line through at once, and then none for [`LOG_INTERVAL`].
 #[derive(Default)]
 struct LogThrottle(Option<Instant>);
 
 impl LogThrottle {
     fn due(&mut self, now: Instant) -> bool {
-        let due = self.0.is_none_or(|said| now.duration_since(said) >= SILENCE);
+        let due = self.0.is_none_or(|said| now.duration_since(said) >= LOG_INTERVAL);
         if due {
             self.0 = Some(now);
         }
@@ -80,9 +80,9 @@ mod tests {
         let said = |line: &mut LogThrottle, after| line.due(begun + after);
         assert!(said(&mut line, Duration::ZERO));
         assert!(!said(&mut line, Duration::ZERO));
-        assert!(!said(&mut line, SILENCE - Duration::from_millis(1)));
-        assert!(said(&mut line, SILENCE));
-        assert!(!said(&mut line, SILENCE * 2 - Duration::from_millis(1)));
-        assert!(said(&mut line, SILENCE * 2));
+        assert!(!said(&mut line, LOG_INTERVAL - Duration::from_millis(1)));
+        assert!(said(&mut line, LOG_INTERVAL));
+        assert!(!said(&mut line, LOG_INTERVAL * 2 - Duration::from_millis(1)));
+        assert!(said(&mut line, LOG_INTERVAL * 2));
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     dns::{self, DnsOptions, DnsPorts},
     grpc::{
         auth_service::AuthApi,
-        calls::{CallLimits, Calls, SMALL_MESSAGE},
+        calls::{CallLimits, Calls, SMALL_MESSAGE_BYTES},
         change_service::ChangeApi,
         connections::{self, ConnectionLimits, Peer},
         content_type::ContentTypeLayer,
@@ -63,13 +63,13 @@ use crate::{
         server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
         watch_service_server::WatchServiceServer,
     },
-    soundness::Soundness,
     tasks::{Task, first_ended},
     tls::{Tls, TlsError, TlsOptions},
+    write_health::WriteHealth,
 };
 
 /// Longest time for gRPC connections to close after their last call.
-const FAREWELL: Duration = Duration::from_millis(250);
+const CONNECTION_CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Concurrent calls of one gRPC connection.
 const MAX_STREAMS: u32 = 2_048;
@@ -252,11 +252,11 @@ impl OpenPorts {
             let (ready_tx, ready) = watch::channel(true);
             let until_stopped = ready.clone();
             let health = HealthReporter::new();
-            let soundness = Soundness::of(&service);
-            let sound = soundness.fault().is_none();
-            health::say(&health, true, sound).await;
+            let write_health = WriteHealth::new(&service);
+            let sound = write_health.fault().is_none();
+            health::report(&health, true, sound).await;
             let mut following =
-                Task::spawn("the task that reports health", health::follow(health.clone(), soundness.clone()));
+                Task::spawn("the task that reports health", health::follow(health.clone(), write_health.clone()));
             let reflection = Reflection::new(registry.clone(), service.clone(), self.options.destination.enabled)?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
@@ -322,8 +322,8 @@ impl OpenPorts {
                 .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
                 .layer(ContentTypeLayer)
                 .layer(MapRequestLayer::new(move |mut request: ::http::Request<tonic::body::Body>| {
-                    counts.note(request.uri().path());
-                    Peer::unfold(request.extensions_mut());
+                    counts.count(request.uri().path());
+                    Peer::spread_into(request.extensions_mut());
                     request
                 }))
                 .layer(calls.layer())
@@ -338,14 +338,14 @@ impl OpenPorts {
                 .add_service(queries)
                 .add_service(ownership)
                 .add_service(watches)
-                .add_optional_service(destination.as_ref().map(Destination::served_as::<Conduit>))
-                .add_optional_service(destination.as_ref().map(Destination::served_as::<Linkerd>))
+                .add_optional_service(destination.as_ref().map(Destination::service_for::<Conduit>))
+                .add_optional_service(destination.as_ref().map(Destination::service_for::<Linkerd>))
                 .add_service(HealthServer::new(Health {
                     service: HealthService::from_health_reporter(health.clone()),
                     ready: until_stopped,
                 }))
-                .add_service(ReflectionV1::new(reflection.clone()).max_decoding_message_size(SMALL_MESSAGE))
-                .add_service(ReflectionV1Alpha::new(reflection).max_decoding_message_size(SMALL_MESSAGE))
+                .add_service(ReflectionV1::new(reflection.clone()).max_decoding_message_size(SMALL_MESSAGE_BYTES))
+                .add_service(ReflectionV1Alpha::new(reflection).max_decoding_message_size(SMALL_MESSAGE_BYTES))
                 .serve_with_incoming_shutdown(
                     stream::select(
                         connections::accept(self.grpc, bounds, self.tls.clone(), stopping.clone()).boxed(),
@@ -357,10 +357,10 @@ impl OpenPorts {
             let mut watching = Task::spawn("the supervision of answers", {
                 let calls = calls.clone();
                 let changes = service.access().map(|access| access.changes());
-                async move { calls.watch_over(changes).await }
+                async move { calls.supervise(changes).await }
             });
             let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts, self.tls.clone());
-            let probes = http::probes(ready.clone(), soundness);
+            let probes = http::probes(ready.clone(), write_health);
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
             let router = http::router(shared);
@@ -390,14 +390,14 @@ impl OpenPorts {
             }
             ready_tx.send_replace(false);
             following.end().await;
-            health::say(&health, false, sound).await;
+            health::report(&health, false, sound).await;
             service.stop();
             stopping_tx.send_replace(true);
             calls.stop();
             // A connection whose client does not read may stay open; no call in it can end.
             let left = async {
                 calls.ended().await;
-                sleep(FAREWELL).await;
+                sleep(CONNECTION_CLOSE_TIMEOUT).await;
             };
             let finishing = async {
                 let serving = async {

@@ -44,13 +44,13 @@ impl Drop for Task {
 /// Name of the variable that makes a task panic a moment after the start, in test builds only. Its value is the task's
 /// name.
 #[cfg(debug_assertions)]
-const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
+const FAILPOINT_VARIABLE: &str = "FAILPOINT_PANIC_OF_TASK";
 
 /// Never resolves, or panics if the variable names this task; for tests.
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
 async fn failpoint(task: &str) {
     #[cfg(debug_assertions)]
-    if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {
+    if std::env::var_os(FAILPOINT_VARIABLE).is_some_and(|told| told == task) {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         panic!("a test asked for this panic");
     }

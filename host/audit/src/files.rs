@@ -33,7 +33,11 @@ struct Open {
 impl RotatingFile {
     /// Opens the current file in a directory; makes both if missing.
     pub(crate) fn open(dir: &Path, limit: u64, keep: usize) -> Result<Self, FsError> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(FsError::at(dir, "make the directory"))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(FsError::with_path(dir, "make the directory"))?;
         let mut files = Self { dir: dir.to_owned(), limit, keep: keep.max(1), open: None };
         files.open = Some(files.open_current()?);
         Ok(files)
@@ -46,7 +50,7 @@ impl RotatingFile {
             None => self.open_current()?,
         };
         if open.bytes > 0 && open.bytes.saturating_add(lines.len() as u64) > self.limit {
-            self.put_aside(&mut open)?;
+            self.rotate(&mut open)?;
             open = self.open_current()?;
         }
         match open.file.write_all(lines) {
@@ -59,7 +63,7 @@ impl RotatingFile {
             Err(error) => {
                 // If half a line stays, the next opening ends it with a line feed.
                 let _ = open.file.set_len(open.bytes);
-                Err(FsError::at(&self.current(), "write into")(error))
+                Err(FsError::with_path(&self.current(), "write into")(error))
             }
         }
     }
@@ -69,7 +73,7 @@ impl RotatingFile {
         let path = self.current();
         match &mut self.open {
             Some(open) if open.dirty => {
-                open.file.sync_data().map_err(FsError::at(&path, "sync"))?;
+                open.file.sync_data().map_err(FsError::with_path(&path, "sync"))?;
                 open.dirty = false;
                 Ok(())
             }
@@ -97,29 +101,29 @@ impl RotatingFile {
             }
             Ok(Open { file, bytes, dirty: true })
         };
-        open().map_err(FsError::at(&path, "open"))
+        open().map_err(FsError::with_path(&path, "open"))
     }
 
     /// Renames the current file with its time, and removes the oldest files.
-    fn put_aside(&self, open: &mut Open) -> Result<(), FsError> {
+    fn rotate(&self, open: &mut Open) -> Result<(), FsError> {
         let path = self.current();
-        open.file.sync_data().map_err(FsError::at(&path, "sync"))?;
-        let mut aside = self.aside(Timestamp::now());
-        while aside.exists() {
-            aside = self.aside(Timestamp::now());
+        open.file.sync_data().map_err(FsError::with_path(&path, "sync"))?;
+        let mut closed_file_path = self.closed_file_path(Timestamp::now());
+        while closed_file_path.exists() {
+            closed_file_path = self.closed_file_path(Timestamp::now());
         }
-        fs::rename(&path, &aside).map_err(FsError::at(&path, "rename"))?;
+        fs::rename(&path, &closed_file_path).map_err(FsError::with_path(&path, "rename"))?;
         self.remove_old()?;
         sync(&self.dir)
     }
 
     /// Returns a name for a closed file; names sort by time.
-    fn aside(&self, now: Timestamp) -> PathBuf {
+    fn closed_file_path(&self, now: Timestamp) -> PathBuf {
         self.dir.join(format!("audit-{}.jsonl", now.strftime("%Y%m%dT%H%M%S.%6fZ")))
     }
 
     fn remove_old(&self) -> Result<(), FsError> {
-        let failed = |error| FsError::at(&self.dir, "list")(error);
+        let failed = |error| FsError::with_path(&self.dir, "list")(error);
         let mut done = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
@@ -131,7 +135,7 @@ impl RotatingFile {
         let old = done.len().saturating_sub(self.keep - 1);
         for name in done.iter().take(old) {
             let path = self.dir.join(name);
-            fs::remove_file(&path).map_err(FsError::at(&path, "remove"))?;
+            fs::remove_file(&path).map_err(FsError::with_path(&path, "remove"))?;
         }
         Ok(())
     }

@@ -1,16 +1,16 @@
 //! The audit log: who did what, one JSON object for each line, in files that rotate.
 //!
 //! # Contract
-//! A call that will change something first reserves a [`Place`], and gives the record after the change: so no change
-//! begins without room for its record. With [`WhenFull::Wait`] the call waits for a place, up to a limit, and is then
-//! refused; with [`WhenFull::Drop`] the record is dropped, and a later record has the number of dropped ones. A dropped
+//! A call that will change something first reserves a [`Reservation`], and gives the record after the change: so no change
+//! begins without room for its record. With [`OnFull::Wait`] the call waits for a place, up to a limit, and is then
+//! refused; with [`OnFull::Drop`] the record is dropped, and a later record has the number of dropped ones. A dropped
 //! place leaves no record: a caller that must record even a cancelled call gives the record in its own `Drop`.
 //!
 //! Records hold names, never data or secrets. They are in the file within moments and on the disk within
 //! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited.
 //!
 //! # Limits
-//! A field has at most [`MAX_FIELD`] bytes, which bounds a line. No place is given while [`Options::queue`] records
+//! A field has at most [`MAX_FIELD_BYTES`] bytes, which bounds a line. No place is given while [`Options::queue`] records
 //! wait; calls that hold a place are recorded beyond that bound, so slow calls block no others. Files are bounded in
 //! bytes and number. Only their owner can read them (mode 0600, the directory 0700).
 //!
@@ -27,8 +27,8 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use log::{AuditLog, OpenError, Place, QueueFull};
-pub use record::{Decision, MAX_FIELD, Record};
+pub use log::{AuditLog, OpenError, QueueFull, Reservation};
+pub use record::{Decision, MAX_FIELD_BYTES, Record};
 
 /// Selection of recorded calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub enum Events {
 /// Action when records come faster than they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WhenFull {
+pub enum OnFull {
     /// Callers wait, and are refused after a limit.
     Wait,
     /// Records are dropped and counted.
@@ -66,7 +66,7 @@ pub struct Options {
     /// Most records that may wait to be written.
     pub queue: usize,
     /// Action when the queue is full.
-    pub when_full: WhenFull,
+    pub when_full: OnFull,
     /// Longest wait for a place.
     pub wait: Duration,
     /// Longest time between writing and syncing a record.

@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Events, Options, WhenFull, files::RotatingFile, record::Record, waiting::Waiting, writer};
+use crate::{Events, OnFull, Options, files::RotatingFile, record::Record, waiting::Waiting, writer};
 
 /// Reason why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ struct Shared {
     queue: mpsc::UnboundedSender<String>,
     waiting: Arc<Waiting>,
     events: Events,
-    when_full: WhenFull,
+    when_full: OnFull,
     limit: usize,
     wait: Duration,
     fault: watch::Receiver<Option<String>>,
@@ -66,7 +66,7 @@ impl fmt::Debug for AuditLog {
 }
 
 /// The right to give one record.
-pub struct Place(AuditLog);
+pub struct Reservation(AuditLog);
 
 impl AuditLog {
     /// Opens the files, and starts the writer thread.
@@ -85,7 +85,7 @@ impl AuditLog {
         let clock = runtime::Builder::new_current_thread().enable_time().build().map_err(OpenError::Thread)?;
         let run = move || {
             let write = || clock.block_on(writer::write(records, files, sync, &counts, say, closing));
-            to_its_end(write, &counts, &end);
+            run_and_report_end(write, &counts, &end);
         };
         thread::Builder::new().name("mortise-audit".to_owned()).spawn(run).map_err(OpenError::Thread)?;
         Ok(Self(Arc::new(Shared {
@@ -110,30 +110,30 @@ impl AuditLog {
     /// Reserves a place for one record; waits for it if the options say so.
     ///
     /// # Errors
-    /// [`QueueFull`], only with [`WhenFull::Wait`].
-    pub async fn reserve(&self) -> Result<Place, QueueFull> {
+    /// [`QueueFull`], only with [`OnFull::Wait`].
+    pub async fn reserve(&self) -> Result<Reservation, QueueFull> {
         let shared = &self.0;
-        if shared.when_full == WhenFull::Drop || shared.waiting.has_room(shared.limit) {
-            return Ok(Place(self.clone()));
+        if shared.when_full == OnFull::Drop || shared.waiting.has_room(shared.limit) {
+            return Ok(Reservation(self.clone()));
         }
         let room = async {
             loop {
-                let mut told = pin!(shared.waiting.room());
+                let mut notified = pin!(shared.waiting.room());
                 // From here on no notification is missed.
-                told.as_mut().enable();
+                notified.as_mut().enable();
                 if shared.waiting.has_room(shared.limit) {
                     return;
                 }
-                told.await;
+                notified.await;
             }
         };
-        timeout(shared.wait, room).await.map(|()| Place(self.clone())).map_err(|_| {
+        timeout(shared.wait, room).await.map(|()| Reservation(self.clone())).map_err(|_| {
             metrics::counter!("mortise_audit_refused_total").increment(1);
             QueueFull { fault: shared.fault.borrow().clone() }
         })
     }
 
-    /// Reports the fault of the files while there is one; with [`WhenFull::Wait`] all changes are refused meanwhile.
+    /// Reports the fault of the files while there is one; with [`OnFull::Wait`] all changes are refused meanwhile.
     #[must_use]
     pub fn fault(&self) -> watch::Receiver<Option<String>> {
         self.0.fault.clone()
@@ -141,8 +141,8 @@ impl AuditLog {
 
     /// Whether callers wait for a place, and are refused without one.
     #[must_use]
-    pub fn waits(&self) -> bool {
-        self.0.when_full == WhenFull::Wait
+    pub fn blocks_callers(&self) -> bool {
+        self.0.when_full == OnFull::Wait
     }
 
     /// Writes the waiting records, syncs, and ends the thread. Later records are refused or dropped.
@@ -157,12 +157,12 @@ impl AuditLog {
 
     /// Resolves when the writer thread has ended; panics if the thread did, for a task supervisor.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        panics_with(self.0.ended.clone())
+        resolve_or_panic(self.0.ended.clone())
     }
 }
 
 /// Runs `write` to its end. If it panics, the log refuses further records and `end` is not set.
-fn to_its_end(write: impl FnOnce(), waiting: &Waiting, end: &watch::Sender<bool>) {
+fn run_and_report_end(write: impl FnOnce(), waiting: &Waiting, end: &watch::Sender<bool>) {
     let written = catch_unwind(AssertUnwindSafe(write));
     waiting.close();
     if written.is_ok() {
@@ -170,18 +170,18 @@ fn to_its_end(write: impl FnOnce(), waiting: &Waiting, end: &watch::Sender<bool>
     }
 }
 
-async fn panics_with(mut ended: watch::Receiver<bool>) {
+async fn resolve_or_panic(mut ended: watch::Receiver<bool>) {
     if ended.wait_for(|ended| *ended).await.is_err() {
         resume_unwind(Box::new("the writer thread of the audit log panicked; see the log"));
     }
 }
 
-impl Place {
+impl Reservation {
     /// Gives the record.
     pub fn record(self, record: &Record<'_>) {
         let shared = &self.0.0;
-        if shared.when_full == WhenFull::Drop && !shared.waiting.has_room(shared.limit) {
-            shared.waiting.drop_one();
+        if shared.when_full == OnFull::Drop && !shared.waiting.has_room(shared.limit) {
+            shared.waiting.count_dropped();
             metrics::counter!("mortise_audit_records_total", "outcome" => "dropped").increment(1);
             return;
         }
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    fn options(dir: &Path, when_full: WhenFull) -> Options {
+    fn options(dir: &Path, when_full: OnFull) -> Options {
         Options {
             dir: dir.to_owned(),
             events: Events::All,
@@ -221,9 +221,9 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_was_given_is_there_after_close() {
+    async fn close_writes_all_records() {
         let dir = tempfile::tempdir().unwrap();
-        let patient = Options { wait: Duration::from_secs(5), ..options(dir.path(), WhenFull::Wait) };
+        let patient = Options { wait: Duration::from_secs(5), ..options(dir.path(), OnFull::Wait) };
         let log = AuditLog::open(&patient).unwrap();
         for i in 0..1_000 {
             let name = i.to_string();
@@ -235,19 +235,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_panics_is_said_and_takes_nothing_more() {
+    async fn a_panicked_writer_is_reported_and_refuses_records() {
         for panics in [false, true] {
             let (waiting, (end, ended)) = (Waiting::default(), watch::channel(false));
             assert!(waiting.has_room(1));
-            to_its_end(|| assert!(!panics, "panics on purpose"), &waiting, &end);
+            run_and_report_end(|| assert!(!panics, "panics on purpose"), &waiting, &end);
             drop(end);
             assert!(!waiting.has_room(1));
-            assert_eq!(tokio::spawn(panics_with(ended)).await.is_err(), panics);
+            assert_eq!(tokio::spawn(resolve_or_panic(ended)).await.is_err(), panics);
         }
     }
 
     /// A log whose file cannot be rotated, which the next record needs: further records wait.
-    async fn stuck(dir: &Path, when_full: WhenFull) -> AuditLog {
+    async fn stuck(dir: &Path, when_full: OnFull) -> AuditLog {
         let audit = dir.join("audit");
         let log = AuditLog::open(&Options { file_bytes: 10, ..options(&audit, when_full) }).unwrap();
         log.reserve().await.unwrap().record(&Record { name: "first", ..Record::default() });
@@ -261,9 +261,9 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_waits_is_refused_while_the_file_cannot_be_written_and_nothing_is_lost() {
+    async fn waiting_callers_are_refused_while_the_file_fails_and_no_record_is_lost() {
         let dir = tempfile::tempdir().unwrap();
-        let log = stuck(dir.path(), WhenFull::Wait).await;
+        let log = stuck(dir.path(), OnFull::Wait).await;
         let mut places = Vec::new();
         for _ in 0..10 {
             places.push(log.reserve().await.unwrap());
@@ -291,9 +291,9 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_dropped_is_counted_and_said() {
+    async fn dropped_records_are_counted_in_the_log() {
         let dir = tempfile::tempdir().unwrap();
-        let log = stuck(dir.path(), WhenFull::Drop).await;
+        let log = stuck(dir.path(), OnFull::Drop).await;
         for _ in 0..20 {
             log.reserve().await.unwrap().record(&Record { name: "kept", ..Record::default() });
         }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 /// Longest field, bytes; longer ones are cut.
-pub const MAX_FIELD: usize = 512;
+pub const MAX_FIELD_BYTES: usize = 512;
 
 /// Outcome of the permission check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -116,12 +116,12 @@ pub(crate) fn dropped(count: u64) -> String {
     line
 }
 
-/// Cuts a field to [`MAX_FIELD`] bytes.
+/// Cuts a field to [`MAX_FIELD_BYTES`] bytes.
 fn cut(field: &str) -> Cow<'_, str> {
-    if field.len() <= MAX_FIELD {
+    if field.len() <= MAX_FIELD_BYTES {
         return field.into();
     }
-    let end = (0..=MAX_FIELD).rev().find(|i| field.is_char_boundary(*i)).unwrap_or(0);
+    let end = (0..=MAX_FIELD_BYTES).rev().find(|i| field.is_char_boundary(*i)).unwrap_or(0);
     format!("{}…", field.get(..end).unwrap_or_default()).into()
 }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_line_is_one_object_whatever_the_names_are() {
-        let long = "é".repeat(MAX_FIELD);
+        let long = "é".repeat(MAX_FIELD_BYTES);
         let record =
             Record { name: "a\n{\"b\": \u{7f}", uid: &long, decision: Some(Decision::Deny), ..Record::default() };
         let line = record.line();
@@ -140,7 +140,7 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["name"], record.name);
         assert_eq!(read["decision"], "deny");
-        assert!(read.get("code").is_none() && read["uid"].as_str().unwrap().len() <= MAX_FIELD + 3);
+        assert!(read.get("code").is_none() && read["uid"].as_str().unwrap().len() <= MAX_FIELD_BYTES + 3);
         let dropped: serde_json::Value = serde_json::from_str(&dropped(7)).unwrap();
         assert_eq!(dropped["dropped"], 7);
     }

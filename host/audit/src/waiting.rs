@@ -20,13 +20,13 @@ impl Waiting {
     }
 
     /// Uncounts records that were written or lost, and wakes waiting callers.
-    pub(crate) fn took(&self, count: usize) {
+    pub(crate) fn uncount(&self, count: usize) {
         self.records.fetch_sub(count, Ordering::AcqRel);
         self.room.notify_waiters();
     }
 
     /// Counts a dropped record.
-    pub(crate) fn drop_one(&self) {
+    pub(crate) fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,6 +1,6 @@
 //! The writer thread: writes waiting records together, and syncs from time to time.
 //!
-//! A record waits a moment for others ([`GATHER`]): waking a thread and writing cost far more than a line. A failed
+//! A record waits a moment for others ([`BATCH_WAIT`]): waking a thread and writing cost far more than a line. A failed
 //! write is repeated as long as the log is open; all later records wait with it.
 
 use std::time::Duration;
@@ -14,16 +14,16 @@ use tokio::{
 use crate::{files::RotatingFile, record, waiting::Waiting};
 
 /// Number of waiting records that are written at once, without waiting for more.
-const TOGETHER: usize = 128;
+const BATCH_RECORDS: usize = 128;
 
 /// Time that a record waits for others.
-const GATHER: Duration = Duration::from_millis(5);
+const BATCH_WAIT: Duration = Duration::from_millis(5);
 
 /// Pause between two attempts to write.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Attempts while the log is being closed.
-const LAST_ATTEMPTS: usize = 3;
+const CLOSING_ATTEMPTS: usize = 3;
 
 /// Writes until the log is closed, or all its handles are dropped.
 pub(crate) async fn write(
@@ -37,15 +37,15 @@ pub(crate) async fn write(
     let mut lines = Vec::new();
     loop {
         let received = tokio::select! {
-            received = timeout(sync, records.recv_many(&mut lines, TOGETHER)) => received,
+            received = timeout(sync, records.recv_many(&mut lines, BATCH_RECORDS)) => received,
             _ = &mut closing, if !records.is_closed() => {
                 waiting.close();
                 records.close();
                 continue;
             }
         };
-        if (1..TOGETHER).contains(&lines.len()) && !records.is_closed() {
-            sleep(GATHER).await;
+        if (1..BATCH_RECORDS).contains(&lines.len()) && !records.is_closed() {
+            sleep(BATCH_WAIT).await;
             while let Ok(line) = records.try_recv() {
                 lines.push(line);
             }
@@ -59,7 +59,7 @@ pub(crate) async fn write(
         if !text.is_empty() && append(&mut files, text.as_bytes(), &records, &fault).await {
             metrics::counter!("mortise_audit_records_total", "outcome" => "written").increment(count as u64);
         }
-        waiting.took(count);
+        waiting.uncount(count);
         match received {
             Ok(0) => break,
             Ok(_) => {}
@@ -76,7 +76,7 @@ async fn append(
     records: &mpsc::UnboundedReceiver<String>,
     fault: &watch::Sender<Option<String>>,
 ) -> bool {
-    let mut attempts_left = LAST_ATTEMPTS;
+    let mut attempts_left = CLOSING_ATTEMPTS;
     loop {
         let appended = files.append(lines);
         let done = appended.is_ok();
@@ -92,7 +92,7 @@ async fn append(
             tracing::error!(bytes = lines.len(), "the last records of the audit log are lost");
             return false;
         }
-        sleep(AGAIN).await;
+        sleep(RETRY_PAUSE).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading a backup's file.
+//! ArchiveReader a backup's file.
 //!
 //! Three checks come before any use: the seal over all bytes; the checksum of each entry; and that each record fits the
 //! snapshot, and none is missing.
@@ -37,7 +37,7 @@ pub struct Archive {
 }
 
 /// Receiver of a backup's content.
-pub trait Contents {
+pub trait ContentReceiver {
     /// Receives a record.
     ///
     /// # Errors
@@ -71,14 +71,14 @@ impl Archive {
     /// [`BackupError::Newer`], and faults of the file system.
     pub fn open(path: &Path) -> Result<Self, BackupError> {
         let file = File::open(path).map_err(io_fault(path, "open"))?;
-        Self::of(path.to_owned(), file)
+        Self::from_file(path.to_owned(), file)
     }
 
     /// Reads all of an open file; `path` is its name in errors.
     ///
     /// # Errors
     /// As [`Archive::open`].
-    pub fn of(path: PathBuf, mut file: File) -> Result<Self, BackupError> {
+    pub fn from_file(path: PathBuf, mut file: File) -> Result<Self, BackupError> {
         file.rewind().map_err(io_fault(&path, "read"))?;
         let body = check_seal(&path, &mut file)?;
         let mut archive = Self {
@@ -88,7 +88,7 @@ impl Archive {
             manifest: Manifest::new(&SnapshotHead::default(), String::new()),
             folder: BTreeMap::new(),
         };
-        archive.read(&mut Nobody)?;
+        archive.read(&mut DiscardContents)?;
         Ok(archive)
     }
 
@@ -104,16 +104,16 @@ impl Archive {
         &self.folder
     }
 
-    /// Reads and checks everything again, and hands it to `taker`.
+    /// Reads and checks everything again, and hands it to `receiver`.
     ///
     /// # Errors
-    /// Those of [`Archive::open`], and those of `taker`.
-    pub fn read(&mut self, taker: &mut dyn Contents) -> Result<(), BackupError> {
+    /// Those of [`Archive::open`], and those of `receiver`.
+    pub fn read(&mut self, receiver: &mut dyn ContentReceiver) -> Result<(), BackupError> {
         let Self { path, file, body, .. } = self;
         file.seek(SeekFrom::Start(0)).map_err(io_fault(path, "read"))?;
-        let mut reading = Reading {
+        let mut reading = ArchiveReader {
             path: path.clone(),
-            taker,
+            receiver,
             manifest: None,
             comparison: Comparison::new(SnapshotHead::default()),
             sums: BTreeMap::new(),
@@ -130,7 +130,7 @@ impl Archive {
             }
             if entry.header().entry_type() == tar::EntryType::GNULongName {
                 let size = entry.size();
-                let name = reading.all("a name", &mut entry, size, entry::MAX_NAME_BYTES)?;
+                let name = reading.read_all("a name", &mut entry, size, entry::MAX_NAME_BYTES)?;
                 long_name = Some(name.strip_suffix(&[0]).map(<[u8]>::to_vec).unwrap_or(name));
                 continue;
             }
@@ -166,14 +166,14 @@ impl Archive {
 /// Checks the seal against every byte before it. Returns the length without it.
 fn check_seal(path: &Path, file: &mut File) -> Result<u64, BackupError> {
     let fault = || io_fault(path, "read");
-    let not_one = |what: &str| BackupError::NotABackup { path: path.to_owned(), what: what.to_owned() };
+    let not_a_backup = |what: &str| BackupError::NotABackup { path: path.to_owned(), what: what.to_owned() };
     let mut buffer = vec![0; READ_BYTES];
     let (mut checker, mut bytes, mut start, mut tail) = (SealChecker::default(), 0_u64, Vec::new(), Vec::new());
     loop {
         let read = match file.read(&mut buffer) {
             Ok(read) => read,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) if e.kind() == io::ErrorKind::IsADirectory => return Err(not_one("it is a directory")),
+            Err(e) if e.kind() == io::ErrorKind::IsADirectory => return Err(not_a_backup("it is a directory")),
             Err(e) => return Err(fault()(e)),
         };
         let piece = buffer.get(..read).unwrap_or_default();
@@ -189,22 +189,22 @@ fn check_seal(path: &Path, file: &mut File) -> Result<u64, BackupError> {
         tail.drain(..tail.len().saturating_sub(SEAL_BYTES));
     }
     if bytes == 0 {
-        return Err(not_one("it is empty"));
+        return Err(not_a_backup("it is empty"));
     }
     if checker.is_whole() {
         return Ok(bytes - SEAL_BYTES as u64);
     }
     if start != [0x1f, 0x8b] {
-        return Err(not_one("it does not start like one, or its start was altered"));
+        return Err(not_a_backup("it does not start like one, or its start was altered"));
     }
     let path = path.to_owned();
     Err(if is_seal(&tail) { BackupError::Altered { path } } else { BackupError::Unsealed { path } })
 }
 
 /// A pass over the archive, from beginning to end.
-struct Reading<'t> {
+struct ArchiveReader<'t> {
     path: PathBuf,
-    taker: &'t mut dyn Contents,
+    receiver: &'t mut dyn ContentReceiver,
     manifest: Option<Manifest>,
     comparison: Comparison,
     /// SHA-256 of every entry so far, by name.
@@ -212,7 +212,7 @@ struct Reading<'t> {
     next_records: u64,
 }
 
-impl Reading<'_> {
+impl ArchiveReader<'_> {
     fn malformed(&self, entry: &str, what: impl ToString) -> BackupError {
         BackupError::Malformed { path: self.path.clone(), entry: entry.to_owned(), what: what.to_string() }
     }
@@ -234,15 +234,15 @@ impl Reading<'_> {
             return Err(self.malformed(name, "it comes twice"));
         }
         let size = from.size();
-        self.fits(name, size, entry.most_bytes())?;
-        let mut content = Summing { content: from, hasher: Sha256::new() };
+        self.check_size(name, size, entry.max_bytes())?;
+        let mut content = HashingReader { content: from, hasher: Sha256::new() };
         match &entry {
             Entry::Manifest => {
-                let text = self.all(name, &mut content, size, entry.most_bytes())?;
+                let text = self.read_all(name, &mut content, size, entry.max_bytes())?;
                 self.begin(name, &text)?;
             }
             Entry::Sums => {
-                let text = self.all(name, &mut content, size, entry.most_bytes())?;
+                let text = self.read_all(name, &mut content, size, entry.max_bytes())?;
                 self.compare(name, &text)?;
                 return Ok(true);
             }
@@ -254,48 +254,48 @@ impl Reading<'_> {
                     return Err(self.malformed(name, "it is empty"));
                 }
                 self.next_records += 1;
-                let bytes = self.all(name, &mut content, size, entry.most_bytes())?;
+                let bytes = self.read_all(name, &mut content, size, entry.max_bytes())?;
                 self.records(name, &bytes)?;
             }
-            Entry::Kept { plugin, file } => self.taker.kept(plugin, file, &mut content)?,
-            Entry::Folder { file } => self.taker.folder(file, &mut content)?,
-            Entry::Config => self.taker.config(&mut content)?,
+            Entry::Kept { plugin, file } => self.receiver.kept(plugin, file, &mut content)?,
+            Entry::Folder { file } => self.receiver.folder(file, &mut content)?,
+            Entry::Config => self.receiver.config(&mut content)?,
         }
-        // Hash the rest that the taker did not read.
+        // Hash the rest that the receiver did not read.
         io::copy(&mut content, &mut io::sink()).map_err(|e| self.malformed(name, e))?;
         let hex = format!("{:x}", content.hasher.finalize());
         self.sums.insert(name.to_owned(), hex);
         Ok(false)
     }
 
-    fn fits(&self, name: &str, size: u64, limit: u64) -> Result<(), BackupError> {
+    fn check_size(&self, name: &str, size: u64, limit: u64) -> Result<(), BackupError> {
         if size > limit {
             return Err(self.malformed(name, format!("it takes {size} bytes, more than {limit}")));
         }
         Ok(())
     }
 
-    fn all(&self, name: &str, content: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, BackupError> {
-        self.fits(name, size, limit)?;
+    fn read_all(&self, name: &str, content: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, BackupError> {
+        self.check_size(name, size, limit)?;
         let mut bytes = Vec::new();
         content.read_to_end(&mut bytes).map_err(|e| self.malformed(name, e))?;
         Ok(bytes)
     }
 
     fn begin(&mut self, name: &str, text: &[u8]) -> Result<(), BackupError> {
-        let not_one = |what: String| BackupError::NotABackup { path: self.path.clone(), what };
+        let not_a_backup = |what: String| BackupError::NotABackup { path: self.path.clone(), what };
         // A newer manifest may have another form, but it has its format version.
         let any: serde_json::Value =
-            serde_json::from_slice(text).map_err(|e| not_one(format!("{name} is not JSON: {e}")))?;
+            serde_json::from_slice(text).map_err(|e| not_a_backup(format!("{name} is not JSON: {e}")))?;
         let found = any.get("format_version").and_then(serde_json::Value::as_u64).unwrap_or(0);
         let found = u32::try_from(found).unwrap_or(u32::MAX);
         let by = any.get("mortise_version").and_then(serde_json::Value::as_str).unwrap_or("unknown").to_owned();
         if found > FORMAT_VERSION {
             return Err(BackupError::Newer { path: self.path.clone(), found, by, known: FORMAT_VERSION });
         }
-        let manifest: Manifest = serde_json::from_value(any).map_err(|e| not_one(format!("{name}: {e}")))?;
-        if !manifest.is_one() || found == 0 {
-            return Err(not_one(format!("{name} describes something else")));
+        let manifest: Manifest = serde_json::from_value(any).map_err(|e| not_a_backup(format!("{name}: {e}")))?;
+        if !manifest.is_backup_manifest() || found == 0 {
+            return Err(not_a_backup(format!("{name} describes something else")));
         }
         if manifest.store_format > mortise_store::FORMAT {
             let (found, known) = (manifest.store_format, mortise_store::FORMAT);
@@ -313,7 +313,7 @@ impl Reading<'_> {
         while !bytes.is_empty() {
             let entry::Decoded { record, .. } = entry::decode(&mut bytes).map_err(|e| self.malformed(name, e))?;
             self.comparison.add(&record).map_err(|e| self.malformed(name, e))?;
-            self.taker.record(record)?;
+            self.receiver.record(record)?;
         }
         Ok(())
     }
@@ -337,12 +337,12 @@ impl Reading<'_> {
 }
 
 /// A reader that hashes what it reads.
-struct Summing<R> {
+struct HashingReader<R> {
     content: R,
     hasher: Sha256,
 }
 
-impl<R: Read> Read for Summing<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.content.read(buffer)?;
         self.hasher.update(buffer.get(..read).unwrap_or_default());
@@ -351,9 +351,9 @@ impl<R: Read> Read for Summing<R> {
 }
 
 /// A receiver that drops everything.
-struct Nobody;
+struct DiscardContents;
 
-impl Contents for Nobody {
+impl ContentReceiver for DiscardContents {
     fn record(&mut self, _: Record) -> Result<(), BackupError> {
         Ok(())
     }

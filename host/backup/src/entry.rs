@@ -61,7 +61,7 @@ impl Entry {
     }
 
     /// Returns the largest uncompressed size, bytes. The bound matters since a seal does not tell who made the backup.
-    pub(crate) fn most_bytes(&self) -> u64 {
+    pub(crate) fn max_bytes(&self) -> u64 {
         match self {
             Self::Manifest => MAX_MANIFEST_BYTES,
             Self::Config => MAX_CONFIG_BYTES,

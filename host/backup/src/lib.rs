@@ -26,7 +26,7 @@ mod salvage;
 mod seal;
 mod sources;
 
-pub use archive::{Archive, Contents};
+pub use archive::{Archive, ContentReceiver};
 pub use error::BackupError;
 pub use manifest::{FORMAT_VERSION, Manifest};
 pub use output::{Head, Piece, stream};

@@ -85,7 +85,7 @@ impl Manifest {
     }
 
     /// Whether `format` has the value of a backup.
-    pub(crate) fn is_one(&self) -> bool {
+    pub(crate) fn is_backup_manifest(&self) -> bool {
         self.format == FORMAT
     }
 

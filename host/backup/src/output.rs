@@ -151,7 +151,7 @@ impl Output {
         header.set_mode(0o600);
         header.set_mtime(self.seconds);
         header.set_entry_type(tar::EntryType::Regular);
-        let mut content = Exactly { content, left: bytes, hasher: Sha256::new() };
+        let mut content = SizedHashingReader { content, left: bytes, hasher: Sha256::new() };
         self.archive.append_data(&mut header, name, &mut content).map_err(fault(name))?;
         let digest = content.hasher.finalize();
         self.sums.push_str(&format!("{digest:x}  {name}\n"));
@@ -171,13 +171,13 @@ impl Output {
 }
 
 /// A reader of a known length that hashes what it reads.
-struct Exactly<R> {
+struct SizedHashingReader<R> {
     content: R,
     left: u64,
     hasher: Sha256,
 }
 
-impl<R: Read> Read for Exactly<R> {
+impl<R: Read> Read for SizedHashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let Some(place) = buffer.get_mut(..wanted).filter(|place| !place.is_empty()) else { return Ok(0) };

@@ -24,35 +24,35 @@ use mortise_store::Lock;
 use crate::error::{BackupError, io_fault};
 
 /// Directory of the store in a data directory.
-pub(crate) const STORE: &str = "store";
+pub(crate) const STORE_DIR: &str = "store";
 /// Directory of the kept components.
-pub(crate) const PLUGINS: &str = "plugins";
+pub(crate) const PLUGINS_DIR: &str = "plugins";
 /// Directory with the backup's manifest and configuration, for people to read.
-pub(crate) const RESTORED: &str = "restored";
+pub(crate) const RESTORED_DIR: &str = "restored";
 /// Directory of an unfinished restore.
-pub(crate) const NEW: &str = "restore.new";
+pub(crate) const NEW_DIR: &str = "restore.new";
 /// Directory of a complete restore that is to be put into place.
-pub(crate) const READY: &str = "restore.ready";
+pub(crate) const READY_DIR: &str = "restore.ready";
 /// Directory of the former content, until the restored content is in its place.
-pub(crate) const REPLACED: &str = "replaced";
+pub(crate) const REPLACED_DIR: &str = "replaced";
 /// Directory of files for the plugin folder, in `restore.new` and `restore.ready`.
-pub(crate) const FOLDER: &str = "folder";
+pub(crate) const PLUGIN_FILES_DIR: &str = "folder";
 /// File with the path of the plugin folder.
-pub(crate) const FOLDER_PATH: &str = "folder.path";
+pub(crate) const PLUGIN_DIR_FILE: &str = "folder.path";
 
 /// Paths that move from `restore.ready` to the data directory. The store's own directory has the lock in it, which
 /// stays.
-const MOVES: [&str; 3] = ["store/store", PLUGINS, RESTORED];
+const MOVED_PATHS: [&str; 3] = ["store/store", PLUGINS_DIR, RESTORED_DIR];
 
 /// Completes a restore that was interrupted after its decision. Returns false if there is no such restore. To be called
 /// before the store is opened.
 ///
 /// [`BackupError::Store`] when a process has the store open; faults of the file system.
 pub fn finish_interrupted(data_dir: &Path) -> Result<bool, BackupError> {
-    if !data_dir.join(READY).is_dir() {
+    if !data_dir.join(READY_DIR).is_dir() {
         return Ok(false);
     }
-    let lock = Lock::take(&data_dir.join(STORE))?;
+    let lock = Lock::take(&data_dir.join(STORE_DIR))?;
     let finished = finish(data_dir)?;
     drop(lock);
     Ok(finished)
@@ -60,7 +60,7 @@ pub fn finish_interrupted(data_dir: &Path) -> Result<bool, BackupError> {
 
 /// [`finish_interrupted`] for a caller that holds the store's lock.
 pub(crate) fn finish(data_dir: &Path) -> Result<bool, BackupError> {
-    let decided = data_dir.join(READY).is_dir();
+    let decided = data_dir.join(READY_DIR).is_dir();
     if decided {
         put(data_dir)?;
     }
@@ -69,15 +69,15 @@ pub(crate) fn finish(data_dir: &Path) -> Result<bool, BackupError> {
 
 /// Decides a restore: the complete `restore.new` will replace the data directory's content.
 pub(crate) fn decide(data_dir: &Path) -> Result<(), BackupError> {
-    sync_tree(&data_dir.join(NEW))?;
-    rename(&data_dir.join(NEW), &data_dir.join(READY))?;
+    sync_tree(&data_dir.join(NEW_DIR))?;
+    rename(&data_dir.join(NEW_DIR), &data_dir.join(READY_DIR))?;
     Ok(sync(data_dir)?)
 }
 
 /// Moves the restored content into place, and the former content aside. The store must be locked.
 pub(crate) fn put(data_dir: &Path) -> Result<(), BackupError> {
-    let (ready, replaced) = (data_dir.join(READY), data_dir.join(REPLACED));
-    for name in MOVES {
+    let (ready, replaced) = (data_dir.join(READY_DIR), data_dir.join(REPLACED_DIR));
+    for name in MOVED_PATHS {
         let (from, to, aside) = (ready.join(name), data_dir.join(name), replaced.join(name));
         if !from.exists() {
             // Moved already, before an interruption.
@@ -106,7 +106,7 @@ pub(crate) fn put(data_dir: &Path) -> Result<(), BackupError> {
 /// Copies the files of the plugin folder into place, each whole or not at all. Copies, not moves, since the folder may
 /// be on another disk; repeating them does no harm.
 fn put_folder(ready: &Path) -> Result<(), BackupError> {
-    let (from, path) = (ready.join(FOLDER), ready.join(FOLDER_PATH));
+    let (from, path) = (ready.join(PLUGIN_FILES_DIR), ready.join(PLUGIN_DIR_FILE));
     if !path.exists() {
         return Ok(());
     }
@@ -116,7 +116,7 @@ fn put_folder(ready: &Path) -> Result<(), BackupError> {
     for entry in fs::read_dir(&from).map_err(io_fault(&from, "read"))? {
         let name = entry.map_err(io_fault(&from, "read"))?.file_name();
         let (source, path) = (from.join(&name), plugin_dir.join(&name));
-        let mut part = AtomicFile::beside(&path)?;
+        let mut part = AtomicFile::new_beside(&path)?;
         let mut content = File::open(&source).map_err(io_fault(&source, "read"))?;
         io::copy(&mut content, &mut part).map_err(io_fault(&path, "write"))?;
         part.sync()?;
@@ -161,7 +161,7 @@ mod tests {
     /// A data directory with content, and a restore that is ready.
     fn ready() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        for (root, text) in [("", "old"), (READY, "new")] {
+        for (root, text) in [("", "old"), (READY_DIR, "new")] {
             for name in ["store/store/db", "plugins/demo/x.wasm", "restored/manifest.json"] {
                 let path = dir.path().join(root).join(name);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -175,18 +175,18 @@ mod tests {
 
     /// The next start completes a restore after any number of its moves.
     #[test]
-    fn it_can_be_interrupted_anywhere() {
+    fn a_restore_can_be_interrupted_anywhere() {
         let whole = ["mine=mine", "plugins/demo/x.wasm=new", "restored/manifest.json=new", "store/store/db=new"];
         for moves in 0..=6 {
             let dir = ready();
-            for (n, name) in MOVES.iter().enumerate() {
+            for (n, name) in MOVED_PATHS.iter().enumerate() {
                 let at = |root: &str| dir.path().join(root).join(name);
                 if moves > 2 * n {
-                    fs::create_dir_all(at(REPLACED).parent().unwrap()).unwrap();
-                    fs::rename(at(""), at(REPLACED)).unwrap();
+                    fs::create_dir_all(at(REPLACED_DIR).parent().unwrap()).unwrap();
+                    fs::rename(at(""), at(REPLACED_DIR)).unwrap();
                 }
                 if moves > 2 * n + 1 {
-                    fs::rename(at(READY), at("")).unwrap();
+                    fs::rename(at(READY_DIR), at("")).unwrap();
                 }
             }
             assert!(finish_interrupted(dir.path()).unwrap());

@@ -17,15 +17,17 @@ use mortise_store::{Loader, Lock, Record};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    archive::{Archive, Contents},
+    archive::{Archive, ContentReceiver},
     entry,
     error::{BackupError, io_fault},
     manifest::Manifest,
-    place::{self, FOLDER, FOLDER_PATH, NEW, PLUGINS, READY, REPLACED, RESTORED, STORE},
+    place::{
+        self, NEW_DIR, PLUGIN_DIR_FILE, PLUGIN_FILES_DIR, PLUGINS_DIR, READY_DIR, REPLACED_DIR, RESTORED_DIR, STORE_DIR,
+    },
 };
 
 /// Names that an empty data directory may contain: leftovers of servers and restores without anything to lose.
-const NOTHING: [&str; 6] = ["cache", "lost+found", RESTORED, NEW, READY, REPLACED];
+const HARMLESS_NAMES: [&str; 6] = ["cache", "lost+found", RESTORED_DIR, NEW_DIR, READY_DIR, REPLACED_DIR];
 
 /// Destination of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,21 +70,21 @@ pub fn restore(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, BackupError> {
     let Target { data_dir, .. } = target;
-    apart(target)?;
+    check_plugin_dir(target)?;
     // First, so that a refusal leaves no trace. An interrupted restore is completed below, and checked then.
-    if !data_dir.join(READY).is_dir() {
-        in_the_way(&archive, target)?;
+    if !data_dir.join(READY_DIR).is_dir() {
+        check_obstacles(&archive, target)?;
     }
     make_dir(data_dir)?;
-    let lock = Lock::take(&data_dir.join(STORE))?;
-    let config = || Some(data_dir.join(RESTORED).join(entry::CONFIG)).filter(|path| path.exists());
+    let lock = Lock::take(&data_dir.join(STORE_DIR))?;
+    let config = || Some(data_dir.join(RESTORED_DIR).join(entry::CONFIG)).filter(|path| path.exists());
     let folder: Vec<String> = archive.folder().keys().cloned().collect();
     if place::finish(data_dir)? && is_restored(&archive, data_dir) {
         return Ok(Restored { manifest: archive.manifest().clone(), config: config(), folder, replaced: false });
     }
     // Again: another process may have had the lock since the first check.
-    let replaced = in_the_way(&archive, target)?;
-    let new = data_dir.join(NEW);
+    let replaced = check_obstacles(&archive, target)?;
+    let new = data_dir.join(NEW_DIR);
     let made = make(&mut archive, &new, target, progress).and_then(|()| place::decide(data_dir));
     if let Err(error) = made {
         // An unfinished restore has no value; if this fails, the next restore removes it.
@@ -95,10 +97,10 @@ pub fn restore(
 }
 
 /// Rejects a plugin folder inside a directory that a restore replaces: its files would be moved aside with the rest.
-fn apart(target: &Target) -> Result<(), BackupError> {
+fn check_plugin_dir(target: &Target) -> Result<(), BackupError> {
     let Target { data_dir, plugin_dir, .. } = target;
-    let (data, folder) = (whole(data_dir)?, whole(plugin_dir)?);
-    let replaced = [STORE, PLUGINS, RESTORED, NEW, READY, REPLACED];
+    let (data, folder) = (resolve_path(data_dir)?, resolve_path(plugin_dir)?);
+    let replaced = [STORE_DIR, PLUGINS_DIR, RESTORED_DIR, NEW_DIR, READY_DIR, REPLACED_DIR];
     match replaced.into_iter().find(|name| folder.starts_with(data.join(name))) {
         None => Ok(()),
         Some(within) => Err(BackupError::Nested { plugin_dir: plugin_dir.clone(), within }),
@@ -106,7 +108,7 @@ fn apart(target: &Target) -> Result<(), BackupError> {
 }
 
 /// Returns the absolute path without links, as far as it exists.
-fn whole(path: &Path) -> Result<PathBuf, BackupError> {
+fn resolve_path(path: &Path) -> Result<PathBuf, BackupError> {
     let path = std::path::absolute(path).map_err(io_fault(path, "find"))?;
     let found = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
     Ok(match found {
@@ -117,48 +119,48 @@ fn whole(path: &Path) -> Result<PathBuf, BackupError> {
 
 /// Whether the interrupted restore that was just completed was of this backup.
 fn is_restored(archive: &Archive, data_dir: &Path) -> bool {
-    let text = fs::read(data_dir.join(RESTORED).join(entry::MANIFEST)).unwrap_or_default();
+    let text = fs::read(data_dir.join(RESTORED_DIR).join(entry::MANIFEST)).unwrap_or_default();
     serde_json::from_slice::<Manifest>(&text).is_ok_and(|found| found == *archive.manifest())
 }
 
 /// Refuses to replace content without `force`; returns whether the restore will replace anything.
-fn in_the_way(archive: &Archive, target: &Target) -> Result<bool, BackupError> {
+fn check_obstacles(archive: &Archive, target: &Target) -> Result<bool, BackupError> {
     let Target { data_dir, plugin_dir, force } = target;
-    let occupied = occupied(data_dir, plugin_dir)?;
+    let obstacle = find_obstacle(data_dir, plugin_dir)?;
     let differing = differing(archive, plugin_dir)?;
     if !force {
-        if let Some(occupied) = occupied {
-            return Err(occupied);
+        if let Some(obstacle) = obstacle {
+            return Err(obstacle);
         }
         if let Some(file) = differing.first() {
             let what = "the plugin folder has a different file of that name".to_owned();
             return Err(BackupError::Occupied { path: plugin_dir.join(file), what });
         }
     }
-    Ok(occupied.is_some() || !differing.is_empty())
+    Ok(obstacle.is_some() || !differing.is_empty())
 }
 
 /// Returns the obstacle for a restore, if there is one.
-pub(crate) fn occupied(data_dir: &Path, plugin_dir: &Path) -> Result<Option<BackupError>, BackupError> {
-    let in_the_way = |path: &Path, what: &str| BackupError::Occupied { path: path.to_owned(), what: what.to_owned() };
+pub(crate) fn find_obstacle(data_dir: &Path, plugin_dir: &Path) -> Result<Option<BackupError>, BackupError> {
+    let obstacle = |path: &Path, what: &str| BackupError::Occupied { path: path.to_owned(), what: what.to_owned() };
     let entries = match fs::read_dir(data_dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(io_fault(data_dir, "read")(e)),
     };
-    if data_dir.join(STORE).join(STORE).exists() {
-        return Ok(Some(in_the_way(data_dir, "it holds a store already")));
+    if data_dir.join(STORE_DIR).join(STORE_DIR).exists() {
+        return Ok(Some(obstacle(data_dir, "it holds a store already")));
     }
     for entry in entries {
         let entry = entry.map_err(io_fault(data_dir, "read"))?;
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
-        let harmless = NOTHING.contains(&&*name)
+        let harmless = HARMLESS_NAMES.contains(&&*name)
             || path == *plugin_dir
-            || (name == STORE && only_lock(&path))
-            || (name == PLUGINS && is_empty(&path));
+            || (name == STORE_DIR && only_lock(&path))
+            || (name == PLUGINS_DIR && is_empty(&path));
         if !harmless {
-            return Ok(Some(in_the_way(data_dir, &format!("it is not empty, {name} is in it"))));
+            return Ok(Some(obstacle(data_dir, &format!("it is not empty, {name} is in it"))));
         }
     }
     Ok(None)
@@ -208,22 +210,22 @@ fn make(
     target: &Target,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BackupError> {
-    let store = target.data_dir.join(STORE);
+    let store = target.data_dir.join(STORE_DIR);
     remove(new)?;
-    for dir in [PLUGINS, RESTORED, FOLDER] {
+    for dir in [PLUGINS_DIR, RESTORED_DIR, PLUGIN_FILES_DIR] {
         make_dir(&new.join(dir))?;
     }
     if !archive.folder().is_empty() {
         let plugin_dir = std::path::absolute(&target.plugin_dir).map_err(io_fault(&target.plugin_dir, "find"))?;
         // Finds out now, not after the decision, whether the folder accepts files.
         make_dir(&plugin_dir)?;
-        drop(AtomicFile::beside(&plugin_dir.join("plugin.wasm"))?);
-        write(&new.join(FOLDER_PATH), &mut plugin_dir.as_os_str().as_bytes())?;
+        drop(AtomicFile::new_beside(&plugin_dir.join("plugin.wasm"))?);
+        write(&new.join(PLUGIN_DIR_FILE), &mut plugin_dir.as_os_str().as_bytes())?;
     }
     let text = serde_json::to_vec_pretty(archive.manifest()).unwrap_or_default();
-    write(&new.join(RESTORED).join(entry::MANIFEST), &mut text.as_slice())?;
-    let loader = Loader::create(&new.join(STORE), archive.manifest().head())?;
-    let mut maker = Maker { new, loader, progress, records: 0 };
+    write(&new.join(RESTORED_DIR).join(entry::MANIFEST), &mut text.as_slice())?;
+    let loader = Loader::create(&new.join(STORE_DIR), archive.manifest().head())?;
+    let mut maker = RestoreWriter { new, loader, progress, records: 0 };
     archive.read(&mut maker)?;
     maker.loader.finish().map_err(|error| match error {
         mortise_store::StoreError::BadRecord { record, fault } => {
@@ -233,14 +235,14 @@ fn make(
     })
 }
 
-struct Maker<'m> {
+struct RestoreWriter<'m> {
     new: &'m Path,
     loader: Loader,
     progress: &'m mut dyn FnMut(Progress),
     records: u64,
 }
 
-impl Contents for Maker<'_> {
+impl ContentReceiver for RestoreWriter<'_> {
     fn record(&mut self, record: Record) -> Result<(), BackupError> {
         self.loader.add(&record)?;
         self.records += 1;
@@ -249,17 +251,17 @@ impl Contents for Maker<'_> {
     }
 
     fn kept(&mut self, plugin: &str, file: &str, content: &mut dyn Read) -> Result<(), BackupError> {
-        let dir = self.new.join(PLUGINS).join(plugin);
+        let dir = self.new.join(PLUGINS_DIR).join(plugin);
         make_dir(&dir)?;
         write(&dir.join(file), content)
     }
 
     fn folder(&mut self, file: &str, content: &mut dyn Read) -> Result<(), BackupError> {
-        write(&self.new.join(FOLDER).join(file), content)
+        write(&self.new.join(PLUGIN_FILES_DIR).join(file), content)
     }
 
     fn config(&mut self, content: &mut dyn Read) -> Result<(), BackupError> {
-        write(&self.new.join(RESTORED).join(entry::CONFIG), content)
+        write(&self.new.join(RESTORED_DIR).join(entry::CONFIG), content)
     }
 }
 

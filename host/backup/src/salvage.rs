@@ -31,12 +31,12 @@ use crate::{
     entry::{self, Decoded, Entry, RecordError},
     error::{BackupError, io_fault},
     manifest::Manifest,
-    place::{self, FOLDER, NEW, PLUGINS, RESTORED, STORE},
-    restore::{occupied, write},
+    place::{self, NEW_DIR, PLUGIN_FILES_DIR, PLUGINS_DIR, RESTORED_DIR, STORE_DIR},
+    restore::{find_obstacle, write},
 };
 
 /// File in which resources wait until salvage knows which of them to take.
-const SPOOL: &str = "records";
+const SPOOL_FILE: &str = "records";
 
 /// Result of a salvage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,18 +58,18 @@ pub struct Salvaged {
 /// [`BackupError::Occupied`]; [`BackupError::NotABackup`] when nothing in `source` can be read; faults of the file
 /// system.
 pub fn salvage(source: &Path, data_dir: &Path) -> Result<Salvaged, BackupError> {
-    if let Some(occupied) = occupied(data_dir, Path::new(""))? {
-        return Err(occupied);
+    if let Some(obstacle) = find_obstacle(data_dir, Path::new(""))? {
+        return Err(obstacle);
     }
     make_dir(data_dir)?;
-    let lock = Lock::take(&data_dir.join(STORE))?;
-    let new = data_dir.join(NEW);
+    let lock = Lock::take(&data_dir.join(STORE_DIR))?;
+    let new = data_dir.join(NEW_DIR);
     remove(&new)?;
-    for dir in [PLUGINS, RESTORED, FOLDER] {
+    for dir in [PLUGINS_DIR, RESTORED_DIR, PLUGIN_FILES_DIR] {
         make_dir(&new.join(dir))?;
     }
     let made = collect(source, &new).and_then(|salvaged| {
-        remove(&new.join(SPOOL))?;
+        remove(&new.join(SPOOL_FILE))?;
         place::decide(data_dir)?;
         Ok(salvaged)
     });
@@ -83,7 +83,7 @@ pub fn salvage(source: &Path, data_dir: &Path) -> Result<Salvaged, BackupError> 
 }
 
 fn collect(source: &Path, new: &Path) -> Result<Salvaged, BackupError> {
-    let mut collected = Collected::new(new)?;
+    let mut collected = Salvager::new(new)?;
     if source.is_dir() {
         collected.store(source)?;
     } else {
@@ -93,7 +93,7 @@ fn collect(source: &Path, new: &Path) -> Result<Salvaged, BackupError> {
 }
 
 /// An unfinished salvage.
-struct Collected<'n> {
+struct Salvager<'n> {
     new: &'n Path,
     spool: BufWriter<File>,
     /// Checks each record by itself.
@@ -105,9 +105,9 @@ struct Collected<'n> {
     left_out: Vec<Problem>,
 }
 
-impl<'n> Collected<'n> {
+impl<'n> Salvager<'n> {
     fn new(new: &'n Path) -> Result<Self, BackupError> {
-        let path = new.join(SPOOL);
+        let path = new.join(SPOOL_FILE);
         let spool = BufWriter::new(File::create(&path).map_err(io_fault(&path, "write"))?);
         // Accepts records of any commit, and no events.
         let any = SnapshotHead { sequence: u64::MAX - 1, first_event: u64::MAX, ..SnapshotHead::default() };
@@ -141,7 +141,7 @@ impl<'n> Collected<'n> {
         *newest = record.sequence.max(*newest);
         let mut bytes = Vec::new();
         entry::encode(record, &mut bytes);
-        let path = self.new.join(SPOOL);
+        let path = self.new.join(SPOOL_FILE);
         self.spool.write_all(&(bytes.len() as u64).to_be_bytes()).map_err(io_fault(&path, "write"))?;
         self.spool.write_all(&bytes).map_err(io_fault(&path, "write"))
     }
@@ -155,11 +155,11 @@ impl<'n> Collected<'n> {
                 taken = self.take(record);
             }
         };
-        let (highest, problems) = SledBackend::salvage(&data_dir.join(STORE), Some(work), &mut take)?;
+        let (highest, problems) = SledBackend::salvage(&data_dir.join(STORE_DIR), Some(work), &mut take)?;
         taken?;
         self.commit = self.commit.max(highest);
         self.left_out.extend(problems);
-        let kept = data_dir.join(PLUGINS);
+        let kept = data_dir.join(PLUGINS_DIR);
         for plugin in names(&kept) {
             for file in names(&kept.join(&plugin)).into_iter().filter(|file| entry::is_plugin_file(file)) {
                 let path = kept.join(&plugin).join(&file);
@@ -173,7 +173,7 @@ impl<'n> Collected<'n> {
     /// Takes a component if its name is the hash of its content. A signature is checked when it is used.
     fn component(&mut self, plugin: &str, file: &str, content: &[u8]) -> Result<(), BackupError> {
         if entry::is_signature(file) {
-            let dir = self.new.join(PLUGINS).join(plugin);
+            let dir = self.new.join(PLUGINS_DIR).join(plugin);
             make_dir(&dir)?;
             return write(&dir.join(file), &mut &*content);
         }
@@ -181,7 +181,7 @@ impl<'n> Collected<'n> {
             self.leave_out(format!("component {file} of plugin {plugin}"), "its content does not match its name");
             return Ok(());
         }
-        let dir = self.new.join(PLUGINS).join(plugin);
+        let dir = self.new.join(PLUGINS_DIR).join(plugin);
         make_dir(&dir)?;
         self.kept_components += 1;
         write(&dir.join(file), &mut &*content)
@@ -252,7 +252,7 @@ impl<'n> Collected<'n> {
                     self.leave_out(format!("the plugin folder's {file}"), "salvage leaves the plugin folder alone");
                     Ok(())
                 }
-                Entry::Config => write(&self.new.join(RESTORED).join(entry::CONFIG), &mut &*content),
+                Entry::Config => write(&self.new.join(RESTORED_DIR).join(entry::CONFIG), &mut &*content),
                 Entry::Manifest | Entry::Sums => Ok(()),
             }
         })?;
@@ -287,7 +287,7 @@ impl<'n> Collected<'n> {
 
     /// Makes the store.
     fn load(mut self) -> Result<Salvaged, BackupError> {
-        let path = self.new.join(SPOOL);
+        let path = self.new.join(SPOOL_FILE);
         self.spool.flush().map_err(io_fault(&path, "write"))?;
         let resources = self.counts();
         let head = SnapshotHead {
@@ -296,7 +296,7 @@ impl<'n> Collected<'n> {
             first_event: self.commit + 1,
             ..SnapshotHead::default()
         };
-        let mut loader = Loader::create(&self.new.join(STORE), head)?;
+        let mut loader = Loader::create(&self.new.join(STORE_DIR), head)?;
         let mut spool = BufReader::new(File::open(&path).map_err(io_fault(&path, "read"))?);
         let mut length = [0; 8];
         while spool.read_exact(&mut length).is_ok() {
@@ -372,7 +372,7 @@ fn entries(path: &Path, visit: &mut Visit<'_>) -> Result<Option<String>, BackupE
         let name = String::from_utf8_lossy(&tar_entry.path_bytes()).into_owned();
         let Some(entry) = Entry::parse(&name) else { return Ok(Some(format!("backups have no entry {name:?}"))) };
         let mut content = Vec::new();
-        let most = entry.most_bytes();
+        let most = entry.max_bytes();
         match (&mut tar_entry).take(most + 1).read_to_end(&mut content) {
             Err(error) => return Ok(Some(error.to_string())),
             Ok(read) if read as u64 > most => return Ok(Some(format!("{name} takes more than {most} bytes"))),

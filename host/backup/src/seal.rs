@@ -12,18 +12,18 @@ pub const SEAL_BYTES: usize = 66;
 
 /// Header of the second member: gzip, deflate, with an extra field; no time, no system; 44 bytes of extra field; `MT`
 /// with 40 bytes.
-const START: [u8; 16] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 255, 44, 0, b'M', b'T', 40, 0];
+const SEAL_PREFIX: [u8; 16] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 255, 44, 0, b'M', b'T', 40, 0];
 /// Empty last block, CRC-32 and length of no data.
-const END: [u8; 10] = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const SEAL_SUFFIX: [u8; 10] = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Makes the seal of `bytes` bytes with this digest.
 pub(crate) fn seal(digest: &[u8; 32], bytes: u64) -> Vec<u8> {
-    [&START[..], digest, &bytes.to_le_bytes(), &END].concat()
+    [&SEAL_PREFIX[..], digest, &bytes.to_le_bytes(), &SEAL_SUFFIX].concat()
 }
 
 /// Whether the bytes have the form of a seal, whatever they seal.
 pub(crate) fn is_seal(bytes: &[u8]) -> bool {
-    bytes.len() == SEAL_BYTES && bytes.starts_with(&START) && bytes.ends_with(&END)
+    bytes.len() == SEAL_BYTES && bytes.starts_with(&SEAL_PREFIX) && bytes.ends_with(&SEAL_SUFFIX)
 }
 
 /// Checks the seal of a backup that arrives in pieces, for example over the network; holds only its last bytes.
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_takes_no_notice_of_it() {
+    fn gzip_ignores_the_seal() {
         use std::io::Read as _;
         let sealed = seal(&[7; 32], 123);
         assert!(sealed.len() == SEAL_BYTES && is_seal(&sealed));

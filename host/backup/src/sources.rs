@@ -67,7 +67,7 @@ impl Sources {
         let metadata = file.metadata().map_err(io_fault(path, "read metadata for the backup"))?;
         // A file larger than any signature is not one, and a restore would reject it.
         let is_one = !matches!(&entry, Entry::Kept { file, .. } | Entry::Folder { file } if entry::is_signature(file))
-            || metadata.len() <= entry.most_bytes();
+            || metadata.len() <= entry.max_bytes();
         if metadata.is_file() && is_one {
             self.files.push(Source { entry, file, bytes: metadata.len() });
         }

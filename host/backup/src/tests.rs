@@ -70,7 +70,7 @@ impl House {
         let house = Self::empty();
         let store = house.store();
         let put = |n: usize| Mutation::Put(Box::new(resource(&format!("r-{n}"), n % 7 * 1000)));
-        store.commit(Batch::of_all((0..resources).map(put).collect())).await.unwrap();
+        store.commit(Batch::new((0..resources).map(put).collect())).await.unwrap();
         drop(store);
         let kept = house.data().join("plugins/demo");
         fs::create_dir_all(&kept).unwrap();
@@ -145,7 +145,7 @@ fn restored(bytes: &[u8], house: &House, force: bool) -> Result<crate::Restored,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_backed_up_comes_back() {
+async fn a_restored_backup_has_the_same_content() {
     let house = House::furnished(500).await;
     let bytes = house.backup().await;
     let other = House::empty();
@@ -220,7 +220,7 @@ async fn nothing_is_overwritten_without_force() {
 
 /// A restore notices every cut and every flipped bit, anywhere, before it changes anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_altered_is_refused_and_nothing_is_touched() {
+async fn altered_backups_are_refused_without_changes() {
     let bytes = House::furnished(30).await.backup().await;
     let target = House::empty();
     let before = target.files();
@@ -434,7 +434,7 @@ async fn long_names_come_back_and_endless_ones_do_not() {
 
 /// A plugin folder inside a directory that a restore replaces is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_folder_within_what_is_replaced_is_refused() {
+async fn a_plugin_folder_inside_a_replaced_directory_is_refused() {
     let house = House::furnished(3).await;
     let bytes = house.backup().await;
     let dir = tempfile::tempdir().unwrap();

@@ -2,25 +2,25 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of living shields.
-static SHIELDS: AtomicUsize = AtomicUsize::new(0);
+/// Number of critical sections in progress.
+static SECTIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// Guard: while one lives, Ctrl-C is left to the program that has the terminal, such as an editor.
 #[derive(Debug)]
-pub struct Shield(());
+pub struct CriticalSection(());
 
-impl Shield {
-    /// Raises a shield; it holds until it is dropped.
+impl CriticalSection {
+    /// Enters a critical section, which lasts until the guard is dropped.
     #[must_use]
-    pub fn raise() -> Self {
-        SHIELDS.fetch_add(1, Ordering::SeqCst);
+    pub fn enter() -> Self {
+        SECTIONS.fetch_add(1, Ordering::SeqCst);
         Self(())
     }
 }
 
-impl Drop for Shield {
+impl Drop for CriticalSection {
     fn drop(&mut self) {
-        SHIELDS.fetch_sub(1, Ordering::SeqCst);
+        SECTIONS.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn interrupted() {
         if tokio::signal::ctrl_c().await.is_err() {
             return std::future::pending().await;
         }
-        if SHIELDS.load(Ordering::SeqCst) == 0 {
+        if SECTIONS.load(Ordering::SeqCst) == 0 {
             return;
         }
     }

@@ -25,7 +25,7 @@ pub use connect::{
     session::{Authorized, Session, Token},
 };
 pub use error::{CliError, EXIT_CODES, Exit};
-pub use interrupt::Shield;
+pub use interrupt::CriticalSection;
 pub use output::{
     progress::{Progress, Unit},
     table::{Cell, Table},

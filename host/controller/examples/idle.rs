@@ -12,10 +12,10 @@ use std::{
 
 use kit::{CountingReconciler, SnapshotSource, artist, artists, cpu, report, resident};
 use mortise_controller::{AlwaysLeased, Controllers, Definition};
-use mortise_resource::BadEncoding;
+use mortise_resource::EncodingError;
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, BadEncoding> {
+async fn main() -> Result<ExitCode, EncodingError> {
     let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse::<usize>().ok());
     let number = arguments.next().unwrap_or(100);
     let count = arguments.next().unwrap_or(10_000);

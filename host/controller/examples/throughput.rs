@@ -12,12 +12,12 @@ use std::{
 
 use kit::{ChannelSource, CountingReconciler, artist, artists, report, resident};
 use mortise_controller::{AlwaysLeased, Controllers, Definition, Event};
-use mortise_resource::BadEncoding;
+use mortise_resource::EncodingError;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, BadEncoding> {
+async fn main() -> Result<ExitCode, EncodingError> {
     let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse::<usize>().ok());
     let count = arguments.next().unwrap_or(100_000);
     let parallel = arguments.next().unwrap_or(1);

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Most throttled keys, and most keys set aside, in a status.
-const SHOWN: usize = 16;
+const MAX_SHOWN_KEYS: usize = 16;
 
 /// A registered controller, from its registration to its removal.
 pub(crate) struct Controller {
@@ -59,9 +59,9 @@ impl Controller {
         status.in_progress = queue.running();
         status.scheduled = queue.timers();
         status.throttled = queue.throttled() + mappers;
-        status.throttled_keys = queue.some_throttled(SHOWN);
+        status.throttled_keys = queue.some_throttled(MAX_SHOWN_KEYS);
         status.set_aside = queue.set_aside();
-        status.set_aside_keys = queue.some_set_aside(SHOWN, Instant::now());
+        status.set_aside_keys = queue.some_set_aside(MAX_SHOWN_KEYS, Instant::now());
         status
     }
 

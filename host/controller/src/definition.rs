@@ -218,17 +218,17 @@ impl fmt::Display for Definition {
             "<Controller managed_type={}, watched_types=[{}], backoff=<base={}, max={}>, placement={}>",
             types::gvk(&self.managed),
             watched.join(", "),
-            Span(self.backoff.base()),
-            Span(self.backoff.max()),
+            GoDuration(self.backoff.base()),
+            GoDuration(self.backoff.max()),
             self.placement
         )
     }
 }
 
 /// A duration as Go writes it: `5ms`, `1.5s`, `1h0m0s`.
-struct Span(Duration);
+struct GoDuration(Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         if seconds == 0 {

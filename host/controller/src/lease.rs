@@ -54,7 +54,7 @@ impl Lease {
     }
 
     /// Waits until the lease is held, or until it is lost.
-    pub(crate) async fn until(&mut self, held: bool) {
+    pub(crate) async fn wait_until(&mut self, held: bool) {
         if self.0.wait_for(|now| *now == held).await.is_err() {
             // Without a sender the lease never changes again.
             std::future::pending().await

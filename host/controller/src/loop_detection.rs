@@ -15,7 +15,7 @@
 //! be judged too early: its chain then starts from 0 again, and the loop is found a little later.)
 //!
 //! # Limits
-//! The last [`REMEMBERED`] writes of a controller are known, as 64-bit marks. [`OPEN`] events of an item are kept open;
+//! The last [`MAX_REMEMBERED_WRITES`] writes of a controller are known, as 64-bit marks. [`MAX_OPEN_EVENTS`] events of an item are kept open;
 //! when there are more, those known by then are judged. Events beyond these bounds count as from outside, so that an
 //! error here makes a loop fast but never makes a healthy key slow.
 
@@ -31,10 +31,10 @@ use parking_lot::Mutex;
 use crate::key::text_of;
 
 /// Most remembered writes of a controller. An event is at most as late as a watch may lag.
-const REMEMBERED: usize = 16_384;
+const MAX_REMEMBERED_WRITES: usize = 16_384;
 
 /// Most open events of an item.
-const OPEN: usize = 64;
+const MAX_OPEN_EVENTS: usize = 64;
 
 /// The cause of an item in a queue.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub(crate) struct Cause {
 
 impl Cause {
     /// A change from outside.
-    pub(crate) fn foreign() -> Self {
+    pub(crate) fn from_outside() -> Self {
         Self { chain: 0, ..Self::default() }
     }
 
@@ -63,14 +63,14 @@ impl Cause {
         self.chain = self.chain.min(other.chain);
         self.open.extend(other.open);
         self.writes = self.writes.take().or(other.writes);
-        if self.open.len() > OPEN
+        if self.open.len() > MAX_OPEN_EVENTS
             && let Some(writes) = self.writes.clone()
         {
             // When a reconcile writes much for one key, such as an owner's children, all but its last write is known by
             // now.
             writes.judge_known(self);
-            if self.open.len() > OPEN {
-                *self = Self::foreign();
+            if self.open.len() > MAX_OPEN_EVENTS {
+                *self = Self::from_outside();
             }
         }
         if self.chain == 0 {
@@ -90,11 +90,11 @@ impl Default for Cause {
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
     hasher: RandomState,
-    known: Mutex<Known>,
+    known: Mutex<KnownWrites>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownWrites {
     chains: HashMap<u64, u32>,
     order: VecDeque<u64>,
 }
@@ -162,7 +162,7 @@ impl OwnWrites {
         if known.chains.insert(mark, chain).is_none() {
             known.order.push_back(mark);
         }
-        if known.order.len() > REMEMBERED
+        if known.order.len() > MAX_REMEMBERED_WRITES
             && let Some(oldest) = known.order.pop_front()
         {
             known.chains.remove(&oldest);
@@ -189,7 +189,7 @@ mod tests {
 
     fn resource(name: &str, version: &str) -> EncodedResource {
         let resource = pb::Resource { id: Some(id(name)), version: version.into(), ..pb::Resource::default() };
-        EncodedResource::of(&resource).unwrap()
+        EncodedResource::encode(&resource).unwrap()
     }
 
     #[test]
@@ -226,12 +226,12 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let writes = Arc::<OwnWrites>::default();
         let id = pb::Id::default();
-        for n in 0..REMEMBERED + 5 {
+        for n in 0..MAX_REMEMBERED_WRITES + 5 {
             writes.wrote(&id, &n.to_string(), 0);
         }
-        assert_eq!(writes.known.lock().chains.len(), REMEMBERED);
+        assert_eq!(writes.known.lock().chains.len(), MAX_REMEMBERED_WRITES);
         let mut cause = Cause::default();
-        for n in 0..=OPEN {
+        for n in 0..=MAX_OPEN_EVENTS {
             cause.merge(writes.cause_of(&resource("b", &n.to_string()), false));
         }
         assert!(cause.open.is_empty());
@@ -241,12 +241,12 @@ mod tests {
     fn own_writes_are_judged_before_there_are_too_many_to_keep_open() {
         let writes = Arc::<OwnWrites>::default();
         let (id, mut cause) = (id("a"), Cause::default());
-        for n in 0..5 * OPEN {
+        for n in 0..5 * MAX_OPEN_EVENTS {
             let version = n.to_string();
             cause.merge(writes.cause_of(&resource("a", &version), false));
             writes.wrote(&id, &version, 4);
         }
-        assert!(cause.open.len() <= OPEN);
+        assert!(cause.open.len() <= MAX_OPEN_EVENTS);
         assert_eq!(writes.chain_length(&mut cause.clone()), 5);
         cause.merge(writes.cause_of(&resource("a", "of somebody else"), false));
         assert_eq!(writes.chain_length(&mut cause), 0);

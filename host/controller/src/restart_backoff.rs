@@ -5,7 +5,7 @@ use std::time::Duration;
 use mortise_resource::backoff::{Backoff, Waits};
 
 /// A run that lasted longer than this did not crash at its start.
-const LASTED: Duration = Duration::from_secs(2);
+const MIN_STABLE_RUN: Duration = Duration::from_secs(2);
 
 /// The waits of a controller with runs that keep ending, as in Consul: none after a run that lasted, else 500 ms, 1, 2,
 /// 4 … 60 s, each longer by up to a quarter, so that a hundred controllers with the same fault do not return at the
@@ -23,7 +23,7 @@ impl Default for RestartBackoff {
 impl RestartBackoff {
     /// The wait after a run that lasted this long.
     pub(crate) fn after(&mut self, lasted: Duration) -> Duration {
-        if lasted > LASTED {
+        if lasted > MIN_STABLE_RUN {
             self.reset();
             return Duration::ZERO;
         }

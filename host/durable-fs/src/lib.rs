@@ -39,7 +39,7 @@ pub struct FsError {
 
 impl FsError {
     /// Adds path and action to an I/O error, for `map_err`.
-    pub fn at(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
+    pub fn with_path(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self { path, action, source }
     }
@@ -47,7 +47,7 @@ impl FsError {
 
 /// Returns the directory of a path: its parent, or the current directory for a bare name.
 #[must_use]
-pub fn dir_of(path: &Path) -> &Path {
+pub fn parent_dir(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -56,7 +56,7 @@ pub fn dir_of(path: &Path) -> &Path {
 /// # Errors
 /// Faults of the file system.
 pub fn sync(path: &Path) -> Result<(), FsError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(FsError::at(path, "sync"))
+    File::open(path).and_then(|file| file.sync_all()).map_err(FsError::with_path(path, "sync"))
 }
 
 /// Makes a directory and everything in it durable. Syncs each directory after its entries.
@@ -64,8 +64,8 @@ pub fn sync(path: &Path) -> Result<(), FsError> {
 /// # Errors
 /// Faults of the file system.
 pub fn sync_tree(dir: &Path) -> Result<(), FsError> {
-    for entry in fs::read_dir(dir).map_err(FsError::at(dir, "read"))? {
-        let path = entry.map_err(FsError::at(dir, "read"))?.path();
+    for entry in fs::read_dir(dir).map_err(FsError::with_path(dir, "read"))? {
+        let path = entry.map_err(FsError::with_path(dir, "read"))?.path();
         if path.is_dir() { sync_tree(&path)? } else { sync(&path)? }
     }
     sync(dir)
@@ -79,11 +79,11 @@ pub fn make_dir(path: &Path) -> Result<(), FsError> {
     if path.is_dir() {
         return Ok(());
     }
-    let parent = dir_of(path);
+    let parent = parent_dir(path);
     make_dir(parent)?;
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        made => made.map_err(FsError::at(path, "make"))?,
+        made => made.map_err(FsError::with_path(path, "make"))?,
     }
     sync(parent)
 }
@@ -95,7 +95,7 @@ pub fn make_dir(path: &Path) -> Result<(), FsError> {
 pub fn remove(path: &Path) -> Result<(), FsError> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FsError::at(path, "remove")(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FsError::with_path(path, "remove")(error)),
         _ => Ok(()),
     }
 }
@@ -112,8 +112,8 @@ pub fn replace_through(unfinished: &Path, path: &Path, content: &[u8]) -> Result
         file.sync_all()?;
         fs::rename(unfinished, path)
     };
-    write().map_err(FsError::at(path, "write"))?;
-    sync(dir_of(path))
+    write().map_err(FsError::with_path(path, "write"))?;
+    sync(parent_dir(path))
 }
 
 /// An unfinished file beside its target path, readable by this user only (mode 0600). Dropping it removes it.
@@ -128,13 +128,13 @@ impl AtomicFile {
     ///
     /// # Errors
     /// The directory does not exist or accepts no files: the error names the directory, and the action `write into`.
-    pub fn beside(path: &Path) -> Result<Self, FsError> {
-        let dir = dir_of(path);
+    pub fn new_beside(path: &Path) -> Result<Self, FsError> {
+        let dir = parent_dir(path);
         let made = tempfile::Builder::new().prefix(".mortise-").suffix(".part").tempfile_in(dir);
         let part = made.map_err(|error| {
             // tempfile's error shows the random name; the error of reading the directory says more.
             let source = fs::read_dir(dir).err().unwrap_or_else(|| error.kind().into());
-            FsError::at(dir, "write into")(source)
+            FsError::with_path(dir, "write into")(source)
         })?;
         Ok(Self { part, path: path.to_owned() })
     }
@@ -150,7 +150,7 @@ impl AtomicFile {
     /// Faults of the file system.
     pub fn replace(self) -> Result<(), FsError> {
         let placed = self.part.persist(&self.path);
-        placed.map(drop).map_err(|error| FsError::at(&self.path, "write")(error.error))
+        placed.map(drop).map_err(|error| FsError::with_path(&self.path, "write")(error.error))
     }
 
     /// Puts the file in its place unless the path exists: atomic, not durable.
@@ -159,7 +159,7 @@ impl AtomicFile {
     /// Faults of the file system, [`io::ErrorKind::AlreadyExists`] among them.
     pub fn create(self) -> Result<(), FsError> {
         let placed = self.part.persist_noclobber(&self.path);
-        placed.map(drop).map_err(|error| FsError::at(&self.path, "write")(error.error))
+        placed.map(drop).map_err(|error| FsError::with_path(&self.path, "write")(error.error))
     }
 
     /// Makes the content durable; to be called before the file is put in its place. A later [`sync`] of the directory
@@ -168,7 +168,7 @@ impl AtomicFile {
     /// # Errors
     /// Faults of the file system.
     pub fn sync(&self) -> Result<(), FsError> {
-        self.part.as_file().sync_all().map_err(FsError::at(&self.path, "sync"))
+        self.part.as_file().sync_all().map_err(FsError::with_path(&self.path, "sync"))
     }
 
     /// [`AtomicFile::replace`], durably.
@@ -179,7 +179,7 @@ impl AtomicFile {
         self.sync()?;
         let path = self.path.clone();
         self.replace()?;
-        sync(dir_of(&path))
+        sync(parent_dir(&path))
     }
 
     /// [`AtomicFile::create`], durably.
@@ -190,7 +190,7 @@ impl AtomicFile {
         self.sync()?;
         let path = self.path.clone();
         self.create()?;
-        sync(dir_of(&path))
+        sync(parent_dir(&path))
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let written = |text: &str| {
-            let mut file = AtomicFile::beside(&path).unwrap();
+            let mut file = AtomicFile::new_beside(&path).unwrap();
             file.write_all(text.as_bytes()).unwrap();
             file
         };
@@ -256,7 +256,7 @@ mod tests {
         let (target, link) = (dir.path().join("target"), dir.path().join("link"));
         fs::write(&target, "target").unwrap();
         symlink(&target, &link).unwrap();
-        let mut file = AtomicFile::beside(&link).unwrap();
+        let mut file = AtomicFile::new_beside(&link).unwrap();
         file.write_all(b"new").unwrap();
         file.replace().unwrap();
         assert_eq!((fs::read(&target).unwrap(), fs::read(&link).unwrap()), (b"target".to_vec(), b"new".to_vec()));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn errors_name_the_directory_and_keep_the_cause() {
         let dir = tempfile::tempdir().unwrap();
-        let error = AtomicFile::beside(&dir.path().join("none/file")).unwrap_err();
+        let error = AtomicFile::new_beside(&dir.path().join("none/file")).unwrap_err();
         assert_eq!(error.path, dir.path().join("none"));
         assert!(error.to_string().contains("write into: No such file or directory"), "{error}");
         remove(&dir.path().join("none")).unwrap();

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Error, StopHandle, Target,
-    cargo::{self, Examples, GUARD, Request},
+    cargo::{self, Examples, NESTED_BUILD_VARIABLE, Request},
     component, depinfo,
     metadata::{Package, PackageSelector},
     toolchain::Toolchain,
@@ -178,9 +178,9 @@ impl Build {
         let package = Package::find(&dir, &self.which)?;
         let target_dir = match &self.target_dir {
             Some(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
-            None => self.out_dir.base(&package).join("guest"),
+            None => self.out_dir.target_base(&package).join("guest"),
         };
-        if env::var_os(GUARD).is_some_and(|held| Path::new(&held) == target_dir) {
+        if env::var_os(NESTED_BUILD_VARIABLE).is_some_and(|held| Path::new(&held) == target_dir) {
             return Err(Error::Nested { target_dir });
         }
         let out_dir = match &self.out_dir {
@@ -225,7 +225,7 @@ impl Build {
         }
         components.sort();
         if self.out_dir == OutDir::Default {
-            component::sweep(&out_dir, &components.iter().map(|one| &one.path).collect::<Vec<_>>())?;
+            component::remove_stale_components(&out_dir, &components.iter().map(|one| &one.path).collect::<Vec<_>>())?;
         }
         Ok(BuildOutput { dir: out_dir, components, inputs: inputs.into_iter().collect() })
     }
@@ -244,7 +244,7 @@ impl Build {
         let out = env::var_os("OUT_DIR").map_or_else(|| built.dir.clone(), PathBuf::from);
         let path = out.join(&component.name).with_added_extension("wasm");
         component::write(&path, &bytes)?;
-        tell_cargo("rustc-env", &format!("{variable}={}", unicode(&path)?));
+        print_cargo_instruction("rustc-env", &format!("{variable}={}", path_as_str(&path)?));
         built.emit_rerun_if_changed()
     }
 
@@ -273,7 +273,7 @@ impl BuildOutput {
     /// [`Error::NotUnicode`]: cargo cannot take the path.
     pub fn emit_rerun_if_changed(&self) -> Result<(), Error> {
         for input in &self.inputs {
-            tell_cargo("rerun-if-changed", unicode(input)?);
+            print_cargo_instruction("rerun-if-changed", path_as_str(input)?);
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl BuildOutput {
 impl OutDir {
     /// The target directory that holds the guests'. In build scripts and tests it comes from `OUT_DIR`, which follows
     /// `--target-dir`: it is the nearest directory above that cargo tagged. Elsewhere it is the one that cargo names.
-    fn base(&self, package: &Package) -> PathBuf {
+    fn target_base(&self, package: &Package) -> PathBuf {
         let out = env::var_os("OUT_DIR").map(PathBuf::from).filter(|_| !matches!(self, Self::InTarget(_)));
         let tagged = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()));
         tagged.unwrap_or(&package.target_directory).to_owned()
@@ -304,10 +304,10 @@ fn inputs_of(module: &Path, target_dir: &Path) -> BTreeSet<PathBuf> {
 
 /// Prints an instruction for cargo, which reads the standard output of build scripts.
 #[allow(clippy::print_stdout, reason = "cargo reads the standard output")]
-fn tell_cargo(key: &str, value: &str) {
+fn print_cargo_instruction(key: &str, value: &str) {
     println!("cargo::{key}={value}");
 }
 
-fn unicode(path: &Path) -> Result<&str, Error> {
+fn path_as_str(path: &Path) -> Result<&str, Error> {
     path.to_str().ok_or_else(|| Error::NotUnicode { path: path.to_owned() })
 }

@@ -8,15 +8,15 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{Error, StopHandle, Target, environment, error::tail, metadata::Package, toolchain::Toolchain};
+use crate::{Error, StopHandle, Target, environment, error::last_lines, metadata::Package, toolchain::Toolchain};
 
 /// Environment variable that marks a running build, against a guest whose build script builds guests in the directory
 /// that is locked here.
-pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
+pub(crate) const NESTED_BUILD_VARIABLE: &str = "MORTISE_GUEST_BUILD";
 
 /// Shadow stack of a guest. Rust's default of 1 MiB makes a fresh instance three times dearer, since the host clears it
 /// for every call.
-const STACK: &str = "link-arg=-zstack-size=32768";
+const STACK_SIZE_FLAG: &str = "link-arg=-zstack-size=32768";
 
 /// A core module that cargo built.
 pub(crate) struct Module {
@@ -54,7 +54,7 @@ pub(crate) struct Request<'a> {
 pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Vec<Module>, Error> {
     let Request { package, target_dir, .. } = request;
     let mut command = Command::new(environment::program("CARGO", "cargo"));
-    environment::scrub(&mut command);
+    environment::remove_outer_environment(&mut command);
     command
         .current_dir(&package.root)
         .args([
@@ -72,7 +72,7 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
         .arg("--target-dir")
         .arg(target_dir)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags(request, toolchain)?)
-        .env(GUARD, target_dir);
+        .env(NESTED_BUILD_VARIABLE, target_dir);
     match request.examples {
         Examples::None => {}
         Examples::One(name) => {
@@ -98,7 +98,7 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
         command.arg("--jobs").arg(jobs);
     }
     if !package.has_guest_profile() {
-        bring_profile(&mut command);
+        add_guest_profile(&mut command);
     }
     if request.lines {
         for setting in ["strip='none'", "debug='line-tables-only'"] {
@@ -112,7 +112,7 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
     };
     let output = output.map_err(|source| Error::Run { program: "cargo build".into(), source })?;
     if !output.status.success() {
-        let stderr = tail(&output.stderr);
+        let stderr = last_lines(&output.stderr);
         return Err(Error::Compile { package: package.name.clone(), status: output.status, stderr });
     }
     Ok(modules(&String::from_utf8_lossy(&output.stdout), package))
@@ -120,7 +120,7 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
 
 /// Passes the profile to cargo, for workspaces that do not define it: `[profile.guest]` of this repository's
 /// Cargo.toml, as far as it affects the output.
-fn bring_profile(command: &mut Command) {
+fn add_guest_profile(command: &mut Command) {
     for setting in
         ["inherits='release'", "opt-level=3", "lto='fat'", "codegen-units=1", "panic='abort'", "strip='debuginfo'"]
     {
@@ -137,7 +137,7 @@ fn rustflags(request: &Request<'_>, toolchain: &Toolchain) -> Result<String, Err
     maps.push((&toolchain.sources, &toolchain.virtual_sources));
 
     let mut flags = match request.target {
-        Target::Bare => vec!["-C".to_owned(), STACK.to_owned()],
+        Target::Bare => vec!["-C".to_owned(), STACK_SIZE_FLAG.to_owned()],
         // The standard library's files and sockets need more; and the stack is not at the bottom there.
         Target::WasiP2 => Vec::new(),
     };

@@ -39,7 +39,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// Removes components that the package no longer builds, such as those of a renamed example.
-pub(crate) fn sweep(dir: &Path, keep: &[impl AsRef<Path>]) -> Result<(), Error> {
+pub(crate) fn remove_stale_components(dir: &Path, keep: &[impl AsRef<Path>]) -> Result<(), Error> {
     for entry in fs::read_dir(dir).map_err(Error::file("read", dir))?.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|extension| extension == "wasm")

@@ -8,15 +8,15 @@
 use std::{env, ffi::OsString, process::Command};
 
 /// Names that stay although their prefix is dropped.
-const KEPT: [&str; 2] = ["CARGO_HOME", "RUSTC"];
+const KEPT_VARIABLES: [&str; 2] = ["CARGO_HOME", "RUSTC"];
 
 /// Prefixes that stay: sources of crates.
-const KEPT_FAMILIES: [&str; 6] =
+const KEPT_PREFIXES: [&str; 6] =
     ["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_SOURCE_", "CARGO_CREDENTIAL_"];
 
 /// Names that are dropped: facts about the outer build for build scripts and tests, and the outer jobserver. Waiting
 /// for its tokens while it waits for this build would be a deadlock, so the inner cargo makes its own.
-const DROPPED: [&str; 11] = [
+const DROPPED_VARIABLES: [&str; 11] = [
     "CARGO",
     "DEBUG",
     "HOST",
@@ -31,19 +31,19 @@ const DROPPED: [&str; 11] = [
 ];
 
 /// Prefixes that are dropped: everything that changes the output.
-const DROPPED_FAMILIES: [&str; 7] = ["CARGO_", "CLIPPY_", "DEP_", "RUSTC_", "RUSTDOC", "RUSTFLAGS", "__CARGO_"];
+const DROPPED_PREFIXES: [&str; 7] = ["CARGO_", "CLIPPY_", "DEP_", "RUSTC_", "RUSTDOC", "RUSTFLAGS", "__CARGO_"];
 
 /// Whether a variable is removed from the guest's compilation.
 fn is_dropped(name: &str) -> bool {
     // A linker for the host: build scripts and procedural macros of the guest's dependencies need it.
     let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
-    let kept = linker || KEPT.contains(&name) || KEPT_FAMILIES.iter().any(|family| name.starts_with(family));
-    let dropped = DROPPED.contains(&name) || DROPPED_FAMILIES.iter().any(|family| name.starts_with(family));
+    let kept = linker || KEPT_VARIABLES.contains(&name) || KEPT_PREFIXES.iter().any(|family| name.starts_with(family));
+    let dropped = DROPPED_VARIABLES.contains(&name) || DROPPED_PREFIXES.iter().any(|family| name.starts_with(family));
     dropped && !kept
 }
 
 /// Removes the variables that would affect the guest.
-pub(crate) fn scrub(command: &mut Command) {
+pub(crate) fn remove_outer_environment(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(is_dropped) {
             command.env_remove(name);

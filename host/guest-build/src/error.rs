@@ -119,9 +119,9 @@ impl Error {
 }
 
 /// Last lines of a program's standard error, which hold the failure.
-pub(crate) fn tail(stderr: &[u8]) -> String {
-    const LINES: usize = 60;
+pub(crate) fn last_lines(stderr: &[u8]) -> String {
+    const MAX_STDERR_LINES: usize = 60;
     let text = String::from_utf8_lossy(stderr);
     let lines = text.lines().collect::<Vec<_>>();
-    lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("\n")
+    lines.get(lines.len().saturating_sub(MAX_STDERR_LINES)..).unwrap_or_default().join("\n")
 }

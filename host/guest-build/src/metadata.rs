@@ -53,7 +53,7 @@ impl Package {
         let mut command = Command::new(environment::program("CARGO", "cargo"));
         command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(dir);
         let target_dir = std::env::var_os("CARGO_TARGET_DIR");
-        environment::scrub(&mut command);
+        environment::remove_outer_environment(&mut command);
         if let Some(target_dir) = target_dir {
             // Here alone the outer setting is wanted: it says where the workspace's artifacts go.
             command.env("CARGO_TARGET_DIR", target_dir);

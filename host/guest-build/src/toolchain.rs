@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Error, Target, environment,
-    error::{RustupMissing, tail},
+    error::{RustupMissing, last_lines},
 };
 
 /// Facts about the compiler, asked once for each run.
@@ -55,13 +55,13 @@ fn add_target(dir: &Path, target: Target) -> Result<(), Error> {
     if output.status.success() {
         Ok(())
     } else {
-        Err(Error::Target { target: target.name(), source: tail(&output.stderr).into() })
+        Err(Error::Target { target: target.name(), source: last_lines(&output.stderr).into() })
     }
 }
 
 fn rustc(dir: &Path, arguments: &[&str]) -> Result<String, Error> {
     let mut command = Command::new(environment::program("RUSTC", "rustc"));
-    environment::scrub(&mut command);
+    environment::remove_outer_environment(&mut command);
     ask(command.args(arguments).current_dir(dir))
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn ask(command: &mut Command) -> Result<String, Error> {
         Err(source) => return Err(Error::Run { program, source }),
     };
     if !output.status.success() {
-        return Err(Error::Ask { program, status: output.status, stderr: tail(&output.stderr) });
+        return Err(Error::Ask { program, status: output.status, stderr: last_lines(&output.stderr) });
     }
     String::from_utf8(output.stdout).map_err(|error| Error::Answer { program, source: error.into() })
 }

@@ -51,7 +51,7 @@ pub(crate) async fn ensure_token(service: &ResourceService, data_dir: &Path) -> 
             .filter(|secret| !secret.is_empty())
             .ok_or(BootstrapError::Empty(path.clone()))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(&path)?,
-        Err(error) => return Err(FsError::at(&path, "read")(error).into()),
+        Err(error) => return Err(FsError::with_path(&path, "read")(error).into()),
     };
     let token = data::Token {
         description: format!("May do everything; the server made it at its first start. Its secret is in {FILE}."),
@@ -74,8 +74,8 @@ fn make(path: &Path) -> Result<String, BootstrapError> {
     getrandom::fill(&mut bytes)?;
     let secret = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     // The temporary file is readable by its owner alone, too.
-    let mut file = AtomicFile::beside(path)?;
-    file.write_all(format!("{secret}\n").as_bytes()).map_err(FsError::at(path, "write"))?;
+    let mut file = AtomicFile::new_beside(path)?;
+    file.write_all(format!("{secret}\n").as_bytes()).map_err(FsError::with_path(path, "write"))?;
     file.replace_durably()?;
     Ok(secret)
 }

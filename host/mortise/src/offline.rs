@@ -86,7 +86,7 @@ impl Restore {
             true => from_stdin()?,
             false => {
                 let opened = File::open(&self.file).map_err(|e| CliError::file("cannot read", &self.file, e))?;
-                Archive::of(self.file.clone(), opened).map_err(failure)?
+                Archive::from_file(self.file.clone(), opened).map_err(failure)?
             }
         };
         let manifest = archive.manifest().clone();
@@ -177,7 +177,7 @@ fn from_stdin() -> Result<Archive, CliError> {
     };
     let mut file = tempfile::tempfile_in(&dir).map_err(failed)?;
     io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;
-    Archive::of("standard input".into(), file).map_err(failure)
+    Archive::from_file("standard input".into(), file).map_err(failure)
 }
 
 /// Remedy for a damaged store.

@@ -75,7 +75,7 @@ impl Bench {
         let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, &e))?;
         // Searches of hooks find nothing.
         let lookups: Arc<dyn LookupHost> = test::StoredResources::of(&manifest);
-        offline.sandbox.answer_lookups(&lookups);
+        offline.sandbox.set_lookup_host(&lookups);
         let given = self.given(&plugin)?;
         let mut rows = vec![self.empty(&plugin).await?];
         for decl in &manifest.types {

@@ -15,7 +15,7 @@ use crate::{
         request::LoadRequest,
         stage::{Failure, Stage},
     },
-    trust::Grounds,
+    trust::TrustDecision,
 };
 
 /// The directory of copies.
@@ -38,12 +38,12 @@ impl ComponentStore {
     pub(crate) fn keep(&self, plugin: &str, digest: &str, bytes: &[u8], signature: Option<&str>) -> io::Result<()> {
         if let Some(text) = signature.filter(|text| self.signature(plugin, digest).as_deref() != Some(*text)) {
             let name = folder::signature_name(&format!("{digest}.wasm"));
-            folder::put(&self.dir.join(plugin), &name, text.as_bytes())?;
+            folder::write_durably(&self.dir.join(plugin), &name, text.as_bytes())?;
         }
         if self.get(plugin, digest).is_ok() {
             return Ok(());
         }
-        folder::put(&self.dir.join(plugin), &format!("{digest}.wasm"), bytes)
+        folder::write_durably(&self.dir.join(plugin), &format!("{digest}.wasm"), bytes)
     }
 
     /// Calls [`ComponentStore::keep`] on a thread that may wait for the disk.
@@ -54,10 +54,10 @@ impl ComponentStore {
         &self,
         plugin: &str,
         request: &LoadRequest,
-        grounds: &Grounds,
+        decision: &TrustDecision,
     ) -> Result<(), Failure> {
         let (store, plugin, digest) = (self.clone(), plugin.to_owned(), request.digest.clone());
-        let (bytes, signature) = (request.bytes.clone(), grounds.signature().map(str::to_owned));
+        let (bytes, signature) = (request.bytes.clone(), decision.signature().map(str::to_owned));
         let kept =
             tokio::task::spawn_blocking(move || store.keep(&plugin, &digest, &bytes, signature.as_deref())).await;
         let fault = |e: io::Error| {

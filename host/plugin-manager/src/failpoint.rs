@@ -2,16 +2,16 @@
 
 /// The variable that names the place of a panic.
 #[cfg(debug_assertions)]
-const FAILPOINT: &str = "FAILPOINT_PANIC_AT";
+const PANIC_VARIABLE: &str = "FAILPOINT_PANIC_AT";
 
 /// The variable that names the place of a failure.
-const FAILURE: &str = "FAILPOINT_FAIL_AT";
+const FAILURE_VARIABLE: &str = "FAILPOINT_FAIL_AT";
 
 /// Panics if this is the place.
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "only builds for tests panic here"))]
 pub(crate) fn reached(place: &str) {
     #[cfg(debug_assertions)]
-    if std::env::var_os(FAILPOINT).is_some_and(|told| told == place) {
+    if std::env::var_os(PANIC_VARIABLE).is_some_and(|told| told == place) {
         panic!("a test asked for this panic");
     }
     #[cfg(not(debug_assertions))]
@@ -20,5 +20,5 @@ pub(crate) fn reached(place: &str) {
 
 /// Whether the step at this place has to fail.
 pub(crate) fn fails(place: &str) -> bool {
-    cfg!(debug_assertions) && std::env::var_os(FAILURE).is_some_and(|told| told == place)
+    cfg!(debug_assertions) && std::env::var_os(FAILURE_VARIABLE).is_some_and(|told| told == place)
 }

@@ -6,7 +6,7 @@ use mortise_store::TypeKey;
 
 use crate::{
     load::canary,
-    load::migration::mark,
+    load::migration::mark_for_upgrade,
     load::types::{manifests_of, types_of},
     state::{ManagerState, plugin::REMOVED},
 };
@@ -36,10 +36,10 @@ impl ManagerState {
         let old = current.plugin(name).cloned();
         drop(current);
         let data = &mut self.managed(name).record.data;
-        data.types = mark(types_of(&next, name), &data.types);
+        data.types = mark_for_upgrade(types_of(&next, name), &data.types);
         self.swap(next);
         if let Some(old) = old {
-            old.no_longer_serves();
+            old.record_stopped_serving();
             self.drain_old(name, old);
         }
     }
@@ -80,7 +80,7 @@ impl ManagerState {
         let registry = self.registry.load_full();
         let mut leaving = Vec::new();
         for (name, managed) in self.plugins.iter_mut().filter(|(_, managed)| !managed.is_file_only()) {
-            let types = mark(types_of(&registry, name), &managed.record.data.types);
+            let types = mark_for_upgrade(types_of(&registry, name), &managed.record.data.types);
             let removed = managed.is_removed() && registry.plugin(name).is_none();
             if removed && types.is_empty() && managed.draining == 0 {
                 leaving.push(name.clone());

@@ -12,7 +12,7 @@
 //! The replaced version is dropped when its last call has ended (`load::drain`).
 //!
 //! Cost: a scan of the folder takes two `stat`s for each file; a transition takes a handful of durable writes beside
-//! its compiling, which has its own threads. Bounds: [`manager::QUEUE`] commands at once, [`Limits::parallel_loads`]
+//! its compiling, which has its own threads. Bounds: [`manager::MAX_COMMANDS`] commands at once, [`Limits::parallel_loads`]
 //! loads at once, [`files::folder::MAX_FILES`] files; messages in resources are cut.
 
 mod commands;

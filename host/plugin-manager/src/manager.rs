@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Most commands under way; further callers wait for a place.
-pub const QUEUE: usize = 64;
+pub const MAX_COMMANDS: usize = 64;
 
 /// The handle for commands to the manager. Cheap to clone.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ pub type FollowTask = JoinHandle<Option<()>>;
 
 impl Manager {
     /// Longest signature of a component, bytes.
-    pub const MAX_SIGNATURE: usize = mortise_keys::signature::MAX_BYTES;
+    pub const MAX_SIGNATURE_BYTES: usize = mortise_keys::signature::MAX_BYTES;
 
     /// Loads all plugins into `registry`, notifies the controller manager of each swap, and follows files, settings and
     /// commands until [`Manager::stop`]. The stop may come at any moment: every change is one atomic step of the file
@@ -75,7 +75,7 @@ impl Manager {
         Box::pin(async move {
             let limit = sandbox.limits().component_bytes;
             let logs = sandbox.logs().clone();
-            let (events, received) = mpsc::channel(QUEUE);
+            let (events, received) = mpsc::channel(MAX_COMMANDS);
             let settings = std::mem::take(&mut options.config.settings);
             let state = ManagerState {
                 resources: PluginResources::open(backend.clone()).await?,
@@ -97,12 +97,12 @@ impl Manager {
                 settings,
                 starting: true,
             };
-            state.sandbox.answer_lookups(&state.lookups);
+            state.sandbox.set_lookup_host(&state.lookups);
             let core = Core::new(state);
             core.start().await?;
             let task = ManagerTask::new(core.clone(), received).await;
             let following = core.work.spawn_awaited(task.run());
-            Ok((Self { core, places: Arc::new(Semaphore::new(QUEUE)), limit, logs }, following))
+            Ok((Self { core, places: Arc::new(Semaphore::new(MAX_COMMANDS)), limit, logs }, following))
         })
     }
 

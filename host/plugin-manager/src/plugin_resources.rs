@@ -21,10 +21,10 @@ pub(crate) const STATUS_KEY: &str = "mortise";
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
 
 /// Longest message of a condition, bytes.
-const MAX_MESSAGE: usize = 4_096;
+const MAX_MESSAGE_BYTES: usize = 4_096;
 
 /// Most attempts of a write when the stored version is not the known one.
-const ATTEMPTS: u32 = 5;
+const WRITE_ATTEMPTS: u32 = 5;
 
 /// Content of a plugin's resource.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,14 +88,14 @@ impl PluginResources {
                 break;
             }
             let mutations = resources.into_iter().map(|r| Mutation::Put(Box::new(r))).collect();
-            match self.backend.commit(Batch::of_all(mutations)).await {
+            match self.backend.commit(Batch::new(mutations)).await {
                 Ok(stored) => {
                     for resource in stored.into_iter().flatten() {
                         self.written.insert(resource.id().name.to_owned(), resource.decode()?);
                     }
                     break;
                 }
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempt < ATTEMPTS => {
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempt < WRITE_ATTEMPTS => {
                     self.written = Self::open(self.backend.clone()).await?.written;
                 }
                 Err(e) => return Err(e),
@@ -112,7 +112,7 @@ impl PluginResources {
     /// The resource to store for a record; `None` if the stored one is up to date.
     fn next(&self, name: &str, page: &PluginRecord) -> Option<pb::Resource> {
         let value = page.data.encode_to_vec();
-        let conditions = vec![cut(page.loaded.clone()), cut(page.healthy.clone())];
+        let conditions = vec![cut_message(page.loaded.clone()), cut_message(page.healthy.clone())];
         let stored = self.written.get(name);
         let same_data = stored.and_then(|r| r.data.as_ref()).is_some_and(|any| any.value == value);
         let same_status = stored.and_then(|r| r.status.get(STATUS_KEY)).is_some_and(|s| s.conditions == conditions);
@@ -158,9 +158,9 @@ pub(crate) fn now() -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
 }
 
-fn cut(mut condition: Condition) -> Condition {
-    if condition.message.len() > MAX_MESSAGE {
-        let end = (0..=MAX_MESSAGE).rev().find(|i| condition.message.is_char_boundary(*i)).unwrap_or(0);
+fn cut_message(mut condition: Condition) -> Condition {
+    if condition.message.len() > MAX_MESSAGE_BYTES {
+        let end = (0..=MAX_MESSAGE_BYTES).rev().find(|i| condition.message.is_char_boundary(*i)).unwrap_or(0);
         condition.message.truncate(end);
         condition.message.push('…');
     }

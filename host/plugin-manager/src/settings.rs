@@ -42,7 +42,7 @@ impl Core {
         let place = self.work.place().await;
         let (digest, request) = {
             let mut state = self.lock().await;
-            if state.registry.load().plugin(name).is_none_or(|plugin| plugin.is_set_to(&state.settings)) {
+            if state.registry.load().plugin(name).is_none_or(|plugin| plugin.has_settings(&state.settings)) {
                 return;
             }
             let digest = state.managed(name).record.data.digest.clone();
@@ -104,7 +104,7 @@ impl ManagerState {
         let serving: Vec<(String, bool)> = registry
             .plugins()
             .iter()
-            .map(|plugin| (plugin.name().to_owned(), plugin.is_set_to(&self.settings)))
+            .map(|plugin| (plugin.name().to_owned(), plugin.has_settings(&self.settings)))
             .collect();
         drop(registry);
         let mut changed = Vec::new();

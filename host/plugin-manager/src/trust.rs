@@ -37,7 +37,7 @@ pub(crate) enum Origin {
 
 /// Reasons for accepting a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Grounds {
+pub(crate) enum TrustDecision {
     Bundled,
     /// A trusted key signed it; the text is the signature.
     Signed(Verified, String),
@@ -48,7 +48,7 @@ pub(crate) enum Grounds {
     TrustedFolder,
 }
 
-impl Grounds {
+impl TrustDecision {
     /// The text in the plugin's resource.
     pub(crate) fn describe(&self) -> String {
         match self {
@@ -72,7 +72,7 @@ impl Grounds {
 
 /// Reasons why a component has no valid signature.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unsigned {
+pub(crate) enum SignatureFault {
     #[error("it has no signature")]
     Missing,
     #[error(transparent)]
@@ -83,11 +83,11 @@ pub(crate) enum Unsigned {
 
 /// Known facts about a component.
 #[derive(Debug)]
-pub(crate) struct Facts<'f> {
+pub(crate) struct TrustFacts<'f> {
     pub(crate) origin: Origin,
     pub(crate) digest: &'f str,
     /// The signer, with the signature.
-    pub(crate) signed: Result<(Verified, String), Unsigned>,
+    pub(crate) signed: Result<(Verified, String), SignatureFault>,
     /// Whether it has the digest of an enabled bundled plugin.
     pub(crate) is_bundled: bool,
     /// Whether a plugin that no operator has removed serves it, or served it before.
@@ -106,10 +106,10 @@ impl TrustRules {
     ///
     /// Signed means: by one of `keys`, beside the component or kept with a copy of it. A component with the digest of
     /// an enabled bundled plugin counts as from the binary. `mortise dev` has `load_unsigned` unless it is set.
-    pub(crate) fn judge(&self, facts: Facts<'_>) -> Result<Grounds, Failure> {
+    pub(crate) fn verify(&self, facts: TrustFacts<'_>) -> Result<TrustDecision, Failure> {
         let unsigned = match facts.signed {
-            _ if facts.is_bundled => return Ok(Grounds::Bundled),
-            Ok((verified, signature)) => return Ok(Grounds::Signed(verified, signature)),
+            _ if facts.is_bundled => return Ok(TrustDecision::Bundled),
+            Ok((verified, signature)) => return Ok(TrustDecision::Signed(verified, signature)),
             Err(unsigned) => unsigned,
         };
         let refused = |reason, text| Err(Failure::new(Stage::Checking, reason, text));
@@ -120,12 +120,12 @@ impl TrustRules {
                     "plugins.require_signed is set, and {unsigned}; sign it with one of plugins.trusted_keys (`mortise plugin sign`)"
                 ),
             ),
-            Origin::Binary => Ok(Grounds::Bundled),
-            Origin::Caller => Ok(Grounds::Installed),
-            Origin::Kept => Ok(Grounds::Served),
-            Origin::Folder if facts.has_served => Ok(Grounds::Served),
-            Origin::Folder if self.pinned.contains(facts.digest) => Ok(Grounds::Pinned),
-            Origin::Folder if self.load_unsigned => Ok(Grounds::TrustedFolder),
+            Origin::Binary => Ok(TrustDecision::Bundled),
+            Origin::Caller => Ok(TrustDecision::Installed),
+            Origin::Kept => Ok(TrustDecision::Served),
+            Origin::Folder if facts.has_served => Ok(TrustDecision::Served),
+            Origin::Folder if self.pinned.contains(facts.digest) => Ok(TrustDecision::Pinned),
+            Origin::Folder if self.load_unsigned => Ok(TrustDecision::TrustedFolder),
             Origin::Folder => refused(
                 "NotTrusted",
                 format!(
@@ -144,14 +144,14 @@ mod tests {
 
     const DIGEST: &str = "d1ge57";
 
-    fn facts(origin: Origin) -> Facts<'static> {
-        let signed = Err(Unsigned::Missing);
-        Facts { origin, digest: DIGEST, signed, is_bundled: origin == Origin::Binary, has_served: false }
+    fn facts(origin: Origin) -> TrustFacts<'static> {
+        let signed = Err(SignatureFault::Missing);
+        TrustFacts { origin, digest: DIGEST, signed, is_bundled: origin == Origin::Binary, has_served: false }
     }
 
-    fn signed(origin: Origin) -> Facts<'static> {
+    fn signed(origin: Origin) -> TrustFacts<'static> {
         let verified = Verified { key: "K".into(), comment: "c".into() };
-        Facts { signed: Ok((verified, "text".into())), ..facts(origin) }
+        TrustFacts { signed: Ok((verified, "text".into())), ..facts(origin) }
     }
 
     fn rules(require_signed: bool, load_unsigned: bool, pinned: &[&str]) -> TrustRules {
@@ -162,35 +162,35 @@ mod tests {
     #[test]
     fn each_cell_of_the_table() {
         use Origin::{Binary, Caller, Folder, Kept};
-        let reason = |rules: &TrustRules, facts| rules.judge(facts).map_err(|failure| failure.reason);
+        let reason = |rules: &TrustRules, facts| rules.verify(facts).map_err(|failure| failure.reason);
         let strict = rules(true, true, &[DIGEST]);
         let plain = rules(false, false, &["another"]);
         for rules in [&strict, &plain] {
-            assert_eq!(reason(rules, facts(Binary)), Ok(Grounds::Bundled));
-            assert_eq!(reason(rules, Facts { is_bundled: true, ..facts(Kept) }), Ok(Grounds::Bundled));
+            assert_eq!(reason(rules, facts(Binary)), Ok(TrustDecision::Bundled));
+            assert_eq!(reason(rules, TrustFacts { is_bundled: true, ..facts(Kept) }), Ok(TrustDecision::Bundled));
             for origin in [Folder, Caller, Kept] {
-                assert!(matches!(reason(rules, signed(origin)), Ok(Grounds::Signed(..))), "{origin:?}");
+                assert!(matches!(reason(rules, signed(origin)), Ok(TrustDecision::Signed(..))), "{origin:?}");
             }
         }
         for origin in [Folder, Caller, Kept] {
-            let served = Facts { has_served: true, ..facts(origin) };
+            let served = TrustFacts { has_served: true, ..facts(origin) };
             assert_eq!(reason(&strict, served), Err("NotSigned"), "{origin:?}");
         }
-        assert_eq!(reason(&plain, facts(Caller)), Ok(Grounds::Installed));
-        assert_eq!(reason(&plain, facts(Kept)), Ok(Grounds::Served));
+        assert_eq!(reason(&plain, facts(Caller)), Ok(TrustDecision::Installed));
+        assert_eq!(reason(&plain, facts(Kept)), Ok(TrustDecision::Served));
         assert_eq!(reason(&plain, facts(Folder)), Err("NotTrusted"));
-        assert_eq!(reason(&plain, Facts { has_served: true, ..facts(Folder) }), Ok(Grounds::Served));
-        assert_eq!(reason(&rules(false, false, &[DIGEST]), facts(Folder)), Ok(Grounds::Pinned));
-        assert_eq!(reason(&rules(false, true, &[]), facts(Folder)), Ok(Grounds::TrustedFolder));
+        assert_eq!(reason(&plain, TrustFacts { has_served: true, ..facts(Folder) }), Ok(TrustDecision::Served));
+        assert_eq!(reason(&rules(false, false, &[DIGEST]), facts(Folder)), Ok(TrustDecision::Pinned));
+        assert_eq!(reason(&rules(false, true, &[]), facts(Folder)), Ok(TrustDecision::TrustedFolder));
     }
 
     #[test]
     fn a_refusal_says_what_to_do() {
-        let failure = rules(false, false, &[]).judge(facts(Origin::Folder)).unwrap_err();
+        let failure = rules(false, false, &[]).verify(facts(Origin::Folder)).unwrap_err();
         for part in ["it has no signature", "mortise plugin sign", DIGEST, "plugins.pinned", "plugins.load_unsigned"] {
             assert!(failure.message.contains(part), "{part}: {}", failure.message);
         }
-        let failure = rules(true, true, &[]).judge(facts(Origin::Caller)).unwrap_err();
+        let failure = rules(true, true, &[]).verify(facts(Origin::Caller)).unwrap_err();
         assert!(failure.message.contains("plugins.require_signed is set, and it has no signature"), "{failure:?}");
     }
 }

@@ -10,12 +10,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A place among the loads that run at once. Held while a component is read, compiled and compared.
-pub(crate) struct Place {
+pub(crate) struct LoadPermit {
     loads: Arc<Semaphore>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl LoadPermit {
     /// Waits for a future without holding the place, since that future may itself wait for a place.
     pub(crate) async fn leave_while<T>(&mut self, waiting: impl Future<Output = T>) -> T {
         self._permit = None;
@@ -69,9 +69,9 @@ impl Work {
     }
 
     /// Waits for a place among the concurrent loads.
-    pub(crate) async fn place(&self) -> Place {
+    pub(crate) async fn place(&self) -> LoadPermit {
         // The semaphore is never closed.
-        Place { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
+        LoadPermit { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
     }
 
     /// Ends the manager's task with a panic, and with it the process.

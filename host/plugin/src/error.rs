@@ -183,7 +183,7 @@ pub enum HookFault {
 
 impl HookFault {
     /// Past the deadline of a request.
-    pub(crate) fn late(limits: &Limits) -> Self {
+    pub(crate) fn timed_out(limits: &Limits) -> Self {
         Self::Deadline { limit_ms: limits.deadline_ms, setting: limits.deadline_setting() }
     }
 

@@ -75,7 +75,7 @@ impl Call {
             Err(fault) => return Ok(Err(fault)),
         };
         let by = self.caller_number();
-        let wrong = |what: String| FunctionError::Fault(plugin.unusable(Hook::Function.name(), by, what));
+        let wrong = |what: String| FunctionError::Fault(plugin.blame_answer(Hook::Function.name(), by, what));
         let result = FunctionValue::decode(result.as_slice())
             .map_err(|e| wrong(format!("the answer of {name} is not a mortise.plugin.v1.FunctionValue: {e}")))?;
         decl.check_result(&result).map_err(|fault| wrong(format!("{name} answered a wrong value: {fault}")))?;

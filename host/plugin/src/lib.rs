@@ -31,7 +31,7 @@ mod request;
 mod sandbox;
 pub mod units;
 
-pub use call::answer::{Decision, FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage};
+pub use call::answer::{Decision, FunctionFault, MutateReply, NewResourceReply, PlanReply, UpgradeReply, Usage};
 pub use engine::{
     low_priority::LowPriorityThreads,
     pool::{PoolSize, address_space, physical_memory},
@@ -45,7 +45,7 @@ pub use grants::{
     tcp_hosts::TcpHost,
 };
 pub use health::{
-    breaker::{CallerNumber, HealthState, Quarantine},
+    breaker::{CallerId, HealthState, Quarantine},
     logs::{self, LogLine, LogSettings, Logs},
     plugin_health::{Health, HealthReport, HookHealth},
 };

@@ -115,7 +115,7 @@ impl Limits {
 
     /// These limits, with the names of the settings for controllers.
     #[must_use]
-    pub(crate) fn of_controllers(mut self) -> Self {
+    pub(crate) fn with_controller_settings(mut self) -> Self {
         self.own.controllers = true;
         self
     }

@@ -20,7 +20,7 @@ use crate::{
     error::{HookError, LoadError},
     grants::Grants,
     health::{
-        breaker::{CallerNumber, HealthState},
+        breaker::{CallerId, HealthState},
         metrics::{PluginMetrics, count_load},
         plugin_health::Health,
         reporter::Reporter,
@@ -29,10 +29,10 @@ use crate::{
     host::lookup_host::Lookup,
     limits::Limits,
     load::{
-        component::{CheckedComponent, prepare},
+        component::{CheckedComponent, check_component},
         contract::{self, imports_lookup},
         controller_engine::ControllerEngine,
-        grants_check::{permit, running},
+        grants_check::{permit, running_controllers},
         settings::PluginSettings,
         settings_check,
         without_imports::without_imports,
@@ -96,14 +96,14 @@ impl Plugin {
     ) -> Result<Arc<Self>, LoadError> {
         let inner = sandbox.inner().clone();
         let CheckedComponent { digest, component, pre, exports, described, manifest, compiling } =
-            prepare(&inner, called, bytes).await?;
+            check_component(&inner, called, bytes).await?;
         let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
         let hook_exports = HookExports::find(&pre, exports).map_err(contract)?;
 
         let grants = settings.grants_of(&manifest.name).clone();
         let file = (digest.as_str(), bytes, &component, described.as_slice());
         let own = settings.of(&manifest.name).to_string();
-        let controllers = fit(&inner, file, exports, &manifest, grants.clone(), &own).await?;
+        let controllers = compile_for_controllers(&inner, file, exports, &manifest, grants.clone(), &own).await?;
         let searches = imports_lookup(&inner.engine, &component)
             .then(|| permit(&manifest, grants.clone(), &own).map(Arc::new))
             .transpose()?;
@@ -114,7 +114,7 @@ impl Plugin {
         }
         let metrics = PluginMetrics::new(inner.names.label(&manifest.name));
         if let Some(compiling) = compiling {
-            metrics.compiled(compiling);
+            metrics.record_compilation(compiling);
         }
         let used = Hook::ALL.into_iter().filter(|hook| hook.is_used(&manifest)).collect();
         let reporter = Reporter::new(
@@ -161,7 +161,7 @@ impl Plugin {
     /// # Errors
     /// Those of [`Plugin::load`] up to there.
     pub async fn describe(sandbox: &Sandbox, called: &str, bytes: &[u8]) -> Result<Manifest, LoadError> {
-        Ok(prepare(sandbox.inner(), called, bytes).await?.manifest)
+        Ok(check_component(sandbox.inner(), called, bytes).await?.manifest)
     }
 
     /// Manifest of the plugin.
@@ -202,14 +202,14 @@ impl Plugin {
 
     /// Whether the plugin was loaded with these settings and grants.
     #[must_use]
-    pub fn is_set_to(&self, settings: &PluginSettings) -> bool {
+    pub fn has_settings(&self, settings: &PluginSettings) -> bool {
         let now = settings.of(self.name()).to_string();
         *self.hooks.settings == *now && self.grants == *settings.grants_of(self.name())
     }
 
     /// Controllers that run with the plugin's settings.
     pub fn controllers(&self) -> impl Iterator<Item = &ControllerDecl> {
-        running(&self.manifest, &self.hooks.settings)
+        running_controllers(&self.manifest, &self.hooks.settings)
     }
 
     /// Grants of the plugin beyond its own types.
@@ -232,24 +232,24 @@ impl Plugin {
 
     /// Shows in the metrics that this component serves from now on. Called by the manager of plugins, since a component
     /// that is only inspected must not show. `replaced`: whether another one of its name served until now.
-    pub fn now_serves(&self, replaced: bool) {
+    pub fn record_serving(&self, replaced: bool) {
         count_load(&self.hooks.reporter.metrics.label(), if replaced { "replaced" } else { "new" });
         for hook in self.health().report().hooks {
             if let Some(of) = Hook::named(hook.hook) {
-                self.hooks.reporter.metrics.hook(of).is(hook.state);
+                self.hooks.reporter.metrics.hook(of).set_state(hook.state);
             }
         }
     }
 
     /// Shows in the metrics that no plugin of this name serves any more.
-    pub fn no_longer_serves(&self) {
-        Hook::ALL.into_iter().for_each(|hook| self.hooks.reporter.metrics.hook(hook).is(HealthState::Healthy));
+    pub fn record_stopped_serving(&self) {
+        Hook::ALL.into_iter().for_each(|hook| self.hooks.reporter.metrics.hook(hook).set_state(HealthState::Healthy));
     }
 
     /// Whether a type (`demo.v2.Artist`) is written without its `mutate` while that hook is quarantined, by the setting
     /// `quarantine.bypass_mutate_types`.
     #[must_use]
-    pub fn skips_broken_mutate(&self, gvk: &Gvk) -> bool {
+    pub fn bypasses_mutate(&self, gvk: &Gvk) -> bool {
         let skipped = &self.sandbox.quarantine.bypass_mutate_types;
         !skipped.is_empty() && skipped.contains(&gvk.to_string())
     }
@@ -284,8 +284,8 @@ impl Plugin {
 
     /// Blames this plugin for an answer to `caller` that breaks the contract in a way only the asker can see.
     #[must_use]
-    pub fn unusable(&self, hook: &'static str, caller: CallerNumber, what: String) -> HookError {
-        self.hooks.reporter.unusable(hook, caller, what)
+    pub fn blame_answer(&self, hook: &'static str, caller: CallerId, what: String) -> HookError {
+        self.hooks.reporter.blame_answer(hook, caller, what)
     }
 }
 
@@ -297,7 +297,7 @@ impl std::fmt::Debug for Plugin {
 
 /// Makes the plugin's controllers and its `import` ready in their own engine, if it has any and their types are
 /// granted.
-async fn fit(
+async fn compile_for_controllers(
     sandbox: &Inner,
     file: (&str, &[u8], &Component, &[u8]),
     exports: Exports,
@@ -311,6 +311,6 @@ async fn fit(
     let permit = permit(manifest, grants, settings)?;
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
-    let component = engine.fit(&sandbox.limits, file, exports, limits, permit).await?;
+    let component = engine.compile_for_controllers(&sandbox.limits, file, exports, limits, permit).await?;
     Ok(Some((engine, share(component))))
 }

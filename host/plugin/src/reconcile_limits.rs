@@ -51,7 +51,7 @@ impl ReconcileLimits {
             host_calls: self.host_calls,
             ..hooks.clone()
         };
-        base.of_controllers().lowered_to(&manifest::Limits {
+        base.with_controller_settings().lowered_to(&manifest::Limits {
             memory_bytes: asked.memory_bytes,
             fuel: 0,
             deadline_ms: 0,

@@ -29,13 +29,13 @@ use tokio::{
 use crate::{
     bindings,
     call::{
-        answer::{MadeReply, Usage},
+        answer::{NewResourceReply, Usage},
         export::{ControllerGuest, HookExport, Import, Initialize, Map, Reconcile},
         instrumented_call::InstrumentedCall,
-        warm_instance::{ControllerComponent, IMPORTS, WarmInstance},
+        warm_instance::{ControllerComponent, MAX_CONCURRENT_IMPORTS, WarmInstance},
     },
     error::{HookError, HookFault},
-    health::{breaker::CallerNumber, logs::plain},
+    health::{breaker::CallerId, logs::plain},
     hook::Hook,
     host::{
         call_context::{CallContext, Cancel},
@@ -62,7 +62,7 @@ pub struct Reconciler {
     turn_count: usize,
     used: Mutex<Usage>,
     /// Caller that the calls count for.
-    by: CallerNumber,
+    by: CallerId,
 }
 
 /// Outcome of a successful reconcile.
@@ -111,7 +111,7 @@ impl Reconciler {
             turns: Arc::new(Semaphore::new(turn_count)),
             turn_count,
             used: Mutex::default(),
-            by: CallerNumber::HOST,
+            by: CallerId::HOST,
             engine,
             component,
         })
@@ -119,7 +119,7 @@ impl Reconciler {
 
     /// Counts its calls for this caller instead of the host.
     #[must_use]
-    pub fn by(mut self, caller: CallerNumber) -> Self {
+    pub fn for_caller(mut self, caller: CallerId) -> Self {
         self.by = caller;
         self
     }
@@ -175,7 +175,7 @@ impl Reconciler {
         let read = |id: Vec<u8>| pb::Id::decode(id.as_slice());
         ids.into_iter().map(read).collect::<Result<_, _>>().map_err(|e| {
             let what = format!("it answered a malformed hashicorp.consul.resource.ID: {e}");
-            self.plugin.unusable(Hook::Map.name(), self.by, what).into()
+            self.plugin.blame_answer(Hook::Map.name(), self.by, what).into()
         })
     }
 
@@ -190,10 +190,10 @@ impl Reconciler {
         external_id: String,
         host: Arc<dyn ReconcilerHost>,
         cancel: &Cancel,
-    ) -> Result<MadeReply, HookError> {
+    ) -> Result<NewResourceReply, HookError> {
         let turn = timeout(self.component.limits.deadline(), self.component.import_turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
-            let fault = HookFault::Busy { limit: IMPORTS, setting: "imports of one plugin at once" };
+            let fault = HookFault::Busy { limit: MAX_CONCURRENT_IMPORTS, setting: "imports of one plugin at once" };
             return Err(self.plugin.hooks.reporter.fault(Hook::Import.name(), fault, None));
         };
         self.call(Import { of, within, external_id }, self.call_context(host, cancel)).await
@@ -262,7 +262,7 @@ impl Reconciler {
             Ok((warm, answer)) => {
                 let used = warm.used();
                 *self.used.lock() = used;
-                self.put_back(hook, warm);
+                self.keep_or_drop(hook, warm);
                 (answer, used.fuel)
             }
             Err(fault) => (Err(fault), 0),
@@ -288,18 +288,18 @@ impl Reconciler {
     }
 
     /// Keeps an instance for the next call, unless it must retire or others need its slot.
-    fn put_back(&self, hook: Hook, warm: WarmInstance) {
+    fn keep_or_drop(&self, hook: Hook, warm: WarmInstance) {
         let gone = if warm.must_retire() { Some(warm) } else { self.engine.keep(self.key, warm) };
         // Releasing a guest's memory takes the system as long as the guest took to write it.
         if let (Some(warm), Some(threads)) = (gone, self.plugin.low_priority_threads(hook)) {
-            threads.clear_away(warm);
+            threads.drop_in_background(warm);
         }
     }
 }
 
 impl Drop for Reconciler {
     fn drop(&mut self) {
-        drop(self.engine.give_up(self.key));
+        drop(self.engine.remove_instances(self.key));
     }
 }
 

@@ -7,7 +7,7 @@ use prost::Message as _;
 
 use crate::{
     call::{
-        answer::{Decision, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage},
+        answer::{Decision, MutateReply, NewResourceReply, PlanReply, UpgradeReply, Usage},
         decision_cache::Key,
         export::{
             AuthorizeList, AuthorizeRead, AuthorizeWrite, HookExport, HookGuest, Move, Mutate, Plan, Upgrade, Validate,
@@ -16,7 +16,7 @@ use crate::{
         instrumented_call::InstrumentedCall,
     },
     error::HookError,
-    health::breaker::CallerNumber,
+    health::breaker::CallerId,
     hook::Hook,
     opaque::Owned,
     plugin::Plugin,
@@ -27,7 +27,7 @@ pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
     /// Caller that the calls count for.
-    by: CallerNumber,
+    by: CallerId,
     instance: Option<Owned<HookInstance>>,
     /// Whether it waits for a slot if none is free.
     waits: bool,
@@ -39,12 +39,12 @@ impl Call {
     /// Makes a call. Costs nothing until a hook is called.
     #[must_use]
     pub fn new(plugin: Arc<Plugin>, caller: Arc<dyn Authorizer>) -> Self {
-        Self { plugin, caller, by: CallerNumber::HOST, instance: None, waits: true, secrets: Arc::default() }
+        Self { plugin, caller, by: CallerId::HOST, instance: None, waits: true, secrets: Arc::default() }
     }
 
     /// Counts the calls for this caller instead of the host.
     #[must_use]
-    pub fn by(mut self, caller: CallerNumber) -> Self {
+    pub fn for_caller(mut self, caller: CallerId) -> Self {
         self.by = caller;
         self
     }
@@ -56,7 +56,7 @@ impl Call {
         self
     }
 
-    pub(crate) fn caller_number(&self) -> CallerNumber {
+    pub(crate) fn caller_number(&self) -> CallerId {
         self.by
     }
 
@@ -122,9 +122,9 @@ impl Call {
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
     pub async fn mutate(&mut self, resource: Vec<u8>) -> Result<MutateReply, HookError> {
-        self.note(&[&resource]);
+        self.record_secrets(&[&resource]);
         Ok(match self.call(Mutate { resource }).await? {
-            MutateReply::Refused(reasons) => MutateReply::Refused(self.hidden(reasons)),
+            MutateReply::Refused(reasons) => MutateReply::Refused(self.hide_secrets(reasons)),
             reply => reply,
         })
     }
@@ -134,9 +134,9 @@ impl Call {
     /// # Errors
     /// The plugin's fault. Diagnostics are an answer.
     pub async fn validate(&mut self, resource: Vec<u8>, prior: Option<Vec<u8>>) -> Result<Vec<Diagnostic>, HookError> {
-        self.note(&[&resource, prior.as_deref().unwrap_or_default()]);
+        self.record_secrets(&[&resource, prior.as_deref().unwrap_or_default()]);
         let said = self.call(Validate { resource, prior }).await?;
-        Ok(self.hidden(said))
+        Ok(self.hide_secrets(said))
     }
 
     /// Calls `upgrade` with data of this type, of schema version `since`.
@@ -146,7 +146,7 @@ impl Call {
     pub async fn upgrade(&mut self, of: pb::Type, since: u32, data: Vec<u8>) -> Result<UpgradeReply, HookError> {
         self.plugin.manifest().note_secrets_of_data(&of, &data, &mut self.secrets.lock());
         Ok(match self.call(Upgrade { of, since, data }).await? {
-            UpgradeReply::Refused(reasons) => UpgradeReply::Refused(self.hidden(reasons)),
+            UpgradeReply::Refused(reasons) => UpgradeReply::Refused(self.hide_secrets(reasons)),
             reply => reply,
         })
     }
@@ -161,9 +161,9 @@ impl Call {
         prior: Option<Vec<u8>>,
         kept: Option<Vec<u8>>,
     ) -> Result<PlanReply, HookError> {
-        self.note(&[&input, prior.as_deref().unwrap_or_default()]);
+        self.record_secrets(&[&input, prior.as_deref().unwrap_or_default()]);
         let said = self.call(Plan { input, prior, kept }).await?;
-        Ok(PlanReply { diagnostics: self.hidden(said.diagnostics), ..said })
+        Ok(PlanReply { diagnostics: self.hide_secrets(said.diagnostics), ..said })
     }
 
     /// Calls `move` with an encoded resource of any type, whose data is of schema version `since`.
@@ -176,10 +176,10 @@ impl Call {
         source: Vec<u8>,
         since: u32,
         kept: Option<Vec<u8>>,
-    ) -> Result<MadeReply, HookError> {
-        self.note(&[&source]);
+    ) -> Result<NewResourceReply, HookError> {
+        self.record_secrets(&[&source]);
         Ok(match self.call(Move { source, since, to, kept }).await? {
-            MadeReply::Refused(reasons) => MadeReply::Refused(self.hidden(reasons)),
+            NewResourceReply::Refused(reasons) => NewResourceReply::Refused(self.hide_secrets(reasons)),
             reply => reply,
         })
     }
@@ -196,13 +196,13 @@ impl Call {
         let id = id.encode_to_vec();
         let version = resource.map_or("", EncodedResource::version);
         let key = self.key(u8::from(resource.is_some()), &[&id, version.as_bytes()]);
-        if let Some(decision) = self.remembered(Hook::AuthorizeRead, &key) {
+        if let Some(decision) = self.cached_decision(Hook::AuthorizeRead, &key) {
             return Ok(decision);
         }
         let resource = resource.map(|resource| resource.bytes().to_vec());
-        self.note(&[resource.as_deref().unwrap_or_default()]);
+        self.record_secrets(&[resource.as_deref().unwrap_or_default()]);
         let decision = self.call(AuthorizeRead { caller: self.caller.clone(), id, resource }).await?;
-        let decision = self.decided(decision);
+        let decision = self.redact_decision(decision);
         self.plugin.decision_cache.put(key, &decision);
         Ok(decision)
     }
@@ -212,9 +212,9 @@ impl Call {
     /// # Errors
     /// The plugin's fault.
     pub async fn authorize_write(&mut self, resource: Vec<u8>) -> Result<Decision, HookError> {
-        self.note(&[&resource]);
+        self.record_secrets(&[&resource]);
         let decision = self.call(AuthorizeWrite { caller: self.caller.clone(), resource }).await?;
-        Ok(self.decided(decision))
+        Ok(self.redact_decision(decision))
     }
 
     /// Calls `authorizing.list`.
@@ -223,7 +223,7 @@ impl Call {
     /// The plugin's fault.
     pub async fn authorize_list(&mut self, of: &pb::Type, within: &pb::Tenancy) -> Result<Decision, HookError> {
         let key = self.key(2, &[&of.encode_to_vec(), &within.encode_to_vec()]);
-        if let Some(decision) = self.remembered(Hook::AuthorizeList, &key) {
+        if let Some(decision) = self.cached_decision(Hook::AuthorizeList, &key) {
             return Ok(decision);
         }
         let export = AuthorizeList { caller: self.caller.clone(), of: of.clone(), within: within.clone() };
@@ -245,7 +245,7 @@ impl Call {
     }
 
     /// Records the redacted fields of encoded resources.
-    fn note(&self, resources: &[&[u8]]) {
+    fn record_secrets(&self, resources: &[&[u8]]) {
         let manifest = self.plugin.manifest();
         if manifest.redaction.is_none() {
             return;
@@ -258,7 +258,7 @@ impl Call {
     }
 
     /// Removes secrets from diagnostics.
-    fn hidden(&self, mut said: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    fn hide_secrets(&self, mut said: Vec<Diagnostic>) -> Vec<Diagnostic> {
         let secrets = self.secrets.lock();
         if !secrets.is_empty() {
             for one in &mut said {
@@ -271,7 +271,7 @@ impl Call {
     }
 
     /// Removes secrets from a decision.
-    fn decided(&self, decision: Decision) -> Decision {
+    fn redact_decision(&self, decision: Decision) -> Decision {
         match decision {
             Decision::Deny(reason) => Decision::Deny(self.secrets.lock().hide(&reason).into()),
             decision => decision,
@@ -283,7 +283,7 @@ impl Call {
         let Some(instance) = self.instance.take() else { return };
         // Releasing a guest's memory takes the system as long as the guest took to write it.
         if let Some(threads) = self.plugin.low_priority_threads(Hook::Mutate) {
-            threads.clear_away(instance);
+            threads.drop_in_background(instance);
         }
     }
 
@@ -298,7 +298,7 @@ impl Call {
 
     /// A cached decision. A quarantined hook uses none, or else the contents of the cache would decide what can still
     /// be read.
-    fn remembered(&self, hook: Hook, key: &Key) -> Option<Decision> {
+    fn cached_decision(&self, hook: Hook, key: &Key) -> Option<Decision> {
         if self.plugin.health().is_quarantined(hook) { None } else { self.plugin.decision_cache.get(key) }
     }
 }

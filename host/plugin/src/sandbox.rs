@@ -153,11 +153,11 @@ impl Sandbox {
     /// Counts a refused plugin. If it never served it is counted under `(others)`, so that names of files cannot fill
     /// the memory.
     pub fn count_refused(&self, called: &str) {
-        count_load(&self.inner.names.known(called), "refused");
+        count_load(&self.inner.names.label_if_loaded(called), "refused");
     }
 
     /// Answers the searches of hooks from now on, as long as `host` lives; without a host they fail.
-    pub fn answer_lookups(&self, host: &Arc<dyn LookupHost>) {
+    pub fn set_lookup_host(&self, host: &Arc<dyn LookupHost>) {
         *self.inner.lookup.lock() = Some(Arc::downgrade(host));
     }
 
@@ -175,7 +175,7 @@ impl Inner {
         }
         let made =
             share(ControllerEngine::new((&self.engine, &self.pool, &self.limits), &self.cache, &self.controllers)?);
-        self.ticker.also(&made.engine);
+        self.ticker.add_engine(&made.engine);
         Ok(controller_engine.insert(made).clone())
     }
 
@@ -196,6 +196,6 @@ impl Inner {
 
     /// Keeps the ticker awake for as long as the guard lives.
     pub(crate) fn tick(&self) -> TickGuard {
-        self.ticker.clone().hold()
+        self.ticker.clone().keep_ticking()
     }
 }

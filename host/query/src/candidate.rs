@@ -50,11 +50,11 @@ struct Decoded {
 }
 
 impl RecentlyDecoded {
-    const RESOURCES: usize = 32;
-    const BYTES: usize = 4 << 10;
+    const MAX_RESOURCES: usize = 32;
+    const MAX_RESOURCE_BYTES: usize = 4 << 10;
 
     fn parts(&self, resource: &Bytes, schema: &Schema) -> Arc<Parts> {
-        if resource.len() > Self::BYTES {
+        if resource.len() > Self::MAX_RESOURCE_BYTES {
             return Arc::default();
         }
         let mut recent = self.latest_first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ impl RecentlyDecoded {
             return known.parts.clone();
         }
         let parts = Arc::<Parts>::default();
-        recent.truncate(Self::RESOURCES - 1);
+        recent.truncate(Self::MAX_RESOURCES - 1);
         recent.push_front(Decoded { resource: resource.clone(), data: schema.data().cloned(), parts: parts.clone() });
         parts
     }
@@ -105,7 +105,7 @@ impl<'r> Candidate<'r> {
         if let Some(labels) = self.parts.labels.get() {
             return Ok(labels);
         }
-        let meta = Labelled::decode(self.resource.bytes().clone())?.meta;
+        let meta = MetaPart::decode(self.resource.bytes().clone())?.meta;
         Ok(self.parts.labels.get_or_init(|| meta.unwrap_or_default().labels))
     }
 
@@ -159,7 +159,7 @@ impl<'r> Candidate<'r> {
         if let Some(data) = self.parts.data.get() {
             return Ok(data.as_ref());
         }
-        let any = Content::decode(self.resource.bytes().clone())?.data;
+        let any = DataPart::decode(self.resource.bytes().clone())?.data;
         let decode = |any: AnyBytes| match self.schema.data() {
             Some(_) => decode_data(self.schema, &any.type_url, any.value),
             // Paths then lead to the data as a whole; only its presence is known.
@@ -183,7 +183,7 @@ pub(crate) fn decode_data(schema: &Schema, type_url: &str, value: Bytes) -> Resu
 
 /// The part of a resource that holds its data. Decoding skips the rest and copies nothing.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Content {
+struct DataPart {
     #[prost(message, optional, tag = "7")]
     data: Option<AnyBytes>,
 }
@@ -199,7 +199,7 @@ struct AnyBytes {
 
 /// The part of a resource that holds its labels.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Labelled {
+struct MetaPart {
     #[prost(message, optional, tag = "1001")]
     meta: Option<MetaLabels>,
 }
@@ -220,7 +220,7 @@ mod tests {
     fn resource(name: &str, size: usize) -> EncodedResource {
         let generation = "g".repeat(size);
         let id = Some(pb::Id { name: name.into(), ..pb::Id::default() });
-        EncodedResource::of(&pb::Resource { id, generation, ..pb::Resource::default() }).unwrap()
+        EncodedResource::encode(&pb::Resource { id, generation, ..pb::Resource::default() }).unwrap()
     }
 
     #[test]
@@ -234,11 +234,11 @@ mod tests {
         assert!(shares(&small, &schema, &small.clone(), &schema));
         assert!(!shares(&small, &schema, &resource("a", 10), &schema), "equal, but at another address");
         assert!(!shares(&small, &schema, &small, &Schema::new(Some(Schema::resource().clone()))));
-        let large = resource("a", RecentlyDecoded::BYTES);
+        let large = resource("a", RecentlyDecoded::MAX_RESOURCE_BYTES);
         assert!(!shares(&large, &schema, &large, &schema));
         for n in 0..100 {
             assert!(!Candidate::sharing(&resource(&n.to_string(), 10), &schema, &recent).is_decoded());
         }
-        assert_eq!(recent.latest_first.lock().unwrap().len(), RecentlyDecoded::RESOURCES);
+        assert_eq!(recent.latest_first.lock().unwrap().len(), RecentlyDecoded::MAX_RESOURCES);
     }
 }

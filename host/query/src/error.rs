@@ -1,6 +1,6 @@
 //! Errors of queries and of resources that a query cannot decode.
 
-use mortise_resource::BadEncoding;
+use mortise_resource::EncodingError;
 
 /// gRPC code of the answer to a [`QueryError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl QueryError {
 pub enum Undecodable {
     /// The resource itself.
     #[error("the stored resource cannot be decoded: {0}")]
-    Resource(#[from] BadEncoding),
+    Resource(#[from] EncodingError),
     /// Its encoding.
     #[error("the resource cannot be decoded: {0}")]
     Encoding(#[from] prost::DecodeError),
@@ -103,9 +103,9 @@ pub enum Undecodable {
 
 /// Cuts a text off where it becomes long, for error messages.
 pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 80;
-    if text.chars().nth(MOST).is_none() {
+    const MAX_SHOWN_CHARACTERS: usize = 80;
+    if text.chars().nth(MAX_SHOWN_CHARACTERS).is_none() {
         return text.to_owned();
     }
-    text.chars().take(MOST).chain("...".chars()).collect()
+    text.chars().take(MAX_SHOWN_CHARACTERS).chain("...".chars()).collect()
 }

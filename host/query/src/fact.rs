@@ -40,7 +40,7 @@ impl Fact {
 }
 
 /// The facts that hold if one of several branches does: those about subjects that every branch has a fact about.
-pub(crate) fn either(mut branches: impl Iterator<Item = Vec<Fact>>) -> Vec<Fact> {
+pub(crate) fn common_facts(mut branches: impl Iterator<Item = Vec<Fact>>) -> Vec<Fact> {
     let mut facts = branches.next().unwrap_or_default();
     for branch in branches {
         facts.retain_mut(|fact| match branch.iter().find(|other| other.subject == fact.subject) {

@@ -31,7 +31,7 @@ pub enum InMemoryError {
     Undecodable(#[from] Undecodable),
     /// A resource does not encode.
     #[error(transparent)]
-    Encoding(#[from] mortise_resource::BadEncoding),
+    Encoding(#[from] mortise_resource::EncodingError),
     /// An update's condition does not hold.
     #[error("cas: the resource is not as conditional_state says")]
     Condition,
@@ -61,8 +61,8 @@ pub fn search(
 
     let mut found = Vec::new();
     for mut resource in resources {
-        resource_meta::complete(&mut resource);
-        let encoded = EncodedResource::of(&resource)?;
+        resource_meta::complete_server_part(&mut resource);
+        let encoded = EncodedResource::encode(&resource)?;
         let candidate = Candidate::new(&encoded, schema);
         let labels = resource.meta.as_ref().map(|meta| &meta.labels);
         let selected = selector.as_ref().is_none_or(|selector| selector.matches(labels.unwrap_or(&Default::default())));

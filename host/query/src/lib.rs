@@ -16,7 +16,7 @@
 //! let schema = Schema::new(None);
 //! let filter = Filter::parse(r#"metadata.team = "search" AND schema_version < 3"#, &schema)?;
 //! let metadata = [("team".to_owned(), "search".to_owned())].into();
-//! let resource = EncodedResource::of(&pb::Resource { metadata, ..Default::default() })?;
+//! let resource = EncodedResource::encode(&pb::Resource { metadata, ..Default::default() })?;
 //! assert!(filter.matches(&Candidate::new(&resource, &schema))?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -8,7 +8,7 @@ use winnow::{
 };
 
 /// Most decimal digits of an integer in protobuf.
-const MOST_DIGITS: usize = 20;
+const MAX_INTEGER_DIGITS: usize = 20;
 
 /// Reasons why a text is not a number of the field's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) fn integer(text: &str) -> Result<i128, BadNumber> {
     let shift = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
     let zeros = exponent.saturating_sub(shift(fraction.len())).saturating_add(shift(digits.len() - significant.len()));
     let zeros = match usize::try_from(zeros) {
-        Ok(zeros) if zeros.saturating_add(significant.len()) <= MOST_DIGITS => zeros,
+        Ok(zeros) if zeros.saturating_add(significant.len()) <= MAX_INTEGER_DIGITS => zeros,
         Ok(_) => return Err(BadNumber::Range),
         Err(_) => return Err(BadNumber::Fraction),
     };

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{OrderBy, QueryError, SortKey, limits};
 
 /// Bytes of a digest in a token.
-const DIGEST: usize = 16;
+const DIGEST_BYTES: usize = 16;
 
 /// Direction of a page from its boundary, in the order of the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Direction {
 
 /// Digest of the parts of a query that decide which resources it finds and in which order. A token is bound to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Binding([u8; DIGEST]);
+pub struct Binding([u8; DIGEST_BYTES]);
 
 /// The boundary at which a page begins, and the page's direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Binding {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             hash.update(part);
         }
-        let mut digest = [0; DIGEST];
+        let mut digest = [0; DIGEST_BYTES];
         digest.iter_mut().zip(hash.finalize()).for_each(|(byte, of)| *byte = of);
         Self(digest)
     }
@@ -143,7 +143,7 @@ impl PageToken {
             return Err(fault("its kind is not S"));
         }
         let value = STANDARD.decode(value).map_err(|_| fault("its value is not base64"))?;
-        let (digest, boundary) = value.split_at_checked(DIGEST).ok_or_else(|| fault("its value is too short"))?;
+        let (digest, boundary) = value.split_at_checked(DIGEST_BYTES).ok_or_else(|| fault("its value is too short"))?;
         if digest != binding.0 {
             return Err(fault("it belongs to another query"));
         }

@@ -204,13 +204,14 @@ pub(crate) fn find(message: &MessageDescriptor, segment: &str) -> Option<FieldDe
 
 /// Makes the error for an unknown field; it lists the fields if there are at most 20.
 fn unknown(message: &MessageDescriptor, segment: &str) -> Unresolved {
-    const MOST: usize = 20;
-    let names: Vec<String> = message.fields().take(MOST + 1).map(|field| field.name().to_owned()).collect();
+    const MAX_LISTED_FIELDS: usize = 20;
+    let names: Vec<String> =
+        message.fields().take(MAX_LISTED_FIELDS + 1).map(|field| field.name().to_owned()).collect();
     let fault = format!("{} has no field {segment:?}", message.full_name());
     let snake = segment.replace('-', "_");
     let is_reserved = message.reserved_names().any(|name| name == snake || is_lower_camel_of(segment, name));
     match names.len() {
-        1..=MOST => Unresolved { fault: format!("{fault}; it has {}", names.join(", ")), is_reserved },
+        1..=MAX_LISTED_FIELDS => Unresolved { fault: format!("{fault}; it has {}", names.join(", ")), is_reserved },
         _ => Unresolved { fault, is_reserved },
     }
 }

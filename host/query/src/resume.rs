@@ -8,7 +8,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use crate::{Binding, QueryError};
 
 /// The first byte of a token.
-const LAYOUT: u8 = 1;
+const TOKEN_LAYOUT: u8 = 1;
 
 /// The position after which a watch continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl ResumeToken {
     /// Writes the token for a query.
     #[must_use]
     pub fn encode(self, binding: &Binding) -> String {
-        let mut bytes = vec![LAYOUT];
+        let mut bytes = vec![TOKEN_LAYOUT];
         bytes.extend_from_slice(&self.sequence.to_be_bytes());
         bytes.extend_from_slice(&self.check.to_be_bytes());
         bytes.extend_from_slice(binding.digest());
@@ -46,7 +46,7 @@ impl ResumeToken {
         let (&layout, rest) = bytes.split_first().ok_or_else(none)?;
         let (sequence, rest) = rest.split_first_chunk().ok_or_else(none)?;
         let (check, digest) = rest.split_first_chunk().ok_or_else(none)?;
-        if layout != LAYOUT || digest.len() != binding.digest().len() {
+        if layout != TOKEN_LAYOUT || digest.len() != binding.digest().len() {
             return Err(none());
         }
         let token = Self { sequence: u64::from_be_bytes(*sequence), check: u32::from_be_bytes(*check) };

@@ -19,12 +19,12 @@ type Key = (String, String, String);
 struct Entry {
     /// The present state; `None`: the resource left the watch.
     put: Option<Box<pb::Resource>>,
-    gone: Gone,
+    gone: DepartedResource,
 }
 
 /// Incarnations of a name that left the watch; the local replica may be any of them.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct DepartedResource {
     pub(crate) ids: Vec<pb::Id>,
     /// The last state before it left. This is still the right state if the resource was given to another region.
     pub(crate) last: Option<Box<pb::Resource>>,
@@ -74,7 +74,7 @@ impl Changeset {
 
     /// Takes the changes: present resources, which replace earlier incarnations, and the names that left. The owner has
     /// to be asked about the latter.
-    pub(crate) fn take(&mut self) -> (Vec<ReplicatedChange>, Vec<Gone>) {
+    pub(crate) fn take(&mut self) -> (Vec<ReplicatedChange>, Vec<DepartedResource>) {
         let (mut puts, mut left) = (Vec::new(), Vec::new());
         for Entry { put, gone } in std::mem::take(self).changes.into_values() {
             match put {
@@ -105,7 +105,7 @@ mod tests {
         changes.remove(resource("b", "3").id.unwrap());
         let (puts, left) = changes.take();
         assert!(matches!(&*puts, [ReplicatedChange::Put(a)] if a.id.as_ref().unwrap().uid == "2"));
-        assert!(matches!(&*left, [Gone { ids, last: Some(_) }] if ids[0].uid == "3"));
+        assert!(matches!(&*left, [DepartedResource { ids, last: Some(_) }] if ids[0].uid == "3"));
         assert!(changes.is_empty());
     }
 

@@ -10,9 +10,9 @@ use mortise_resource::{
 };
 
 /// Most types, and most resources, that a message names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 /// Most bytes of a message.
-const MAX_MESSAGE: usize = 1_024;
+const MAX_MESSAGE_BYTES: usize = 1_024;
 
 /// The conditions of a peer: `Current`, whether the replicas are up to date, and `Complete`, whether no resource is
 /// deferred.
@@ -32,8 +32,9 @@ fn current(peer: &PeerRegion) -> Condition {
         PeerState::Snapshot => (State::False, "Snapshot"),
         PeerState::Connecting | PeerState::UnknownThere | PeerState::Unspecified => (State::Unknown, "Connecting"),
     };
-    let named: Vec<String> = types.iter().take(NAMED).filter_map(|one| one.r#type.as_ref()).map(gvk).collect();
-    let more = if types.len() > NAMED { format!(" and {} more types", types.len() - NAMED) } else { String::new() };
+    let named: Vec<String> = types.iter().take(MAX_NAMED).filter_map(|one| one.r#type.as_ref()).map(gvk).collect();
+    let more =
+        if types.len() > MAX_NAMED { format!(" and {} more types", types.len() - MAX_NAMED) } else { String::new() };
     let why = if peer.last_error.is_empty() { String::new() } else { format!(": {}", peer.last_error) };
     condition("Current", state, reason, format!("{}{more}{why}", named.join(", ")))
 }
@@ -59,14 +60,14 @@ fn complete(peer: &PeerRegion, is_current: bool) -> Condition {
 }
 
 fn condition(kind: &str, state: State, reason: &str, mut message: String) -> Condition {
-    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
     Condition { r#type: kind.into(), state: state.into(), reason: reason.into(), message, resource: None }
 }
 
 fn names<'a>(held_back: impl Iterator<Item = &'a HeldBack>) -> String {
     let ids = held_back.filter_map(|held| held.id.as_ref());
     let one = |id: &Id| format!("{} {}", id.r#type.as_ref().map(gvk).unwrap_or_default(), id.name);
-    ids.take(NAMED).map(one).collect::<Vec<_>>().join(", ")
+    ids.take(MAX_NAMED).map(one).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -135,6 +136,6 @@ mod tests {
         let mut wordy = peer(PeerState::Failed, &[]);
         wordy.last_error = "é".repeat(1 << 20);
         let message = &shown(&wordy)[0].2;
-        assert!((MAX_MESSAGE - 3..=MAX_MESSAGE).contains(&message.len()), "{}", message.len());
+        assert!((MAX_MESSAGE_BYTES - 3..=MAX_MESSAGE_BYTES).contains(&message.len()), "{}", message.len());
     }
 }

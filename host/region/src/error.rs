@@ -15,20 +15,20 @@ pub(crate) enum FollowError {
     #[error("token_file {} holds no token; put the secret of one of the peer's tokens into it", path.display())]
     Token { path: PathBuf },
     /// The settings of the connection are invalid.
-    #[error("{address}: {}", innermost(source))]
+    #[error("{address}: {}", root_cause(source))]
     Settings { address: String, source: tonic::transport::Error },
     /// The peer rejected a call, or the connection broke.
     #[error("{}", status_text(status))]
     Peer { status: Box<Status> },
     /// The peer did not answer in time.
     #[error("the peer did not answer within {} s", within.as_secs())]
-    Silent { within: Duration },
+    NoAnswer { within: Duration },
     /// The peer ended the watch.
     #[error("the peer ended the watch")]
     Ended,
     /// Too many resources are deferred to list them, so a snapshot follows.
     #[error("too many resources are deferred to list them; a snapshot follows")]
-    TooMuchHeldBack,
+    TooManyDeferred,
     /// A snapshot has more resources than can be remembered.
     #[error(
         "the snapshot has more than {limit} resources of the type, which is the limit; share fewer with this region"
@@ -36,7 +36,7 @@ pub(crate) enum FollowError {
     TooManyResources { limit: usize },
     /// Replicas were removed here together with their partition or namespace.
     #[error("a partition or namespace with replicas was emptied here; a snapshot follows")]
-    BegunAnew,
+    ReplicasRemoved,
     /// This server's own service failed.
     #[error("this server: {}", source.message)]
     Local { source: Error },
@@ -49,7 +49,7 @@ impl FollowError {
     }
 
     /// Whether the peer's answer is about the requested ids, and not about the peer.
-    pub(crate) fn is_of_ids(&self) -> bool {
+    pub(crate) fn is_about_ids(&self) -> bool {
         let Self::Peer { status } = self else { return false };
         match status.code() {
             Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::OutOfRange => true,
@@ -74,13 +74,13 @@ impl From<Error> for FollowError {
 
 fn status_text(status: &Status) -> String {
     match std::error::Error::source(status) {
-        Some(source) => format!("{}: {}", status.message(), innermost(source)),
+        Some(source) => format!("{}: {}", status.message(), root_cause(source)),
         None => format!("{}: {}", status.code().description(), status.message()),
     }
 }
 
 /// The text of the innermost cause, which is the most specific.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;

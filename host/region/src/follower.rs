@@ -17,13 +17,13 @@ use tokio::time::{sleep, sleep_until, timeout};
 use crate::{error::FollowError, link::Link, report::PeerReport, session::Session};
 
 /// The first wait after a failure.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
+const MIN_BACKOFF: Duration = Duration::from_millis(200);
 /// The wait before the next request for a type that the peer does not have.
-const UNKNOWN_WAIT: Duration = Duration::from_secs(30);
+const UNKNOWN_TYPE_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for the peer's answer to a call. Watches are exempt, since they are silent while nothing changes.
-pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most changes in one message.
-const CHUNK: i32 = 1_000;
+const MAX_CHUNK_CHANGES: i32 = 1_000;
 
 pub(crate) struct Follower {
     pub(crate) service: ResourceService,
@@ -43,7 +43,7 @@ impl Follower {
     pub(crate) async fn run(self) {
         // Half of each wait is random, so that types and servers do not all return at once.
         let rule = |first: Duration| Backoff::new(first.min(self.max_backoff), self.max_backoff).with_jitter(0.5);
-        let mut waits = Waits::new(rule(FIRST_WAIT));
+        let mut waits = Waits::new(rule(MIN_BACKOFF));
         let mut asked = 0_usize;
         loop {
             let version = self.versions.iter().rev().nth(asked).unwrap_or(&self.shown);
@@ -59,7 +59,7 @@ impl Follower {
             let failure_wait = waits.next_wait();
             sleep(match is_unknown {
                 true if asked > 0 => Duration::ZERO,
-                true => rule(UNKNOWN_WAIT).delay(0),
+                true => rule(UNKNOWN_TYPE_WAIT).delay(0),
                 false => failure_wait,
             })
             .await;
@@ -72,8 +72,8 @@ impl Follower {
         let progress = self.service.regions().progress(self.report.name(), &of).await?;
         let connection = self.link.open().await?;
         let request = self.request(version, progress.resume_token.clone());
-        let answer = timeout(ANSWER, connection.watches().watch_resources(request)).await;
-        let mut messages = answer.map_err(|_| FollowError::Silent { within: ANSWER })??.into_inner();
+        let answer = timeout(ANSWER_TIMEOUT, connection.watches().watch_resources(request)).await;
+        let mut messages = answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??.into_inner();
         self.report.answered(&self.shown, progress.resume_token.is_empty());
         let at_begin = progress.clone();
         let mut session = Session::new(self, connection, of, progress);
@@ -84,7 +84,7 @@ impl Follower {
                     let message = message?.ok_or(FollowError::Ended)?;
                     *was_current |= session.take(message).await?;
                 }
-                () = self.service.regions().begins_anew(&at_begin) => return Err(FollowError::BegunAnew),
+                () = self.service.regions().begins_anew(&at_begin) => return Err(FollowError::ReplicasRemoved),
                 () = sleep_until(due), if session.may_retry() => session.retry().await?,
             }
         }
@@ -106,7 +106,7 @@ impl Follower {
             filter,
             r#type: WatchType::Stateless.into(),
             resume_token,
-            max_chunk_size: CHUNK,
+            max_chunk_size: MAX_CHUNK_CHANGES,
             resource_type: Some(version.to_pb()),
             tenancy: Some(tenancy),
             ..WatchResourcesRequest::default()

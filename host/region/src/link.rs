@@ -15,14 +15,14 @@ use tonic::{
 use crate::{error::FollowError, options::PeerOptions};
 
 /// Most bytes of an answer to a BatchGet; a single larger resource is allowed.
-const ANSWER_BYTES: usize = 16 << 20;
+const MAX_BATCH_BYTES: usize = 16 << 20;
 /// Bytes of a message beside its resources.
-const MESSAGE_ROOM: usize = 1 << 20;
+const MESSAGE_OVERHEAD_BYTES: usize = 1 << 20;
 /// The longest time to connect.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that the peer may send before they are read: for a stream, and for all streams. Each stream has its own bound;
 /// under a common bound, streams that wait for an answer could block that answer.
-const WINDOWS: (u32, u32) = (1 << 20, (1 << 31) - 1);
+const WINDOW_BYTES: (u32, u32) = (1 << 20, (1 << 31) - 1);
 
 type Authorized = InterceptedService<Channel, Token>;
 
@@ -64,7 +64,8 @@ pub(crate) struct Connection {
 impl Link {
     /// Doubles the limit for resources: the host's own fields in a resource do not count, and may take as much again.
     pub(crate) fn new(options: PeerOptions, max_resource_bytes: usize) -> Self {
-        let max_message = ANSWER_BYTES.max(max_resource_bytes.saturating_mul(2)).saturating_add(MESSAGE_ROOM);
+        let max_message =
+            MAX_BATCH_BYTES.max(max_resource_bytes.saturating_mul(2)).saturating_add(MESSAGE_OVERHEAD_BYTES);
         Self { options, max_message, open: Mutex::default() }
     }
 
@@ -89,12 +90,12 @@ impl Link {
         let wrong = |source| FollowError::Settings { address: address.clone(), source };
         let mut endpoint = Endpoint::from_shared(address.clone())
             .map_err(wrong)?
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(self.options.keep_alive)
             .keep_alive_timeout(self.options.keep_alive)
             .keep_alive_while_idle(true)
-            .initial_stream_window_size(WINDOWS.0)
-            .initial_connection_window_size(WINDOWS.1)
+            .initial_stream_window_size(WINDOW_BYTES.0)
+            .initial_connection_window_size(WINDOW_BYTES.1)
             .tcp_nodelay(true);
         if address.starts_with("https:") {
             let mut tls = match &files.ca {

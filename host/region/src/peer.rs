@@ -16,9 +16,9 @@ use tokio::{
 use crate::{conditions::conditions, follower::Follower, link::Link, options::PeerOptions, report::PeerReport};
 
 /// The interval for comparing this server's types, setting the gauges and comparing conditions.
-const TICK: Duration = Duration::from_secs(1);
+const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest time between two stores of conditions that differ only in their text.
-const TEXT: Duration = Duration::from_secs(10);
+const TEXT_STORE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A group and a kind, whose versions share their resources.
 type Kind = (String, String);
@@ -54,7 +54,7 @@ impl Peer {
         let (mut known, mut stored) = (None, StoredConditions::default());
         let stopped = self.service.stopped();
         tokio::pin!(stopped);
-        let mut ticks = interval(TICK);
+        let mut ticks = interval(COMPARE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -63,9 +63,9 @@ impl Peer {
                     let types = self.service.types();
                     if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &types)) {
                         known = Some(types);
-                        self.compare(&mut tasks, &mut running);
+                        self.sync_tasks(&mut tasks, &mut running);
                     }
-                    self.gauges();
+                    self.set_gauges();
                     self.store_conditions(&mut stored).await;
                 }
                 Some(ended) = tasks.join_next_with_id() => {
@@ -84,7 +84,7 @@ impl Peer {
     }
 
     /// Starts tasks for new types, and stops those of types that are gone or have other versions.
-    fn compare(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<Kind, Running>) {
+    fn sync_tasks(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<Kind, Running>) {
         let wanted = self.service.regions().replicated_types();
         running.retain(|kind, (versions, task)| {
             let is_same = wanted.get(kind).is_some_and(|now| {
@@ -100,7 +100,7 @@ impl Peer {
         });
         for (kind, versions) in wanted {
             let Some(shown) = versions.last().filter(|_| !running.contains_key(&kind)) else { continue };
-            self.report.begin(&shown.gvk);
+            self.report.add_type(&shown.gvk);
             let follower = Follower {
                 service: self.service.clone(),
                 link: self.link.clone(),
@@ -118,7 +118,8 @@ impl Peer {
     async fn store_conditions(&self, stored: &mut StoredConditions) {
         let now = conditions(&self.report.to_pb());
         let kind = |all: &[Condition]| all.iter().map(|one| (one.state, one.reason.clone())).collect::<Vec<_>>();
-        let is_due = stored.at.is_none_or(|at| kind(&now) != kind(&stored.conditions) || at.elapsed() > TEXT);
+        let is_due =
+            stored.at.is_none_or(|at| kind(&now) != kind(&stored.conditions) || at.elapsed() > TEXT_STORE_INTERVAL);
         if !is_due || now == stored.conditions {
             return;
         }
@@ -132,7 +133,7 @@ impl Peer {
         }
     }
 
-    fn gauges(&self) {
+    fn set_gauges(&self) {
         let (sums, peer) = (self.report.sums(), self.report.name().to_owned());
         metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(sums.lag.as_secs_f64());
         metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(sums.held_back as f64);

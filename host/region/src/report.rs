@@ -32,7 +32,7 @@ struct TypeReport {
 }
 
 /// Sums over the types of a peer.
-pub(crate) struct Sums {
+pub(crate) struct PeerTotals {
     pub(crate) lag: Duration,
     pub(crate) held_back: usize,
     pub(crate) conflicts: usize,
@@ -57,7 +57,7 @@ impl PeerReport {
     }
 
     /// Adds a type to the report; a type that is in it keeps its figures.
-    pub(crate) fn begin(&self, of: &Gvk) {
+    pub(crate) fn add_type(&self, of: &Gvk) {
         let fresh = || TypeReport {
             state: PeerState::Connecting,
             current: Instant::now(),
@@ -122,12 +122,12 @@ impl PeerReport {
         });
     }
 
-    pub(crate) fn sums(&self) -> Sums {
+    pub(crate) fn sums(&self) -> PeerTotals {
         let types = self.types.lock();
         let held = |one: &TypeReport| one.held_back.len();
         let conflicts =
             |one: &TypeReport| one.held_back.iter().filter(|held| held.reason() == HeldBackReason::Conflict).count();
-        Sums {
+        PeerTotals {
             lag: types.values().map(TypeReport::lag).max().unwrap_or_default(),
             held_back: types.values().map(held).sum(),
             conflicts: types.values().map(conflicts).sum(),

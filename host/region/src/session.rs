@@ -11,20 +11,20 @@ use mortise_service::{ReplicatedChange, ReplicationProgress, may_be_in, uid_numb
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    changeset::{Changeset, Gone},
+    changeset::{Changeset, DepartedResource},
     error::FollowError,
-    follower::{ANSWER, Follower},
+    follower::{ANSWER_TIMEOUT, Follower},
     link::Connection,
 };
 
 /// First and longest wait before a retry of deferred resources.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const RETRY_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Most whole resources in one request to the peer.
-const WHOLE: usize = 10;
+const MAX_WHOLE_RESOURCES: usize = 10;
 /// Most resources in one request about their presence.
-const ASKED: usize = 500;
+const MAX_PRESENCE_IDS: usize = 500;
 /// Time between two snapshots, when more resources are deferred than can be listed.
-const NEXT_SNAPSHOT: Duration = Duration::from_secs(120);
+const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(120);
 
 /// Most uids of a snapshot.
 const MAX_UIDS: usize = 4_000_000;
@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
     ) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
-        let mut waits = Waits::new(Backoff::new(RETRY.0, RETRY.1));
+        let mut waits = Waits::new(Backoff::new(RETRY_WAITS.0, RETRY_WAITS.1));
         let retry_at = begun + waits.next_wait();
         Self { follower, connection, of, progress, changes: Changeset::default(), snapshot, begun, retry_at, waits }
     }
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
     fn add(&mut self, change: ResourceChange) {
         match change.change_type {
             Some(ChangeType::Current(current)) => {
-                if let Some(resource) = current.resource.filter(|resource| self.is_for_here(resource)) {
+                if let Some(resource) = current.resource.filter(|resource| self.belongs_here(resource)) {
                     if let (Some(uids), Some(id)) = (&mut self.snapshot, &resource.id) {
                         uids.insert(uid_number(&id.uid));
                     }
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the peer owns the resource and it may be in this region. Other claims of a peer are ignored.
-    fn is_for_here(&self, resource: &pb::Resource) -> bool {
+    fn belongs_here(&self, resource: &pb::Resource) -> bool {
         let syncing = resource.meta.as_ref().and_then(|meta| meta.syncing.as_ref());
         let here = self.follower.service.region().unwrap_or_default();
         syncing.is_some_and(|syncing| {
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
     /// Applies the collected changes together with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
         let (mut changes, gone) = self.changes.take();
-        changes.extend(self.resolved(gone).await?);
+        changes.extend(self.resolve_departed(gone).await?);
         self.commit(&changes).await
     }
 
@@ -179,12 +179,12 @@ impl<'a> Session<'a> {
     /// Asks the peer about resources that left the watch. A resource that the peer still has for this region stays in
     /// its last state, since another region owns it now, or it came back; a deleted one takes along the resources that
     /// it owns.
-    async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<ReplicatedChange>, FollowError> {
+    async fn resolve_departed(&self, gone: Vec<DepartedResource>) -> Result<Vec<ReplicatedChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
         let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
-        for some in ids.chunks(ASKED) {
-            let answer = self.ask(some, &["meta.syncing"]).await?;
+        for some in ids.chunks(MAX_PRESENCE_IDS) {
+            let answer = self.fetch(some, &["meta.syncing"]).await?;
             stays.extend(answer.unsure.into_iter().map(|id| id.uid));
             for found in answer.resources {
                 let syncing = found.meta.and_then(|meta| meta.syncing).unwrap_or_default();
@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
             }
         }
         let mut changes = Vec::new();
-        for Gone { ids, last } in gone {
+        for DepartedResource { ids, last } in gone {
             match last.filter(|last| last.id.as_ref().is_some_and(|id| stays.contains(&id.uid))) {
                 Some(last) => changes.push(ReplicatedChange::Put(last)),
                 None => changes.extend(ids.into_iter().filter(|id| !stays.contains(&id.uid)).map(|id| {
@@ -206,29 +206,29 @@ impl<'a> Session<'a> {
     }
 
     /// Asks the peer for resources; one by one if an id keeps the peer from answering.
-    async fn ask(&self, ids: &[pb::Id], paths: &[&str]) -> Result<Answer, FollowError> {
-        match self.ask_at_once(ids, paths).await {
+    async fn fetch(&self, ids: &[pb::Id], paths: &[&str]) -> Result<Answer, FollowError> {
+        match self.fetch_batch(ids, paths).await {
             Ok(answer) => return Ok(Answer { resources: answer.resources, unsure: Vec::new() }),
-            Err(e) if !e.is_of_ids() => return Err(e),
+            Err(e) if !e.is_about_ids() => return Err(e),
             Err(_) => {}
         }
         let mut answer = Answer::default();
         for id in ids {
-            match self.ask_at_once(std::slice::from_ref(id), paths).await {
+            match self.fetch_batch(std::slice::from_ref(id), paths).await {
                 Ok(one) => answer.resources.extend(one.resources),
-                Err(e) if e.is_of_ids() => answer.unsure.push(id.clone()),
+                Err(e) if e.is_about_ids() => answer.unsure.push(id.clone()),
                 Err(e) => return Err(e),
             }
         }
         Ok(answer)
     }
 
-    async fn ask_at_once(&self, ids: &[pb::Id], paths: &[&str]) -> Result<BatchGetResponse, FollowError> {
+    async fn fetch_batch(&self, ids: &[pb::Id], paths: &[&str]) -> Result<BatchGetResponse, FollowError> {
         let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
         let field_mask = (!paths.is_empty()).then_some(prost_types::FieldMask { paths });
         let request = BatchGetRequest { ids: ids.to_vec(), field_mask, ..BatchGetRequest::default() };
-        let answer = timeout(ANSWER, self.connection.queries().batch_get(request)).await;
-        Ok(answer.map_err(|_| FollowError::Silent { within: ANSWER })??.into_inner())
+        let answer = timeout(ANSWER_TIMEOUT, self.connection.queries().batch_get(request)).await;
+        Ok(answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??.into_inner())
     }
 
     /// Time of the next retry of deferred resources.
@@ -246,10 +246,10 @@ impl<'a> Session<'a> {
     /// snapshot, at the earliest two minutes after the watch began.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
         let ids: Vec<pb::Id> = self.progress.deferred_ids().cloned().collect();
-        for some in ids.chunks(WHOLE) {
-            let answer = self.ask(some, &[]).await?;
+        for some in ids.chunks(MAX_WHOLE_RESOURCES) {
+            let answer = self.fetch(some, &[]).await?;
             let there: Vec<pb::Resource> =
-                answer.resources.into_iter().filter(|resource| self.is_for_here(resource)).collect();
+                answer.resources.into_iter().filter(|resource| self.belongs_here(resource)).collect();
             let is_same = |a: &pb::Id, b: &pb::Id| a.name == b.name && a.tenancy == b.tenancy;
             for id in some {
                 let mut found = there.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
@@ -262,10 +262,10 @@ impl<'a> Session<'a> {
                 there.into_iter().map(|one| ReplicatedChange::Put(Box::new(one))).collect();
             self.commit(&changes).await?;
         }
-        if self.progress.has_more_deferred() && self.begun.elapsed() > NEXT_SNAPSHOT {
+        if self.progress.has_more_deferred() && self.begun.elapsed() > MIN_SNAPSHOT_INTERVAL {
             self.progress.begin_anew();
             self.commit(&[]).await?;
-            return Err(FollowError::TooMuchHeldBack);
+            return Err(FollowError::TooManyDeferred);
         }
         self.retry_at = Instant::now() + self.waits.next_wait();
         Ok(())

@@ -9,7 +9,7 @@ use crate::{Error, IdRef, pb};
 /// deny < read < list < write.
 pub trait Authorizer: Send + Sync {
     /// Whether the caller has `permission` on `name`; `name` is empty for areas without names.
-    fn allowed(&self, permission: &str, name: &str) -> bool;
+    fn is_allowed(&self, permission: &str, name: &str) -> bool;
 
     /// Whether every answer is yes, so that callers can skip the questions.
     fn allows_all(&self) -> bool {
@@ -17,14 +17,14 @@ pub trait Authorizer: Send + Sync {
     }
 
     /// Whether a rule denies `permission` on `name`. False where rules merely do not grant it.
-    fn denied(&self, _permission: &str, _name: &str) -> bool {
+    fn is_denied(&self, _permission: &str, _name: &str) -> bool {
         false
     }
 
     /// The decision of the caller's rules by type and place for the resource id `_of`. `_name` is `None` for a question
     /// about all resources of a type in a place.
     fn effect(&self, _verb: Verb, _of: IdRef<'_>, _name: Option<&str>) -> Effect {
-        Effect::Silent
+        Effect::Undecided
     }
 
     /// The caller as refusals name it, such as `anonymous token`.
@@ -87,7 +87,7 @@ pub enum Effect {
     /// Allowed, unless the type's hook itself refuses.
     Allow,
     /// Undecided: no rule fits.
-    Silent,
+    Undecided,
 }
 
 /// Allows everything: for callers while access control is off, and for the host itself.
@@ -95,7 +95,7 @@ pub enum Effect {
 pub struct AllowAll;
 
 impl Authorizer for AllowAll {
-    fn allowed(&self, _permission: &str, _name: &str) -> bool {
+    fn is_allowed(&self, _permission: &str, _name: &str) -> bool {
         true
     }
 
@@ -112,9 +112,9 @@ impl Authorizer for AllowAll {
     }
 }
 
-/// The text of a refusal, in Consul's words: clients search for `Permission denied` and `lacks permission`.
+/// The text of a refusal, in Consul's words: clients search for `Permission is_denied` and `lacks permission`.
 #[must_use]
-pub fn denial(caller: &str, permission: &str, name: &str) -> String {
+pub fn denial_text(caller: &str, permission: &str, name: &str) -> String {
     if name.is_empty() {
         format!("Permission denied: {caller} lacks permission '{permission}'")
     } else {

@@ -41,7 +41,7 @@ pub fn field_options<O: Message + Default>(file: &[u8]) -> HashMap<String, Field
     let File { package, messages } = File::decode(file).unwrap_or_default();
     let mut found = HashMap::new();
     let mut open: Vec<_> = messages.into_iter().map(|message| (package.clone(), message)).collect();
-    while let Some((parent, Declared { name, fields, nested })) = open.pop() {
+    while let Some((parent, DeclaredMessage { name, fields, nested })) = open.pop() {
         let name = if parent.is_empty() { name } else { format!("{parent}.{name}") };
         let said = |field: Field| Some((u32::try_from(field.number).ok()?, O::decode(&*field.options?).ok()?));
         let options: FieldOptions<O> = fields.into_iter().filter_map(said).collect();
@@ -59,18 +59,18 @@ struct File {
     #[prost(string, tag = "2")]
     package: String,
     #[prost(message, repeated, tag = "4")]
-    messages: Vec<Declared>,
+    messages: Vec<DeclaredMessage>,
 }
 
 /// The used part of `DescriptorProto`.
 #[derive(Clone, PartialEq, Message)]
-struct Declared {
+struct DeclaredMessage {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(message, repeated, tag = "2")]
     fields: Vec<Field>,
     #[prost(message, repeated, tag = "3")]
-    nested: Vec<Declared>,
+    nested: Vec<DeclaredMessage>,
 }
 
 /// The used part of `FieldDescriptorProto`.

@@ -30,21 +30,21 @@ pub struct EncodedResource {
 
 /// Bytes that are no resource.
 #[derive(Debug, thiserror::Error)]
-pub enum BadEncoding {
+pub enum EncodingError {
     /// The bytes do not decode.
     #[error("the resource cannot be decoded: {0}")]
     Undecodable(#[from] DecodeError),
     /// A text of the id, the version or the generation is not UTF-8.
     #[error("the resource cannot be decoded: a text is not UTF-8")]
-    NotText(#[from] str::Utf8Error),
+    InvalidUtf8(#[from] str::Utf8Error),
     /// The resource has 4 GiB or more.
     #[error("the resource has {0} bytes; the limit is 4 GiB")]
     TooLong(usize),
 }
 
-impl From<BadEncoding> for Error {
+impl From<EncodingError> for Error {
     /// Reports a stored resource that does not decode; it was checked before, so the fault is in the host.
-    fn from(fault: BadEncoding) -> Self {
+    fn from(fault: EncodingError) -> Self {
         Self::internal(format!("a stored resource: {fault}"))
     }
 }
@@ -96,30 +96,30 @@ impl EncodedResource {
     /// # Errors
     /// The bytes are not an encoded resource. The content outside of the head is not decoded, so its faults may stay
     /// unnoticed.
-    pub fn parse(bytes: Bytes) -> Result<Self, BadEncoding> {
-        match Self::found(bytes.clone()) {
+    pub fn parse(bytes: Bytes) -> Result<Self, EncodingError> {
+        match Self::with_head(bytes.clone()) {
             Ok(Some(resource)) => Ok(resource),
-            Err(fault @ BadEncoding::TooLong(_)) => Err(fault),
+            Err(fault @ EncodingError::TooLong(_)) => Err(fault),
             // Repeated messages have to be merged; other faults get the decoder's error.
-            Ok(None) | Err(_) => Self::of(&pb::Resource::decode(bytes)?),
+            Ok(None) | Err(_) => Self::encode(&pb::Resource::decode(bytes)?),
         }
     }
 
     /// Encodes a resource.
     ///
     /// # Errors
-    /// [`BadEncoding::TooLong`].
-    pub fn of(resource: &pb::Resource) -> Result<Self, BadEncoding> {
+    /// [`EncodingError::TooLong`].
+    pub fn encode(resource: &pb::Resource) -> Result<Self, EncodingError> {
         let bytes = Bytes::from(resource.encode_to_vec());
         let length = bytes.len();
         // An encoder writes each message once.
-        Self::found(bytes)?.ok_or(BadEncoding::TooLong(length))
+        Self::with_head(bytes)?.ok_or(EncodingError::TooLong(length))
     }
 
     /// Finds the head; `None` when one of its messages occurs several times.
-    fn found(bytes: Bytes) -> Result<Option<Self>, BadEncoding> {
+    fn with_head(bytes: Bytes) -> Result<Option<Self>, EncodingError> {
         if u32::try_from(bytes.len()).is_err() {
-            return Err(BadEncoding::TooLong(bytes.len()));
+            return Err(EncodingError::TooLong(bytes.len()));
         }
         Ok(Head::find(&bytes)?.map(|head| Self { bytes, head }))
     }
@@ -134,7 +134,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// Its content does not decode.
-    pub fn decode(&self) -> Result<pb::Resource, BadEncoding> {
+    pub fn decode(&self) -> Result<pb::Resource, EncodingError> {
         Ok(pb::Resource::decode(self.bytes.clone())?)
     }
 
@@ -155,13 +155,13 @@ impl EncodedResource {
 
     /// Whether the resource has exactly this type, GroupVersion included.
     #[must_use]
-    pub fn is_of(&self, of: &Gvk) -> bool {
-        self.is_of_kind(&of.group, &of.kind) && self.has(self.head.group_version, &of.group_version)
+    pub fn has_type(&self, of: &Gvk) -> bool {
+        self.has_kind(&of.group, &of.kind) && self.has(self.head.group_version, &of.group_version)
     }
 
     /// Whether the resource has this group and kind; the GroupVersion is ignored.
     #[must_use]
-    pub fn is_of_kind(&self, group: &str, kind: &str) -> bool {
+    pub fn has_kind(&self, group: &str, kind: &str) -> bool {
         self.has(self.head.kind, kind) && self.has(self.head.group, group)
     }
 
@@ -229,7 +229,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// It does not decode.
-    pub fn decode_meta(&self) -> Result<Option<Meta>, BadEncoding> {
+    pub fn decode_meta(&self) -> Result<Option<Meta>, EncodingError> {
         Ok(self.head.meta.map(|span| Meta::decode(part(&self.bytes, span))).transpose()?)
     }
 
@@ -237,7 +237,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// A record does not decode.
-    pub fn references(&self) -> Result<Vec<ReferenceRecord>, BadEncoding> {
+    pub fn references(&self) -> Result<Vec<ReferenceRecord>, EncodingError> {
         let mut found = Vec::new();
         if self.head.references == 0 {
             return Ok(found);
@@ -253,7 +253,7 @@ impl EncodedResource {
 
     /// Bytes of the records of references in the encoding.
     #[must_use]
-    pub fn references_len(&self) -> usize {
+    pub fn references_bytes(&self) -> usize {
         self.head.references as usize
     }
 
@@ -290,7 +290,7 @@ impl EncodedResource {
     ///
     /// # Errors
     /// It does not decode.
-    pub fn decode_id(&self) -> Result<Option<pb::Id>, BadEncoding> {
+    pub fn decode_id(&self) -> Result<Option<pb::Id>, EncodingError> {
         self.message(self.head.id)
     }
 
@@ -298,11 +298,11 @@ impl EncodedResource {
     ///
     /// # Errors
     /// It does not decode.
-    pub fn decode_owner(&self) -> Result<Option<pb::Id>, BadEncoding> {
+    pub fn decode_owner(&self) -> Result<Option<pb::Id>, EncodingError> {
         self.message(self.head.owner)
     }
 
-    fn message(&self, span: Option<Span>) -> Result<Option<pb::Id>, BadEncoding> {
+    fn message(&self, span: Option<Span>) -> Result<Option<pb::Id>, EncodingError> {
         Ok(span.map(|span| pb::Id::decode(part(&self.bytes, span))).transpose()?)
     }
 
@@ -322,7 +322,7 @@ fn part(bytes: &[u8], span: Span) -> &[u8] {
 
 impl Head {
     /// Walks over the fields; `None` when a message occurs several times.
-    fn find(bytes: &[u8]) -> Result<Option<Self>, BadEncoding> {
+    fn find(bytes: &[u8]) -> Result<Option<Self>, EncodingError> {
         let mut head = Self::default();
         let mut fields = Fields::of(bytes, whole(bytes));
         while let Some((tag, value)) = fields.next()? {
@@ -337,7 +337,7 @@ impl Head {
                 (1 | 2, Value::Bytes(_)) => return Ok(None),
                 (3, Value::Bytes(span)) => head.version = text(bytes, span)?,
                 (4, Value::Bytes(span)) => head.generation = text(bytes, span)?,
-                (5, Value::Bytes(span)) => head.find_mark(bytes, span)?,
+                (5, Value::Bytes(span)) => head.find_deletion_mark(bytes, span)?,
                 // Protobuf keeps the lower 32 bits of a longer number.
                 (1000, Value::Number(number)) => head.schema_version = number as u32,
                 (META, Value::Bytes(span)) if head.meta.is_none() => head.meta = Some(span),
@@ -357,7 +357,7 @@ impl Head {
     }
 
     /// Finds the parts of the id; false when one of its messages occurs several times.
-    fn find_id(&mut self, bytes: &[u8], id: Span) -> Result<bool, BadEncoding> {
+    fn find_id(&mut self, bytes: &[u8], id: Span) -> Result<bool, EncodingError> {
         let (mut types, mut tenancies) = (0, 0);
         let mut fields = Fields::of(bytes, id);
         while let Some((tag, value)) = fields.next()? {
@@ -394,7 +394,7 @@ impl Head {
     }
 
     /// Records an entry of the metadata that is the deletion mark.
-    fn find_mark(&mut self, bytes: &[u8], entry: Span) -> Result<(), BadEncoding> {
+    fn find_deletion_mark(&mut self, bytes: &[u8], entry: Span) -> Result<(), EncodingError> {
         let (mut is_mark, mut found) = (false, Span::default());
         let mut fields = Fields::of(bytes, entry);
         while let Some((tag, value)) = fields.next()? {
@@ -416,7 +416,7 @@ fn whole(bytes: &[u8]) -> Span {
 }
 
 /// Checks that the bytes of a span are UTF-8 and returns the span.
-fn text(bytes: &[u8], span: Span) -> Result<Span, BadEncoding> {
+fn text(bytes: &[u8], span: Span) -> Result<Span, EncodingError> {
     str::from_utf8(part(bytes, span))?;
     Ok(span)
 }
@@ -439,7 +439,7 @@ impl<'b> Fields<'b> {
         Self { left: part(bytes, span), end: span.end }
     }
 
-    fn next(&mut self) -> Result<Option<(u32, Value)>, BadEncoding> {
+    fn next(&mut self) -> Result<Option<(u32, Value)>, EncodingError> {
         if self.left.is_empty() {
             return Ok(None);
         }

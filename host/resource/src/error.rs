@@ -114,7 +114,7 @@ impl Error {
 
     /// Adds the unreadable resource to the error.
     #[must_use]
-    pub fn of_resource(self, partition: &str, namespace: &str, name: &str) -> Self {
+    pub fn with_resource(self, partition: &str, namespace: &str, name: &str) -> Self {
         Self { resource: Some(format!("{partition}/{namespace}/{name}")), ..self }
     }
 

@@ -23,9 +23,9 @@ pub mod scope;
 pub mod tenancy;
 pub mod types;
 pub mod ulid;
-mod watch_of_search;
+mod watch_from_search;
 
-pub use encoded::{BadEncoding, EncodedResource};
+pub use encoded::{EncodedResource, EncodingError};
 pub use error::{Code, Error};
 pub use id_ref::IdRef;
 pub use path::{FieldPath, PathStep};

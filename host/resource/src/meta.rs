@@ -12,7 +12,7 @@ pub const DELETION_TIMESTAMP: &str = "deletionTimestamp";
 pub const FINALIZERS: &str = "finalizers";
 
 /// The host's finalizer, which keeps a marked resource until the resources that refer to it have been handled.
-pub const HELD_BY_REFERENCES: &str = "mortise.io/references";
+pub const REFERENCES_FINALIZER: &str = "mortise.io/references";
 
 /// The metadata of a resource.
 pub type Metadata = BTreeMap<String, String>;

@@ -1,14 +1,14 @@
 //! The rules for names of resources, partitions, namespaces and references, and for DNS names.
 
 /// Longest name, in bytes.
-pub const MAX_LEN: usize = 63;
+pub const MAX_NAME_BYTES: usize = 63;
 
 /// Whether `name` is 1 to 63 lower-case ASCII letters, digits and dashes, alphanumeric at both ends.
 #[must_use]
 pub fn is_valid(name: &str) -> bool {
     let bytes = name.as_bytes();
     let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    bytes.len() <= MAX_LEN
+    bytes.len() <= MAX_NAME_BYTES
         && bytes.first().is_some_and(alphanumeric)
         && bytes.last().is_some_and(alphanumeric)
         && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
@@ -26,19 +26,19 @@ pub fn fault(name: &str) -> Option<String> {
 }
 
 /// Longest DNS name, and longest label of one, in bytes.
-pub const MAX_DNS_NAME: usize = 253;
-const MAX_DNS_LABEL: usize = 63;
+pub const MAX_DNS_NAME_BYTES: usize = 253;
+const MAX_DNS_LABEL_BYTES: usize = 63;
 
 /// Whether `text` is a DNS name of a host: lower case, no dot at the end.
 #[must_use]
 pub fn is_dns_name(text: &str) -> bool {
     let fits = |label: &str| {
-        (1..=MAX_DNS_LABEL).contains(&label.len())
+        (1..=MAX_DNS_LABEL_BYTES).contains(&label.len())
             && !label.starts_with('-')
             && !label.ends_with('-')
             && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     };
-    text.len() <= MAX_DNS_NAME && text.split('.').all(fits)
+    text.len() <= MAX_DNS_NAME_BYTES && text.split('.').all(fits)
 }
 
 #[cfg(test)]

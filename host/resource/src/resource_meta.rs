@@ -2,7 +2,7 @@
 //! part, which is everything else.
 //!
 //! # Limits
-//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNERS`], [`MAX_SERVICES`], and [`MAX_TEXT`] bytes for
+//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNER_REFERENCES`], [`MAX_SERVICES`], and [`MAX_TEXT_BYTES`] bytes for
 //! texts that may become keys of an index. The limit of the resource bounds the size of annotations.
 
 use prost::encoding;
@@ -21,11 +21,11 @@ pub const MAX_LABELS: usize = 64;
 /// Most annotations of a resource.
 pub const MAX_ANNOTATIONS: usize = 256;
 /// Most owner references of a resource.
-pub const MAX_OWNERS: usize = 64;
+pub const MAX_OWNER_REFERENCES: usize = 64;
 /// Most allowed services of a resource.
 pub const MAX_SERVICES: usize = 256;
 /// Most bytes of a tag, a label's key and value, an annotation's key, and each text of references and services.
-pub const MAX_TEXT: usize = 256;
+pub const MAX_TEXT_BYTES: usize = 256;
 
 /// A fault in the client's part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +110,7 @@ pub fn check(meta: &Meta) -> Result<(), MetaFault> {
 }
 
 fn check_owners(meta: &Meta) -> Result<(), MetaFault> {
-    check_count("owner_references", meta.owner_references.len(), MAX_OWNERS)?;
+    check_count("owner_references", meta.owner_references.len(), MAX_OWNER_REFERENCES)?;
     let mut controlled = false;
     for (i, owner) in meta.owner_references.iter().enumerate() {
         let at = |field: &str| path("owner_references").with(index(i)).with(PathStep::Field(field.to_owned()));
@@ -153,8 +153,8 @@ fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<()
     if needed && text.is_empty() {
         return Err(fault(at(), "is empty".into()));
     }
-    if text.len() > MAX_TEXT {
-        return Err(fault(at(), format!("has {} bytes; the limit is {MAX_TEXT}", text.len())));
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(fault(at(), format!("has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len())));
     }
     // A zero byte ends a part of a key in the store.
     if text.contains('\0') { Err(fault(at(), "contains a zero byte".into())) } else { Ok(()) }
@@ -173,12 +173,12 @@ pub fn normalized(mut meta: Meta) -> Meta {
 /// Derives the server's part of a resource without one from its other fields. Such resources were stored before the
 /// server's part existed.
 #[must_use]
-pub fn derived(resource: &pb::Resource) -> Meta {
+pub fn derive_server_part(resource: &pb::Resource) -> Meta {
     let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
     let marked = meta::is_marked(&resource.metadata);
     Meta {
-        create_time: time_of(uid),
-        update_time: time_of(&resource.generation).or_else(|| time_of(uid)),
+        create_time: ulid_time(uid),
+        update_time: ulid_time(&resource.generation).or_else(|| ulid_time(uid)),
         uuid: uid.to_owned(),
         generation: 1,
         resource_version: resource.version.clone(),
@@ -188,9 +188,9 @@ pub fn derived(resource: &pb::Resource) -> Meta {
 }
 
 /// Derives the server's part where it is missing.
-pub fn complete(resource: &mut pb::Resource) {
+pub fn complete_server_part(resource: &mut pb::Resource) {
     if resource.meta.as_ref().is_none_or(|meta| meta.uuid.is_empty()) {
-        let mut meta = derived(resource);
+        let mut meta = derive_server_part(resource);
         if let Some(client) = resource.meta.take() {
             meta = Meta { ..merge(*client, meta) };
         }
@@ -220,15 +220,15 @@ pub fn lifecycle(marked: bool) -> Lifecycle {
 
 /// Time of creation of a ULID; `None` for other texts.
 #[must_use]
-pub fn time_of(id: &str) -> Option<Timestamp> {
-    let millis = ulid::millis(id)?;
+pub fn ulid_time(id: &str) -> Option<Timestamp> {
+    let millis = ulid::created_millis(id)?;
     let nanos = i32::try_from(millis % 1_000).ok()? * 1_000_000;
     Some(Timestamp { seconds: i64::try_from(millis / 1_000).ok()?, nanos })
 }
 
 /// Bytes of the server's part in an encoded resource.
 #[must_use]
-pub fn server_part_len(meta: &Meta) -> usize {
+pub fn server_part_bytes(meta: &Meta) -> usize {
     let whole = prost::Message::encoded_len(meta);
     let server = server_fields_len(meta);
     let field = |len: usize| match len {
@@ -302,9 +302,9 @@ mod tests {
         assert_eq!(merge(client.clone(), server.clone()), whole);
         let sized =
             |meta: Option<Meta>| pb::Resource { meta: meta.map(Box::new), ..pb::Resource::default() }.encoded_len();
-        assert_eq!(server_part_len(&whole), sized(Some(whole.clone())) - sized(Some(client)));
-        assert_eq!(server_part_len(&server), sized(Some(server.clone())));
-        assert_eq!(server_part_len(&Meta::default()), 0);
+        assert_eq!(server_part_bytes(&whole), sized(Some(whole.clone())) - sized(Some(client)));
+        assert_eq!(server_part_bytes(&server), sized(Some(server.clone())));
+        assert_eq!(server_part_bytes(&Meta::default()), 0);
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
         let client = Meta { tags: vec!["t".into()], ..Meta::default() };
         let mut resource =
             pb::Resource { id: Some(id), version: "9".into(), meta: Some(Box::new(client)), ..pb::Resource::default() };
-        complete(&mut resource);
+        complete_server_part(&mut resource);
         let meta = resource.meta.clone().unwrap();
         // The example of the ULID specification: 2016-07-30T23:54:10.259Z.
         assert_eq!(meta.create_time, Some(Timestamp { seconds: 1_469_922_850, nanos: 259_000_000 }));
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!((meta.generation, &*meta.resource_version, meta.tags.len()), (1, "9", 1));
         assert_eq!(meta.lifecycle.unwrap().state(), State::Active);
         let before = resource.clone();
-        complete(&mut resource);
+        complete_server_part(&mut resource);
         assert_eq!(resource, before);
     }
 }

@@ -146,7 +146,7 @@ pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
 }
 
 /// Most bytes of a part of a reference: a uid is a ULID of 26 bytes, and parts of types are shorter.
-const MAX_PART: usize = 128;
+const MAX_PART_BYTES: usize = 128;
 
 /// Checks length and zero bytes of a reference's type and uid, which become parts of store keys. Call [`check_id`] for
 /// the rest.
@@ -162,9 +162,11 @@ pub fn check_reference(prefix: &str, id: &pb::Id) -> Result<(), Error> {
         ("uid", &id.uid),
     ];
     for (part, text) in parts {
-        if text.len() > MAX_PART {
+        if text.len() > MAX_PART_BYTES {
             let length = text.len();
-            return Err(Error::invalid(format!("{prefix}.{part} invalid: {length} bytes; the limit is {MAX_PART}")));
+            return Err(Error::invalid(format!(
+                "{prefix}.{part} invalid: {length} bytes; the limit is {MAX_PART_BYTES}"
+            )));
         }
         if text.contains('\0') {
             return Err(Error::invalid(format!("{prefix}.{part} invalid: it contains a zero byte")));

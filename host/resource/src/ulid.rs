@@ -12,7 +12,7 @@ pub fn is_valid(text: &str) -> bool {
 
 /// Creation time of a ULID, milliseconds since 1970; `None` for other texts.
 #[must_use]
-pub fn millis(text: &str) -> Option<u64> {
+pub fn created_millis(text: &str) -> Option<u64> {
     const DIGITS: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     let time = text.get(..10).filter(|_| is_valid(text))?;
     time.chars().try_fold(0, |millis, digit| {
@@ -23,13 +23,13 @@ pub fn millis(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_valid, millis};
+    use super::{created_millis, is_valid};
 
     #[test]
     fn the_first_ten_digits_are_the_time() {
-        assert_eq!(millis("01ARZ3NDEKTSV4RRFFQ69G5FAV"), Some(1_469_922_850_259));
-        assert_eq!(millis("7ZZZZZZZZZZZZZZZZZZZZZZZZZ"), Some((1 << 48) - 1));
-        assert_eq!(millis("01ARZ3NDEK"), None);
+        assert_eq!(created_millis("01ARZ3NDEKTSV4RRFFQ69G5FAV"), Some(1_469_922_850_259));
+        assert_eq!(created_millis("7ZZZZZZZZZZZZZZZZZZZZZZZZZ"), Some((1 << 48) - 1));
+        assert_eq!(created_millis("01ARZ3NDEK"), None);
     }
 
     #[test]

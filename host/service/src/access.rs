@@ -43,7 +43,7 @@ impl Watches {
         let mut policies = TypeWatch::open(core, &types::policy().to_pb()).await?;
         let known_policies = snapshot(&mut policies, |resource| access.put_policy(resource)).await?;
         let known_tokens = snapshot(&mut tokens, |resource| access.put_token(resource)).await?;
-        access.keep(|name| known_tokens.contains(name), |name| known_policies.contains(name));
+        access.retain(|name| known_tokens.contains(name), |name| known_policies.contains(name));
         Ok(Self { tokens, policies })
     }
 
@@ -115,7 +115,7 @@ impl AccessUpdates {
             let (Some(access), Some(barriers), Some(watches)) = (access, barriers, first) else { return };
             tokio::select! {
                 () = follow(&core, &access, barriers, watches) => {}
-                () = access.tell_of_expired() => {}
+                () = access.signal_expirations() => {}
                 () = core.stopped() => {}
             }
         })

@@ -136,7 +136,7 @@ impl PluginKv {
     pub async fn set(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), KvError> {
         check(key)?;
         let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
-        to_its_end(async move { values.set_now(&plugin, &key, value).await }).await
+        run_and_report_end(async move { values.set_now(&plugin, &key, value).await }).await
     }
 
     async fn set_now(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), KvError> {
@@ -169,7 +169,7 @@ impl PluginKv {
         resource.generation = Ulid::generate().to_string();
         resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: content.encode_to_vec() });
         mutations.push(Mutation::Put(Box::new(resource)));
-        self.backend.commit(Batch::of_all(mutations)).await?;
+        self.backend.commit(Batch::new(mutations)).await?;
         keys.set(key, size);
         Ok(())
     }
@@ -181,7 +181,7 @@ impl PluginKv {
     pub async fn remove(&self, plugin: &str, key: &str) -> Result<(), KvError> {
         check(key)?;
         let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
-        to_its_end(async move { values.remove_now(&plugin, &key).await }).await
+        run_and_report_end(async move { values.remove_now(&plugin, &key).await }).await
     }
 
     async fn remove_now(&self, plugin: &str, key: &str) -> Result<(), KvError> {
@@ -238,7 +238,7 @@ impl PluginKv {
         let kind = types::value();
         let mut owned = self.backend.scan_owned(owner).await?;
         while let Some(page) = owned.next().await? {
-            for value in page.iter().filter(|resource| resource.is_of(&kind)) {
+            for value in page.iter().filter(|resource| resource.has_type(&kind)) {
                 let content = content(&value.decode()?);
                 if content.plugin == plugin {
                     found.set(&content.key, content.key.len() + content.value.len());
@@ -276,7 +276,7 @@ impl PluginKv {
 }
 
 /// Carries a change out even if the caller gives it up.
-async fn to_its_end(change: impl Future<Output = Result<(), KvError>> + Send + 'static) -> Result<(), KvError> {
+async fn run_and_report_end(change: impl Future<Output = Result<(), KvError>> + Send + 'static) -> Result<(), KvError> {
     tokio::spawn(change).await.map_err(KvError::Interrupted)?
 }
 

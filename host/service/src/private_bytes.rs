@@ -61,11 +61,11 @@ impl PrivateBytes {
                 (resource.id, resource.version) = (stored.id, stored.version);
             }
             let expect = vec![Expectation { id: ExpectedId::from(owner), generation: None, is_unmarked: false }];
-            let batch = Batch { expect, ..Batch::of(Mutation::Put(Box::new(resource))).limited() };
+            let batch = Batch { expect, ..Batch::single(Mutation::Put(Box::new(resource))).limited() };
             match self.core.backend.commit(batch).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => {}
-                Err(StoreError::Unexpected { .. }) => {
+                Err(StoreError::ExpectationFailed { .. }) => {
                     return Err(Error::not_found(format!("{} is not there (any more)", types::describe(owner))));
                 }
                 Err(e) => return Err(failed(&e)),

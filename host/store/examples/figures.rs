@@ -78,7 +78,7 @@ async fn fill(store: &SledBackend, resources: u64) -> Result<(), StoreError> {
     for from in (0..resources).step_by(1000) {
         let put = |n: u64| Mutation::Put(Box::new(resource(&format!("p{}", n % 10), &format!("r-{n:08}"))));
         let mutations = (from..resources.min(from + 1000)).map(put).collect();
-        store.commit(Batch::of_all(mutations)).await?;
+        store.commit(Batch::new(mutations)).await?;
     }
     println!("filled with {resources} in batches of 1,000: {:?}", begun.elapsed());
     Ok(())

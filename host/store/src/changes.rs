@@ -19,7 +19,7 @@ pub struct Position {
 
 /// State of a resource before a change.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Before {
+pub enum PriorState {
     /// The resource did not exist.
     Absent,
     /// The resource as it was.
@@ -34,7 +34,7 @@ pub struct ChangeEvent {
     /// Sequence of the commit.
     pub sequence: u64,
     /// State before the change.
-    pub before: Before,
+    pub before: PriorState,
     /// State after the change; `None` for a deletion.
     pub now: Option<EncodedResource>,
 }
@@ -44,16 +44,16 @@ impl ChangeEvent {
     #[must_use]
     pub fn position(&self) -> Position {
         let carried = match (&self.now, &self.before) {
-            (Some(resource), _) | (None, Before::Resource(resource)) => Some(resource),
-            (None, Before::Absent | Before::Unknown) => None,
+            (Some(resource), _) | (None, PriorState::Resource(resource)) => Some(resource),
+            (None, PriorState::Absent | PriorState::Unknown) => None,
         };
-        carried.map_or_else(Position::default, |resource| Position::of(self.sequence, resource))
+        carried.map_or_else(Position::default, |resource| Position::after(self.sequence, resource))
     }
 }
 
 impl Position {
     /// Makes the position behind the event of a sequence, whose resource is `resource`.
-    pub(crate) fn of(sequence: u64, resource: &EncodedResource) -> Self {
+    pub(crate) fn after(sequence: u64, resource: &EncodedResource) -> Self {
         Self { sequence, check: crc32fast::hash(resource.bytes()) }
     }
 }

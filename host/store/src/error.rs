@@ -6,7 +6,7 @@ use std::{
 };
 
 use mortise_durable_fs::FsError;
-use mortise_resource::{BadEncoding, EncodedResource};
+use mortise_resource::{EncodedResource, EncodingError};
 
 use crate::{ids::Place, quota::QuotaExceeded};
 
@@ -35,7 +35,7 @@ pub enum StoreError {
     },
     /// An expectation of a batch does not hold.
     #[error("a resource that the write depends on has changed or is gone; read it again, then retry")]
-    Unexpected {
+    ExpectationFailed {
         /// Position in the batch's expectations.
         expectation: usize,
     },
@@ -72,7 +72,7 @@ pub enum StoreError {
         "the scan was aborted: more was overwritten ahead of it than the {bytes} bytes that all scans may buffer together \
          (limit store.watch_bytes); start it again"
     )]
-    ScanOutrun {
+    ScanAborted {
         /// Most bytes that all scans may buffer together.
         bytes: usize,
     },
@@ -152,7 +152,7 @@ pub enum StoreError {
     },
     /// A resource cannot be stored, or its content is not the one that was checked.
     #[error("a resource is malformed: {0}")]
-    BadEncoding(#[from] BadEncoding),
+    EncodingError(#[from] EncodingError),
     /// A resource of a scan cannot be read; the scan returned those before it.
     #[error("{source}")]
     Unreadable {

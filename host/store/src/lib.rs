@@ -28,12 +28,12 @@ mod terms;
 pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, Health, Mutation, Query, ScanPart, Stats, Watch, WatchEvent,
 };
-pub use changes::{Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position};
+pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState};
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;
 pub use ids::{ExpectedId, Place, TypeKey};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
-pub use referrers::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet};
+pub use referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet};
 pub use resource_size::limited_size;
 pub use set_hash::SetHash;
 pub use snapshot::{Record, RecordKind, Snapshot, SnapshotHead};

@@ -12,19 +12,19 @@ use crate::{
 };
 
 /// Behaviours that act in the commit of the deletion.
-pub const IN_ONE_COMMIT: [OnDelete; 3] = [OnDelete::Block, OnDelete::Unset, OnDelete::Cascade];
+pub const COMMIT_BEHAVIOURS: [OnDelete; 3] = [OnDelete::Block, OnDelete::Unset, OnDelete::Cascade];
 /// Behaviours that act later, while the resource has the deletion mark.
-pub const LATER: [OnDelete; 2] = [OnDelete::AsyncUnset, OnDelete::AsyncCascade];
+pub const DEFERRED_BEHAVIOURS: [OnDelete; 2] = [OnDelete::AsyncUnset, OnDelete::AsyncCascade];
 
 /// References to a resource, as the caller saw them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedReferrers {
     /// Resource; its uid does not matter.
     pub id: ExpectedId,
-    /// References with a behaviour of [`IN_ONE_COMMIT`].
-    pub in_one_commit: ReferrerSet,
-    /// References with a behaviour of [`LATER`]; `None` to leave them unchecked.
-    pub later: Option<ReferrerSet>,
+    /// References with a behaviour of [`COMMIT_BEHAVIOURS`].
+    pub at_commit: ReferrerSet,
+    /// References with a behaviour of [`DEFERRED_BEHAVIOURS`]; `None` to leave them unchecked.
+    pub deferred: Option<ReferrerSet>,
 }
 
 /// A set of references to one resource: the referring resources and their behaviours.

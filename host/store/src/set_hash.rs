@@ -22,7 +22,7 @@ pub(crate) enum Step {
 
 impl Step {
     /// Returns the opposite step.
-    pub(crate) fn undone(self) -> Self {
+    pub(crate) fn inverse(self) -> Self {
         match self {
             Self::Add => Self::Remove,
             Self::Remove => Self::Add,
@@ -67,7 +67,7 @@ impl SetHash {
     }
 
     /// Makes a hash of the upper and the lower 64 bits.
-    pub(crate) fn of_halves(high: u64, low: u64) -> Self {
+    pub(crate) fn from_halves(high: u64, low: u64) -> Self {
         Self(u128::from(high) << 64 | u128::from(low))
     }
 }

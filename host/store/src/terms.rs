@@ -23,7 +23,7 @@ pub struct Term {
 pub enum TermSubject {
     /// Name of the id.
     Name,
-    /// Tenancy of the id, as [`Term::of_tenancy`] writes it.
+    /// Tenancy of the id, as [`Term::for_tenancy`] writes it.
     Tenancy,
     /// Value of a label, by its key.
     Label(String),
@@ -44,7 +44,7 @@ pub struct TermField {
 impl Term {
     /// Requires this tenancy.
     #[must_use]
-    pub fn of_tenancy(pb::Tenancy { partition, namespace }: &pb::Tenancy) -> Self {
+    pub fn for_tenancy(pb::Tenancy { partition, namespace }: &pb::Tenancy) -> Self {
         Self { subject: TermSubject::Tenancy, values: [tenancy_text(partition, namespace)].into() }
     }
 }

@@ -51,7 +51,7 @@ async fn fill(store: &SledBackend) -> Vec<pb::Resource> {
     store.delete_cas(gone.id.as_ref().unwrap(), &gone.version).await.unwrap();
     let put = |resource| Mutation::Put(Box::new(resource));
     let last = pb::Resource { owner: owner.id.clone(), ..resource("Thing", "other", "last", 5) };
-    let batch = Batch::of_all(vec![put(child), put(last)]);
+    let batch = Batch::new(vec![put(child), put(last)]);
     let results = store.commit(batch).await.unwrap();
     let mut all: Vec<_> = results.iter().flatten().map(|stored| stored.decode().unwrap()).collect();
     all.extend([large, owner]);

@@ -73,7 +73,7 @@ impl std::error::Error for Diagnostics {}
 
 /// Collects diagnostics while a text is read.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub(crate) struct DiagnosticSink {
     pub(crate) file: String,
     pub(crate) format: Format,
     pub(crate) lines: Arc<Lines>,
@@ -82,7 +82,7 @@ pub(crate) struct Sink {
     keep: usize,
 }
 
-impl Sink {
+impl DiagnosticSink {
     pub(crate) fn new(file: &str, format: Format, lines: Arc<Lines>, keep: usize) -> Self {
         Self { file: file_name(file).to_owned(), format, lines, diagnostics: Vec::new(), more: false, keep }
     }
@@ -99,9 +99,9 @@ impl Sink {
         let diagnostic = Diagnostic {
             place: self.place(span.start),
             end: self.lines.position(span.end),
-            path: fit_to_print(&path.to_string(), 500),
-            message: fit_to_print(&message.into(), 4000),
-            remedy: remedy.map(|remedy| fit_to_print(&remedy, 4000)),
+            path: terminal_safe(&path.to_string(), 500),
+            message: terminal_safe(&message.into(), 4000),
+            remedy: remedy.map(|remedy| terminal_safe(&remedy, 4000)),
             format: self.format,
         };
         self.diagnostics.push((span.start, diagnostic));
@@ -110,7 +110,7 @@ impl Sink {
     /// Gives a path to the diagnostics that have none so far, by the offset of their start.
     pub(crate) fn fill_in_paths(&mut self, path_at: impl Fn(usize) -> FieldPath) {
         for (offset, diagnostic) in self.diagnostics.iter_mut().filter(|(_, diagnostic)| diagnostic.path.is_empty()) {
-            diagnostic.path = fit_to_print(&path_at(*offset).to_string(), 500);
+            diagnostic.path = terminal_safe(&path_at(*offset).to_string(), 500);
         }
     }
 
@@ -120,7 +120,7 @@ impl Sink {
     }
 
     /// Drops the diagnostics after the first `count`; false if there were none to drop.
-    pub(crate) fn forget_since(&mut self, count: usize) -> bool {
+    pub(crate) fn drop_since(&mut self, count: usize) -> bool {
         let kept = count < self.diagnostics.len();
         self.diagnostics.truncate(count);
         kept
@@ -145,7 +145,7 @@ impl Sink {
 
 /// A part of a diagnostic that is safe for a terminal: names come from the text, may be of any length, and may hold
 /// control characters that a terminal would obey.
-fn fit_to_print(text: &str, at_most: usize) -> String {
+fn terminal_safe(text: &str, at_most: usize) -> String {
     let mut letters = text.chars();
     let mut fit = String::with_capacity(text.len().min(at_most));
     for letter in letters.by_ref().take(at_most) {

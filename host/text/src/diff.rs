@@ -4,7 +4,7 @@
 use diffy::{DiffOptions, PatchFormatter};
 use mortise_resource::pb;
 
-use crate::{Types, data::hidden::Hidden, print};
+use crate::{Types, data::hidden::RedactedValues, print};
 
 /// A unified diff of two resources in YAML with three lines around each change; empty when they print alike. Status,
 /// generation, version and uid, which the server sets, are compared as well: clear them where they do not matter.
@@ -15,7 +15,7 @@ pub fn diff(
     names: (&str, &str),
     types: &dyn Types,
 ) -> String {
-    let hidden = Hidden::default();
+    let hidden = RedactedValues::default();
     let print = |resource: &pb::Resource| print::yaml::write(&print::resource(resource, types, Some(&hidden)));
     let text = |resource: Option<&pb::Resource>| resource.map(print).unwrap_or_default();
     unified(&text(before), &text(after), names)

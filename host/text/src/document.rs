@@ -9,7 +9,7 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use crate::{
     Format, Types,
     data::{decoder::Decoder, wire},
-    diagnostic::{Diagnostics, Sink},
+    diagnostic::{DiagnosticSink, Diagnostics},
     node::{Entry, Node, Value},
     path,
     place::{Lines, Place},
@@ -26,7 +26,7 @@ pub struct Document {
     /// Format of the text.
     pub format: Format,
     /// Whether the owner is written in short form, so that its tenancy is still to be filled in.
-    pub(crate) short_owner: bool,
+    pub(crate) has_short_owner: bool,
     pub(crate) root: Node,
     pub(crate) lines: Arc<Lines>,
 }
@@ -46,7 +46,7 @@ impl Document {
     /// # Errors
     /// The status is not a map of statuses.
     pub fn status(&self, types: &dyn Types) -> Result<BTreeMap<String, pb::Status>, Diagnostics> {
-        let mut sink = Sink::new(&self.place.file, self.format, Arc::clone(&self.lines), 20);
+        let mut sink = DiagnosticSink::new(&self.place.file, self.format, Arc::clone(&self.lines), 20);
         let mut read = BTreeMap::new();
         if let Some(node) = self.root.get("status").filter(|node| !node.is_null()) {
             let mut decoder = Decoder::new(types, &mut sink);
@@ -73,7 +73,7 @@ impl Document {
         let Some(id) = &mut self.resource.id else { return };
         fill(id, partition, namespace, types);
         let own = id.tenancy.clone().unwrap_or_default();
-        if self.short_owner
+        if self.has_short_owner
             && let Some(owner) = &mut self.resource.owner
         {
             let pick = |own: &str, default: &str| if own.is_empty() { default.to_owned() } else { own.to_owned() };
@@ -118,7 +118,7 @@ fn descriptor(name: &str) -> Option<MessageDescriptor> {
 }
 
 /// Splits a text's values into one for each resource: lists and `{"resources": […]}` hold several.
-pub(crate) fn unpack(nodes: Vec<Node>) -> Vec<Node> {
+pub(crate) fn split_collections(nodes: Vec<Node>) -> Vec<Node> {
     let mut unpacked = Vec::with_capacity(nodes.len());
     for node in nodes {
         match node.value {
@@ -144,8 +144,8 @@ fn is_collection(entries: &[Entry]) -> bool {
 }
 
 /// Reads the document that a value describes; `None` after faults.
-pub(crate) fn read(root: Node, types: &dyn Types, sink: &mut Sink) -> Option<Document> {
-    let (resource, short_owner) = crate::envelope::read(&root, &mut Decoder::new(types, sink))?;
+pub(crate) fn read(root: Node, types: &dyn Types, sink: &mut DiagnosticSink) -> Option<Document> {
+    let (resource, has_short_owner) = crate::envelope::read(&root, &mut Decoder::new(types, sink))?;
     let place = sink.place(root.span.start);
-    Some(Document { resource, place, format: sink.format, short_owner, root, lines: Arc::clone(&sink.lines) })
+    Some(Document { resource, place, format: sink.format, has_short_owner, root, lines: Arc::clone(&sink.lines) })
 }

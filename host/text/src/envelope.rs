@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Every key that may be at the top, those of the flat id included.
-const TOP: [&str; 14] = [
+const TOP_LEVEL_KEYS: [&str; 14] = [
     "id",
     "type",
     "name",
@@ -32,9 +32,9 @@ const TOP: [&str; 14] = [
     "data",
     "status",
 ];
-const SERVER_ONLY: &str = "schemaVersion";
-const FLAT: [&str; 6] = ["type", "name", "tenancy", "partition", "namespace", "uid"];
-const IDENTITY: [&str; 4] = ["type", "tenancy", "name", "uid"];
+const IGNORED_KEY: &str = "schemaVersion";
+const FLAT_ID_KEYS: [&str; 6] = ["type", "name", "tenancy", "partition", "namespace", "uid"];
+const ID_KEYS: [&str; 4] = ["type", "tenancy", "name", "uid"];
 
 /// Reads a resource, and whether its owner is in short form. `None` after faults.
 pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Resource, bool)> {
@@ -44,13 +44,13 @@ pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Re
         decoder.mismatch(root, "a resource", Some(remedy.into()));
         return None;
     };
-    let top = Fields::sort(entries, &TOP, &[SERVER_ONLY], "a resource", decoder);
+    let top = Fields::sort(entries, &TOP_LEVEL_KEYS, &[IGNORED_KEY], "a resource", decoder);
     let (id, id_node) = identity(root, &top, decoder);
     let mut resource = pb::Resource { id, ..Default::default() };
-    let mut short_owner = false;
+    let mut has_short_owner = false;
     if let Some(entry) = top.get("owner") {
         within(decoder, "owner", entry, |decoder| {
-            short_owner = is_text(&entry.value);
+            has_short_owner = is_text(&entry.value);
             resource.owner = self::id(&entry.value, decoder);
         });
     }
@@ -66,7 +66,7 @@ pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Re
     if let Some(ty) = ty {
         resource.data = data(ty, id_node.unwrap_or(root.span), top.get("data"), decoder);
     }
-    (decoder.sink.count() == faults).then_some((resource, short_owner))
+    (decoder.sink.count() == faults).then_some((resource, has_short_owner))
 }
 
 /// A map's entries by their known names.
@@ -151,7 +151,7 @@ fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decode
     }
     let remedy = match entry.key.as_str() {
         // Keys that users of Kubernetes write by habit.
-        "apiVersion" | "kind" if of == "a resource" => written("type", A_TYPE, decoder),
+        "apiVersion" | "kind" if of == "a resource" => write_hint("type", TYPE_PATTERN, decoder),
         "spec" if of == "a resource" => "write the content under `data`".to_owned(),
         "version" if of == "a type" => names::did_you_mean("groupVersion"),
         key => match names::nearest(key, known.iter().map(|name| (*name).to_owned())) {
@@ -166,7 +166,7 @@ fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decode
 
 /// Reads the id, from `id` or from the keys at the top, and the place of its type.
 fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Option<pb::Id>, Option<Span>) {
-    let flat: Vec<_> = FLAT.iter().filter_map(|name| top.get(name)).collect();
+    let flat: Vec<_> = FLAT_ID_KEYS.iter().filter_map(|name| top.get(name)).collect();
     if let Some(entry) = top.get("id") {
         for extra in &flat {
             let text = format!("`{}` is part of the id, which `{}` already gives", extra.key, entry.key);
@@ -179,10 +179,12 @@ fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Op
     let Some(first) = flat.first() else {
         let remedy = match decoder.format() {
             Format::Hcl => "write a block ID with Type and Name".to_owned(),
-            _ => format!("{}, and a name; or an id of type, tenancy and name", written("type", A_TYPE, decoder)),
+            _ => {
+                format!("{}, and a name; or an id of type, tenancy and name", write_hint("type", TYPE_PATTERN, decoder))
+            }
         };
         // Consul's words.
-        decoder.fault(start(root.span), "\"id\" field need to be provided", Some(remedy));
+        decoder.fault(start_of(root.span), "\"id\" field need to be provided", Some(remedy));
         return (None, None);
     };
     let mut id = pb::Id { uid: top.text("uid", decoder), ..Default::default() };
@@ -191,8 +193,8 @@ fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Op
         span = Some(entry.value.span);
         id.r#type = within(decoder, "type", entry, |decoder| r#type(&entry.value, decoder));
     } else {
-        let remedy = written("type", A_TYPE, decoder);
-        decoder.fault(start(first.key_span), "the type is missing", Some(remedy));
+        let remedy = write_hint("type", TYPE_PATTERN, decoder);
+        decoder.fault(start_of(first.key_span), "the type is missing", Some(remedy));
     }
     id.name = name(top, root, decoder);
     let mut tenancy = pb::Tenancy::default();
@@ -211,7 +213,7 @@ fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Op
 }
 
 /// The remedy that shows how to write an entry: `name: korn`, `"name": "korn"`, `Name = "korn"`.
-fn written(key: &str, value: &str, decoder: &Decoder<'_, '_>) -> String {
+fn write_hint(key: &str, value: &str, decoder: &Decoder<'_, '_>) -> String {
     match decoder.format() {
         Format::Yaml => format!("write `{key}: {value}`"),
         Format::Json => format!("write `\"{key}\": \"{value}\"`"),
@@ -220,10 +222,10 @@ fn written(key: &str, value: &str, decoder: &Decoder<'_, '_>) -> String {
     }
 }
 
-const A_TYPE: &str = "group.version.Kind";
+const TYPE_PATTERN: &str = "group.version.Kind";
 
 /// An empty span at the start of a long one.
-fn start(span: Span) -> Span {
+fn start_of(span: Span) -> Span {
     Span::new(span.start, span.start)
 }
 
@@ -234,7 +236,7 @@ fn is_text(node: &Node) -> bool {
 /// Place of the type in an id, or of the id itself.
 fn type_span(node: &Node, format: Format) -> Span {
     let key = if format == Format::Hcl { "Type" } else { "type" };
-    node.get(key).map_or(start(node.span), |ty| ty.span)
+    node.get(key).map_or(start_of(node.span), |ty| ty.span)
 }
 
 /// Reads an id: a map, or `group.version.Kind/name`.
@@ -253,14 +255,14 @@ fn id(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Id> {
         decoder.mismatch(node, "a map", Some("write type, tenancy and name, or group.version.Kind/name".into()));
         return None;
     };
-    let fields = Fields::sort(entries, &IDENTITY, &[], "an id", decoder);
+    let fields = Fields::sort(entries, &ID_KEYS, &[], "an id", decoder);
     let mut id = pb::Id { uid: fields.text("uid", decoder), ..Default::default() };
     id.name = name(&fields, node, decoder);
     match fields.get("type") {
         Some(entry) => id.r#type = within(decoder, "type", entry, |decoder| r#type(&entry.value, decoder)),
         None => {
-            let remedy = written("type", A_TYPE, decoder);
-            decoder.fault(start(node.span), "the type is missing", Some(remedy));
+            let remedy = write_hint("type", TYPE_PATTERN, decoder);
+            decoder.fault(start_of(node.span), "the type is missing", Some(remedy));
         }
     }
     if let Some(entry) = fields.get("tenancy") {
@@ -271,9 +273,9 @@ fn id(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Id> {
 
 fn name(fields: &Fields<'_>, of: &Node, decoder: &mut Decoder<'_, '_>) -> String {
     if fields.get("name").is_none() {
-        let remedy = written("name", "the-name", decoder);
+        let remedy = write_hint("name", "the-name", decoder);
         decoder.within(PathStep::Field("name".into()), |decoder| {
-            decoder.fault(start(of.span), "the name is missing", Some(remedy));
+            decoder.fault(start_of(of.span), "the name is missing", Some(remedy));
         });
     }
     fields.text("name", decoder)
@@ -311,7 +313,7 @@ fn r#type(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
     };
     for (name, value) in [("group", &ty.group), ("groupVersion", &ty.group_version), ("kind", &ty.kind)] {
         if value.is_empty() && decoder.sink.count() == faults {
-            decoder.fault(start(node.span), format!("the type has no {name}"), None);
+            decoder.fault(start_of(node.span), format!("the type has no {name}"), None);
         }
     }
     (decoder.sink.count() == faults).then_some(ty)
@@ -334,14 +336,14 @@ fn type_named(text: &str, span: Span, decoder: &mut Decoder<'_, '_>) -> Option<p
 fn near_types(name: &str, types: &dyn Types) -> Option<String> {
     let named: Vec<String> = types.named(name).iter().map(gvk).collect();
     if !named.is_empty() {
-        return Some(format!("did you mean {}?", one_of(&named)));
+        return Some(format!("did you mean {}?", joined_with_or(&named)));
     }
     let all: Vec<String> = types.all().iter().map(gvk).collect();
     let kind = name.rsplit('.').next().unwrap_or_default();
     let same_kind: Vec<String> =
         all.iter().filter(|ty| ty.rsplit('.').next().is_some_and(|k| k.eq_ignore_ascii_case(kind))).cloned().collect();
     if !same_kind.is_empty() {
-        return Some(format!("did you mean {}?", one_of(&same_kind)));
+        return Some(format!("did you mean {}?", joined_with_or(&same_kind)));
     }
     if let Some(near) = names::nearest(name, all.iter().cloned()) {
         return Some(names::did_you_mean(&near));
@@ -349,7 +351,7 @@ fn near_types(name: &str, types: &dyn Types) -> Option<String> {
     (!all.is_empty()).then(|| format!("the types are {}", names::listed(all.into_iter(), 20)))
 }
 
-fn one_of(names: &[String]) -> String {
+fn joined_with_or(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
 }
 
@@ -382,7 +384,7 @@ fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Dec
     let descriptor = decoder.types.message(ty);
     if let Some((entry, bytes)) = raw {
         return within(decoder, "data", entry, |decoder| {
-            wellknown::opaque(&entry.value, bytes, descriptor.as_ref(), decoder)
+            wellknown::data_from_bytes(&entry.value, bytes, descriptor.as_ref(), decoder)
         });
     }
     let Some(descriptor) = descriptor else {

@@ -2,7 +2,7 @@
 
 use mortise_resource::FieldPath;
 
-use crate::{diagnostic::Sink, place::Span};
+use crate::{diagnostic::DiagnosticSink, place::Span};
 
 /// Bounds of one text. All are finite by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Budget {
     }
 
     /// Takes bytes for a copied text, or reports why that is not possible.
-    pub(crate) fn copy(&mut self, bytes: usize, span: Span, sink: &mut Sink) -> Option<()> {
+    pub(crate) fn copy(&mut self, bytes: usize, span: Span, sink: &mut DiagnosticSink) -> Option<()> {
         let Some(left) = self.copied.checked_sub(bytes) else {
             let message = format!("aliases expand to more than {} bytes", self.limits.bytes);
             sink.add(
@@ -56,7 +56,7 @@ impl Budget {
     }
 
     /// Takes some values at a depth (the outermost is 1), or reports why that is not possible. Reading must stop then.
-    pub(crate) fn take(&mut self, values: usize, depth: usize, span: Span, sink: &mut Sink) -> Option<()> {
+    pub(crate) fn take(&mut self, values: usize, depth: usize, span: Span, sink: &mut DiagnosticSink) -> Option<()> {
         let at_fault = Span::new(span.start, span.start);
         if depth > self.limits.depth {
             let message = format!("nested more than {} levels deep", self.limits.depth);

@@ -12,7 +12,7 @@ use prost_types::Any;
 use crate::{
     Diagnostics, Format, Limits, OneType,
     data::{BYTES, decoder::Decoder, encode, names, wellknown, wire},
-    diagnostic::Sink,
+    diagnostic::DiagnosticSink,
     limits::Budget,
     node::{Node, Value},
     place::{Lines, Position},
@@ -40,7 +40,7 @@ pub fn message_from_json(
 /// The faults of the text, up to the bound of `limits`.
 pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limits) -> Result<Any, Diagnostics> {
     read_json(text, "data", descriptor, limits, |decoder, node| match node.get(BYTES) {
-        Some(bytes) => wellknown::opaque(node, bytes, Some(descriptor), decoder),
+        Some(bytes) => wellknown::data_from_bytes(node, bytes, Some(descriptor), decoder),
         None => decoder.message(descriptor, node).map(|message| Any {
             type_url: format!("type.googleapis.com/{}", descriptor.full_name()),
             value: wire::encode(&message),
@@ -52,7 +52,7 @@ pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limit
 #[must_use]
 pub fn data_to_json(data: &Any, descriptor: &MessageDescriptor) -> Option<String> {
     let message = DynamicMessage::decode(descriptor.clone(), data.value.as_slice()).ok()?;
-    encode::known(&message, &OneType(descriptor.clone())).map(|tree| json::write(&tree, Indent::Compact))
+    encode::message_tree(&message, &OneType(descriptor.clone())).map(|tree| json::write(&tree, Indent::Compact))
 }
 
 fn read_json<T>(
@@ -63,7 +63,7 @@ fn read_json<T>(
     decode: impl FnOnce(&mut Decoder<'_, '_>, &Node) -> Option<T>,
 ) -> Result<T, Diagnostics> {
     let lines = Arc::new(Lines::new(text, Position::START));
-    let mut sink = Sink::new("-", Format::Json, lines, limits.diagnostics);
+    let mut sink = DiagnosticSink::new("-", Format::Json, lines, limits.diagnostics);
     let root = FieldPath::field(root);
     let nodes = read::json::read(text, &mut sink, &mut Budget::new(limits));
     sink.fill_in_paths(|offset| path_at(offset, text, &root, descriptor, nodes.first()));
@@ -98,7 +98,7 @@ fn path_at(
     node: Option<&Node>,
 ) -> FieldPath {
     let mut path = root.clone();
-    let mut below = Below::Message(descriptor.clone());
+    let mut below = ValueKind::Message(descriptor.clone());
     let mut next = node;
     while let Some(node) = next.take() {
         match &node.value {
@@ -132,14 +132,14 @@ fn path_at(
 }
 
 /// Kind of a value by its descriptor.
-enum Below {
+enum ValueKind {
     Message(MessageDescriptor),
     /// The entries of a map, by the message of its values.
     Map(Option<MessageDescriptor>),
     Other,
 }
 
-impl Below {
+impl ValueKind {
     /// The step to an entry, and the kind of its value.
     fn entry(&self, key: String) -> (PathStep, Self) {
         let message = |message: Option<MessageDescriptor>| message.map_or(Self::Other, Self::Message);

@@ -6,7 +6,7 @@ use mortise_resource::FieldPath;
 
 use crate::{
     Format, Types,
-    diagnostic::{Diagnostics, Sink},
+    diagnostic::{DiagnosticSink, Diagnostics},
     document::{self, Document},
     limits::{Budget, Limits},
     place::{Lines, Position, Span},
@@ -76,7 +76,7 @@ pub(crate) fn parse_part(
 ) -> Result<Vec<Document>, Diagnostics> {
     let too_long = text.len() > limits.bytes;
     let text = if too_long { "" } else { text.strip_prefix('\u{feff}').unwrap_or(text) };
-    let mut sink = Sink::new(name, format, Arc::new(Lines::new(text, begin)), limits.diagnostics);
+    let mut sink = DiagnosticSink::new(name, format, Arc::new(Lines::new(text, begin)), limits.diagnostics);
     let mut whole = |message: String, remedy: &str| {
         sink.add(Span::default(), &FieldPath::default(), message, Some(remedy.to_owned()));
     };
@@ -90,7 +90,7 @@ pub(crate) fn parse_part(
         Format::Json => read::json::read(text, &mut sink, &mut budget),
         Format::Hcl => read::hcl::read(text, &mut sink, &mut budget),
     };
-    let nodes = document::unpack(nodes);
+    let nodes = document::split_collections(nodes);
     if let Some(beyond) = nodes.get(limits.documents) {
         let message = format!("more than {} resources in one text", limits.documents);
         sink.add(

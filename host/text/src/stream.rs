@@ -67,13 +67,13 @@ pub struct Reader<'a, R> {
 }
 
 /// Largest value of a stream by default, bytes.
-const PART_BYTES: usize = 16 << 20;
+const MAX_PART_BYTES: usize = 16 << 20;
 
 impl<'a, R: BufRead> Reader<'a, R> {
     /// Reads from `reader`; `name` is the file as its user named it, `-` being the standard input. Without a format,
     /// the name's extension decides, and after that the beginning of the text.
     pub fn new(reader: R, name: &str, format: Option<Format>, types: &'a dyn Types) -> Self {
-        Self::within(reader, name, format, types, Limits { bytes: PART_BYTES, ..Limits::default() })
+        Self::within(reader, name, format, types, Limits { bytes: MAX_PART_BYTES, ..Limits::default() })
     }
 
     /// Reads as [`Reader::new`] does, with limits for each part.

@@ -136,7 +136,7 @@ pub enum TypesError {
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownType {
     message: MessageDescriptor,
     scope: Option<Scope>,
     short_names: Vec<String>,
@@ -145,7 +145,7 @@ struct Known {
 /// Types of a server (TypeService) or of a component's manifest.
 #[derive(Debug, Clone, Default)]
 pub struct TypeTable {
-    known: BTreeMap<Gvk, Known>,
+    known: BTreeMap<Gvk, KnownType>,
 }
 
 impl TypeTable {
@@ -171,7 +171,7 @@ impl TypeTable {
     /// The descriptors do not fit together or lack a message.
     pub fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), TypesError> {
         let Some(descriptors) = &manifest.descriptors else {
-            return if manifest.types.is_empty() { Ok(()) } else { self.add_none(manifest) };
+            return if manifest.types.is_empty() { Ok(()) } else { self.missing_descriptors(manifest) };
         };
         let pool = pool(&format!("plugin {}", manifest.name), descriptors)?;
         for ty in &manifest.types {
@@ -181,14 +181,14 @@ impl TypeTable {
         Ok(())
     }
 
-    fn add_none(&mut self, manifest: &Manifest) -> Result<(), TypesError> {
+    fn missing_descriptors(&mut self, manifest: &Manifest) -> Result<(), TypesError> {
         let first = manifest.types.first().map(|ty| (format!("{}.{}.{}", ty.group, ty.group_version, ty.kind), ty));
         first.map_or(Ok(()), |(ty, first)| Err(TypesError::NoMessage { ty, message: first.message.clone() }))
     }
 
     /// Adds a type with the descriptor of its message.
     pub fn add_message(&mut self, ty: Gvk, message: MessageDescriptor, scope: Option<Scope>, short_names: Vec<String>) {
-        self.known.insert(ty, Known { message, scope, short_names });
+        self.known.insert(ty, KnownType { message, scope, short_names });
     }
 
     fn insert(
@@ -232,7 +232,7 @@ impl Types for TypeTable {
     }
 
     fn named(&self, name: &str) -> Vec<pb::Type> {
-        let means = |(ty, known): &(&Gvk, &Known)| {
+        let means = |(ty, known): &(&Gvk, &KnownType)| {
             ty.to_string().eq_ignore_ascii_case(name)
                 || ty.kind.eq_ignore_ascii_case(name)
                 || known.short_names.iter().any(|short| short.eq_ignore_ascii_case(name))

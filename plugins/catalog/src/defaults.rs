@@ -8,8 +8,8 @@ use prost_types::Duration;
 use crate::proto::catalog::v1::{HealthCheck, Protocol, Service, Workload, health_check::Check};
 
 /// Default interval and timeout of a check.
-const INTERVAL: Duration = Duration { seconds: 10, nanos: 0 };
-const TIMEOUT: Duration = Duration { seconds: 1, nanos: 0 };
+const DEFAULT_INTERVAL: Duration = Duration { seconds: 10, nanos: 0 };
+const DEFAULT_TIMEOUT: Duration = Duration { seconds: 1, nanos: 0 };
 
 /// Fills in a port's protocol, its target and its number.
 pub(crate) fn service(service: &mut Typed<Service>) -> Result<(), Diagnostics> {
@@ -64,8 +64,8 @@ fn complete(check: &mut HealthCheck, only_port: &str) {
         Some(Check::Tcp(tcp)) => fill(&mut tcp.port, only_port),
         Some(Check::Ttl(_)) | None => return,
     }
-    check.interval.get_or_insert(INTERVAL);
-    check.timeout.get_or_insert(TIMEOUT);
+    check.interval.get_or_insert(DEFAULT_INTERVAL);
+    check.timeout.get_or_insert(DEFAULT_TIMEOUT);
 }
 
 fn default_protocol(protocol: &mut i32) {

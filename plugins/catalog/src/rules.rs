@@ -7,34 +7,34 @@ use mortise_plugin::{Diagnostics, Path, Typed, field, name};
 use crate::proto::catalog::v1::{HealthCheck, Protocol, Selector, Service, ServicePort, Workload, health_check::Check};
 
 /// Most ports of a service and of a workload.
-const PORTS: usize = 64;
+const MAX_PORTS: usize = 64;
 /// Most names and most prefixes of a selector.
 const NAMES: usize = 256;
 const PREFIXES: usize = 64;
 /// The prefix of every name; an empty text would be in no index.
 pub(crate) const EVERY_NAME: &str = "*";
 /// Most labels of a resource; most bytes of their keys and values.
-const LABELS: usize = 32;
-const LABEL_KEY: usize = 63;
-const LABEL_VALUE: usize = 253;
+const MAX_LABELS: usize = 32;
+const MAX_LABEL_KEY_BYTES: usize = 63;
+const MAX_LABEL_VALUE_BYTES: usize = 253;
 /// Labels that every endpoint gets automatically.
 const ENDPOINT_LABELS: [&str; 2] = ["workload", "zone"];
 /// Most addresses of a workload.
-const ADDRESSES: usize = 16;
+const MAX_ADDRESSES: usize = 16;
 /// Most checks of a workload, and the longest name of one, which is part of its status's key.
-const CHECKS: usize = 16;
-const CHECK_NAME: usize = 40;
+const MAX_CHECKS: usize = 16;
+const MAX_CHECK_NAME_CHARACTERS: usize = 40;
 /// Most bytes of a zone, an identity, and the path of an HTTP check.
 const ZONE: usize = 63;
-const IDENTITY: usize = 253;
-const HTTP_PATH: usize = 1024;
+const MAX_IDENTITY_BYTES: usize = 253;
+const MAX_HTTP_PATH_BYTES: usize = 1024;
 /// The greatest weight: that of DNS.
 const WEIGHT: u32 = 65_535;
 
 /// Bounds of a check's interval, and of the time for which a client's report holds.
-const INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
+const INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
 /// Bounds of a check's timeout.
-const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
+const TIMEOUT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 
 /// A value that breaks a rule. Texts from the resource are cut to a length that fits a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,9 @@ pub(crate) enum RuleError {
     NoAddress,
     #[error("a weight is 1 to {WEIGHT}, got {0}")]
     Weight(u32),
-    #[error("a label's key is 1 to {LABEL_KEY} letters, digits and _ . - /, and begins with a letter or _; got {0}")]
+    #[error(
+        "a label's key is 1 to {MAX_LABEL_KEY_BYTES} letters, digits and _ . - /, and begins with a letter or _; got {0}"
+    )]
     LabelKey(String),
     #[error("the label {0} is reserved; use another key")]
     ReservedLabel(String),
@@ -75,7 +77,7 @@ pub(crate) enum RuleError {
         "a prefix is the beginning of a name (lower-case letters, digits and -, and no - at first), or * for every name; got {0}"
     )]
     Prefix(String),
-    #[error("a check's name has at most {CHECK_NAME} characters, got {0}")]
+    #[error("a check's name has at most {MAX_CHECK_NAME_CHARACTERS} characters, got {0}")]
     CheckName(usize),
     #[error("a check needs one of ttl, http and tcp")]
     NoCheck,
@@ -83,7 +85,7 @@ pub(crate) enum RuleError {
     Duration { from: Duration, to: Duration, got: String },
     #[error("a check by ttl has no {0}; remove it")]
     NotForTtl(&'static str),
-    #[error("a path begins with a slash and has at most {HTTP_PATH} visible ASCII characters; got {0}")]
+    #[error("a path begins with a slash and has at most {MAX_HTTP_PATH_BYTES} visible ASCII characters; got {0}")]
     Path(String),
     #[error("a scheme is http or https, got {0}")]
     Scheme(String),
@@ -93,33 +95,33 @@ pub(crate) enum RuleError {
 pub(crate) fn service(service: &Typed<Service>, _: Option<&Typed<Service>>, diagnostics: &mut Diagnostics) {
     let mut findings = Findings(diagnostics);
     if let Some(selector) = &service.data.selector {
-        judge_selector(selector, &mut findings);
+        check_selector(selector, &mut findings);
     }
-    judge_service_ports(&service.data.ports, &mut findings);
-    judge_labels(&service.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
+    check_service_ports(&service.data.ports, &mut findings);
+    check_labels(&service.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
 }
 
 /// Checks a Workload, defaults filled in.
 pub(crate) fn workload(workload: &Typed<Workload>, _: Option<&Typed<Workload>>, diagnostics: &mut Diagnostics) {
     let data = &workload.data;
     let mut findings = Findings(diagnostics);
-    judge_workload_ports(data, &mut findings);
-    judge_addresses(data, &mut findings);
+    check_workload_ports(data, &mut findings);
+    check_addresses(data, &mut findings);
     findings.note(in_range(data.weight, 1, WEIGHT, RuleError::Weight), || field("weight"));
-    judge_labels(&data.labels, &ENDPOINT_LABELS, &field("labels"), &mut findings);
+    check_labels(&data.labels, &ENDPOINT_LABELS, &field("labels"), &mut findings);
     findings.note(text(&data.zone, ZONE), || field("zone"));
     findings.note(identity(&data.identity), || field("identity"));
     let checks = field("checks");
-    if findings.bound(data.checks.len(), CHECKS, &checks) {
+    if findings.bound(data.checks.len(), MAX_CHECKS, &checks) {
         let mut names = Seen::default();
         for (check, place) in places(&data.checks, &checks) {
             findings.note(names.once(&check.name), || place.clone().field("name"));
-            judge_check(check, data, &place, &mut findings);
+            check_check(check, data, &place, &mut findings);
         }
     }
 }
 
-fn judge_selector(selector: &Selector, findings: &mut Findings<'_>) {
+fn check_selector(selector: &Selector, findings: &mut Findings<'_>) {
     let place = || field("selector");
     if selector.names.is_empty() && selector.prefixes.is_empty() && selector.labels.is_empty() {
         findings.add(RuleError::EmptySelector, place());
@@ -139,16 +141,16 @@ fn judge_selector(selector: &Selector, findings: &mut Findings<'_>) {
         }
     }
     let labels = place().field("labels");
-    if findings.bound(selector.labels.len(), LABELS, &labels) {
+    if findings.bound(selector.labels.len(), MAX_LABELS, &labels) {
         for key in selector.labels.keys().filter(|key| key.is_empty()) {
             findings.add(RuleError::LabelKey(shown(key)), labels.clone().key(key));
         }
     }
 }
 
-fn judge_service_ports(ports: &[ServicePort], findings: &mut Findings<'_>) {
+fn check_service_ports(ports: &[ServicePort], findings: &mut Findings<'_>) {
     let all = field("ports");
-    if !findings.bound(ports.len(), PORTS, &all) {
+    if !findings.bound(ports.len(), MAX_PORTS, &all) {
         return;
     }
     let (mut names, mut numbers) = (Seen::default(), Seen::default());
@@ -165,9 +167,9 @@ fn judge_service_ports(ports: &[ServicePort], findings: &mut Findings<'_>) {
     }
 }
 
-fn judge_workload_ports(data: &Workload, findings: &mut Findings<'_>) {
+fn check_workload_ports(data: &Workload, findings: &mut Findings<'_>) {
     let all = field("ports");
-    if !findings.bound(data.ports.len(), PORTS, &all) {
+    if !findings.bound(data.ports.len(), MAX_PORTS, &all) {
         return;
     }
     let (mut names, mut numbers) = (Seen::default(), Seen::default());
@@ -179,12 +181,12 @@ fn judge_workload_ports(data: &Workload, findings: &mut Findings<'_>) {
     }
 }
 
-fn judge_addresses(data: &Workload, findings: &mut Findings<'_>) {
+fn check_addresses(data: &Workload, findings: &mut Findings<'_>) {
     let all = field("addresses");
     if data.addresses.is_empty() {
         findings.add(RuleError::NoAddress, all.clone());
     }
-    if !findings.bound(data.addresses.len(), ADDRESSES, &all) {
+    if !findings.bound(data.addresses.len(), MAX_ADDRESSES, &all) {
         return;
     }
     let mut hosts = Seen::default();
@@ -192,7 +194,7 @@ fn judge_addresses(data: &Workload, findings: &mut Findings<'_>) {
         let judged = host(&address.host).and_then(|()| hosts.once(&address.host));
         findings.note(judged, || place.clone().field("host"));
         let ports = place.field("ports");
-        if findings.bound(address.ports.len(), PORTS, &ports) {
+        if findings.bound(address.ports.len(), MAX_PORTS, &ports) {
             let mut names = Seen::default();
             for (one, place) in places(&address.ports, &ports) {
                 findings.note(known_port(one, data).and_then(|()| names.once(one)), || place);
@@ -201,16 +203,16 @@ fn judge_addresses(data: &Workload, findings: &mut Findings<'_>) {
     }
 }
 
-fn judge_check(check: &HealthCheck, data: &Workload, place: &Path, findings: &mut Findings<'_>) {
+fn check_check(check: &HealthCheck, data: &Workload, place: &Path, findings: &mut Findings<'_>) {
     let at = |name: &str| place.clone().field(name);
     findings.note(resource_name(&check.name), || at("name"));
-    if check.name.len() > CHECK_NAME {
+    if check.name.len() > MAX_CHECK_NAME_CHARACTERS {
         findings.add(RuleError::CheckName(check.name.len()), at("name"));
     }
     match &check.check {
         None => return findings.add(RuleError::NoCheck, place.clone()),
         Some(Check::Ttl(ttl)) => {
-            findings.note(duration(ttl, INTERVALS), || at("ttl"));
+            findings.note(duration(ttl, INTERVAL_BOUNDS), || at("ttl"));
             for (name, given) in [("interval", check.interval), ("timeout", check.timeout)] {
                 if given.is_some() {
                     findings.add(RuleError::NotForTtl(name), at(name));
@@ -228,12 +230,12 @@ fn judge_check(check: &HealthCheck, data: &Workload, place: &Path, findings: &mu
         }
         Some(Check::Tcp(tcp)) => findings.note(check_port(&tcp.port, data), || at("tcp").field("port")),
     }
-    findings.note(duration(&check.interval.unwrap_or_default(), INTERVALS), || at("interval"));
-    findings.note(duration(&check.timeout.unwrap_or_default(), TIMEOUTS), || at("timeout"));
+    findings.note(duration(&check.interval.unwrap_or_default(), INTERVAL_BOUNDS), || at("interval"));
+    findings.note(duration(&check.timeout.unwrap_or_default(), TIMEOUT_BOUNDS), || at("timeout"));
 }
 
-fn judge_labels(labels: &BTreeMap<String, String>, reserved: &[&str], place: &Path, findings: &mut Findings<'_>) {
-    if !findings.bound(labels.len(), LABELS, place) {
+fn check_labels(labels: &BTreeMap<String, String>, reserved: &[&str], place: &Path, findings: &mut Findings<'_>) {
+    if !findings.bound(labels.len(), MAX_LABELS, place) {
         return;
     }
     for (key, value) in labels {
@@ -242,7 +244,7 @@ fn judge_labels(labels: &BTreeMap<String, String>, reserved: &[&str], place: &Pa
         if reserved.contains(&key.as_str()) {
             findings.add(RuleError::ReservedLabel(key.clone()), at());
         }
-        findings.note(text(value, LABEL_VALUE), at);
+        findings.note(text(value, MAX_LABEL_VALUE_BYTES), at);
     }
 }
 
@@ -314,7 +316,7 @@ fn known_port(port: &str, data: &Workload) -> Result<(), RuleError> {
     if data.ports.iter().any(|one| one.name == port) {
         return Ok(());
     }
-    let known = data.ports.iter().take(PORTS).map(|one| shown(&one.name)).collect::<Vec<_>>();
+    let known = data.ports.iter().take(MAX_PORTS).map(|one| shown(&one.name)).collect::<Vec<_>>();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     Err(RuleError::NoPort(shown(port), known))
 }
@@ -339,7 +341,7 @@ fn prefix(text: &str) -> Result<(), RuleError> {
 fn label_key(key: &str) -> Result<(), RuleError> {
     let begins = key.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let fits = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte));
-    if begins && fits && key.len() <= LABEL_KEY { Ok(()) } else { Err(RuleError::LabelKey(shown(key))) }
+    if begins && fits && key.len() <= MAX_LABEL_KEY_BYTES { Ok(()) } else { Err(RuleError::LabelKey(shown(key))) }
 }
 
 fn text(text: &str, most: usize) -> Result<(), RuleError> {
@@ -354,14 +356,14 @@ fn identity(text: &str) -> Result<(), RuleError> {
         let letters = scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         !scheme.is_empty() && letters && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic())
     });
-    if text.is_empty() || (text.len() <= IDENTITY && (is_uri || name::is_dns_name(text))) {
+    if text.is_empty() || (text.len() <= MAX_IDENTITY_BYTES && (is_uri || name::is_dns_name(text))) {
         return Ok(());
     }
     Err(RuleError::Identity(shown(text)))
 }
 
 fn http_path(path: &str) -> Result<(), RuleError> {
-    if path.starts_with('/') && path.len() <= HTTP_PATH && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if path.starts_with('/') && path.len() <= MAX_HTTP_PATH_BYTES && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
     Err(RuleError::Path(shown(path)))
@@ -377,8 +379,8 @@ fn duration(value: &prost_types::Duration, (from, to): (Duration, Duration)) -> 
 
 /// Beginning of a text that may be long, quoted and escaped.
 fn shown(text: &str) -> String {
-    const MOST: usize = 80;
-    let mut start = text.chars().take(MOST).collect::<String>();
+    const MAX_SHOWN_CHARACTERS: usize = 80;
+    let mut start = text.chars().take(MAX_SHOWN_CHARACTERS).collect::<String>();
     if start.len() < text.len() {
         start.push('…');
     }

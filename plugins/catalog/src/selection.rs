@@ -35,7 +35,7 @@ pub(crate) const SERVICE_INDEXES: &[Index] = &[
 ];
 
 /// Characters of names.
-const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz0123456789-";
+const NAME_CHARACTERS: &str = "abcdefghijklmnopqrstuvwxyz0123456789-";
 
 /// The workloads that a selector selects in the namespace of `of`, in the order of their names. Workloads that are
 /// marked for deletion are left out.
@@ -123,9 +123,11 @@ impl<'c> Namespace<'c> {
         while let Some(part) = parts.pop() {
             match self.ctx.cache().list(WORKLOAD, NAME, Key::Value(&self.value(&part))) {
                 Ok(all) => found.extend(all),
-                Err(failure) if failure.code == Failure::EXHAUSTED && part.len() < mortise_plugin::name::MAX_LEN => {
+                Err(failure)
+                    if failure.code == Failure::EXHAUSTED && part.len() < mortise_plugin::name::MAX_NAME_BYTES =>
+                {
                     found.extend(self.list(WORKLOAD, NAME, &part)?);
-                    parts.extend(LETTERS.chars().map(|letter| format!("{part}{letter}")));
+                    parts.extend(NAME_CHARACTERS.chars().map(|letter| format!("{part}{letter}")));
                 }
                 Err(failure) => return Err(failure),
             }

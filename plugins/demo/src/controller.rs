@@ -21,7 +21,7 @@ pub(crate) static ARTISTS: Controller<Artists> =
     Controller::new("artists", ARTIST, Artists).watches(&[&Watch::new(ALBUM, Mapper::Owner)]).only_if("controller");
 
 /// Longest part of an artist's name in those of the albums: names have 63 characters, and the rest may take 20.
-const STEM: usize = 43;
+const MAX_STEM_CHARACTERS: usize = 43;
 
 pub(crate) struct Artists;
 
@@ -44,14 +44,14 @@ impl Reconciler for Artists {
             }
         }
 
-        let accepted = Condition::holds("Accepted").because("Accepted").message("The artist has a record deal.");
+        let accepted = Condition::holds("Accepted").reason("Accepted").message("The artist has a record deal.");
         let mut status = Status::new("consul.io/artist-controller", &artist).with(accepted);
         for album in &wanted {
             if !found.iter().any(|name| name == album.name()) {
                 ctx.write(album)?;
             }
             let message = format!("Album {:?} is out.", album.data.title);
-            let created = Condition::holds("AlbumCreated").because("AlbumCreated").message(message);
+            let created = Condition::holds("AlbumCreated").reason("AlbumCreated").message(message);
             status.push(created.about(reference_to(album.id())));
         }
         status.write_if_changed(ctx, &artist)?;
@@ -62,7 +62,7 @@ impl Reconciler for Artists {
 /// Wanted albums of an artist.
 fn albums(artist: &Typed<Artist>) -> Vec<Typed<Album>> {
     let count = if artist.data.genre() == Genre::Blues { 10 } else { 3 };
-    let mut dice = Dice(created(&artist.id().uid));
+    let mut dice = PseudoRandom(created(&artist.id().uid));
     let (stem, tenancy) = (stem(artist), artist.id().tenancy.clone().unwrap_or_default());
     let album = |number: u64| {
         let (adjective, noun) = (dice.pick(&ADJECTIVES), dice.pick(&NOUNS));
@@ -84,7 +84,7 @@ fn albums(artist: &Typed<Artist>) -> Vec<Typed<Album>> {
 
 /// Beginning of the names of an artist's albums.
 fn stem(artist: &Typed<Artist>) -> String {
-    format!("{}-", artist.name().get(..STEM).unwrap_or(artist.name()))
+    format!("{}-", artist.name().get(..MAX_STEM_CHARACTERS).unwrap_or(artist.name()))
 }
 
 /// Title from two words: `quiet`, `river` become `Quiet River`.
@@ -105,9 +105,9 @@ fn created(ulid: &str) -> u64 {
 }
 
 /// Pseudo-random numbers that are always the same (splitmix64).
-struct Dice(u64);
+struct PseudoRandom(u64);
 
-impl Dice {
+impl PseudoRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

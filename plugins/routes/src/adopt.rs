@@ -28,9 +28,9 @@ pub(crate) enum AdoptError {
     #[error("the file {0} is not in the directory {DIRECTORY}")]
     NoFile(String),
     #[error("{0} was not written by Mortise for that Route")]
-    NotOurs(String),
+    NotWrittenByMortise(String),
     #[error("{0} has been edited in a way that no Route allows")]
-    NotSound(String),
+    Edited(String),
     #[error("{file} cannot be read: {source}")]
     Unreadable { file: String, source: Failure },
 }
@@ -60,20 +60,20 @@ fn adopt(ctx: &Context<'_>, file: &str, within: &pb::Tenancy) -> Result<(String,
         Ok(None) => return Err(AdoptError::NoFile(file)),
         Err(source) => return Err(AdoptError::Unreadable { file, source }),
     };
-    let Ok(text) = String::from_utf8(content) else { return Err(AdoptError::NotOurs(file)) };
+    let Ok(text) = String::from_utf8(content) else { return Err(AdoptError::NotWrittenByMortise(file)) };
     if !of.is_head_of(&text) {
-        return Err(AdoptError::NotOurs(file));
+        return Err(AdoptError::NotWrittenByMortise(file));
     }
     let name = of.name().to_owned();
     match RouteConfig::recover(of, &text) {
         Some((hostname, config)) if is_whole(&text, hostname, &config) => Ok((name, config.into_route(hostname))),
-        _ => Err(AdoptError::NotSound(file)),
+        _ => Err(AdoptError::Edited(file)),
     }
 }
 
 /// Whether the Route is valid, and the file contains nothing else.
 fn is_whole(text: &str, hostname: &str, config: &RouteConfig) -> bool {
-    rules::hostname(hostname).is_ok() && config.is_sound() && text.starts_with(&config.render(hostname, None))
+    rules::hostname(hostname).is_ok() && config.is_valid() && text.starts_with(&config.render(hostname, None))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! It does not look up names, and does not know files of others: `nginx -t` does.
 
 use crate::{
-    file::{NOWHERE, PROXY},
+    file::{DOWN_SERVER, PROXY_DIRECTIVES},
     rules::{self, address, hostname, path_prefix},
     settings::is_listen,
 };
@@ -138,7 +138,7 @@ struct File<'a> {
 impl File<'_> {
     fn directive(&mut self, words: &[&str]) -> Result<(), LineError> {
         let fits = match (self.blocks.last_mut(), words) {
-            (Some(Block::Upstream { servers: servers @ 0 }), words) if words.join(" ") == NOWHERE => {
+            (Some(Block::Upstream { servers: servers @ 0 }), words) if words.join(" ") == DOWN_SERVER => {
                 *servers = 1;
                 true
             }
@@ -155,7 +155,7 @@ impl File<'_> {
                 *names = names.saturating_add(1);
                 hostname(one).is_ok()
             }
-            (Some(Block::Server { .. }), words) => PROXY.contains(&&*words.join(" ")),
+            (Some(Block::Server { .. }), words) => PROXY_DIRECTIVES.contains(&&*words.join(" ")),
             (Some(Block::Location { answers }), ["proxy_pass", one]) => {
                 *answers = answers.saturating_add(1);
                 one.strip_prefix("http://").is_some_and(self.is_upstream)

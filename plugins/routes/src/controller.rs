@@ -27,7 +27,7 @@ use mortise_plugin::{
 use crate::{
     ROUTE, UPSTREAMS,
     file::{self, RouteName},
-    plan::{FileAction, Member, Verdict, plan},
+    plan::{FileAction, Member, RouteResult, plan},
     proto::edge::v1::{Route, Upstream},
     settings::listen,
 };
@@ -40,10 +40,10 @@ const BY_HOSTNAME: &str = "hostname";
 
 /// Key of the status, and of the finalizer.
 const KEY: &str = "edge.v1/routes";
-const RELEASE: Finalizer = Finalizer::new(KEY);
+const FINALIZER: Finalizer = Finalizer::new(KEY);
 
 /// Delay until a directory that was not granted is tried again. Grants change when the plugin is loaded.
-const UNGRANTED: Duration = Duration::from_secs(300);
+const UNGRANTED_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 pub(crate) static ROUTES: Controller<Routes> = Controller::new("routes", ROUTE, Routes)
     .indexes(&[Index::by_value(BY_HOSTNAME, "hostname")])
@@ -60,7 +60,7 @@ impl Reconciler for Routes {
         let done = match &seen {
             None => work.forget(request.id(), None),
             Some(route) if route.is_marked() => work.release(route),
-            Some(route) if !RELEASE.is_on(route) => work.add_finalizer(route),
+            Some(route) if !FINALIZER.is_on(route) => work.add_finalizer(route),
             Some(route) => work.write_hostname(route),
         };
         match (done, seen) {
@@ -100,8 +100,8 @@ impl RouteFiles<'_> {
         // Not on a Route that can have no file: it could not be deleted.
         self.read(&RouteName::of(seen.id()).file())?;
         let stored = self.ctx.read::<Route>(seen.id())?;
-        if let Some(mut route) = stored.filter(|route| !route.is_marked() && !RELEASE.is_on(route)) {
-            RELEASE.add(self.ctx, &mut route)?;
+        if let Some(mut route) = stored.filter(|route| !route.is_marked() && !FINALIZER.is_on(route)) {
+            FINALIZER.add(self.ctx, &mut route)?;
         }
         Ok(())
     }
@@ -123,13 +123,13 @@ impl RouteFiles<'_> {
 
     /// Cleans up after a marked Route, and removes its finalizer.
     fn release(&self, seen: &Typed<Route>) -> Result<(), RouteError> {
-        if !RELEASE.is_on(seen) {
+        if !FINALIZER.is_on(seen) {
             return Ok(());
         }
         self.forget(seen.id(), Some(&seen.data.hostname))?;
         let stored = self.ctx.read::<Route>(seen.id())?;
-        if let Some(mut route) = stored.filter(|route| RELEASE.is_on(route)) {
-            RELEASE.remove(self.ctx, &mut route)?;
+        if let Some(mut route) = stored.filter(|route| FINALIZER.is_on(route)) {
+            FINALIZER.remove(self.ctx, &mut route)?;
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl RouteFiles<'_> {
     /// Routes of a hostname that may have files.
     fn sharing(&self, hostname: &str) -> Result<Vec<Typed<Route>>, RouteError> {
         let mut found = self.ctx.cache().list(ROUTE, BY_HOSTNAME, Key::Value(hostname))?;
-        found.retain(|one| one.data.hostname == hostname && !one.is_marked() && RELEASE.is_on(one));
+        found.retain(|one| one.data.hostname == hostname && !one.is_marked() && FINALIZER.is_on(one));
         Ok(found)
     }
 
@@ -172,7 +172,7 @@ impl RouteFiles<'_> {
                     write_status(
                         self.ctx,
                         &member.route,
-                        condition(&member.route, &Verdict::Invalid(error.to_string())),
+                        condition(&member.route, &RouteResult::Invalid(error.to_string())),
                     )?;
                 }
                 return Err(RouteError::Other(error.into()));
@@ -212,21 +212,21 @@ impl RouteFiles<'_> {
     }
 }
 
-fn condition(route: &Typed<Route>, verdict: &Verdict) -> Condition {
+fn condition(route: &Typed<Route>, verdict: &RouteResult) -> Condition {
     match verdict {
-        Verdict::Written => {
+        RouteResult::Written => {
             let text = format!("{} is in place; nginx uses it after a reload", RouteName::of(route.id()).file());
-            Condition::holds("Applied").because("Written").message(text)
+            Condition::holds("Applied").reason("Written").message(text)
         }
-        Verdict::Conflict(other) => {
+        RouteResult::Conflict(other) => {
             let text = format!(
                 "the route {} is older and has the same hostname and path prefix; change one of them",
                 RouteName::of(other).shown()
             );
-            Condition::fails("Applied").because("Conflict").message(text).about(reference_to(other))
+            Condition::fails("Applied").reason("Conflict").message(text).about(reference_to(other))
         }
-        Verdict::Invalid(fault) => {
-            Condition::fails("Applied").because("Invalid").message(format!("the former file stays in place: {fault}"))
+        RouteResult::Invalid(fault) => {
+            Condition::fails("Applied").reason("Invalid").message(format!("the former file stays in place: {fault}"))
         }
     }
 }
@@ -235,15 +235,15 @@ fn condition(route: &Typed<Route>, verdict: &Verdict) -> Condition {
 fn not_applied(ctx: &Context<'_>, route: &Typed<Route>, failure: &Failure) -> Result<Outcome, Error> {
     let applied = Condition::fails("Applied");
     if failure.code != Failure::DENIED {
-        write_status(ctx, route, applied.because("NotWritten").message(failure.message.clone()))?;
+        write_status(ctx, route, applied.reason("NotWritten").message(failure.message.clone()))?;
         return Err(failure.clone().into());
     }
     let text = format!(
         "{}; this plugin needs {DIRECTORY} = {{ path = \"…\", write = true }} in [plugin.routes.grants.directories]",
         failure.message
     );
-    write_status(ctx, route, applied.because("NotGranted").message(text.clone()))?;
-    Ok(Outcome::Deferred(UNGRANTED, text))
+    write_status(ctx, route, applied.reason("NotGranted").message(text.clone()))?;
+    Ok(Outcome::Deferred(UNGRANTED_RETRY_DELAY, text))
 }
 
 /// Writes the status, unless the Route has been deleted meanwhile.

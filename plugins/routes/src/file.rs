@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// Beginning of a file, before the Route's name.
-const MARK: &str = "# edge.v1.Route ";
+const FILE_HEAD: &str = "# edge.v1.Route ";
 
 /// Server of an upstream block that has none, since nginx accepts no empty block: requests are answered 502.
-pub(crate) const NOWHERE: &str = "server 127.0.0.1:1 down";
+pub(crate) const DOWN_SERVER: &str = "server 127.0.0.1:1 down";
 
 /// Directives for what every upstream gets to know about a request, for all locations of a server.
-pub(crate) const PROXY: [&str; 5] = [
+pub(crate) const PROXY_DIRECTIVES: [&str; 5] = [
     "proxy_http_version 1.1",
     "proxy_set_header Host $host",
     "proxy_set_header X-Real-IP $remote_addr",
@@ -67,7 +67,7 @@ impl RouteName {
 
     /// Whether a text begins like this Route's file.
     pub(crate) fn is_head_of(&self, text: &str) -> bool {
-        text.strip_prefix(MARK).and_then(|rest| rest.lines().next()).is_some_and(|head| head == self.shown())
+        text.strip_prefix(FILE_HEAD).and_then(|rest| rest.lines().next()).is_some_and(|head| head == self.shown())
     }
 
     /// Name of the Route's file. Names of resources have no dots, so no two Routes share a file.
@@ -113,7 +113,7 @@ impl RouteConfig {
     }
 
     /// Whether the rules allow the part. A part read from a file may be anything.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         let sound =
             |(address, weight): &(String, u32)| rules::address(address).is_ok() && rules::weight(*weight).is_ok();
         rules::path_prefix(&self.prefix).is_ok() && !self.upstreams.is_empty() && self.upstreams.iter().all(sound)
@@ -129,7 +129,7 @@ impl RouteConfig {
     pub(crate) fn render(&self, hostname: &str, server: Option<&ServerBlock<'_>>) -> String {
         let Self { name, prefix, upstreams } = self;
         let mut text = format!(
-            "{MARK}{}\n# hostname {hostname}\n# path_prefix {prefix}\n# Written by Mortise, over whatever is here.\n\n",
+            "{FILE_HEAD}{}\n# hostname {hostname}\n# path_prefix {prefix}\n# Written by Mortise, over whatever is here.\n\n",
             name.shown()
         );
         // Writing to a string does not fail.
@@ -138,7 +138,7 @@ impl RouteConfig {
             let _ = writeln!(text, "    server {address} weight={weight};");
         }
         if upstreams.is_empty() {
-            let _ = writeln!(text, "    {NOWHERE};");
+            let _ = writeln!(text, "    {DOWN_SERVER};");
         }
         text.push_str("}\n");
         if let Some(server) = server {
@@ -160,7 +160,7 @@ impl ServerBlock<'_> {
     fn render(&self, hostname: &str, text: &mut String) {
         let default = if hostname == "_" { " default_server" } else { "" };
         let _ = writeln!(text, "\nserver {{\n    listen {}{default};\n    server_name {hostname};", self.listen);
-        for line in PROXY {
+        for line in PROXY_DIRECTIVES {
             let _ = writeln!(text, "    {line};");
         }
         let mut location = |path: &str, does: &str| {
@@ -184,7 +184,7 @@ impl ServerBlock<'_> {
 
 /// The hostname that a file was written for; `None` for files of others.
 pub(crate) fn hostname(text: &str) -> Option<&str> {
-    let head = text.starts_with(MARK);
+    let head = text.starts_with(FILE_HEAD);
     text.lines().find_map(|line| line.strip_prefix("# hostname ")).filter(|_| head)
 }
 

@@ -105,5 +105,5 @@ fn validate_upstreams(
     _: Option<&Typed<RouteUpstreams>>,
     diagnostics: &mut Diagnostics,
 ) {
-    rules::judge_upstreams(&computed.data.upstreams, rules::COMPUTED_UPSTREAMS, diagnostics);
+    rules::check_upstreams(&computed.data.upstreams, rules::MAX_COMPUTED_UPSTREAMS, diagnostics);
 }

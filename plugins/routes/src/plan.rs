@@ -40,7 +40,7 @@ pub(crate) enum FileAction {
 
 /// Result for a Route's status.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum RouteResult {
     Written,
     /// Another Route has the path.
     Conflict(pb::Id),
@@ -53,7 +53,7 @@ pub(crate) struct Step {
     /// Index of the Route among the members.
     pub(crate) member: usize,
     pub(crate) action: FileAction,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: RouteResult,
 }
 
 /// A text that failed its check.
@@ -80,9 +80,9 @@ pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<V
         let (part, fault) = contribution(hostname, member);
         let other = part.as_ref().and_then(|part| taken.get(&part.prefix)).cloned();
         let verdict = match (fault, &other) {
-            (Some(fault), _) => Verdict::Invalid(fault),
-            (None, Some(other)) => Verdict::Conflict(pb::Id::clone(other)),
-            (None, None) => Verdict::Written,
+            (Some(fault), _) => RouteResult::Invalid(fault),
+            (None, Some(other)) => RouteResult::Conflict(pb::Id::clone(other)),
+            (None, None) => RouteResult::Written,
         };
         if let Some(part) = part.filter(|_| other.is_none()) {
             taken.insert(part.prefix.clone(), id.clone());
@@ -121,7 +121,7 @@ fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option
     };
     let fault = format!("{}: {}", fault.path, fault.summary);
     let former = member.before.as_deref().and_then(|text| RouteConfig::recover(name, text));
-    (former.and_then(|(of, part)| (of == hostname && part.is_sound()).then_some(part)), Some(fault))
+    (former.and_then(|(of, part)| (of == hostname && part.is_valid()).then_some(part)), Some(fault))
 }
 
 /// Text of each part's file, checked.

@@ -14,10 +14,10 @@ use crate::proto::edge::v1::{Route, Upstream};
 
 /// Most upstreams of a Route, and of the service that it names.
 pub(crate) const UPSTREAMS: usize = 64;
-pub(crate) const COMPUTED_UPSTREAMS: usize = 256;
+pub(crate) const MAX_COMPUTED_UPSTREAMS: usize = 256;
 
 /// The greatest weight.
-pub(crate) const WEIGHT: u32 = 1000;
+pub(crate) const MAX_WEIGHT: u32 = 1000;
 
 /// Most bytes of a path.
 const PATH: usize = 1024;
@@ -33,7 +33,7 @@ pub(crate) enum RuleError {
     PathPrefix { rule: &'static str, got: String },
     #[error("a path prefix has at most {PATH} bytes, got {0}")]
     PathLength(usize),
-    #[error("a weight is 1 to {WEIGHT}, got {0}")]
+    #[error("a weight is 1 to {MAX_WEIGHT}, got {0}")]
     Weight(u32),
     #[error("an address is one such as 192.0.2.1:8080, [2001:db8::1]:8080 or app.internal:8080; got {0}")]
     Address(String),
@@ -54,28 +54,28 @@ pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
             let text = "a route needs an upstream, such as 127.0.0.1:8080, or a service";
             diagnostics.error(text).at(field("upstreams"));
         }
-        None => judge_upstreams(&route.upstreams, UPSTREAMS, diagnostics),
+        None => check_upstreams(&route.upstreams, UPSTREAMS, diagnostics),
         Some(service) => {
             if !route.upstreams.is_empty() {
                 diagnostics.error("a route has upstreams or a service, not both").at(field("upstreams"));
             }
-            judge_name(&service.name, "name", diagnostics);
+            check_service_name(&service.name, "name", diagnostics);
             if !service.port.is_empty() {
-                judge_name(&service.port, "port", diagnostics);
+                check_service_name(&service.port, "port", diagnostics);
             }
         }
     }
 }
 
 /// Checks a name within the service of a Route.
-fn judge_name(name: &str, part: &str, diagnostics: &mut Diagnostics) {
+fn check_service_name(name: &str, part: &str, diagnostics: &mut Diagnostics) {
     if let Some(fault) = name::fault(name) {
         diagnostics.error(fault).at(field("service").field(part));
     }
 }
 
 /// Checks upstreams, of which there may be `most`.
-pub(crate) fn judge_upstreams(upstreams: &[Upstream], most: usize, diagnostics: &mut Diagnostics) {
+pub(crate) fn check_upstreams(upstreams: &[Upstream], most: usize, diagnostics: &mut Diagnostics) {
     let count = upstreams.len();
     if count > most {
         diagnostics
@@ -118,7 +118,7 @@ pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
 
 /// Checks a hostname: a DNS name in lower case, one after `*.`, or `_`.
 pub(crate) fn hostname(text: &str) -> Result<(), RuleError> {
-    if text == "_" || (text.len() <= name::MAX_DNS_NAME && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
+    if text == "_" || (text.len() <= name::MAX_DNS_NAME_BYTES && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
         return Ok(());
     }
     Err(RuleError::Hostname(shown(text)))
@@ -144,9 +144,9 @@ pub(crate) fn path_prefix(text: &str) -> Result<(), RuleError> {
     Err(RuleError::PathPrefix { rule, got: shown(text) })
 }
 
-/// Checks a weight: 1 to [`WEIGHT`].
+/// Checks a weight: 1 to [`MAX_WEIGHT`].
 pub(crate) fn weight(weight: u32) -> Result<(), RuleError> {
-    if (1..=WEIGHT).contains(&weight) {
+    if (1..=MAX_WEIGHT).contains(&weight) {
         return Ok(());
     }
     Err(RuleError::Weight(weight))
@@ -184,8 +184,8 @@ fn port(digits: &str) -> Option<u16> {
 
 /// Beginning of a text that may be long, quoted and escaped.
 pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 80;
-    let mut start = text.chars().take(MOST).collect::<String>();
+    const MAX_SHOWN_CHARACTERS: usize = 80;
+    let mut start = text.chars().take(MAX_SHOWN_CHARACTERS).collect::<String>();
     if start.len() < text.len() {
         start.push('…');
     }

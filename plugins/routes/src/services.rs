@@ -57,12 +57,12 @@ impl Reconciler for Services {
         let upstreams = endpoints.as_ref().map(|found| upstreams(&found.data, service)).unwrap_or_default();
         let found = match (&endpoints, upstreams.len()) {
             (None, _) => Condition::fails("Found")
-                .because("NoService")
+                .reason("NoService")
                 .message(format!("there is no service {:?} in this namespace, or it has no selector", service.name)),
             (Some(_), 0) => Condition::fails("Found")
-                .because("NoEndpoints")
+                .reason("NoEndpoints")
                 .message(format!("the service {:?} has no healthy endpoint with that port", service.name)),
-            (Some(_), _) => Condition::holds("Found").because("Followed"),
+            (Some(_), _) => Condition::holds("Found").reason("Followed"),
         };
         let computed = RouteUpstreams { upstreams };
         match stored {
@@ -101,11 +101,11 @@ fn upstreams(endpoints: &ServiceEndpoints, service: &RouteService) -> Vec<Upstre
             format!("{}:{port}", endpoint.address)
         };
         rules::address(&address).ok()?;
-        Some(Upstream { address, weight: endpoint.weight.clamp(1, rules::WEIGHT) })
+        Some(Upstream { address, weight: endpoint.weight.clamp(1, rules::MAX_WEIGHT) })
     };
     let mut found = Vec::new();
     for one in endpoints.endpoints.iter().filter(|one| one.health() == Health::Passing).filter_map(upstream) {
-        if found.len() == rules::COMPUTED_UPSTREAMS {
+        if found.len() == rules::MAX_COMPUTED_UPSTREAMS {
             break;
         }
         if !found.iter().any(|known: &Upstream| known.address == one.address) {

@@ -41,7 +41,7 @@ impl<M> Move<M> {
 
     /// Sets the private bytes, which controllers get by [`crate::Context::private_bytes`].
     #[must_use]
-    pub fn keep(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn private_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kept = Some(bytes.into());
         self
     }
@@ -62,7 +62,7 @@ impl<M> Import<M> {
 
     /// Sets the private bytes, which controllers get by [`crate::Context::private_bytes`].
     #[must_use]
-    pub fn keep(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn private_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kept = Some(bytes.into());
         self
     }

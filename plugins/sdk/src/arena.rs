@@ -20,13 +20,13 @@ use core::{
 };
 
 /// Size of the static part of the arena, bytes.
-const FIRST: usize = 64 * 1024;
+const STATIC_ARENA_BYTES: usize = 64 * 1024;
 
 /// Size of a page of linear memory, bytes.
-const PAGE: usize = 64 * 1024;
+const PAGE_BYTES: usize = 64 * 1024;
 
 /// Growth step of the memory, bytes, if the host allows it.
-const STEP: usize = 8 * PAGE;
+const GROWTH_STEP_BYTES: usize = 8 * PAGE_BYTES;
 
 #[cfg(target_arch = "wasm32")]
 #[global_allocator]
@@ -34,7 +34,7 @@ static ARENA: Arena = Arena::new();
 
 /// The arena: `next..end` is its free memory, addresses, both zero before the first allocation.
 struct Arena {
-    first: UnsafeCell<[u8; FIRST]>,
+    first: UnsafeCell<[u8; STATIC_ARENA_BYTES]>,
     next: Cell<usize>,
     end: Cell<usize>,
 }
@@ -83,7 +83,7 @@ unsafe impl GlobalAlloc for Arena {
 
 impl Arena {
     const fn new() -> Self {
-        Self { first: UnsafeCell::new([0; FIRST]), next: Cell::new(0), end: Cell::new(0) }
+        Self { first: UnsafeCell::new([0; STATIC_ARENA_BYTES]), next: Cell::new(0), end: Cell::new(0) }
     }
 
     fn is_newest(&self, block: *mut u8, layout: Layout) -> bool {
@@ -98,7 +98,7 @@ impl Arena {
         if self.end.get() == 0 {
             let start = self.first.get().expose_provenance();
             self.next.set(start);
-            self.end.set(start.checked_add(FIRST)?);
+            self.end.set(start.checked_add(STATIC_ARENA_BYTES)?);
         } else {
             self.grow(layout)?;
         }
@@ -121,7 +121,7 @@ impl Arena {
     /// ones is lost.
     fn grow(&self, layout: Layout) -> Option<()> {
         let need = layout.size().checked_add(layout.align())?;
-        let (start, size) = more(need.max(STEP)).or_else(|| more(need))?;
+        let (start, size) = grow_memory(need.max(GROWTH_STEP_BYTES)).or_else(|| grow_memory(need))?;
         if start != self.end.get() {
             self.next.set(start);
         }
@@ -132,16 +132,16 @@ impl Arena {
 
 /// Grows the memory; answers start and size of the new part.
 #[cfg(target_arch = "wasm32")]
-fn more(bytes: usize) -> Option<(usize, usize)> {
-    let pages = bytes.div_ceil(PAGE);
+fn grow_memory(bytes: usize) -> Option<(usize, usize)> {
+    let pages = bytes.div_ceil(PAGE_BYTES);
     let before = core::arch::wasm32::memory_grow::<0>(pages);
-    (before != usize::MAX).then(|| (before.wrapping_mul(PAGE), pages.wrapping_mul(PAGE)))
+    (before != usize::MAX).then(|| (before.wrapping_mul(PAGE_BYTES), pages.wrapping_mul(PAGE_BYTES)))
 }
 
 /// Native version for the tests: a separate piece each time, and none beyond 4 MiB.
 #[cfg(not(target_arch = "wasm32"))]
-fn more(bytes: usize) -> Option<(usize, usize)> {
-    let size = bytes.div_ceil(PAGE).checked_mul(PAGE).filter(|size| *size <= 64 * PAGE)?;
+fn grow_memory(bytes: usize) -> Option<(usize, usize)> {
+    let size = bytes.div_ceil(PAGE_BYTES).checked_mul(PAGE_BYTES).filter(|size| *size <= 64 * PAGE_BYTES)?;
     let piece = Box::leak(vec![0_u8; size].into_boxed_slice());
     Some((piece.as_mut_ptr().expose_provenance(), size))
 }
@@ -203,7 +203,7 @@ mod tests {
         let arena = Arena::new();
         // SAFETY: the sizes are not zero, and the block is used within its size.
         unsafe {
-            assert!(!arena.alloc(bytes(FIRST)).is_null());
+            assert!(!arena.alloc(bytes(STATIC_ARENA_BYTES)).is_null());
             let large = arena.alloc(bytes(3 << 20));
             large.write_bytes(1, 3 << 20);
             assert!(!large.is_null());

@@ -91,7 +91,7 @@ impl Protos {
             rerun_if_changed(path);
         }
         let mut config = prost_build::Config::new();
-        for (name, plain) in PLAIN {
+        for (name, plain) in PLAIN_TYPES {
             config.extern_path(format!(".google.protobuf.{name}"), plain);
         }
         config
@@ -131,7 +131,7 @@ impl Protos {
 }
 
 /// Well-known messages that are plain values in Rust.
-const PLAIN: [(&str, &str); 10] = [
+const PLAIN_TYPES: [(&str, &str); 10] = [
     ("BoolValue", "bool"),
     ("BytesValue", "::std::vec::Vec<u8>"),
     ("DoubleValue", "f64"),

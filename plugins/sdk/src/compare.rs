@@ -12,7 +12,7 @@
 use core::cmp::Ordering;
 
 /// Bytes compared at once.
-const STEP: usize = size_of::<u64>();
+const BYTES_AT_ONCE: usize = size_of::<u64>();
 
 #[cfg(target_arch = "wasm32")]
 // SAFETY: the contract is that of C's `memcmp`, whose name it has. `compiler_builtins` has its own as a weak symbol,
@@ -29,15 +29,15 @@ unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) ->
 /// Both pointers must be readable for `length` bytes.
 unsafe fn compare(left: *const u8, right: *const u8, length: usize) -> Ordering {
     let mut at = 0;
-    while length - at >= STEP {
-        // SAFETY: `at + STEP` is at most `length`; unaligned reads need nothing else.
+    while length - at >= BYTES_AT_ONCE {
+        // SAFETY: `at + BYTES_AT_ONCE` is at most `length`; unaligned reads need nothing else.
         let (a, b) =
             unsafe { (left.add(at).cast::<u64>().read_unaligned(), right.add(at).cast::<u64>().read_unaligned()) };
         if a != b {
             // Big-endian numbers are ordered like their bytes.
             return u64::from_be(a).cmp(&u64::from_be(b));
         }
-        at += STEP;
+        at += BYTES_AT_ONCE;
     }
     while at < length {
         // SAFETY: `at` is below `length`.

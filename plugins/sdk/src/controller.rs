@@ -5,7 +5,7 @@ use std::time::Duration;
 use mortise_resource::{manifest, pb};
 
 use crate::{
-    Context, Error, Index, Kind, Outcome, Reconciler, Request, envelope::Envelope, kind::KindName, watch::Watched,
+    Context, Error, Index, Kind, Outcome, Reconciler, Request, envelope::Envelope, kind::KindName, watch::AnyWatch,
 };
 
 type Initialize = fn(&Context<'_>) -> Result<(), Error>;
@@ -21,7 +21,7 @@ pub struct Controller<R> {
 struct Spec {
     name: &'static str,
     manages: KindName,
-    watches: &'static [&'static dyn Watched],
+    watches: &'static [&'static dyn AnyWatch],
     indexes: &'static [Index],
     each_server: bool,
     resync: Duration,
@@ -51,7 +51,7 @@ impl<R: Reconciler> Controller<R> {
 
     /// Sets the other types whose changes wake the controller; each type once.
     #[must_use]
-    pub const fn watches(mut self, watches: &'static [&'static dyn Watched]) -> Self {
+    pub const fn watches(mut self, watches: &'static [&'static dyn AnyWatch]) -> Self {
         self.spec.watches = watches;
         self
     }
@@ -117,7 +117,7 @@ impl<R: Reconciler> Controller<R> {
 
 /// A [`Controller`] of any reconciler: an entry of a [`crate::Plugin`]'s table.
 #[doc(hidden)]
-pub trait Controls: Sync {
+pub trait AnyController: Sync {
     fn name(&self) -> &'static str;
     /// Appends the controller to a manifest.
     fn describe(&self, manifest: &mut Vec<u8>);
@@ -126,7 +126,7 @@ pub trait Controls: Sync {
     fn initialize(&self, ctx: &Context<'_>) -> Result<(), Error>;
 }
 
-impl<R: Reconciler> Controls for Controller<R> {
+impl<R: Reconciler> AnyController for Controller<R> {
     fn name(&self) -> &'static str {
         self.spec.name
     }

@@ -11,11 +11,11 @@ pub struct Finalizer(&'static str);
 
 /// Fate of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub enum DeletionState {
     /// The resource stays: reconcile it.
-    Stays,
+    Live,
     /// The resource is marked for deletion, and this controller's clean-up is done.
-    Goes,
+    CleanedUp,
 }
 
 impl Finalizer {
@@ -45,19 +45,19 @@ impl Finalizer {
         ctx: &Context<'_>,
         resource: &mut Typed<M>,
         clean_up: impl FnOnce(&Typed<M>) -> Result<(), Error>,
-    ) -> Result<Life, Error> {
+    ) -> Result<DeletionState, Error> {
         let has = self.is_on(resource);
         if !meta::is_marked(&resource.metadata) {
             if !has {
                 self.add(ctx, resource)?;
             }
-            return Ok(Life::Stays);
+            return Ok(DeletionState::Live);
         }
         if has {
             clean_up(resource)?;
             self.remove(ctx, resource)?;
         }
-        Ok(Life::Goes)
+        Ok(DeletionState::CleanedUp)
     }
 
     /// Adds the finalizer, and writes the resource.

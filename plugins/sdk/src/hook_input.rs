@@ -15,10 +15,10 @@ use std::{any::Any, cell::RefCell, ptr};
 use mortise_resource::pb;
 use prost::{Message, Name};
 
-use crate::{Diagnostics, Registered, Typed, envelope::Envelope};
+use crate::{AnyResourceType, Diagnostics, Typed, envelope::Envelope};
 
 /// The types of a plugin.
-type Types = &'static [&'static dyn Registered];
+type Types = &'static [&'static dyn AnyResourceType];
 
 thread_local! {
     static CACHED: RefCell<Option<CachedInput>> = const { RefCell::new(None) };
@@ -27,7 +27,7 @@ thread_local! {
 /// The resource that a hook decoded last, with its encoded bytes.
 struct CachedInput {
     types: Types,
-    found: &'static dyn Registered,
+    found: &'static dyn AnyResourceType,
     input: Vec<u8>,
     typed: Box<dyn Any>,
 }
@@ -49,7 +49,7 @@ impl HookInput {
     }
 
     /// Takes the cached resource if it was decoded from these bytes, with its type.
-    pub(crate) fn cached(types: Types, input: &[u8]) -> Option<(&'static dyn Registered, Self)> {
+    pub(crate) fn cached(types: Types, input: &[u8]) -> Option<(&'static dyn AnyResourceType, Self)> {
         CACHED.with_borrow_mut(|kept| {
             let kept = kept.take_if(|kept| ptr::eq(kept.types, types) && kept.input == input)?;
             Some((kept.found, Self(Form::Decoded(kept.typed))))
@@ -57,7 +57,7 @@ impl HookInput {
     }
 
     /// Caches the resource for the next hook, if its data was decoded.
-    pub(crate) fn cache(self, types: Types, found: &'static dyn Registered, input: &[u8]) {
+    pub(crate) fn cache(self, types: Types, found: &'static dyn AnyResourceType, input: &[u8]) {
         if let Form::Decoded(typed) = self.0 {
             let kept = CachedInput { types, found, input: input.to_vec(), typed };
             CACHED.set(Some(kept));

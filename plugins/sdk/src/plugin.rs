@@ -4,9 +4,9 @@ use mortise_resource::{manifest, pb, types::gvk};
 use prost::Message;
 
 use crate::{
-    Context, Decision, Diagnostics, Error, Function, FunctionFault, Outcome, Registered, controller::Controls,
-    dispatch::DispatchError, envelope::Envelope, function::FunctionTable, hook_input::HookInput, host::AnyHost, raw,
-    spec::TypeEntry, watch::changed,
+    AnyResourceType, Context, Decision, Diagnostics, Error, Function, FunctionFault, Outcome,
+    controller::AnyController, dispatch::DispatchError, envelope::Envelope, function::FunctionTable,
+    hook_input::HookInput, host::AnyHost, raw, spec::TypeEntry, watch::changed,
 };
 
 /// A plugin: its name, its version, its types, its controllers, its functions.
@@ -14,11 +14,11 @@ pub struct Plugin {
     name: &'static str,
     version: &'static str,
     descriptors: &'static [u8],
-    types: &'static [&'static dyn Registered],
+    types: &'static [&'static dyn AnyResourceType],
     capabilities: &'static [&'static str],
     limits: Option<manifest::Limits>,
     settings: Option<fn(&str, &mut Diagnostics)>,
-    controllers: &'static [&'static dyn Controls],
+    controllers: &'static [&'static dyn AnyController],
     requests: Option<&'static [GrantRequest]>,
     functions: Option<FunctionTable>,
 }
@@ -103,7 +103,7 @@ impl Plugin {
         name: &'static str,
         version: &'static str,
         descriptors: &'static [u8],
-        types: &'static [&'static dyn Registered],
+        types: &'static [&'static dyn AnyResourceType],
     ) -> Self {
         Self {
             name,
@@ -146,7 +146,7 @@ impl Plugin {
     /// Sets the controllers: a table of [`crate::Controller`]s. Needs `controlling` among the interfaces of
     /// [`crate::export!`].
     #[must_use]
-    pub const fn controllers(mut self, controllers: &'static [&'static dyn Controls]) -> Self {
+    pub const fn controllers(mut self, controllers: &'static [&'static dyn AnyController]) -> Self {
         self.controllers = controllers;
         self
     }
@@ -358,13 +358,13 @@ impl Plugin {
         self.controller(controller)?.initialize(&Context::new(host))
     }
 
-    fn controller(&self, name: &str) -> Result<&'static dyn Controls, DispatchError> {
+    fn controller(&self, name: &str) -> Result<&'static dyn AnyController, DispatchError> {
         let found = self.controllers.iter().find(|one| one.name() == name);
         found.copied().ok_or_else(|| DispatchError::UnknownController { plugin: self.name, name: name.to_owned() })
     }
 
     /// The input of a hook, and its type.
-    fn input(&self, input: &[u8]) -> Result<(&'static dyn Registered, HookInput), DispatchError> {
+    fn input(&self, input: &[u8]) -> Result<(&'static dyn AnyResourceType, HookInput), DispatchError> {
         if let Some(kept) = HookInput::cached(self.types, input) {
             return Ok(kept);
         }
@@ -372,7 +372,7 @@ impl Plugin {
         Ok((self.find(resource.of())?, HookInput::encoded(resource)))
     }
 
-    fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, DispatchError> {
+    fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn AnyResourceType, DispatchError> {
         let found = of.and_then(|of| self.types.iter().find(|one| one.spec().is(of)));
         found.copied().ok_or_else(|| {
             let of = of.map_or_else(|| "\"\"".to_owned(), gvk);

@@ -63,7 +63,7 @@ pub struct Page<M> {
 
 /// The used part of `mortise.v1.SearchResponse`; resources stay encoded.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Found {
+struct SearchResponsePart {
     #[prost(bytes = "vec", repeated, tag = "1")]
     resources: Vec<Vec<u8>>,
     #[prost(string, tag = "4")]
@@ -132,7 +132,8 @@ impl<'a, M: Data> Query<'a, M> {
     pub fn page(&self) -> Result<Page<M>, Failure> {
         let Searcher { host, search } = self.searcher;
         let found = search(host, &self.request.encode_to_vec())?;
-        let found = Found::decode(found.as_slice()).map_err(|fault| unreadable("SearchResponse", &fault))?;
+        let found =
+            SearchResponsePart::decode(found.as_slice()).map_err(|fault| unreadable("SearchResponse", &fault))?;
         Ok(Page { items: typed(&found.resources)?, next: found.next_page_token })
     }
 

@@ -4,13 +4,13 @@ use mortise_resource::{Scope, manifest, pb};
 use prost::{Message, Name};
 
 use crate::{
-    Context, Decision, Diagnostics, Import, Kind, Move, Plan, Registered, Typed,
+    AnyResourceType, Context, Decision, Diagnostics, Import, Kind, Move, Plan, Typed,
     dispatch::DispatchError,
     envelope::Envelope,
     hook_input::HookInput,
     kind::KindName,
     raw,
-    registered::MadeResource,
+    registered::NewResourceResult,
     spec::{Permissions, Query, Regions, Spec, TypeName, describe_query, describe_regions, no_rule},
 };
 
@@ -31,8 +31,8 @@ type ValidateThrough<M> = fn(Validate<M>, &Spec, &mut HookInput, Option<Envelope
 
 type UpgradeThrough<M> = fn(Upgrade<M>, u32, &[u8]) -> Result<Vec<u8>, Diagnostics>;
 type PlanThrough<M> = fn(Plans<M>, &Spec, &[u8], &mut HookInput, Option<Envelope>, Option<&[u8]>) -> raw::Plan;
-type MoveThrough<M> = fn(Moves<M>, &Spec, &[u8], u32, Option<&[u8]>) -> MadeResource;
-type ImportThrough<M> = fn(Imports<M>, &Spec, &Context<'_>, &str, pb::Tenancy) -> MadeResource;
+type MoveThrough<M> = fn(Moves<M>, &Spec, &[u8], u32, Option<&[u8]>) -> NewResourceResult;
+type ImportThrough<M> = fn(Imports<M>, &Spec, &Context<'_>, &str, pb::Tenancy) -> NewResourceResult;
 
 /// A rule that needs the id alone, or one that wants the content.
 enum Rule<T> {
@@ -318,7 +318,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     }
 }
 
-impl<M: 'static> Registered for ResourceType<M> {
+impl<M: 'static> AnyResourceType for ResourceType<M> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -371,12 +371,12 @@ impl<M: 'static> Registered for ResourceType<M> {
         through(hook, &self.spec, input, resource, prior, kept)
     }
 
-    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<MadeResource> {
+    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<NewResourceResult> {
         let (hook, through) = self.moves?;
         Some(through(hook, &self.spec, source, since, kept))
     }
 
-    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<MadeResource> {
+    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<NewResourceResult> {
         let (hook, through) = self.import?;
         Some(through(hook, &self.spec, ctx, external_id, within))
     }
@@ -442,7 +442,7 @@ fn move_to<M: Message + Name + Default + 'static>(
     source: &[u8],
     since: u32,
     kept: Option<&[u8]>,
-) -> MadeResource {
+) -> NewResourceResult {
     let source = pb::Resource::decode(source).map_err(DispatchError::Resource)?;
     Ok(hook(&source, since, kept)?.into_raw(source, spec.to_pb()))
 }
@@ -453,7 +453,7 @@ fn import<M: Message + Name + Default + 'static>(
     ctx: &Context<'_>,
     external_id: &str,
     within: pb::Tenancy,
-) -> MadeResource {
+) -> NewResourceResult {
     Ok(hook(ctx, external_id, &within)?.into_raw(spec.to_pb(), within))
 }
 

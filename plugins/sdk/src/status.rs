@@ -67,7 +67,7 @@ fn same(a: &pb::Status, b: &pb::Status) -> bool {
         })
 }
 
-/// A condition, such as `Condition::holds("Accepted").because("Valid")`.
+/// A condition, such as `Condition::holds("Accepted").reason("Valid")`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition(pb::Condition);
 
@@ -93,7 +93,7 @@ impl Condition {
 
     /// Sets the reason, a word for machines.
     #[must_use]
-    pub fn because(mut self, reason: impl Into<String>) -> Self {
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.0.reason = reason.into();
         self
     }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn order_and_time_do_not_count() {
         let typed = Typed::new(pb::Id::default(), ());
-        let (a, b) = (Condition::holds("A"), Condition::fails("B").because("Why"));
+        let (a, b) = (Condition::holds("A"), Condition::fails("B").reason("Why"));
         let one = Status::new("k", &typed).with(a.clone()).with(b.clone()).status;
         let mut other = Status::new("k", &typed).with(b.clone()).with(a.clone()).status;
         other.updated_at = Some(prost_types::Timestamp { seconds: 1, nanos: 0 });

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 
 pub use changes::{AdoptedResource, PlanAnswer, call};
 pub(crate) use lookup::search;
-pub use settle::{Later, Settled, Unsettled};
+pub use settle::{PendingReconcile, Settled, Unsettled};
 pub use store::{Store, is_type, is_under};
 pub use world::World;
 

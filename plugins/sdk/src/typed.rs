@@ -72,7 +72,7 @@ impl<M: Message + Name + Default> Typed<M> {
                 let value = if before == now {
                     any.value.clone()
                 } else {
-                    wire::carry(&any.value, &before, now).map_err(broken)?
+                    wire::keep_unknown_fields(&any.value, &before, now).map_err(broken)?
                 };
                 Some(Any { type_url: any.type_url.clone(), value })
             }
@@ -147,7 +147,8 @@ fn splice(
     let mut added = ChangedFields::default();
     if let Some((any, before, after)) = data {
         let any = any.unwrap_or_else(|| Any { type_url: type_url(name), value: Vec::new() });
-        let value = wire::carry(&any.value, &before, after).map_err(|fault| unparsable(name, &fault.to_string()))?;
+        let value = wire::keep_unknown_fields(&any.value, &before, after)
+            .map_err(|fault| unparsable(name, &fault.to_string()))?;
         replaced.push(ChangedFields::DATA);
         added.data = Some(Any { value, ..any });
     }
@@ -193,7 +194,7 @@ impl<M> Typed<M> {
 
     /// Drops the version that was read: a write then replaces any stored version.
     #[must_use]
-    pub fn whatever_is_there(mut self) -> Self {
+    pub fn without_version(mut self) -> Self {
         self.rest.version.clear();
         self
     }

@@ -132,13 +132,13 @@ impl<M: Data> Watch<M> {
 
 /// A [`Watch`] of any message.
 #[doc(hidden)]
-pub trait Watched: Sync {
+pub trait AnyWatch: Sync {
     fn is(&self, of: &pb::Type) -> bool;
     fn describe(&self) -> manifest::Watch;
     fn map(&self, ctx: &Context<'_>, changed: Envelope) -> Result<Vec<pb::Id>, Error>;
 }
 
-impl<M> Watched for Watch<M> {
+impl<M> AnyWatch for Watch<M> {
     fn is(&self, of: &pb::Type) -> bool {
         self.of.is(of)
     }

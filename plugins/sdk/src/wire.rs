@@ -34,7 +34,7 @@ pub(crate) fn replace(message: &[u8], replaced: &[u32], added: &[u8]) -> Result<
 ///
 /// A known field may also be missing from `before`, if `original` contains its default value explicitly. It then comes
 /// before `after`, so that the value in `after` wins, as the last of two does in protobuf.
-pub(crate) fn carry(original: &[u8], before: &[u8], after: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn keep_unknown_fields(original: &[u8], before: &[u8], after: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
     let known = fields(before)?.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
     replace(original, &known, &after)
 }
@@ -71,7 +71,7 @@ mod tests {
         let mut old = Old::decode(bytes.as_slice()).unwrap();
         let before = old.encode_to_vec();
         old.genre = 9;
-        let after = super::carry(&bytes, &before, old.encode_to_vec()).unwrap();
+        let after = super::keep_unknown_fields(&bytes, &before, old.encode_to_vec()).unwrap();
         assert_eq!(New::decode(after.as_slice()).unwrap(), New { genre: 9, ..original });
     }
 
@@ -79,7 +79,7 @@ mod tests {
     fn a_default_that_was_spelled_out_does_not_win() {
         let bytes = [0x10, 0x00];
         let old = Old { name: String::new(), genre: 9 };
-        let after = super::carry(&bytes, &[], old.encode_to_vec()).unwrap();
+        let after = super::keep_unknown_fields(&bytes, &[], old.encode_to_vec()).unwrap();
         assert_eq!(Old::decode(after.as_slice()).unwrap(), old);
     }
 

@@ -111,7 +111,7 @@ fn tune_to_song(tune: &pb::Resource, since: u32, kept: Option<&[u8]>) -> Result<
     match title.as_str() {
         "stuck" => Err(Diagnostics::refusal("it is stuck")),
         "bare" => Ok(Move::new(Song { title, beats: since }).metadata(BTreeMap::new())),
-        _ => Ok(Move::new(Song { title, beats: since }).keep(kept.unwrap_or(b"nothing"))),
+        _ => Ok(Move::new(Song { title, beats: since }).private_bytes(kept.unwrap_or(b"nothing"))),
     }
 }
 
@@ -124,7 +124,7 @@ fn import(ctx: &Context<'_>, external_id: &str, within: &pb::Tenancy) -> Result<
     };
     let title = String::from_utf8_lossy(&text).into_owned();
     let metadata = BTreeMap::from([("from".to_owned(), external_id.to_owned())]);
-    Ok(Import::new("found", Song { title, beats: 1 }).metadata(metadata).keep(external_id))
+    Ok(Import::new("found", Song { title, beats: 1 }).metadata(metadata).private_bytes(external_id))
 }
 
 fn louder(arguments: &[Value]) -> Result<Value, FunctionFault> {

@@ -7,8 +7,8 @@
 use std::{cell::RefCell, time::Duration};
 
 use mortise_plugin::{
-    Condition, Context, Controller, Error, Failure, Finalizer, HttpRequest, HttpResponse, Index, Key, Kind, Life,
-    Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status, Typed, Watch,
+    Condition, Context, Controller, DeletionState, Error, Failure, Finalizer, HttpRequest, HttpResponse, Index, Key,
+    Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status, Typed, Watch,
     manifest::{self, Manifest},
     pb,
     prost::{Message, Name},
@@ -58,7 +58,8 @@ impl Reconciler for Songs {
                 ctx.write(&song)?;
             }
             "sheet" => {
-                if RELEASE.guard(ctx, &mut song, |_| Ok(ctx.kv().set("cleaned", b"yes")?))? == Life::Goes {
+                if RELEASE.guard(ctx, &mut song, |_| Ok(ctx.kv().set("cleaned", b"yes")?))? == DeletionState::CleanedUp
+                {
                     return Ok(Outcome::Done);
                 }
                 if ctx.owned(SHEET, song.id())?.is_empty() {
@@ -66,7 +67,7 @@ impl Reconciler for Songs {
                     ctx.write(&Typed::new(sheet, Song::default()).owned_by(song.id()))?;
                 }
                 let mut status = Status::new("jukebox/songs", &song).with(Condition::holds("Printed"));
-                status.push(Condition::fails("Sold").because("NoFans").message("Nobody came."));
+                status.push(Condition::fails("Sold").reason("NoFans").message("Nobody came."));
                 status.write_if_changed(ctx, &song)?;
             }
             _ => {}
@@ -252,12 +253,12 @@ fn a_reconciler_that_wakes_itself_is_found_out() {
     let world = World::new(&PLUGIN);
     world.put(&song("a", "restless")).unwrap();
     let awake = settle(&world).unwrap_err();
-    assert_eq!(awake, Unsettled::Awake { controller: "songs".into(), resource: "a".into() });
+    assert_eq!(awake, Unsettled::WakesItself { controller: "songs".into(), resource: "a".into() });
     assert_eq!(awake.to_string(), "controller songs reconciled \"a\" 50 times: does it wake itself?");
 
     let world = World::new(&PLUGIN);
     world.put(&song("a", "again")).unwrap();
-    assert!(matches!(settle(&world), Err(Unsettled::Awake { .. })));
+    assert!(matches!(settle(&world), Err(Unsettled::WakesItself { .. })));
 }
 
 #[test]
@@ -297,7 +298,7 @@ fn writes_are_compared_and_judged() {
     world.put(&new).unwrap();
     assert_eq!(code(world.put(&old)), Err(Failure::CONFLICT));
     assert!(world.context().delete_unchanged(&old).unwrap_err().is_conflict());
-    assert_eq!(code(world.put(&old.clone().whatever_is_there())), Ok(()));
+    assert_eq!(code(world.put(&old.clone().without_version())), Ok(()));
     assert_eq!(code(world.put(&song("b", "forbidden"))), Err(Failure::INVALID));
     assert_eq!(code(world.put(&song("B", ""))), Err(Failure::INVALID), "that is no name");
     assert_eq!(code(world.put(&song("a", "").owned_by(old.id()))), Err(Failure::INVALID), "owners stay");

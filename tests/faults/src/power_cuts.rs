@@ -442,7 +442,7 @@ fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
         cut.faults.extend(store.health().borrow().damaged.iter().map(|why| format!("damaged: {why}")));
         // A new write gets a new version.
         let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
-        match store.commit(Batch::of(Mutation::Put(Box::new(resource("after", &state))))).await {
+        match store.commit(Batch::single(Mutation::Put(Box::new(resource("after", &state))))).await {
             Ok(answers) => {
                 let version = answers.into_iter().flatten().find_map(|stored| stored.version().parse::<u64>().ok());
                 if version.is_none_or(|version| version <= ledger.newest) {

@@ -314,7 +314,7 @@ impl Writer {
     async fn commit(&mut self, expect: Vec<Expectation>, edits: Vec<(Edit, Mutation)>) -> Outcome<()> {
         let write = self.begin("begin", &edits)?;
         let (edits, mutations): (Vec<_>, Vec<_>) = edits.into_iter().unzip();
-        let answers = self.store.commit(Batch { expect, ..Batch::of_all(mutations) }).await?;
+        let answers = self.store.commit(Batch { expect, ..Batch::new(mutations) }).await?;
         let mut versions = Vec::new();
         for (edit, answer) in edits.into_iter().zip(answers) {
             match (edit, answer) {
@@ -337,7 +337,7 @@ impl Writer {
     async fn refused(&mut self, edits: Vec<(Edit, Mutation)>) -> Outcome<()> {
         let write = self.begin("try", &edits)?;
         let mutations = edits.into_iter().map(|(_, mutation)| mutation).collect();
-        match self.store.commit(Batch::of_all(mutations)).await {
+        match self.store.commit(Batch::new(mutations)).await {
             Err(StoreError::CasFailure { .. }) => self.say("refused", write, &[]),
             other => Err(format!("a wrong version was answered with {other:?}").into()),
         }

@@ -105,14 +105,14 @@ fn move_to(old: &pb::Resource, _: u32, kept: Option<&[u8]>) -> Result<Move<Thing
         return Err(Diagnostics::refusal("it is stuck"));
     }
     thing.items.push("moved".to_owned());
-    Ok(Move::new(thing).keep(kept.unwrap_or(b"moved")))
+    Ok(Move::new(thing).private_bytes(kept.unwrap_or(b"moved")))
 }
 
 fn import(ctx: &Context<'_>, external_id: &str, within: &pb::Tenancy) -> Result<Import<Thing>, Diagnostics> {
     assert!(external_id != "boom", "an import met a trap");
     let named = |name: &str, text: &str| Import::new(name, Thing { text: text.to_owned(), ..Thing::default() });
     match external_id.split_once(':') {
-        Some(("thing", name)) => Ok(named(name, "imported").keep("imported")),
+        Some(("thing", name)) => Ok(named(name, "imported").private_bytes("imported")),
         Some(("name", name)) => Ok(named(name, "imported")),
         Some(("file", name)) => match ctx.files("outside").read(name)? {
             Some(content) => Ok(named(name, &String::from_utf8_lossy(&content))),

@@ -27,7 +27,7 @@ impl Reconciler for InFiles {
         let written = match ctx.files(&thing.data.text).write_if_changed(&file, b"x") {
             Ok(_) => Condition::holds("Written"),
             Err(failure) => {
-                Condition::fails("Written").because(format!("Code{}", failure.code)).message(failure.message)
+                Condition::fails("Written").reason(format!("Code{}", failure.code)).message(failure.message)
             }
         };
         Status::new("reconcile-asking/things", &thing).with(written).write_if_changed(ctx, &thing)?;

@@ -4,8 +4,8 @@
 //! plugin's value `copies/<namespace>/<name>`.
 
 use mortise_plugin::{
-    Condition, Context, Controller, Error, Finalizer, Kind, Life, Mapper, Outcome, Plugin, Reconciler, Request,
-    ResourceType, Scope, Status, Typed, Watch, pb, reference_to,
+    Condition, Context, Controller, DeletionState, Error, Finalizer, Kind, Mapper, Outcome, Plugin, Reconciler,
+    Request, ResourceType, Scope, Status, Typed, Watch, pb, reference_to,
 };
 use mortise_test_guests::{DESCRIPTORS, Thing};
 
@@ -29,7 +29,7 @@ impl Reconciler for Copies {
 
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
         let Some(mut thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
-        if RELEASE.guard(ctx, &mut thing, |thing| clean_up(ctx, thing))? == Life::Goes {
+        if RELEASE.guard(ctx, &mut thing, |thing| clean_up(ctx, thing))? == DeletionState::CleanedUp {
             return Ok(Outcome::Done);
         }
         let wanted = copy_of(&thing);
@@ -45,7 +45,7 @@ impl Reconciler for Copies {
             ctx.write(&wanted)?;
             count(ctx, thing.id())?;
         }
-        let copied = Condition::holds("Copied").because("Written").about(reference_to(wanted.id()));
+        let copied = Condition::holds("Copied").reason("Written").about(reference_to(wanted.id()));
         Status::new("reconcile-copy/things", &thing).with(copied).write_if_changed(ctx, &thing)?;
         Ok(Outcome::Done)
     }

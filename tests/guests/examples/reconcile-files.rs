@@ -36,7 +36,7 @@ impl Reconciler for InFiles {
         let written = match write(ctx, &thing) {
             Ok(()) => Condition::holds("Written"),
             Err(failure) => {
-                Condition::fails("Written").because(format!("Code{}", failure.code)).message(failure.message)
+                Condition::fails("Written").reason(format!("Code{}", failure.code)).message(failure.message)
             }
         };
         Status::new("reconcile-files/things", &thing).with(written).write_if_changed(ctx, &thing)?;

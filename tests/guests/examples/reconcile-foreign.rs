@@ -38,7 +38,7 @@ impl Reconciler for Meddles {
         }
         let read = match ctx.read::<Artist>(&ARTIST.id(thing.name(), &tenancy)) {
             Ok(Some(artist)) => Condition::holds("Read").message(artist.data.name),
-            Ok(None) => Condition::fails("Read").because("Missing"),
+            Ok(None) => Condition::fails("Read").reason("Missing"),
             Err(failure) => refused("Read", failure),
         };
         let data = Artist { name: thing.data.text.clone(), ..Artist::default() };
@@ -52,5 +52,5 @@ impl Reconciler for Meddles {
 }
 
 fn refused(what: &str, failure: Failure) -> Condition {
-    Condition::fails(what).because(format!("Code{}", failure.code)).message(failure.message)
+    Condition::fails(what).reason(format!("Code{}", failure.code)).message(failure.message)
 }

@@ -55,10 +55,10 @@ impl Reconciler for Fetches {
                 println!("fetched {}", thing.name());
                 let begins: String = answer.text().chars().take(400).collect();
                 let text = format!("{} bytes: {begins}", answer.body.len());
-                Condition::holds("Fetched").because(format!("Status{}", answer.status)).message(text)
+                Condition::holds("Fetched").reason(format!("Status{}", answer.status)).message(text)
             }
             Err(failure) => {
-                Condition::fails("Fetched").because(format!("Code{}", failure.code)).message(failure.message)
+                Condition::fails("Fetched").reason(format!("Code{}", failure.code)).message(failure.message)
             }
         };
         Status::new("reconcile-http/things", &thing).with(fetched).write_if_changed(ctx, &thing)?;

@@ -98,7 +98,7 @@ impl Reconciler for Links {
         let Some(also) = link.data.also.first() else { return Ok(Outcome::Done) };
         let seen = match ctx.cache().get(LABEL, &referent(also, link.id()))? {
             Some(label) => Condition::holds("Seen").message(label.data.text),
-            None => Condition::fails("Seen").because("Missing"),
+            None => Condition::fails("Seen").reason("Missing"),
         };
         Status::new("reconcile-map/links", &link).with(seen).write_if_changed(ctx, &link)?;
         Ok(Outcome::Done)

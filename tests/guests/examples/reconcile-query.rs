@@ -50,7 +50,7 @@ impl Reconciler for Asks {
             Ok(found) => {
                 for part in found.iter().filter(|part| part.data.items.is_empty()) {
                     ctx.label(part.id(), "found.by", Some(thing.name()))?;
-                    let mut changed = part.clone().whatever_is_there();
+                    let mut changed = part.clone().without_version();
                     changed.data.items = vec![thing.name().to_owned()];
                     changed.data.text = "not named by the mask".to_owned();
                     ctx.update(&changed, &["data.items"])?;
@@ -58,7 +58,7 @@ impl Reconciler for Asks {
                 let names: Vec<_> = found.iter().map(|part| part.name().to_owned()).collect();
                 Condition::holds("Found").message(names.join(","))
             }
-            Err(failure) => Condition::fails("Found").because(format!("Code{}", failure.code)).message(failure.message),
+            Err(failure) => Condition::fails("Found").reason(format!("Code{}", failure.code)).message(failure.message),
         };
         Status::new("reconcile-query/things", &thing).with(found).write_if_changed(ctx, &thing)?;
         Ok(Outcome::Done)

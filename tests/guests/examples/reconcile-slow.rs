@@ -29,7 +29,7 @@ impl Reconciler for Slow {
         let mut finished = Condition::holds("Finished");
         while ctx.elapsed() < end {
             if ctx.cancelled() {
-                finished = Condition::fails("Finished").because("Cancelled");
+                finished = Condition::fails("Finished").reason("Cancelled");
                 break;
             }
             // Some work between two readings of the clock, whose number is limited.

@@ -53,7 +53,7 @@ impl Reconciler for Connects {
         let connected = match ctx.tcp().connect(&host, port, timeout) {
             Ok(took) => Condition::holds("Connected").message(took.as_micros().to_string()),
             Err(failure) => {
-                Condition::fails("Connected").because(format!("Code{}", failure.code)).message(failure.message)
+                Condition::fails("Connected").reason(format!("Code{}", failure.code)).message(failure.message)
             }
         };
         Status::new("reconcile-tcp/things", &thing).with(connected).write_if_changed(ctx, &thing)?;

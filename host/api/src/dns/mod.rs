@@ -53,7 +53,7 @@ impl DnsOptions {
 
     /// Reads the domain of all names; `None` for an invalid text.
     #[must_use]
-    pub fn read_zone(text: &str) -> Option<Name> {
+    pub fn parse_zone(text: &str) -> Option<Name> {
         Name::from_ascii(format!("{text}.")).ok()
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct DnsPorts {
 }
 
 /// Attempts to find a port that is free for both UDP and TCP.
-const TRIES: usize = 16;
+const MAX_BIND_ATTEMPTS: usize = 16;
 
 impl DnsPorts {
     /// Opens both ports.
@@ -74,7 +74,7 @@ impl DnsPorts {
     /// # Errors
     /// The address is in use, or does not belong to this machine.
     pub(crate) async fn bind(options: DnsOptions) -> io::Result<Self> {
-        let mut tries = if options.addr.port() == 0 { TRIES } else { 1 };
+        let mut tries = if options.addr.port() == 0 { MAX_BIND_ATTEMPTS } else { 1 };
         loop {
             tries -= 1;
             let tcp = TcpListener::bind(options.addr).await?;
@@ -94,6 +94,6 @@ pub(crate) fn fuzz(text: &str) {
     use hickory_proto::rr::Name;
     let Ok(zone) = Name::from_ascii("svc.cluster.local.") else { return };
     for name in [Name::from_ascii(text), Name::from_utf8(text)].into_iter().flatten() {
-        let _ = name::subject(&zone, &name);
+        let _ = name::parse_name(&zone, &name);
     }
 }

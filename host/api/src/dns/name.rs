@@ -34,7 +34,7 @@ pub(super) enum Part {
 }
 
 /// Parses a name.
-pub(super) fn subject(zone: &Name, name: &Name) -> Subject {
+pub(super) fn parse_name(zone: &Name, name: &Name) -> Subject {
     if !zone.zone_of(name) {
         return Subject::Elsewhere;
     }
@@ -78,7 +78,7 @@ mod tests {
 
     fn is(text: &str) -> Subject {
         let zone = Name::from_ascii("cluster.local.").unwrap();
-        subject(&zone, &Name::from_ascii(text).unwrap())
+        parse_name(&zone, &Name::from_ascii(text).unwrap())
     }
 
     #[test]

@@ -19,14 +19,14 @@ use prost::Message as _;
 use super::{
     DnsOptions,
     answer::{self, Question, Records},
-    name::{Part, Subject, subject},
+    name::{Part, Subject, parse_name},
 };
 
 /// Largest answer over UDP, bytes: what passes most networks in one piece (DNS Flag Day 2020).
-const UDP_BYTES: u16 = 1_232;
+const MAX_UDP_BYTES: u16 = 1_232;
 
 /// Largest answer over UDP to a client without EDNS (RFC 1035).
-const PLAIN_UDP_BYTES: usize = 512;
+const MAX_PLAIN_UDP_BYTES: usize = 512;
 
 /// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +44,14 @@ pub(super) struct Resolver {
 }
 
 /// The answer to a question.
-struct Said {
+struct Lookup {
     code: ResponseCode,
     records: Records,
     /// Whether the zone's SOA accompanies an empty answer.
     with_soa: bool,
 }
 
-impl Said {
+impl Lookup {
     fn code(code: ResponseCode) -> Self {
         Self { code, records: Records::default(), with_soa: code == ResponseCode::NXDomain }
     }
@@ -62,7 +62,7 @@ impl Said {
         Self { code: ResponseCode::NoError, records, with_soa }
     }
 
-    fn one(record: Record) -> Self {
+    fn record(record: Record) -> Self {
         Self::records(Records { answers: vec![record], additionals: Vec::new() })
     }
 }
@@ -95,76 +95,76 @@ impl Resolver {
         reply.add_queries(query.queries.iter().cloned());
         if query.edns.is_some() {
             let mut edns = Edns::new();
-            edns.set_max_payload(UDP_BYTES);
+            edns.set_max_payload(MAX_UDP_BYTES);
             reply.set_edns(edns);
         }
-        let said = self.said(&query, from).await;
-        reply.metadata.response_code = said.code;
-        reply.metadata.authoritative = matches!(said.code, ResponseCode::NoError | ResponseCode::NXDomain);
-        reply.add_answers(said.records.answers);
-        reply.add_additionals(said.records.additionals);
-        if said.with_soa {
+        let lookup = self.look_up(&query, from).await;
+        reply.metadata.response_code = lookup.code;
+        reply.metadata.authoritative = matches!(lookup.code, ResponseCode::NoError | ResponseCode::NXDomain);
+        reply.add_answers(lookup.records.answers);
+        reply.add_additionals(lookup.records.additionals);
+        if lookup.with_soa {
             reply.add_authority(self.soa());
         }
         let room = match (by, &query.edns) {
             (Transport::Tcp, _) => usize::from(u16::MAX),
-            (Transport::Udp, None) => PLAIN_UDP_BYTES,
-            (Transport::Udp, Some(edns)) => usize::from(edns.max_payload().min(UDP_BYTES)).max(PLAIN_UDP_BYTES),
+            (Transport::Udp, None) => MAX_PLAIN_UDP_BYTES,
+            (Transport::Udp, Some(edns)) => usize::from(edns.max_payload().min(MAX_UDP_BYTES)).max(MAX_PLAIN_UDP_BYTES),
         };
-        Some((fitted(reply, room, by)?, said.code))
+        Some((encode_within(reply, room, by)?, lookup.code))
     }
 
-    async fn said(&self, query: &Message, from: SocketAddr) -> Said {
+    async fn look_up(&self, query: &Message, from: SocketAddr) -> Lookup {
         if query.metadata.op_code != OpCode::Query {
-            return Said::code(ResponseCode::NotImp);
+            return Lookup::code(ResponseCode::NotImp);
         }
-        let [question] = query.queries.as_slice() else { return Said::code(ResponseCode::FormErr) };
+        let [question] = query.queries.as_slice() else { return Lookup::code(ResponseCode::FormErr) };
         if query.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
-            return Said::code(ResponseCode::BADVERS);
+            return Lookup::code(ResponseCode::BADVERS);
         }
         let is_transfer = matches!(question.query_type(), RecordType::AXFR | RecordType::IXFR);
         if !matches!(question.query_class(), DNSClass::IN | DNSClass::ANY) || is_transfer {
-            return Said::code(ResponseCode::Refused);
+            return Lookup::code(ResponseCode::Refused);
         }
         let (name, of, ttl) = (question.name(), question.query_type(), self.options.ttl);
-        let subject = subject(&self.options.zone, name);
+        let subject = parse_name(&self.options.zone, name);
         match subject {
-            Subject::Elsewhere => Said::code(ResponseCode::Refused),
-            Subject::Nothing => Said::code(ResponseCode::NXDomain),
+            Subject::Elsewhere => Lookup::code(ResponseCode::Refused),
+            Subject::Nothing => Lookup::code(ResponseCode::NXDomain),
             Subject::Apex | Subject::Server | Subject::Empty if of == RecordType::ANY => {
-                Said::one(answer::any(name, ttl))
+                Lookup::record(answer::any(name, ttl))
             }
-            Subject::Empty => Said::records(Records::default()),
+            Subject::Empty => Lookup::records(Records::default()),
             Subject::Apex => match of {
                 RecordType::SOA => {
                     let mut soa = self.soa();
                     soa.name.clone_from(name);
-                    Said::one(soa)
+                    Lookup::record(soa)
                 }
                 RecordType::NS => {
-                    let ns = self.below("ns.dns");
+                    let ns = self.name_in_zone("ns.dns");
                     let additionals = self.own.map(|ip| answer::address(ns.clone(), ttl, ip)).into_iter().collect();
                     let answers = vec![Record::from_rdata(name.clone(), ttl, RData::NS(NS(ns)))];
-                    Said::records(Records { answers, additionals })
+                    Lookup::records(Records { answers, additionals })
                 }
-                _ => Said::records(Records::default()),
+                _ => Lookup::records(Records::default()),
             },
             Subject::Server => {
                 let own = self.own.map(|ip| answer::address(name.clone(), ttl, ip));
                 let answers = own.into_iter().filter(|record| record.record_type() == of).collect();
-                Said::records(Records { answers, additionals: Vec::new() })
+                Lookup::records(Records { answers, additionals: Vec::new() })
             }
             Subject::Service { namespace, service, part } => {
-                let whole = self.below(&format!("{service}.{namespace}.svc"));
+                let whole = self.name_in_zone(&format!("{service}.{namespace}.svc"));
                 let question = Question { name, of, part: &part, service: whole, ttl };
-                let said = self.of_service(&question, &namespace, &service, from).await;
-                said.unwrap_or_else(Said::code)
+                let lookup = self.of_service(&question, &namespace, &service, from).await;
+                lookup.unwrap_or_else(Lookup::code)
             }
         }
     }
 
     /// A name in the zone.
-    fn below(&self, labels: &str) -> Name {
+    fn name_in_zone(&self, labels: &str) -> Name {
         let name = Name::from_ascii(labels).and_then(|name| name.append_domain(&self.options.zone));
         // The parts come from a valid name, so the joined name is short enough.
         name.unwrap_or_else(|_| self.options.zone.clone())
@@ -176,7 +176,7 @@ impl Resolver {
         namespace: &str,
         service: &str,
         from: SocketAddr,
-    ) -> Result<Said, ResponseCode> {
+    ) -> Result<Lookup, ResponseCode> {
         let source = Source::from_key(from.ip());
         let caller = match self.service.access() {
             Some(access) => Caller::new(access.dns().clone(), Consistency::Eventual),
@@ -187,13 +187,13 @@ impl Resolver {
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
             let data = found.data.unwrap_or_default();
             let endpoints = ServiceEndpoints::decode(data.value.as_slice()).map_err(|_| ResponseCode::ServFail)?;
-            return question.answer(&endpoints).map(Said::records).ok_or(ResponseCode::NXDomain);
+            return question.answer(&endpoints).map(Lookup::records).ok_or(ResponseCode::NXDomain);
         }
         // The service may exist without endpoints, because they are not computed yet, or its author writes them and has
         // not.
         match self.read(&caller, "Service", namespace, service).await? {
             Some(_) if matches!(question.part, Part::Whole | Part::Protocol) => {
-                question.answer(&ServiceEndpoints::default()).map(Said::records).ok_or(ResponseCode::NXDomain)
+                question.answer(&ServiceEndpoints::default()).map(Lookup::records).ok_or(ResponseCode::NXDomain)
             }
             _ => Err(ResponseCode::NXDomain),
         }
@@ -226,13 +226,13 @@ impl Resolver {
     /// The SOA record, with the time for which clients may cache an empty answer.
     fn soa(&self) -> Record {
         let ttl = self.options.ttl;
-        let soa = SOA::new(self.below("ns.dns"), self.below("hostmaster"), 1, 7_200, 1_800, 86_400, ttl);
+        let soa = SOA::new(self.name_in_zone("ns.dns"), self.name_in_zone("hostmaster"), 1, 7_200, 1_800, 86_400, ttl);
         Record::from_rdata(self.options.zone.clone(), ttl, RData::SOA(soa))
     }
 }
 
 /// Encodes an answer, as far as it fits into `room` bytes.
-fn fitted(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
+fn encode_within(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
     // Beyond the longest message the encoder drops records and sets TC, a bit of the third byte.
     let is_whole = |bytes: &Vec<u8>| bytes.len() <= room && bytes.get(2).is_some_and(|flags| flags & 0x02 == 0);
     let fits = |reply: &Message| reply.to_vec().ok().filter(is_whole);

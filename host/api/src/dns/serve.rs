@@ -17,13 +17,13 @@ use super::{
 };
 
 /// Largest query, bytes. A query has a name of at most 255 bytes and some options.
-const MAX_QUERY: usize = 4_096;
+const MAX_QUERY_BYTES: usize = 4_096;
 
 /// Wait after a failure to accept or receive, for example without free file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+const FAULT_WAIT: Duration = Duration::from_millis(100);
 
 /// Consecutive faults before a wait: a single one may concern just one client, such as one that is gone.
-const FAULTS: u32 = 16;
+const MAX_FAULTS: u32 = 16;
 
 /// State that both sockets share.
 struct Shared {
@@ -70,7 +70,7 @@ fn outcome(code: ResponseCode) -> String {
 }
 
 async fn datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) -> io::Result<()> {
-    let (mut buffer, mut faults) = (vec![0; MAX_QUERY], 0);
+    let (mut buffer, mut faults) = (vec![0; MAX_QUERY_BYTES], 0);
     loop {
         let received = socket.recv_from(&mut buffer).await;
         let Some((length, from)) = received_or_wait(received, &mut faults).await else { continue };
@@ -96,8 +96,8 @@ async fn received_or_wait<T>(received: io::Result<T>, faults: &mut u32) -> Optio
         return Some(received);
     }
     *faults = faults.saturating_add(1);
-    if *faults > FAULTS {
-        sleep(PAUSE).await;
+    if *faults > MAX_FAULTS {
+        sleep(FAULT_WAIT).await;
     }
     None
 }
@@ -105,7 +105,7 @@ async fn received_or_wait<T>(received: io::Result<T>, faults: &mut u32) -> Optio
 async fn connections(listener: TcpListener, shared: Arc<Shared>, stopping: watch::Receiver<bool>) -> io::Result<()> {
     loop {
         let Ok((stream, from)) = listener.accept().await else {
-            sleep(PAUSE).await;
+            sleep(FAULT_WAIT).await;
             continue;
         };
         let Ok(place) = shared.connections.clone().try_acquire_owned() else {
@@ -141,7 +141,7 @@ async fn connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) {
 /// Reads a query with its length prefix.
 async fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let length = usize::from(stream.read_u16().await?);
-    if length > MAX_QUERY {
+    if length > MAX_QUERY_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the query is too long"));
     }
     let mut query = vec![0; length];
@@ -183,16 +183,16 @@ mod tests {
         let fault = || Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionRefused));
         let (begun, mut faults) = (Instant::now(), 0);
         for _ in 0..1_000 {
-            for _ in 0..FAULTS {
+            for _ in 0..MAX_FAULTS {
                 assert_eq!(received_or_wait(fault(), &mut faults).await, None);
             }
             assert_eq!(received_or_wait(Ok(7), &mut faults).await, Some(7));
         }
-        assert!(begun.elapsed() < PAUSE * 100, "between them others are answered");
+        assert!(begun.elapsed() < FAULT_WAIT * 100, "between them others are answered");
         let begun = Instant::now();
-        for _ in 0..FAULTS + 3 {
+        for _ in 0..MAX_FAULTS + 3 {
             received_or_wait(fault(), &mut faults).await;
         }
-        assert!(begun.elapsed() >= PAUSE * 3, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() >= FAULT_WAIT * 3, "{:?}", begun.elapsed());
     }
 }

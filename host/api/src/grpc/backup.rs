@@ -17,10 +17,10 @@ use tonic::Status;
 use tracing::Span;
 
 use super::status::status;
-use crate::call::guarded;
+use crate::call::run_guarded;
 
 /// Most pieces of the archive that wait for the client, some 256 KiB each.
-const WAITING: usize = 4;
+const MAX_QUEUED_PIECES: usize = 4;
 
 /// The stream to the client.
 pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<BackupResponse, Status>> + Send>>;
@@ -28,7 +28,7 @@ pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<BackupResponse, Status
 /// Begins a backup.
 pub(crate) async fn backup(manager: &Manager, service: &ResourceService, config: bool) -> Result<Pieces, Error> {
     let (snapshot, sources) = begin(manager, service, config).await?;
-    let (pieces, waiting) = mpsc::channel::<Piece>(WAITING);
+    let (pieces, waiting) = mpsc::channel::<Piece>(MAX_QUEUED_PIECES);
     let (answers, out) = mpsc::channel(1);
     let (begun, begins) = oneshot::channel();
     let stopped = service.stopped();
@@ -55,17 +55,17 @@ pub(crate) async fn backup(manager: &Manager, service: &ResourceService, config:
                 () = stopped => Err(BackupError::Stopping),
             }
         };
-        say_end(ended, &answers).await;
+        send_failure(ended, &answers).await;
     });
     Ok(Box::pin(ReceiverStream::new(out)))
 }
 
 /// Sends the failure of a backup to the client. Without it, the archive of a backup that panicked would look complete.
-async fn say_end(
+async fn send_failure(
     ended: impl Future<Output = Result<(), BackupError>>,
     answers: &mpsc::Sender<Result<BackupResponse, Status>>,
 ) {
-    let fault = match guarded(Span::none(), async { Ok(ended.await) }).await {
+    let fault = match run_guarded(Span::none(), async { Ok(ended.await) }).await {
         Ok(Ok(())) => return tracing::info!("a backup was taken"),
         Ok(Err(BackupError::ReaderGone)) => return tracing::info!("a backup was cancelled by its client"),
         Ok(Err(error)) => failure(error),
@@ -128,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn a_backup_that_panics_does_not_look_complete() {
         let (answers, mut out) = mpsc::channel(1);
-        say_end(async { panic!("a test asked for this panic") }, &answers).await;
+        send_failure(async { panic!("a test asked for this panic") }, &answers).await;
         drop(answers);
         assert_eq!(out.recv().await.unwrap().unwrap_err().code(), tonic::Code::Internal);
         assert!(out.recv().await.is_none());

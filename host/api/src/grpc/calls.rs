@@ -52,24 +52,24 @@ use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tower::{Layer, Service};
 
 use self::{
-    answer::{Answer, answered},
+    answer::{Answer, limit_answer},
     request::{RequestBody, RequestBytes},
 };
 pub(crate) use self::{
     counted::{AnswerBytes, CountedBytes, CountsItself},
-    request::SMALL_MESSAGE,
+    request::SMALL_MESSAGE_BYTES,
 };
 use super::{resource_service::ResourceMethod, status::status};
 use crate::{
-    authenticate::{Authenticated, Peer, Requirement, origin, stranger},
+    authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     peer::{LocalUser, PeerCertificate},
 };
 
 /// Longest time without reading while the server stops.
-const STALL_WHEN_STOPPING: Duration = Duration::from_millis(250);
+const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Methods with a stream of requests.
-const STREAMED: [&str; 3] = [
+const STREAMING_METHODS: [&str; 3] = [
     "/mortise.v1.PluginService/Install",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
@@ -142,16 +142,16 @@ impl Calls {
     }
 
     /// Runs for ever: ends answers that are not read, and answers whose callers have lost the permission.
-    pub(crate) async fn watch_over(&self, mut changes: Option<watch::Receiver<u64>>) {
+    pub(crate) async fn supervise(&self, mut changes: Option<watch::Receiver<u64>>) {
         let limit = self.0.limits.stall_timeout;
         let often = (limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
         loop {
             tokio::select! {
-                () = sleep(if self.0.is_stopping() { STALL_WHEN_STOPPING / 4 } else { often }) => {}
+                () = sleep(if self.0.is_stopping() { STOPPING_STALL_TIMEOUT / 4 } else { often }) => {}
                 () = self.0.stopped.notified() => {}
                 () = changed(&mut changes) => self.0.end_forbidden(),
             }
-            self.0.end_stalled(if self.0.is_stopping() { STALL_WHEN_STOPPING.min(limit) } else { limit });
+            self.0.end_stalled(if self.0.is_stopping() { STOPPING_STALL_TIMEOUT.min(limit) } else { limit });
         }
     }
 
@@ -192,7 +192,7 @@ impl Shared {
         let now = Instant::now();
         let answers: Vec<_> = self.answers.lock().values().cloned().collect();
         for answer in answers {
-            if answer.stalled(now).is_some_and(|stalled| stalled >= limit) {
+            if answer.stalled_for(now).is_some_and(|stalled| stalled >= limit) {
                 let status = match self.is_stopping() {
                     true => Status::unavailable("the server is stopping, and the client read nothing of the answer"),
                     false => Status::aborted(format!(
@@ -207,14 +207,14 @@ impl Shared {
     }
 
     /// Ends answers until the waiting bytes are within their bound, least recently read first.
-    fn relieve(&self) {
+    fn end_least_read(&self) {
         if self.held.load(Ordering::Relaxed) <= self.limits.answer_bytes {
             return;
         }
         let now = Instant::now();
         let answers: Vec<_> = self.answers.lock().values().cloned().collect();
         let mut stalled: Vec<_> =
-            answers.into_iter().filter_map(|answer| answer.stalled(now).map(|since| (since, answer))).collect();
+            answers.into_iter().filter_map(|answer| answer.stalled_for(now).map(|since| (since, answer))).collect();
         stalled.sort_by_key(|(since, _)| std::cmp::Reverse(*since));
         for (_, answer) in stalled {
             if self.held.load(Ordering::Relaxed) <= self.limits.answer_bytes {
@@ -292,7 +292,7 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let calls = self.calls.clone();
         let open = OpenCall::begin(&calls);
-        let origin = origin_of(&request);
+        let origin = request_origin(&request);
         let guard = match authenticated(&calls, &mut request, origin.clone()) {
             Ok(guard) => guard,
             Err((by, error)) => {
@@ -302,9 +302,9 @@ where
         };
         let share = calls.requests.share();
         let (path, limits) = (request.uri().path(), calls.limits);
-        let streamed = STREAMED.contains(&path);
+        let streamed = STREAMING_METHODS.contains(&path);
         let method = ResourceMethod::of(path);
-        let recorded = calls.service.audit().is_some() && records::are_made_here(path);
+        let recorded = calls.service.audit().is_some() && records::is_recorded(path);
         let request = request.map(|body| {
             let limit = match streamed {
                 true => Box::pin(ended_early(calls.clone(), guard.by.clone(), guard.requirement))
@@ -318,7 +318,7 @@ where
             return async move {
                 let response = answering.await;
                 drop(share);
-                Ok(answered(&calls, open, guard, records::numbered(response, &origin)))
+                Ok(limit_answer(&calls, open, guard, records::with_request_id(response, &origin)))
             }
             .boxed();
         }
@@ -327,7 +327,7 @@ where
                 // Only the polled instance is ready; a clone may not be.
                 let other = self.inner.clone();
                 let inner = std::mem::replace(&mut self.inner, other);
-                let (by, changes) = (guard.by.authorizer.clone(), guard.requirement.changes());
+                let (by, changes) = (guard.by.authorizer.clone(), guard.requirement.is_change());
                 records::record(calls.service.clone(), by, origin.clone(), changes, inner, request).boxed()
             }
             false => self.inner.call(request).boxed(),
@@ -335,13 +335,13 @@ where
         async move {
             let response = answering.await?;
             drop(share);
-            Ok(answered(&calls, open, guard, records::numbered(response, &origin)))
+            Ok(limit_answer(&calls, open, guard, records::with_request_id(response, &origin)))
         }
         .boxed()
     }
 }
 
-fn origin_of<B>(request: &Request<B>) -> Arc<Origin> {
+fn request_origin<B>(request: &Request<B>) -> Arc<Origin> {
     let extensions = request.extensions();
     let addr = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
     let remote = match (addr, extensions.get::<LocalUser>()) {
@@ -362,8 +362,8 @@ fn authenticated<B>(
     let extensions = request.extensions();
     let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: extensions.get::<LocalUser>().copied() };
     let by = Authenticated::of(calls.service.access(), None, request.headers(), peer, origin);
-    let by = by.map_err(|error| (stranger(), error))?;
-    let requirement = Requirement::of_grpc(request.uri().path());
+    let by = by.map_err(|error| (unknown_caller(), error))?;
+    let requirement = Requirement::for_grpc(request.uri().path());
     by.check(requirement).map_err(|error| (by.authorizer.clone(), error))?;
     request.extensions_mut().insert(by.clone());
     let number = calls.service.caller_number(&*by.authorizer);

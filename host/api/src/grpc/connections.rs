@@ -43,13 +43,13 @@ use crate::{
 };
 
 /// Fewest bytes that a client sends at first: the constant 24 bytes, and the head of a settings frame.
-const PREFACE: usize = 24 + 9;
+const PREFACE_BYTES: usize = 24 + 9;
 
 /// Concurrent connections over the unix socket.
 const LOCAL_CONNECTIONS: usize = 256;
 
 /// Wait after a failed accept.
-const PAUSE: Duration = Duration::from_millis(500);
+const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
@@ -116,7 +116,7 @@ pub(crate) fn accept_local(
                     Ok((stream, _)) => stream,
                     Err(e) => {
                         tracing::warn!("cannot accept a connection on the unix socket: {e}");
-                        sleep(PAUSE).await;
+                        sleep(ACCEPT_RETRY_WAIT).await;
                         continue;
                     }
                 };
@@ -140,7 +140,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Moves each fact into the request's extensions as a value of its own.
-    pub(crate) fn unfold(extensions: &mut Extensions) {
+    pub(crate) fn spread_into(extensions: &mut Extensions) {
         if let Some(Self { tcp, certificate, local }) = extensions.remove::<Self>() {
             tcp.map(|tcp| extensions.insert(tcp));
             certificate.map(|certificate| extensions.insert(certificate));
@@ -178,11 +178,11 @@ impl Preface {
                 _ = stopping.wait_for(|stopping| *stopping) => {}
             }
         };
-        Self { missing: PREFACE, patience: patience.boxed().fuse() }
+        Self { missing: PREFACE_BYTES, patience: patience.boxed().fuse() }
     }
 
     /// Fails once the time is up.
-    fn poll_late<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn poll_deadline<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if !self.patience.is_terminated() {
             ready!(self.patience.poll_unpin(cx));
         }
@@ -224,7 +224,7 @@ impl AsyncRead for Connection {
         let polled = Pin::new(&mut self.transport).poll_read(cx, buf);
         let Some(preface) = &mut self.preface else { return polled };
         if polled.is_pending() {
-            return preface.poll_late(cx);
+            return preface.poll_deadline(cx);
         }
         preface.missing = preface.missing.saturating_sub(buf.filled().len() - before);
         if preface.missing == 0 {
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::tls::testing;
 
-    const START: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const START: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     const LONG: Duration = Duration::from_secs(60);
 
     type Opened = (SocketAddr, Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>, watch::Sender<bool>);
@@ -284,7 +284,7 @@ mod tests {
         let (addr, mut connections, _stop) = open(8, Duration::from_millis(200)).await;
         let mut clients = Vec::new();
         let mut servers = Vec::new();
-        for sent in [&START[..0], &START[..10], &START[..PREFACE - 1], &START[..]] {
+        for sent in [&START[..0], &START[..10], &START[..PREFACE_BYTES - 1], &START[..]] {
             let mut client = TcpStream::connect(addr).await.unwrap();
             client.write_all(sent).await.unwrap();
             let mut server = connections.next().await.unwrap().unwrap();
@@ -321,7 +321,7 @@ mod tests {
         let mut client = TcpStream::connect(addr).await.unwrap();
         client.write_all(START).await.unwrap();
         let mut begun = connections.next().await.unwrap().unwrap();
-        begun.read_exact(&mut [0; PREFACE]).await.unwrap();
+        begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
 
         let told = Instant::now();
         stop.send_replace(true);
@@ -336,7 +336,7 @@ mod tests {
         client.write_all(START).await.unwrap();
         sleep(Duration::from_millis(50)).await;
         begun = connections.next().await.unwrap().unwrap();
-        begun.read_exact(&mut [0; PREFACE]).await.unwrap();
+        begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
     }
 
     #[tokio::test]
@@ -363,7 +363,7 @@ mod tests {
     fn unfolded(connection: &Connection) -> Extensions {
         let mut extensions = Extensions::new();
         extensions.insert(connection.connect_info());
-        Peer::unfold(&mut extensions);
+        Peer::spread_into(&mut extensions);
         extensions
     }
 

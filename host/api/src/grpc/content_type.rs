@@ -12,7 +12,7 @@ use tonic::{body::Body, metadata::GRPC_CONTENT_TYPE};
 use tower::{Layer, Service};
 
 /// The answer to such a client.
-const TEXT: &str =
+const NOT_GRPC_TEXT: &str =
     "this port speaks gRPC (content type application/grpc); JSON over HTTP is on the port of http_addr\n";
 
 /// Passes only gRPC requests.
@@ -50,7 +50,7 @@ where
         if is_grpc {
             return Either::Left(self.0.call(request));
         }
-        let mut response = Response::new(Body::new(TEXT.to_owned()));
+        let mut response = Response::new(Body::new(NOT_GRPC_TEXT.to_owned()));
         *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         Either::Right(ready(Ok(response)))

@@ -23,10 +23,10 @@ use tonic::{
 use tonic_prost::ProstCodec;
 
 /// Bytes in front of a message: a flag for compression, and the length.
-pub(super) const PREFIX: usize = 5;
+pub(super) const PREFIX_BYTES: usize = 5;
 
 /// Receives the only message of a request.
-pub(super) async fn received<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
+pub(super) async fn receive_message<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
     let decoder = ProstCodec::<(), M>::default().decoder();
     let mut messages = Streaming::new_request(decoder, body, None, Some(limit));
     messages.message().await?.ok_or_else(|| Status::internal("Missing request message."))
@@ -41,7 +41,7 @@ pub(super) fn prefix(out: &mut impl BufMut, length: usize) {
 
 /// Encodes and frames any message.
 pub(super) fn framed(message: &impl Message) -> Bytes {
-    let mut out = BytesMut::with_capacity(PREFIX + message.encoded_len());
+    let mut out = BytesMut::with_capacity(PREFIX_BYTES + message.encoded_len());
     prefix(&mut out, message.encoded_len());
     // Encoding fails only for a full buffer, and this one grows.
     let _ = message.encode(&mut out);
@@ -49,12 +49,12 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
 }
 
 /// Frames a message whose first field is a resource: the answers to Read and WriteStatus.
-pub(super) fn of_resource(resource: &EncodedResource) -> Bytes {
+pub(super) fn resource_frame(resource: &EncodedResource) -> Bytes {
     with_resource(resource, &())
 }
 
 /// Frames the answer to Write.
-pub(super) fn of_written(written: Written) -> Bytes {
+pub(super) fn write_frame(written: Written) -> Bytes {
     let Written { resource, warnings, .. } = written;
     with_resource(&resource, &pb::WriteResponse { resource: None, warnings })
 }
@@ -62,7 +62,7 @@ pub(super) fn of_written(written: Written) -> Bytes {
 /// Frames a resource as the first field, followed by the fields of `rest`.
 fn with_resource(resource: &EncodedResource, rest: &impl Message) -> Bytes {
     let length = field_length(resource.bytes().len()) + rest.encoded_len();
-    let mut out = BytesMut::with_capacity(PREFIX + length);
+    let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);
     prefix(&mut out, length);
     field(&mut out, 1, resource.bytes().len());
     out.put_slice(resource.bytes());
@@ -82,7 +82,7 @@ pub(super) fn put_event(out: &mut BytesMut, event: &WatchEvent) {
     };
     let inner = field_length(resource.len());
     let length = field_length(inner);
-    out.reserve(PREFIX + length);
+    out.reserve(PREFIX_BYTES + length);
     prefix(out, length);
     field(out, number, inner);
     field(out, 1, resource.len());
@@ -100,14 +100,14 @@ fn field_length(length: usize) -> usize {
 }
 
 /// The end of an answer, with its status.
-pub(super) fn ended(status: &Status) -> Result<Frame<Bytes>, Status> {
+pub(super) fn trailers(status: &Status) -> Result<Frame<Bytes>, Status> {
     let mut trailers = HeaderMap::new();
     status.add_header(&mut trailers)?;
     Ok(Frame::trailers(trailers))
 }
 
 /// The end of a successful answer.
-pub(super) fn ended_well() -> Frame<Bytes> {
+pub(super) fn ok_trailers() -> Frame<Bytes> {
     Frame::trailers(HeaderMap::from_iter([(Status::GRPC_STATUS, HeaderValue::from_static("0"))]))
 }
 
@@ -119,8 +119,8 @@ pub(super) fn response(body: Body) -> Response<Body> {
 }
 
 /// A response with one framed message.
-pub(super) fn one(message: Bytes) -> Response<Body> {
-    let frames = [Ok::<_, Infallible>(Frame::data(message)), Ok(ended_well())];
+pub(super) fn single_message(message: Bytes) -> Response<Body> {
+    let frames = [Ok::<_, Infallible>(Frame::data(message)), Ok(ok_trailers())];
     response(Body::new(StreamBody::new(stream::iter(frames))))
 }
 
@@ -141,15 +141,15 @@ mod tests {
         let mut events = 0;
         for size in [0, 1, 100, 127, 128, 16_383, 16_384, 1 << 21] {
             let resource = resource(size);
-            let encoded = EncodedResource::of(&resource).unwrap();
+            let encoded = EncodedResource::encode(&resource).unwrap();
             let some = Some(resource.clone());
-            assert_eq!(of_resource(&encoded), framed(&pb::ReadResponse { resource: some.clone() }));
-            assert_eq!(of_resource(&encoded), framed(&pb::WriteStatusResponse { resource: some.clone() }));
+            assert_eq!(resource_frame(&encoded), framed(&pb::ReadResponse { resource: some.clone() }));
+            assert_eq!(resource_frame(&encoded), framed(&pb::WriteStatusResponse { resource: some.clone() }));
             for count in 0..3 {
                 let warnings = vec![Diagnostic { summary: "w".into(), ..Diagnostic::default() }; count];
                 let (resource, before) = (encoded.clone(), String::new());
                 let written = Written { resource, warnings: warnings.clone(), before };
-                assert_eq!(of_written(written), framed(&pb::WriteResponse { resource: some.clone(), warnings }));
+                assert_eq!(write_frame(written), framed(&pb::WriteResponse { resource: some.clone(), warnings }));
             }
             for (event, message) in [
                 (

@@ -8,7 +8,7 @@ use mortise_service::ResourceService;
 use tonic::{Request, Response, Status};
 
 use super::{resource_service::caller_of, status::answer};
-use crate::call::span_of_call;
+use crate::call::call_span;
 
 /// The service, for gRPC.
 pub(crate) struct FunctionApi(pub(crate) ResourceService);
@@ -27,7 +27,6 @@ impl FunctionService for FunctionApi {
         request: Request<CallFunctionRequest>,
     ) -> Result<Response<CallFunctionResponse>, Status> {
         let caller = caller_of(&request)?;
-        answer(span_of_call("functions.CallFunction"), Box::pin(self.0.call_function(&caller, request.into_inner())))
-            .await
+        answer(call_span("functions.CallFunction"), Box::pin(self.0.call_function(&caller, request.into_inner()))).await
     }
 }

@@ -19,14 +19,14 @@ use crate::{
         plugin_service_server::SERVICE_NAME as PLUGIN_SERVICE, server_service_server::SERVICE_NAME as SERVER_SERVICE,
         type_service_server::SERVICE_NAME as TYPE_SERVICE,
     },
-    soundness::Soundness,
     stubs::resource_service_server::SERVICE_NAME,
+    write_health::WriteHealth,
 };
 
 /// The server as a whole, and services that write.
-const WRITING: [&str; 3] = ["", SERVICE_NAME, PLUGIN_SERVICE];
+const WRITING_SERVICES: [&str; 3] = ["", SERVICE_NAME, PLUGIN_SERVICE];
 /// Services that only read.
-const READING: [&str; 3] = [TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE];
+const READING_SERVICES: [&str; 3] = [TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE];
 
 /// The reported health.
 pub(crate) struct Health {
@@ -37,8 +37,8 @@ pub(crate) struct Health {
 }
 
 /// Reports the health of every service.
-pub(crate) async fn say(reporter: &HealthReporter, serving: bool, sound: bool) {
-    for (names, serving) in [(WRITING, serving && sound), (READING, serving)] {
+pub(crate) async fn report(reporter: &HealthReporter, serving: bool, sound: bool) {
+    for (names, serving) in [(WRITING_SERVICES, serving && sound), (READING_SERVICES, serving)] {
         let status =
             if serving { tonic_health::ServingStatus::Serving } else { tonic_health::ServingStatus::NotServing };
         for name in names {
@@ -48,9 +48,9 @@ pub(crate) async fn say(reporter: &HealthReporter, serving: bool, sound: bool) {
 }
 
 /// Follows store and audit log until the store is closed.
-pub(crate) async fn follow(reporter: HealthReporter, mut soundness: Soundness) {
-    while soundness.changed().await {
-        say(&reporter, true, soundness.fault().is_none()).await;
+pub(crate) async fn follow(reporter: HealthReporter, mut write_health: WriteHealth) {
+    while write_health.changed().await {
+        report(&reporter, true, write_health.fault().is_none()).await;
     }
 }
 
@@ -87,10 +87,10 @@ mod tests {
     async fn what_writes_does_not_serve_while_the_store_is_not_sound() {
         let (store, followed) = signal::channel(StoreHealth::default());
         let reporter = HealthReporter::new();
-        say(&reporter, true, true).await;
+        report(&reporter, true, true).await;
         let (audit, recorded) = signal::channel(None);
-        let soundness = Soundness::testing(followed, Some(recorded));
-        let following = tokio::spawn(follow(reporter.clone(), soundness));
+        let write_health = WriteHealth::testing(followed, Some(recorded));
+        let following = tokio::spawn(follow(reporter.clone(), write_health));
         let (_ready, ready) = signal::channel(true);
         let health = Health { service: HealthService::from_health_reporter(reporter), ready };
         let serves = async |service: &str| {

@@ -23,7 +23,7 @@ pub(super) fn list_body(list: EncodedList) -> Result<Body, Status> {
             "the list has more than 4 GiB; list fewer with a name_prefix, or watch",
         ));
     }
-    let mut prefix = BytesMut::with_capacity(frames::PREFIX);
+    let mut prefix = BytesMut::with_capacity(frames::PREFIX_BYTES);
     frames::prefix(&mut prefix, list.bytes());
     Ok(Body::new(ListBody { next: Next::Prefix(prefix.freeze()), list }))
 }
@@ -49,7 +49,7 @@ impl HttpBody for ListBody {
             Next::Prefix(prefix) => (Frame::data(prefix), Next::Piece),
             Next::Piece => match self.list.next_piece() {
                 Some(piece) => (Frame::data(piece), Next::Piece),
-                None => (frames::ended_well(), Next::End),
+                None => (frames::ok_trailers(), Next::End),
             },
             Next::End => return Poll::Ready(None),
         };

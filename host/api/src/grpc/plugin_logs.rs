@@ -23,7 +23,7 @@ const TRACE: u8 = 5;
 const WARN: u8 = 2;
 
 /// Longest delay between keeping a line and its arrival through the channel.
-const LATE: Duration = Duration::from_secs(1);
+const MAX_LINE_DELAY: Duration = Duration::from_secs(1);
 
 /// An open log reader.
 pub(crate) struct LogReader {
@@ -85,7 +85,7 @@ impl LogReader {
                         self.seen.swap_remove(at);
                         continue;
                     }
-                    if line.at > self.begun + LATE {
+                    if line.at > self.begun + MAX_LINE_DELAY {
                         self.seen = Vec::new();
                     }
                     return Some(wire(&line));

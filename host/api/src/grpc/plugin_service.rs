@@ -1,7 +1,7 @@
 //! The plugin service on gRPC. Uploads are collected here, within the limit of a component; the manager does the rest.
 //!
 //! A complete component makes way for the next upload, and stays in memory until it is installed, which may wait for
-//! the plugin's turn. All such components together take at most [`UPLOADS`] times the limit of one.
+//! the plugin's turn. All such components together take at most [`MAX_UPLOADS`] times the limit of one.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -19,16 +19,16 @@ use super::{
     plugin_logs::LogReader,
     status::{answer, status},
 };
-use crate::{call::span_of_call, plugin_stubs::plugin_service_server::PluginService};
+use crate::{call::call_span, plugin_stubs::plugin_service_server::PluginService};
 
 /// Concurrent uploads; each is held in memory until it is complete.
-const UPLOADS: usize = 4;
+const MAX_UPLOADS: usize = 4;
 
 /// The unit for counting components during installation, bytes.
-const UNIT: usize = 1 << 10;
+const INSTALL_UNIT_BYTES: usize = 1 << 10;
 
 /// Concurrently read logs.
-const READERS: usize = 64;
+const MAX_LOG_READERS: usize = 64;
 
 /// The service, for gRPC.
 pub(crate) struct PluginApi {
@@ -36,7 +36,7 @@ pub(crate) struct PluginApi {
     /// Signals the stop of the server.
     service: ResourceService,
     uploads: Semaphore,
-    /// The budget of components during installation, in units of [`UNIT`].
+    /// The budget of components during installation, in units of [`INSTALL_UNIT_BYTES`].
     installs: Semaphore,
     /// Longest time for an upload.
     upload_timeout: Duration,
@@ -45,8 +45,8 @@ pub(crate) struct PluginApi {
 
 impl PluginApi {
     pub(crate) fn new(manager: Manager, service: ResourceService, upload_timeout: Duration) -> Self {
-        let installs = Semaphore::new(units(manager.component_limit()) * UPLOADS);
-        let (uploads, readers) = (Semaphore::new(UPLOADS), Arc::new(Semaphore::new(READERS)));
+        let installs = Semaphore::new(units(manager.component_limit()) * MAX_UPLOADS);
+        let (uploads, readers) = (Semaphore::new(MAX_UPLOADS), Arc::new(Semaphore::new(MAX_LOG_READERS)));
         Self { manager, service, uploads, installs, upload_timeout, readers }
     }
 
@@ -55,7 +55,7 @@ impl PluginApi {
         stream: Streaming<data::InstallRequest>,
     ) -> Result<data::InstallResponse, Error> {
         let upload = self.uploads.try_acquire().map_err(|_| {
-            Error::new(Code::ResourceExhausted, format!("{UPLOADS} plugins are being uploaded already; try again"))
+            Error::new(Code::ResourceExhausted, format!("{MAX_UPLOADS} plugins are being uploaded already; try again"))
         })?;
         let uploaded = timeout(self.upload_timeout, self.upload(stream)).await.map_err(|_| {
             let limit = self.upload_timeout.as_millis();
@@ -88,8 +88,8 @@ impl PluginApi {
                 return Err(Error::invalid(format!("{field} is required, in the first message")));
             }
         }
-        if signature.len() > Manager::MAX_SIGNATURE {
-            let limit = Manager::MAX_SIGNATURE;
+        if signature.len() > Manager::MAX_SIGNATURE_BYTES {
+            let limit = Manager::MAX_SIGNATURE_BYTES;
             return Err(Error::invalid(format!(
                 "signature has more than {limit} bytes; send the text of a .minisig file"
             )));
@@ -109,7 +109,7 @@ impl PluginApi {
 
 /// The number of units for so many bytes.
 fn units(bytes: usize) -> usize {
-    bytes.div_ceil(UNIT).max(1)
+    bytes.div_ceil(INSTALL_UNIT_BYTES).max(1)
 }
 
 /// Reserves memory for a component until it is installed.
@@ -136,13 +136,12 @@ impl PluginService for PluginApi {
         &self,
         request: Request<Streaming<data::InstallRequest>>,
     ) -> Result<Response<data::InstallResponse>, Status> {
-        answer(span_of_call("plugins.Install"), self.receive_and_install(request.into_inner())).await
+        answer(call_span("plugins.Install"), self.receive_and_install(request.into_inner())).await
     }
 
     async fn remove(&self, request: Request<data::RemoveRequest>) -> Result<Response<data::RemoveResponse>, Status> {
         let removed = self.manager.remove(request.into_inner().name);
-        answer(span_of_call("plugins.Remove"), async { removed.await.map(|plugin| data::RemoveResponse { plugin }) })
-            .await
+        answer(call_span("plugins.Remove"), async { removed.await.map(|plugin| data::RemoveResponse { plugin }) }).await
     }
 
     async fn rollback(
@@ -150,7 +149,7 @@ impl PluginService for PluginApi {
         request: Request<data::RollbackRequest>,
     ) -> Result<Response<data::RollbackResponse>, Status> {
         let rolled_back = self.manager.rollback(request.into_inner().name);
-        answer(span_of_call("plugins.Rollback"), async {
+        answer(call_span("plugins.Rollback"), async {
             rolled_back.await.map(|plugin| data::RollbackResponse { plugin: Some(plugin) })
         })
         .await
@@ -158,7 +157,7 @@ impl PluginService for PluginApi {
 
     async fn reset(&self, request: Request<data::ResetRequest>) -> Result<Response<data::ResetResponse>, Status> {
         let reset = self.manager.reset(request.into_inner().name);
-        answer(span_of_call("plugins.Reset"), async {
+        answer(call_span("plugins.Reset"), async {
             reset.await.map(|plugin| data::ResetResponse { plugin: Some(plugin) })
         })
         .await
@@ -166,7 +165,7 @@ impl PluginService for PluginApi {
 
     async fn disable(&self, request: Request<data::DisableRequest>) -> Result<Response<data::DisableResponse>, Status> {
         let disabled = self.manager.disable(request.into_inner().name);
-        answer(span_of_call("plugins.Disable"), async {
+        answer(call_span("plugins.Disable"), async {
             disabled.await.map(|plugin| data::DisableResponse { plugin: Some(plugin) })
         })
         .await
@@ -174,14 +173,14 @@ impl PluginService for PluginApi {
 
     async fn enable(&self, request: Request<data::EnableRequest>) -> Result<Response<data::EnableResponse>, Status> {
         let enabled = self.manager.enable(request.into_inner().name);
-        answer(span_of_call("plugins.Enable"), async {
+        answer(call_span("plugins.Enable"), async {
             enabled.await.map(|plugin| data::EnableResponse { plugin: Some(plugin) })
         })
         .await
     }
 
     async fn inspect(&self, request: Request<data::InspectRequest>) -> Result<Response<data::InspectResponse>, Status> {
-        answer(span_of_call("plugins.Inspect"), self.manager.inspect(request.into_inner().name)).await
+        answer(call_span("plugins.Inspect"), self.manager.inspect(request.into_inner().name)).await
     }
 
     type LogsStream = Pin<Box<dyn Stream<Item = Result<data::LogLine, Status>> + Send>>;
@@ -190,7 +189,7 @@ impl PluginService for PluginApi {
         let wanted = request.into_inner();
         self.manager.inspect(wanted.name.clone()).await.map_err(status)?;
         let permit = self.readers.clone().try_acquire_owned().map_err(|_| {
-            let what = format!("{READERS} logs of plugins are being read already; try again");
+            let what = format!("{MAX_LOG_READERS} logs of plugins are being read already; try again");
             status(Error::new(Code::ResourceExhausted, what))
         })?;
         let lines = LogReader::open(self.manager.logs(), wanted, self.service.stopped(), permit);
@@ -204,14 +203,15 @@ mod tests {
 
     #[test]
     fn components_that_are_being_installed_are_bounded_in_bytes() {
-        let limit = 10 * UNIT + 1;
-        let installs = Semaphore::new(units(limit) * UPLOADS);
-        let large: Vec<_> = (0..UPLOADS).map(|_| begin_install(&installs, limit).expect("it fits")).collect();
+        let limit = 10 * INSTALL_UNIT_BYTES + 1;
+        let installs = Semaphore::new(units(limit) * MAX_UPLOADS);
+        let large: Vec<_> = (0..MAX_UPLOADS).map(|_| begin_install(&installs, limit).expect("it fits")).collect();
         let refused = begin_install(&installs, 1).unwrap_err();
         assert_eq!(refused.code, Code::ResourceExhausted, "{refused}");
         assert!(refused.message.contains("being installed already"), "{refused}");
         drop(large);
-        let small: Vec<_> = (0..44).map(|_| begin_install(&installs, UNIT).expect("many small ones fit")).collect();
+        let small: Vec<_> =
+            (0..44).map(|_| begin_install(&installs, INSTALL_UNIT_BYTES).expect("many small ones fit")).collect();
         assert!(begin_install(&installs, 1).is_err());
         drop(small);
     }

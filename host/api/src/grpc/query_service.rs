@@ -8,7 +8,7 @@ use mortise_service::ResourceService;
 use tonic::{Request, Response, Status};
 
 use super::{resource_service::caller_of, status::answer};
-use crate::call::{span, span_of_call, span_of_type};
+use crate::call::{call_span, span, type_span};
 
 /// The service, for gRPC.
 pub(crate) struct QueryApi(pub(crate) ResourceService);
@@ -18,13 +18,13 @@ impl QueryService for QueryApi {
     async fn search(&self, request: Request<SearchRequest>) -> Result<Response<SearchResponse>, Status> {
         let caller = caller_of(&request)?;
         let request = request.into_inner();
-        let span = span_of_type("query.Search", request.r#type.as_ref());
+        let span = type_span("query.Search", request.r#type.as_ref());
         answer(span, Box::pin(self.0.search(&caller, request))).await
     }
 
     async fn batch_get(&self, request: Request<BatchGetRequest>) -> Result<Response<BatchGetResponse>, Status> {
         let caller = caller_of(&request)?;
-        answer(span_of_call("query.BatchGet"), Box::pin(self.0.batch_get(&caller, request.into_inner()))).await
+        answer(call_span("query.BatchGet"), Box::pin(self.0.batch_get(&caller, request.into_inner()))).await
     }
 
     async fn update(&self, request: Request<UpdateRequest>) -> Result<Response<UpdateResponse>, Status> {

@@ -12,23 +12,23 @@ use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tracing::Span;
 
 use super::{
-    frames::{self, received},
+    frames::{self, receive_message},
     list::list_body,
     status::status,
 };
 use crate::{
     authenticate::Authenticated,
-    call::{self, guarded, span, span_of_type},
+    call::{self, run_guarded, span, type_span},
 };
 
 /// The header for strong reads; only the exact value `consistent` counts.
-const CONSISTENCY: &str = "x-consul-consistency-mode";
+const CONSISTENCY_HEADER: &str = "x-consul-consistency-mode";
 
 /// The header with the compression of messages.
-const ENCODING: &str = "grpc-encoding";
+const ENCODING_HEADER: &str = "grpc-encoding";
 
 /// Bytes of events after which a watch sends them; the event that reaches the limit is included.
-const BATCH: usize = 16 << 10;
+const WATCH_BATCH_BYTES: usize = 16 << 10;
 
 /// The caller of a request, authenticated by the layer around all calls.
 ///
@@ -36,7 +36,7 @@ const BATCH: usize = 16 << 10;
 /// `Internal`: the layer did not run.
 pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Result<Caller, Status> {
     let by = extensions.get::<Authenticated>().ok_or_else(|| Status::internal("the call was not authenticated"))?;
-    let strong = headers.get(CONSISTENCY).is_some_and(|value| value == "consistent");
+    let strong = headers.get(CONSISTENCY_HEADER).is_some_and(|value| value == "consistent");
     let connection = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
     Ok(call::caller(by, strong, Source::from_key(connection)))
 }
@@ -94,47 +94,49 @@ impl ResourceMethod {
         let caller = caller(&parts.headers, &parts.extensions)?;
         Ok(match self {
             Self::Read => {
-                let request: pb::ReadRequest = received(body, limit).await?;
+                let request: pb::ReadRequest = receive_message(body, limit).await?;
                 let span = span("Read", request.id.as_ref());
                 let resource = guard(span, service.read_encoded(&caller, request)).await?;
-                frames::one(frames::of_resource(&resource))
+                frames::single_message(frames::resource_frame(&resource))
             }
             Self::Write => {
-                let request: pb::WriteRequest = received(body, limit).await?;
+                let request: pb::WriteRequest = receive_message(body, limit).await?;
                 let span = span("Write", id_of(request.resource.as_ref()));
                 let written = guard(span, service.write_encoded(&caller, request)).await?;
-                frames::one(frames::of_written(written))
+                frames::single_message(frames::write_frame(written))
             }
             Self::WriteStatus => {
-                let request: pb::WriteStatusRequest = received(body, limit).await?;
+                let request: pb::WriteStatusRequest = receive_message(body, limit).await?;
                 let span = span("WriteStatus", request.id.as_ref());
                 let resource = guard(span, service.write_status_encoded(&caller, request)).await?;
-                frames::one(frames::of_resource(&resource))
+                frames::single_message(frames::resource_frame(&resource))
             }
             Self::List => {
-                let request: pb::ListRequest = received(body, limit).await?;
-                let span = span_of_type("List", request.r#type.as_ref());
+                let request: pb::ListRequest = receive_message(body, limit).await?;
+                let span = type_span("List", request.r#type.as_ref());
                 frames::response(list_body(guard(span, service.list_encoded(&caller, request)).await?)?)
             }
             Self::ListByOwner => {
-                let request: pb::ListByOwnerRequest = received(body, limit).await?;
+                let request: pb::ListByOwnerRequest = receive_message(body, limit).await?;
                 let span = span("ListByOwner", request.owner.as_ref());
                 frames::response(list_body(guard(span, service.list_by_owner_encoded(&caller, request)).await?)?)
             }
             Self::Delete => {
-                let request: pb::DeleteRequest = received(body, limit).await?;
+                let request: pb::DeleteRequest = receive_message(body, limit).await?;
                 let span = span("Delete", request.id.as_ref());
-                frames::one(frames::framed(&guard(span, service.delete(&caller, request)).await?))
+                frames::single_message(frames::framed(&guard(span, service.delete(&caller, request)).await?))
             }
             Self::WatchList => {
-                let request: pb::WatchListRequest = received(body, limit).await?;
-                let span = span_of_type("WatchList", request.r#type.as_ref());
+                let request: pb::WatchListRequest = receive_message(body, limit).await?;
+                let span = type_span("WatchList", request.r#type.as_ref());
                 frames::response(watch_body(guard(span, service.watch_list(&caller, request)).await?))
             }
             Self::MutateAndValidate => {
-                let request: pb::MutateAndValidateRequest = received(body, limit).await?;
+                let request: pb::MutateAndValidateRequest = receive_message(body, limit).await?;
                 let span = span("MutateAndValidate", id_of(request.resource.as_ref()));
-                frames::one(frames::framed(&guard(span, service.mutate_and_validate(&caller, request)).await?))
+                frames::single_message(frames::framed(
+                    &guard(span, service.mutate_and_validate(&caller, request)).await?,
+                ))
             }
         })
     }
@@ -142,12 +144,12 @@ impl ResourceMethod {
 
 /// Boxes a call at once: an `async fn` would hold it for its whole run, and so would every layer on the way here.
 fn guard<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> impl Future<Output = Result<T, Status>> {
-    guarded(span, Box::pin(call)).map_err(status)
+    run_guarded(span, Box::pin(call)).map_err(status)
 }
 
 /// Rejects compressed requests, in the words of the generated servers; the server supports no encodings.
 fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
-    match headers.get(ENCODING).map(|encoding| encoding.to_str().unwrap_or("?")) {
+    match headers.get(ENCODING_HEADER).map(|encoding| encoding.to_str().unwrap_or("?")) {
         None | Some("identity") => Ok(()),
         Some(other) => {
             let what = format!("Content is compressed with `{other}` which isn't supported");
@@ -161,7 +163,7 @@ fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
 }
 
 /// The progress of the answer to a WatchList.
-enum Watching {
+enum WatchState {
     Open(Box<Events>),
     /// Ended; the client has not received the status yet.
     Ended(Status),
@@ -169,21 +171,21 @@ enum Watching {
 
 /// The answer to a WatchList. Pending events are sent together.
 fn watch_body(events: Events) -> Body {
-    Body::new(StreamBody::new(stream::unfold(Some(Watching::Open(Box::new(events))), async |watching| {
+    Body::new(StreamBody::new(stream::unfold(Some(WatchState::Open(Box::new(events))), async |watching| {
         let mut events = match watching? {
-            Watching::Open(events) => events,
-            Watching::Ended(status) => return Some((frames::ended(&status), None)),
+            WatchState::Open(events) => events,
+            WatchState::Ended(status) => return Some((frames::trailers(&status), None)),
         };
         let mut out = BytesMut::new();
         let taking = events.next_ready(|event| {
             frames::put_event(&mut out, &event);
-            out.len() < BATCH
+            out.len() < WATCH_BATCH_BYTES
         });
         let taken = guard(Span::none(), taking).await;
         Some(match (taken, out.is_empty()) {
-            (Ok(()), _) => (Ok(Frame::data(out.freeze())), Some(Watching::Open(events))),
-            (Err(status), false) => (Ok(Frame::data(out.freeze())), Some(Watching::Ended(status))),
-            (Err(status), true) => (frames::ended(&status), None),
+            (Ok(()), _) => (Ok(Frame::data(out.freeze())), Some(WatchState::Open(events))),
+            (Err(status), false) => (Ok(Frame::data(out.freeze())), Some(WatchState::Ended(status))),
+            (Err(status), true) => (frames::trailers(&status), None),
         })
     })))
 }

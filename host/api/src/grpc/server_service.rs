@@ -9,7 +9,7 @@ use super::{
     backup::{Pieces, backup},
     status::answer,
 };
-use crate::{call::span_of_call, observability::server_status::Sources};
+use crate::{call::call_span, observability::server_status::Sources};
 
 /// The service, for gRPC.
 pub(crate) struct ServerApi {
@@ -23,13 +23,13 @@ impl ServerService for ServerApi {
         &self,
         _: Request<data::ServerStatusRequest>,
     ) -> Result<Response<data::ServerStatusResponse>, Status> {
-        answer(span_of_call("server.Status"), self.sources.status()).await
+        answer(call_span("server.Status"), self.sources.status()).await
     }
 
     type BackupStream = Pieces;
 
     async fn backup(&self, request: Request<data::BackupRequest>) -> Result<Response<Pieces>, Status> {
         let config = !request.into_inner().without_config;
-        answer(span_of_call("server.Backup"), backup(&self.manager, &self.sources.service, config)).await
+        answer(call_span("server.Backup"), backup(&self.manager, &self.sources.service, config)).await
     }
 }

@@ -6,7 +6,7 @@
 //! keeps small pieces until a larger one comes or the writer flushes, and writes both in one system call. tokio's
 //! `BufWriter` would write its content before a large slice separately.
 //!
-//! A connection holds up to [`HELD`] bytes, and none before its first write.
+//! A connection holds up to [`MAX_HELD_BYTES`] bytes, and none before its first write.
 
 use std::{
     io::{self, IoSlice},
@@ -17,7 +17,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Most bytes that are kept.
-const HELD: usize = 4 << 10;
+const MAX_HELD_BYTES: usize = 4 << 10;
 
 /// A connection with joined writes; see the module's documentation.
 pub(super) struct SmallWrites<T> {
@@ -49,15 +49,15 @@ impl<T: AsyncWrite + Unpin> SmallWrites<T> {
             }
             self.written += count.min(length);
             if let Some(of_more) = count.checked_sub(length).filter(|count| *count > 0) {
-                self.forget();
+                self.reset();
                 return Poll::Ready(Ok(of_more));
             }
         }
-        self.forget();
+        self.reset();
         Poll::Ready(Ok(0))
     }
 
-    fn forget(&mut self) {
+    fn reset(&mut self) {
         self.held.clear();
         self.written = 0;
     }
@@ -71,7 +71,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for SmallWrites<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for SmallWrites<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if self.held.len() + buf.len() <= HELD {
+        if self.held.len() + buf.len() <= MAX_HELD_BYTES {
             self.held.extend_from_slice(buf);
             return Poll::Ready(Ok(buf.len()));
         }
@@ -145,15 +145,15 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(19);
         let mut larger = 0;
         for round in 0..300 {
-            let mut connection = slow(1 + random.usize(..3 * HELD));
+            let mut connection = slow(1 + random.usize(..3 * MAX_HELD_BYTES));
             let mut expected = Vec::new();
             for _ in 0..20 {
-                let size = if random.bool() { random.usize(..40) } else { random.usize(..2 * HELD) };
-                larger += usize::from(size > HELD);
+                let size = if random.bool() { random.usize(..40) } else { random.usize(..2 * MAX_HELD_BYTES) };
+                larger += usize::from(size > MAX_HELD_BYTES);
                 let piece: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(size).collect();
                 connection.write_all(&piece).await.unwrap();
                 expected.extend(piece);
-                assert!(connection.held.len() <= HELD);
+                assert!(connection.held.len() <= MAX_HELD_BYTES);
                 if random.u8(..4) == 0 {
                     connection.flush().await.unwrap();
                     assert_eq!(connection.inner.taken, expected, "{round}");
@@ -175,8 +175,8 @@ mod tests {
         connection.flush().await.unwrap();
         assert_eq!(connection.inner().writes, 1);
         connection.write_all(b"head").await.unwrap();
-        connection.write_all(&[7; 2 * HELD]).await.unwrap();
-        assert_eq!((connection.inner().writes, connection.inner().taken.len()), (2, 15 + 4 + 2 * HELD));
+        connection.write_all(&[7; 2 * MAX_HELD_BYTES]).await.unwrap();
+        assert_eq!((connection.inner().writes, connection.inner().taken.len()), (2, 15 + 4 + 2 * MAX_HELD_BYTES));
         connection.flush().await.unwrap();
         assert_eq!(connection.inner().writes, 2);
     }

@@ -10,14 +10,14 @@ use tonic::{Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use tracing::Span;
 
-use crate::call::{cut, guarded};
+use crate::call::{run_guarded, truncate};
 
 /// Longest message, bytes.
-const MAX_MESSAGE: usize = 2_048;
+const MAX_MESSAGE_BYTES: usize = 2_048;
 
 /// Most violations that travel as details, and the longest text of one.
 const MAX_VIOLATIONS: usize = 10;
-const MAX_VIOLATION: usize = 256;
+const MAX_VIOLATION_BYTES: usize = 256;
 
 /// The `domain` of error details.
 const DOMAIN: &str = "mortise";
@@ -25,14 +25,17 @@ const DOMAIN: &str = "mortise";
 /// Converts an error of the service to a gRPC status.
 pub(crate) fn status(error: Error) -> Status {
     let code = code(error.code);
-    let message = cut(&error.message, MAX_MESSAGE);
+    let message = truncate(&error.message, MAX_MESSAGE_BYTES);
     if error.violations.is_empty() && error.plugin.is_none() && error.retry_after.is_none() && error.resource.is_none()
     {
         return Status::new(code, message);
     }
     let mut details = ErrorDetails::new();
     for violation in error.violations.iter().take(MAX_VIOLATIONS) {
-        details.add_bad_request_violation(cut(&violation.path, MAX_VIOLATION), cut(&violation.summary, MAX_VIOLATION));
+        details.add_bad_request_violation(
+            truncate(&violation.path, MAX_VIOLATION_BYTES),
+            truncate(&violation.summary, MAX_VIOLATION_BYTES),
+        );
     }
     if error.retry_after.is_some() {
         details.set_retry_info(error.retry_after);
@@ -57,7 +60,7 @@ pub(crate) fn status(error: Error) -> Status {
 
 /// Runs and answers a call; see [`guarded`].
 pub(crate) async fn answer<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
-    guarded(span, call).await.map(Response::new).map_err(status)
+    run_guarded(span, call).await.map(Response::new).map_err(status)
 }
 
 fn code(code: Code) -> tonic::Code {

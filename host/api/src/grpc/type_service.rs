@@ -14,7 +14,7 @@ use prost_reflect::FileDescriptor;
 use tonic::{Request, Response, Status};
 
 use super::{imports::with_imports, status::answer};
-use crate::{call::span_of_call, plugin_stubs::type_service_server::TypeService};
+use crate::{call::call_span, plugin_stubs::type_service_server::TypeService};
 
 /// The service, for gRPC.
 pub(crate) struct TypeApi(pub(crate) Arc<ArcSwap<Registry>>);
@@ -34,7 +34,7 @@ impl TypeService for TypeApi {
         request: Request<data::GetTypeRequest>,
     ) -> Result<Response<data::GetTypeResponse>, Status> {
         let registry = self.0.load_full();
-        answer(span_of_call("types.GetType"), async {
+        answer(call_span("types.GetType"), async {
             let wanted = request.into_inner().r#type.ok_or_else(|| Error::invalid("type is required"))?;
             let found = registry.get(&wanted).ok_or_else(|| {
                 Error::not_found(format!(

@@ -14,7 +14,7 @@ use super::{
     resource_service::caller_of,
     status::{answer, status},
 };
-use crate::call::{guarded, span, span_of_type};
+use crate::call::{run_guarded, span, type_span};
 
 /// The service, for gRPC.
 pub(crate) struct WatchApi(pub(crate) ResourceService);
@@ -41,7 +41,7 @@ impl WatchService for WatchApi {
     ) -> Result<Response<Self::WatchResourcesStream>, Status> {
         let caller = caller_of(&request)?;
         let request = request.into_inner();
-        let span = span_of_type("watch.WatchResources", request.resource_type.as_ref());
+        let span = type_span("watch.WatchResources", request.resource_type.as_ref());
         let changes = answer(span, Box::pin(self.0.watch_resources(&caller, request))).await?.into_inner();
         Ok(Response::new(messages(changes)))
     }
@@ -74,7 +74,7 @@ impl Messages for ResourcesChanges {
 fn messages<W: Messages>(watch: W) -> BoxStream<'static, Result<W::Message, Status>> {
     let watch = Box::new(watch);
     Box::pin(stream::try_unfold(watch, async |mut watch| {
-        let message = guarded(Span::none(), Box::pin(watch.next())).await.map_err(status)?;
+        let message = run_guarded(Span::none(), Box::pin(watch.next())).await.map_err(status)?;
         Ok(Some((message, watch)))
     }))
 }

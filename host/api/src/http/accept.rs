@@ -21,12 +21,12 @@ pub(super) enum Form {
 
 impl Form {
     /// The form on Consul's routes, where text is the default.
-    pub(super) fn on_consuls_routes(headers: &HeaderMap) -> Self {
+    pub(super) fn text_by_default(headers: &HeaderMap) -> Self {
         if prefers_problem(headers, false) { Self::Problem } else { Self::Consul }
     }
 
     /// The form on Mortise's own routes, where a problem is the default.
-    pub(super) fn on_ours(headers: &HeaderMap) -> Self {
+    pub(super) fn problem_by_default(headers: &HeaderMap) -> Self {
         if prefers_problem(headers, true) { Self::Problem } else { Self::Text }
     }
 }

@@ -34,13 +34,13 @@ use super::{
 };
 
 /// Consul's text for a body that is not JSON or has the wrong shape.
-const FORMAT: &str = "Request body format is invalid";
+const BAD_FORMAT_TEXT: &str = "Request body format is invalid";
 
 /// Consul's text for data that is absent or not of the type.
-const SCHEMA: &str = "Request body didn't follow the resource schema";
+const BAD_SCHEMA_TEXT: &str = "Request body didn't follow the resource schema";
 
 /// Bytes of an oversized body that are still read, so that the client reads the answer.
-const DRAINED: usize = 8 << 20;
+const MAX_DRAINED_BYTES: usize = 8 << 20;
 
 /// The known keys of a body.
 #[derive(Deserialize)]
@@ -84,16 +84,16 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String
 }
 
 /// Largest small body, bytes. Small bodies need no budget: the limit of connections bounds them well enough.
-const SMALL: usize = 64 << 10;
+const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// Number of largest bodies that the budget holds.
-const LARGEST_AT_ONCE: usize = 4;
+const LARGEST_BODIES: usize = 4;
 
 /// Bodies above this size, bytes, are parsed one at a time: each of their values takes more than a hundred bytes
 /// meanwhile.
-const TAKEN_APART_TOGETHER: usize = 1 << 20;
+const PARALLEL_PARSE_BYTES: usize = 1 << 20;
 
-/// Memory for bodies that are not small, in units of [`SMALL`], and the permit to parse a large one.
+/// Memory for bodies that are not small, in units of [`SMALL_BODY_BYTES`], and the permit to parse a large one.
 #[derive(Clone)]
 pub(super) struct Budget {
     units: Arc<Semaphore>,
@@ -103,7 +103,7 @@ pub(super) struct Budget {
 impl Budget {
     /// Creates the budget for bodies of up to `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        let units = (limit / SMALL + 1).saturating_mul(LARGEST_AT_ONCE);
+        let units = (limit / SMALL_BODY_BYTES + 1).saturating_mul(LARGEST_BODIES);
         let units = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
         Self { units, large: Arc::new(Semaphore::new(1)) }
     }
@@ -139,7 +139,7 @@ pub(super) async fn read(
         HttpError::new(ErrorKind::TooLarge, format!("the body has more than {limit} bytes ({limits})"))
     };
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limit.saturating_add(DRAINED)) {
+    if announced.is_some_and(|length| length > limit.saturating_add(MAX_DRAINED_BYTES)) {
         return Err(too_large());
     }
     match tokio::time::timeout(within, collect(body, limit, budget)).await {
@@ -151,7 +151,9 @@ pub(super) async fn read(
         )
         .with_header(RETRY_AFTER, "1")),
         // The client is gone or sends nonsense; it may never read this.
-        Ok(CollectOutcome::Broken(e)) => Err(HttpError::body(FORMAT, String::new(), format!("it ended early: {e}"))),
+        Ok(CollectOutcome::StreamError(e)) => {
+            Err(HttpError::body(BAD_FORMAT_TEXT, String::new(), format!("it ended early: {e}")))
+        }
         Err(_) => Err(HttpError::new(
             ErrorKind::TooSlow,
             format!("the body did not arrive within {} ms (limit http.request_timeout_ms)", within.as_millis()),
@@ -164,7 +166,7 @@ enum CollectOutcome {
     Whole(BufferedBody),
     TooLarge,
     NoRoom,
-    Broken(axum::Error),
+    StreamError(axum::Error),
 }
 
 /// Reads the whole body. The excess of an oversized body is read and dropped, up to a bound.
@@ -177,18 +179,18 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
     while let Some(frame) = body.frame().await {
         let data = match frame {
             Ok(frame) => frame.into_data().unwrap_or_default(),
-            Err(e) => return CollectOutcome::Broken(e),
+            Err(e) => return CollectOutcome::StreamError(e),
         };
         seen = seen.saturating_add(data.len());
-        if seen > limit.saturating_add(DRAINED) {
+        if seen > limit.saturating_add(MAX_DRAINED_BYTES) {
             break;
         }
         if seen > limit || no_room {
             (bytes, share) = (Vec::new(), None);
             continue;
         }
-        if seen / SMALL > units {
-            let more = u32::try_from(seen / SMALL - units).unwrap_or(u32::MAX);
+        if seen / SMALL_BODY_BYTES > units {
+            let more = u32::try_from(seen / SMALL_BODY_BYTES - units).unwrap_or(u32::MAX);
             // Waiting here would hold memory that other bodies wait for.
             match (budget.units.clone().try_acquire_many_owned(more), &mut share) {
                 (Ok(more), Some(share)) => share.merge(more),
@@ -198,7 +200,7 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
                     continue;
                 }
             }
-            units = seen / SMALL;
+            units = seen / SMALL_BODY_BYTES;
         }
         bytes.extend_from_slice(&data);
     }
@@ -209,7 +211,7 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
             bytes: bytes.into(),
             share,
             large: budget.large.clone(),
-            values: limit / 8 + SMALL / 8,
+            values: limit / 8 + SMALL_BODY_BYTES / 8,
         }),
     }
 }
@@ -221,7 +223,7 @@ pub(super) async fn drain(mut body: Body, within: Duration) {
         let mut seen = 0;
         while let Some(Ok(frame)) = body.frame().await {
             seen += frame.data_ref().map_or(0, Bytes::len);
-            if seen > DRAINED {
+            if seen > MAX_DRAINED_BYTES {
                 return;
             }
         }
@@ -263,13 +265,13 @@ impl BufferedBody {
         host: &DescriptorPool,
         message: &MessageDescriptor,
     ) -> Result<pb::Resource, HttpError> {
-        if self.bytes.len() <= SMALL {
+        if self.bytes.len() <= SMALL_BODY_BYTES {
             return resource(host, message, &self.bytes, self.values);
         }
         let (host, message) = (host.clone(), message.clone());
         let Self { bytes, share, large, values } = self;
         // The holder of the permit waits for nothing else, and keeps it only while parsing a few MiB.
-        let place = match bytes.len() > TAKEN_APART_TOGETHER {
+        let place = match bytes.len() > PARALLEL_PARSE_BYTES {
             true => large.acquire_owned().await.ok(),
             false => None,
         };
@@ -288,7 +290,7 @@ fn resource(
     body: &[u8],
     values: usize,
 ) -> Result<pb::Resource, HttpError> {
-    let malformed = |path: &str, e: String| HttpError::body(FORMAT, path.to_owned(), e);
+    let malformed = |path: &str, e: String| HttpError::body(BAD_FORMAT_TEXT, path.to_owned(), e);
     // serde also reads a struct from a list, but a list is not a body.
     if !matches!(body.trim_ascii_start().first(), Some(b'{' | b'n')) {
         return Err(malformed("", "the body is not a JSON object".to_owned()));
@@ -297,14 +299,16 @@ fn resource(
     let fields = serde_path_to_error::deserialize::<_, Option<BodyFields<'_>>>(&mut from)
         .map_err(|e| malformed(&plain_path(e.path()), e.inner().to_string()))?;
     from.end().map_err(|e| malformed("", e.to_string()))?;
-    let Some(fields) = fields else { return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())) };
+    let Some(fields) = fields else {
+        return Err(HttpError::body(BAD_SCHEMA_TEXT, "data".into(), "is required".into()));
+    };
 
     let owner = part(host, "hashicorp.consul.resource.ID", "owner", fields.owner, values)?;
     let meta = part(host, "goten.types.Meta", "meta", fields.meta, values)?.map(Box::new);
     let data = match fields.data.map(RawValue::get) {
-        None | Some("null") => return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())),
+        None | Some("null") => return Err(HttpError::body(BAD_SCHEMA_TEXT, "data".into(), "is required".into())),
         Some(text) => data_from_json(text, message, &limits(text, values))
-            .map_err(|diagnostics| HttpError::diagnostics(SCHEMA, diagnostics))?,
+            .map_err(|diagnostics| HttpError::diagnostics(BAD_SCHEMA_TEXT, diagnostics))?,
     };
     Ok(pb::Resource {
         owner,
@@ -326,8 +330,8 @@ fn part<T: prost::Message + Default>(
     let Some(text) = value.map(RawValue::get).filter(|text| *text != "null") else { return Ok(None) };
     let message = host.get_message_by_name(message).ok_or_else(no_host_message)?;
     let read = message_from_json(text, key, &message, &limits(text, values))
-        .map_err(|diagnostics| HttpError::diagnostics(FORMAT, diagnostics))?;
-    let read = read.transcode_to().map_err(|e| HttpError::body(FORMAT, key.to_owned(), e.to_string()))?;
+        .map_err(|diagnostics| HttpError::diagnostics(BAD_FORMAT_TEXT, diagnostics))?;
+    let read = read.transcode_to().map_err(|e| HttpError::body(BAD_FORMAT_TEXT, key.to_owned(), e.to_string()))?;
     Ok(Some(read))
 }
 

@@ -37,10 +37,10 @@ use super::{
 
 /// The header with the source of a request as the browser sees it: `same-origin`, `same-site`, `cross-site`, or `none`
 /// for actions of its user.
-const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_SITE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The header with the browser's use of the answer; `navigate` shows it as a page.
-const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_MODE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 impl Hosts {
     /// Refuses a request that names a host of somebody else, or that a page of another origin makes.
@@ -52,7 +52,7 @@ impl Hosts {
         let named: Vec<_> = named.chain(uri.authority().map(Authority::as_str)).collect();
         for host in &named {
             let authority = host.parse::<Authority>().ok().filter(|_| !host.contains('@'));
-            if !authority.is_some_and(|authority| self.knows(authority.host())) {
+            if !authority.is_some_and(|authority| self.contains(authority.host())) {
                 return Err(HttpError::new(
                     ErrorKind::UnknownHost,
                     format!(
@@ -79,8 +79,8 @@ impl Hosts {
             }
         }
         let shown = matches!(*method, Method::GET | Method::HEAD)
-            && headers.get(MODE).is_some_and(|mode| mode.as_bytes() == b"navigate");
-        match headers.get(SITE).map(|site| site.to_str().unwrap_or("?")) {
+            && headers.get(FETCH_MODE_HEADER).is_some_and(|mode| mode.as_bytes() == b"navigate");
+        match headers.get(FETCH_SITE_HEADER).map(|site| site.to_str().unwrap_or("?")) {
             None | Some("same-origin" | "none") => Ok(()),
             Some(_) if shown => Ok(()),
             Some(site) => Err(foreign(site)),
@@ -107,26 +107,28 @@ pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: 
 mod tests {
     use super::*;
 
-    fn knows(listening: &str, host: &str) -> bool {
-        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()], None).knows(host)
+    fn contains(listening: &str, host: &str) -> bool {
+        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()], None).contains(host)
     }
 
     #[test]
     fn hosts_of_this_server_are_known() {
         for host in ["localhost", "LocalHost", "localhost.", "a.localhost", "127.0.0.1", "127.1.2.3", "[::1]"] {
-            assert!(knows("127.0.0.1:80", host), "{host}");
+            assert!(contains("127.0.0.1:80", host), "{host}");
         }
         for host in
             ["evil.example", "localhost.evil.example", "evillocalhost", "192.0.2.1", "", "127.0.0.1.evil.example"]
         {
-            assert!(!knows("127.0.0.1:80", host), "{host}");
+            assert!(!contains("127.0.0.1:80", host), "{host}");
         }
-        assert!(knows("127.0.0.1:80", "api.EXAMPLE.org") && !knows("127.0.0.1:80", "b.api.example.org"));
-        assert!(knows("192.0.2.1:80", "192.0.2.1") && !knows("192.0.2.1:80", "192.0.2.2"));
+        assert!(contains("127.0.0.1:80", "api.EXAMPLE.org") && !contains("127.0.0.1:80", "b.api.example.org"));
+        assert!(contains("192.0.2.1:80", "192.0.2.1") && !contains("192.0.2.1:80", "192.0.2.2"));
         assert!(
-            knows("[::]:80", "192.0.2.1") && knows("0.0.0.0:80", "[2001:db8::1]") && !knows("[::]:80", "evil.example")
+            contains("[::]:80", "192.0.2.1")
+                && contains("0.0.0.0:80", "[2001:db8::1]")
+                && !contains("[::]:80", "evil.example")
         );
-        assert!(knows("[::ffff:192.0.2.1]:80", "192.0.2.1"));
+        assert!(contains("[::ffff:192.0.2.1]:80", "192.0.2.1"));
     }
 
     fn refused(method: Method, headers: &[(&'static str, &'static str)]) -> bool {

@@ -11,7 +11,7 @@ use mortise_service::{Origin, Remote, Surface};
 
 use super::{Shared, accept::Form, body, error::HttpError, query::Query};
 use crate::{
-    authenticate::{Authenticated, Peer, REQUEST, Requirement, origin, stranger},
+    authenticate::{Authenticated, Peer, REQUEST_ID_HEADER, Requirement, origin, unknown_caller},
     peer::PeerCertificate,
 };
 
@@ -21,17 +21,17 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
     if matches!(path, "/healthz" | "/readyz") {
         return next.run(request).await;
     }
-    let query = Query::of_uri(request.uri());
+    let query = Query::from_uri(request.uri());
     let (headers, extensions) = (request.headers(), request.extensions());
     let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: None };
     let remote = extensions.get::<Remote>().copied().unwrap_or(Remote::Unknown);
     let origin = origin(Surface::Http, remote, headers);
     let known = Authenticated::of(shared.service.access(), query.token(), headers, peer, origin.clone());
-    let by = known.as_ref().map_or_else(|_| stranger(), |by| by.authorizer.clone());
+    let by = known.as_ref().map_or_else(|_| unknown_caller(), |by| by.authorizer.clone());
     let path = path.to_owned();
     // The service records requests below `/api/` itself, once their caller is known.
     let has_records = path.starts_with("/api/");
-    let allowed = known.and_then(|by| by.check(Requirement::of_http(&path)).map(|()| by));
+    let allowed = known.and_then(|by| by.check(Requirement::for_http(&path)).map(|()| by));
     let allowed = match (has_records, allowed) {
         (true, Ok(by)) => Ok(by),
         (_, allowed) => {
@@ -46,29 +46,29 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
         Ok(by) => {
             request.extensions_mut().insert(by);
             let mut response = next.run(request).await;
-            number(&mut response, &origin);
+            add_request_id(&mut response, &origin);
             response
         }
         Err(error) => {
             let form = match path.starts_with("/v1/") {
-                true => Form::on_ours(request.headers()),
-                false => Form::on_consuls_routes(request.headers()),
+                true => Form::problem_by_default(request.headers()),
+                false => Form::text_by_default(request.headers()),
             };
             body::drain(request.into_body(), shared.options.request_timeout).await;
             let mut response = HttpError::from(error).into_response(form, &path);
             if response.status() == StatusCode::UNAUTHORIZED {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            number(&mut response, &origin);
+            add_request_id(&mut response, &origin);
             response
         }
     }
 }
 
 /// Adds the request's number to a failed answer; records of the request have the same number.
-fn number(response: &mut Response, origin: &Origin) {
+fn add_request_id(response: &mut Response, origin: &Origin) {
     let failed = response.status().is_client_error() || response.status().is_server_error();
     if let (true, Ok(number)) = (failed, HeaderValue::from_str(origin.request())) {
-        response.headers_mut().insert(REQUEST, number);
+        response.headers_mut().insert(REQUEST_ID_HEADER, number);
     }
 }

@@ -17,10 +17,10 @@ use super::{
     json::{JSON, Printer},
     request::TypeRequest,
 };
-use crate::call::{guarded, span_of_type};
+use crate::call::{run_guarded, type_span};
 
 /// Bytes of a printed portion.
-pub(super) const PORTION: usize = 64 << 10;
+pub(super) const PORTION_BYTES: usize = 64 << 10;
 
 /// GET: lists the collection.
 pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
@@ -30,8 +30,8 @@ pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
         tenancy: Some(request.query.tenancy()),
         name_prefix: request.query.name_prefix(),
     };
-    let span = span_of_type("List", rpc.r#type.as_ref());
-    let listed = guarded(span, Box::pin(request.shared.service.list_encoded(&caller, rpc))).await?;
+    let span = type_span("List", rpc.r#type.as_ref());
+    let listed = run_guarded(span, Box::pin(request.shared.service.list_encoded(&caller, rpc))).await?;
     let mut pages = ListPages::new(request.printer(), listed);
     let first = pages.next().unwrap_or_default();
     let body = match pages.is_done {
@@ -83,7 +83,7 @@ impl Iterator for ListPages {
         if !self.begun {
             page.push_str("{\n  \"resources\": [");
         }
-        while page.len() < PORTION
+        while page.len() < PORTION_BYTES
             && !self.is_empty()
             && let Some(resource) = self.left.next()
         {

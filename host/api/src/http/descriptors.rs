@@ -7,7 +7,7 @@ use prost_reflect::DescriptorPool;
 use super::error::HttpError;
 
 /// The message of every resource.
-pub(super) const RESOURCE: &str = "hashicorp.consul.resource.Resource";
+pub(super) const RESOURCE_MESSAGE: &str = "hashicorp.consul.resource.Resource";
 
 /// The error for a message that the host's own descriptors lack; impossible in a build that passes its tests.
 pub(super) fn no_host_message() -> HttpError {

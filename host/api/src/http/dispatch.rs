@@ -28,8 +28,8 @@ pub(super) async fn api(
 ) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let (ours, consuls) = (Form::on_ours(&parts.headers), Form::on_consuls_routes(&parts.headers));
-    let query = Query::of(&parts);
+    let (ours, consuls) = (Form::problem_by_default(&parts.headers), Form::text_by_default(&parts.headers));
+    let query = Query::from_parts(&parts);
     let within = shared.options.request_timeout;
     let registry = shared.service.types();
     let Some(Route { kind, target }) = Route::find(&registry, &path) else {
@@ -52,7 +52,9 @@ pub(super) async fn api(
         (Target::Collection, _) if watches => (watch::collection(request).await, ours),
         (Target::Item(name), _) if watches => (watch::item(request, name).await, ours),
         (Target::Collection, _) if reads => (collection::list(request).await, consuls),
-        (Target::Item(name), _) if reads && request.query.is_part() => (search::read_part(request, name).await, ours),
+        (Target::Item(name), _) if reads && request.query.has_projection() => {
+            (search::read_part(request, name).await, ours)
+        }
         (Target::Item(name), _) if reads => (item::read(request, name).await, consuls),
         (Target::Item(name), &Method::PUT) => (item::write(request, name).await, consuls),
         (Target::Item(name), &Method::DELETE) => (item::delete(request, name).await, consuls),
@@ -79,8 +81,8 @@ fn not_allowed(target: &Target) -> Response {
 pub(super) async fn not_found(request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let form = match path.starts_with("/v1/") {
-        true => Form::on_ours(request.headers()),
-        false => Form::on_consuls_routes(request.headers()),
+        true => Form::problem_by_default(request.headers()),
+        false => Form::text_by_default(request.headers()),
     };
     no_route(&path).into_response(form, &path)
 }

@@ -19,14 +19,14 @@ use serde_json::{Map, Value, json};
 use super::accept::Form;
 
 /// Most bytes of an error's text; plugins may write more than is useful.
-const MAX_TEXT: usize = 16_384;
+const MAX_TEXT_BYTES: usize = 16_384;
 
 /// Most faults by field, and the longest text of one.
 const MAX_VIOLATIONS: usize = 100;
 const MAX_VIOLATION: usize = 1_024;
 
 /// Characters that a request's path may contain, but a URI reference may not (RFC 3986).
-const NOT_IN_PATHS: AsciiSet = CONTROLS
+const PATH_ESCAPES: AsciiSet = CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'<')
@@ -41,7 +41,7 @@ const NOT_IN_PATHS: AsciiSet = CONTROLS
     .add(b'}');
 
 /// The prefix of the `type` of a problem.
-const TYPE: &str = "urn:mortise:problem:";
+const TYPE_PREFIX: &str = "urn:mortise:problem:";
 
 /// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,8 +127,8 @@ impl HttpError {
     pub(super) fn into_response(self, form: Form, path: &str) -> Response {
         let status = match form {
             // Consul's HTTP server answers 429 to its rate limits, too.
-            Form::Consul if self.is_for_now() => StatusCode::TOO_MANY_REQUESTS,
-            Form::Consul => self.kind.consuls_status(),
+            Form::Consul if self.is_rate_limited() => StatusCode::TOO_MANY_REQUESTS,
+            Form::Consul => self.kind.consul_status(),
             Form::Text | Form::Problem => self.kind.status(),
         };
         let (media, body) = match form {
@@ -143,16 +143,18 @@ impl HttpError {
     }
 
     /// Whether the error is a temporary refusal, by a limit of rates.
-    fn is_for_now(&self) -> bool {
+    fn is_rate_limited(&self) -> bool {
         let waits = self.headers.iter().any(|(name, _)| name == RETRY_AFTER);
         self.kind == ErrorKind::Service(Code::ResourceExhausted) && self.plugin.is_none() && waits
     }
 
     fn text(&self) -> String {
         match self.kind {
-            ErrorKind::Service(code) => format!("rpc error: code = {code:?} desc = {}", cut(&self.detail, MAX_TEXT)),
+            ErrorKind::Service(code) => {
+                format!("rpc error: code = {code:?} desc = {}", truncate(&self.detail, MAX_TEXT_BYTES))
+            }
             ErrorKind::Body => self.text.to_owned(),
-            _ => cut(&self.detail, MAX_TEXT),
+            _ => truncate(&self.detail, MAX_TEXT_BYTES),
         }
     }
 
@@ -160,11 +162,11 @@ impl HttpError {
     pub(super) fn problem(&self, path: &str) -> Value {
         let (name, title) = self.kind.name();
         let mut problem = Map::from_iter([
-            ("type".to_owned(), json!(format!("{TYPE}{name}"))),
+            ("type".to_owned(), json!(format!("{TYPE_PREFIX}{name}"))),
             ("title".to_owned(), json!(title)),
             ("status".to_owned(), json!(self.kind.status().as_u16())),
-            ("detail".to_owned(), json!(cut(&self.detail, MAX_TEXT))),
-            ("instance".to_owned(), json!(utf8_percent_encode(path, &NOT_IN_PATHS).to_string())),
+            ("detail".to_owned(), json!(truncate(&self.detail, MAX_TEXT_BYTES))),
+            ("instance".to_owned(), json!(utf8_percent_encode(path, &PATH_ESCAPES).to_string())),
         ]);
         if !self.violations.is_empty() {
             let violations = self.violations.iter().take(MAX_VIOLATIONS).map(diagnostic).collect::<Vec<_>>();
@@ -185,10 +187,11 @@ impl HttpError {
 
 /// A diagnostic in JSON, for a problem or a list of warnings.
 pub(super) fn diagnostic(one: &Diagnostic) -> Value {
-    let mut object = json!({ "path": cut(&one.path, MAX_VIOLATION), "summary": cut(&one.summary, MAX_VIOLATION) });
+    let mut object =
+        json!({ "path": truncate(&one.path, MAX_VIOLATION), "summary": truncate(&one.summary, MAX_VIOLATION) });
     if let Some(object) = object.as_object_mut() {
         if !one.detail.is_empty() {
-            object.insert("detail".to_owned(), json!(cut(&one.detail, MAX_VIOLATION)));
+            object.insert("detail".to_owned(), json!(truncate(&one.detail, MAX_VIOLATION)));
         }
         if one.severity() == Severity::Warning {
             object.insert("severity".to_owned(), json!("warning"));
@@ -198,7 +201,7 @@ pub(super) fn diagnostic(one: &Diagnostic) -> Value {
 }
 
 impl ErrorKind {
-    fn consuls_status(self) -> StatusCode {
+    fn consul_status(self) -> StatusCode {
         match self {
             Self::Service(
                 Code::InvalidArgument
@@ -259,4 +262,4 @@ impl ErrorKind {
     }
 }
 
-pub(super) use crate::call::cut;
+pub(super) use crate::call::truncate;

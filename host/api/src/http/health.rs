@@ -7,7 +7,7 @@ use axum::{extract::State, http::StatusCode};
 use tokio::sync::watch;
 
 use super::Shared;
-use crate::soundness::Soundness;
+use crate::write_health::WriteHealth;
 
 /// Answers 200 while the process serves.
 pub(super) async fn healthz() -> &'static str {
@@ -17,12 +17,15 @@ pub(super) async fn healthz() -> &'static str {
 /// Answers 200 once everything is loaded; 503 before that, during shutdown, and while changes cannot be stored or
 /// recorded.
 pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, Cow<'static, str>) {
-    readiness(shared.ready, Soundness::of(&shared.service)).await
+    readiness(shared.ready, WriteHealth::new(&shared.service)).await
 }
 
 /// Readiness, for connections that get no other answer.
-pub(super) async fn readiness(ready: watch::Receiver<bool>, soundness: Soundness) -> (StatusCode, Cow<'static, str>) {
-    match (*ready.borrow(), soundness.fault()) {
+pub(super) async fn readiness(
+    ready: watch::Receiver<bool>,
+    write_health: WriteHealth,
+) -> (StatusCode, Cow<'static, str>) {
+    match (*ready.borrow(), write_health.fault()) {
         (true, None) => (StatusCode::OK, "ready\n".into()),
         (true, Some(fault)) => {
             let text = format!("not ready: {fault}; run mortise status for the reason\n");
@@ -48,8 +51,8 @@ mod tests {
         let (store, health) = watch::channel(mortise_store::Health::default());
         store.send_modify(|health| health.full = Some("1 byte is missing".into()));
         let (audit, recorded) = watch::channel(None);
-        let soundness = Soundness::testing(health, Some(recorded));
-        let now = async || readiness(ready.clone(), soundness.clone()).await;
+        let write_health = WriteHealth::testing(health, Some(recorded));
+        let now = async || readiness(ready.clone(), write_health.clone()).await;
         assert_eq!(now().await, (StatusCode::OK, "ready\n".into()));
         audit.send_replace(Some("no space".to_owned()));
         assert!(now().await.1.contains("audit log"), "{:?}", now().await);

@@ -23,7 +23,7 @@ impl Hosts {
         Self { listening: listening.ip().to_canonical(), allowed, tls }
     }
 
-    pub(super) fn knows(&self, host: &str) -> bool {
+    pub(super) fn contains(&self, host: &str) -> bool {
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = address.parse::<IpAddr>() {
             let address = address.to_canonical();

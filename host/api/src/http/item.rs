@@ -7,18 +7,19 @@ use axum::{
 use mortise_resource::{Code, Diagnostic, pb};
 
 use super::{error::HttpError, json::JSON, request::TypeRequest};
-use crate::call::{cut, guarded, span};
+use crate::call::{run_guarded, span, truncate};
 
 /// Most warnings in an answer, and most bytes of each: clients have small limits for headers.
 const MAX_WARNINGS: usize = 10;
-const MAX_WARNING: usize = 256;
+const MAX_WARNING_BYTES: usize = 256;
 
 /// GET: reads the resource.
 pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let caller = request.caller();
     let id = request.id(name);
     let span = span("Read", Some(&id));
-    let read = guarded(span, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
+    let read =
+        run_guarded(span, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
     let printed = request.printer().pretty(&read.resource.unwrap_or_default());
     Ok(([JSON], printed).into_response())
 }
@@ -30,7 +31,7 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
     let caller = request.caller();
     let span = span("Write", resource.id.as_ref());
     let rpc = pb::WriteRequest { resource: Some(resource) };
-    let written = guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
+    let written = run_guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
     let printed = request.printer().pretty(&written.resource.unwrap_or_default());
     let mut response = ([JSON], printed).into_response();
     for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
@@ -45,7 +46,7 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     let id = request.id(name);
     let of_delete = span("Delete", Some(&id));
     let rpc = pb::DeleteRequest { id: Some(id.clone()), version: request.query.version() };
-    let Err(error) = guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
+    let Err(error) = run_guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     // A resource stored under another version of its type is an internal error in Consul's Delete, and the caller's
@@ -53,7 +54,8 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     if error.code == Code::Internal && error.plugin.is_none() {
         let of_read = span("Read", Some(&id));
         let read =
-            guarded(of_read, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await;
+            run_guarded(of_read, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) })))
+                .await;
         if let Err(error) = read
             && error.code == Code::InvalidArgument
         {
@@ -68,7 +70,7 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
 fn warning(one: &Diagnostic) -> Option<HeaderValue> {
     let text = if one.path.is_empty() { one.summary.clone() } else { format!("{}: {}", one.path, one.summary) };
     let safe = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
-    let quoted: String = cut(&text, MAX_WARNING)
+    let quoted: String = truncate(&text, MAX_WARNING_BYTES)
         .replace('…', "...")
         .chars()
         .map(safe)

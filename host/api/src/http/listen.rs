@@ -43,16 +43,16 @@ use crate::{
 };
 
 /// The answer on connections beyond the limit.
-const FULL: &str = "too many connections are open (limit http.max_connections)\n";
+const FULL_TEXT: &str = "too many connections are open (limit http.max_connections)\n";
 
 /// Longest time for the request on such a connection.
-const FULL_WITHIN: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Concurrent connections beyond the limit.
-const PROBES: usize = 64;
+const MAX_PROBES: usize = 64;
 
 /// Bytes of each buffer of a connection; the head of a request has to fit.
-const BUFFER: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves until the stop; then ends idle connections, and resolves when the others have ended.
 pub(crate) async fn serve(
@@ -79,7 +79,7 @@ pub(crate) async fn serve(
         if connections.len() >= options.max_connections {
             port.full("http.max_connections");
             probing.retain(|probe: &JoinHandle<()>| !probe.is_finished());
-            if probing.len() >= PROBES
+            if probing.len() >= MAX_PROBES
                 && let Some(oldest) = probing.pop_front()
             {
                 oldest.abort();
@@ -121,12 +121,12 @@ async fn connection(
         request
     });
     let stream = StallTimeout::new(transport, options.stall_timeout);
-    let (touched, hurry) = (stream.touched(), stream.hurry());
+    let (touched, hurry) = (stream.activity_flag(), stream.stopping_flag());
     let mut serving = pin!(
         Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.request_timeout)
-            .max_buf_size(BUFFER)
+            .max_buf_size(BUFFER_BYTES)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
     );
     let ended = tokio::select! {
@@ -164,20 +164,20 @@ async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router) {
         let Some(transport) = transport(stream, tls).await else { return };
         let serving = Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(FULL_WITHIN)
+            .header_read_timeout(PROBE_TIMEOUT)
             .keep_alive(false)
-            .max_buf_size(BUFFER)
+            .max_buf_size(BUFFER_BYTES)
             .serve_connection(TokioIo::new(transport), TowerToHyperService::new(probes));
         drop(serving.await);
     };
     // The outcome is ignored: the client comes again.
-    let _ = tokio::time::timeout(FULL_WITHIN * 2, serving).await;
+    let _ = tokio::time::timeout(PROBE_TIMEOUT * 2, serving).await;
 }
 
 /// Answers everything but probes on such a connection.
 pub(super) async fn full() -> (StatusCode, [(HeaderName, &'static str); 2], &'static str) {
     count_refused();
-    (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close"), (RETRY_AFTER, "1")], FULL)
+    (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close"), (RETRY_AFTER, "1")], FULL_TEXT)
 }
 
 fn count_refused() {
@@ -232,7 +232,7 @@ mod tests {
         let probes = Router::new().fallback(|| async { "well" });
         let serving = tokio::spawn(serve(listener, Router::new(), probes, options, None, stopping));
         let mut silent = Vec::new();
-        for _ in 0..PROBES + 10 {
+        for _ in 0..MAX_PROBES + 10 {
             silent.push(TcpStream::connect(addr).await.unwrap());
         }
         let mut client = TcpStream::connect(addr).await.unwrap();

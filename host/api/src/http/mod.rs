@@ -53,7 +53,7 @@ use axum::{
 };
 use tokio::sync::watch as signal;
 
-use crate::soundness::Soundness;
+use crate::write_health::WriteHealth;
 
 pub use options::HttpOptions;
 
@@ -62,10 +62,10 @@ pub(crate) use listen::serve;
 pub(crate) use shared::Shared;
 
 /// The routes for health checks when all connections are in use.
-pub(crate) fn probes(ready: signal::Receiver<bool>, soundness: Soundness) -> Router {
+pub(crate) fn probes(ready: signal::Receiver<bool>, write_health: WriteHealth) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
-        .route("/readyz", get(move || health::readiness(ready, soundness)))
+        .route("/readyz", get(move || health::readiness(ready, write_health)))
         .fallback(listen::full)
         .layer(from_fn(methods::finish))
 }
@@ -79,8 +79,8 @@ pub(crate) fn router(shared: Shared) -> Router {
     if shared.options.api {
         router = router
             .route("/api/{*path}", any(dispatch::api))
-            .route("/v1/types", get(types::all))
-            .route("/v1/types/{name}", get(types::one))
+            .route("/v1/types", get(types::list))
+            .route("/v1/types/{name}", get(types::get_one))
             .route("/v1/openapi.json", get(openapi::document));
     }
     let guard = from_fn_with_state(shared.clone(), browsers::guard);
@@ -95,7 +95,7 @@ pub(crate) fn router(shared: Shared) -> Router {
 pub(crate) fn fuzz(registry: &mortise_service::registry::Registry, text: &str) {
     let _ = route::Route::find(registry, text);
     if let Ok(uri) = text.parse() {
-        let query = query::Query::of_uri(&uri);
+        let query = query::Query::from_uri(&uri);
         let _ = (query.tenancy(), query.version(), query.name_prefix(), query.watch(), query.token());
     }
 }

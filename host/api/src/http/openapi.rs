@@ -29,7 +29,7 @@ pub(super) struct Cached(Mutex<Option<(Weak<Registry>, Bytes)>>);
 pub(super) async fn document(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     match shared.openapi.of(&shared.service.types()) {
         Ok(document) => ([JSON], document).into_response(),
-        Err(fault) => fault.into_response(Form::on_ours(&headers), "/v1/openapi.json"),
+        Err(fault) => fault.into_response(Form::problem_by_default(&headers), "/v1/openapi.json"),
     }
 }
 
@@ -50,7 +50,7 @@ impl Cached {
 
 fn make(registry: &Registry) -> Result<serde_json::Value, HttpError> {
     let host = descriptors::host_pool(registry)?;
-    let resource = host.get_message_by_name(descriptors::RESOURCE).ok_or_else(descriptors::no_host_message)?;
+    let resource = host.get_message_by_name(descriptors::RESOURCE_MESSAGE).ok_or_else(descriptors::no_host_message)?;
     let types = registry.types().iter().map(|t| TypeDoc {
         gvk: &t.gvk,
         scope: t.scope,

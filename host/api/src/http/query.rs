@@ -10,7 +10,7 @@ use prost_types::FieldMask;
 use crate::{authenticate::Authenticated, call};
 
 /// Parameters that make a request a query by content.
-const OF_QUERIES: [&str; 11] = [
+const SEARCH_PARAMETERS: [&str; 11] = [
     "selector",
     "filter",
     "order_by",
@@ -30,12 +30,12 @@ pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Parses the query of a request.
-    pub(super) fn of(parts: &Parts) -> Self {
-        Self::of_uri(&parts.uri)
+    pub(super) fn from_parts(parts: &Parts) -> Self {
+        Self::from_uri(&parts.uri)
     }
 
     /// Parses the query of a URI.
-    pub(super) fn of_uri(uri: &Uri) -> Self {
+    pub(super) fn from_uri(uri: &Uri) -> Self {
         Self::parse(uri.query().unwrap_or_default())
     }
 
@@ -74,11 +74,11 @@ impl Query {
 
     /// Whether the request is a query by content instead of a list.
     pub(super) fn is_search(&self) -> bool {
-        OF_QUERIES.iter().any(|name| self.has(name) || self.has(&name.replace('_', "-")))
+        SEARCH_PARAMETERS.iter().any(|name| self.has(name) || self.has(&name.replace('_', "-")))
     }
 
     /// Whether only a part of a resource is requested.
-    pub(super) fn is_part(&self) -> bool {
+    pub(super) fn has_projection(&self) -> bool {
         self.has("fields") || self.has("view")
     }
 
@@ -97,7 +97,7 @@ impl Query {
         };
         let selector = of("selector");
         let selector = (!selector.is_empty()).then(|| label_selector(&selector)).transpose();
-        let (view, field_mask) = self.part()?;
+        let (view, field_mask) = self.projection()?;
         let size = of("page_size");
         let page_size = match size.as_str() {
             "" => 0,
@@ -133,7 +133,7 @@ impl Query {
     ///
     /// # Errors
     /// `InvalidArgument`: an unknown view.
-    pub(super) fn part(&self) -> Result<(i32, Option<FieldMask>), Error> {
+    pub(super) fn projection(&self) -> Result<(i32, Option<FieldMask>), Error> {
         let view = match self.get("view") {
             "" => View::Unspecified,
             name => View::from_str_name(&name.to_uppercase())

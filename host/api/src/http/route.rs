@@ -11,7 +11,7 @@ use mortise_service::registry::{Registry, ResourceType};
 use percent_encoding::percent_decode_str;
 
 /// The element after an item that requests a dry run. Names never begin with an underscore.
-const VALIDATE: &str = "_validate";
+const VALIDATE_ELEMENT: &str = "_validate";
 
 /// The meaning of a path.
 pub(super) struct Route {
@@ -59,7 +59,7 @@ fn is_at(gvk: &Gvk, group: &str, version: &str, kind: &str) -> bool {
 fn target(rest: &str) -> Target {
     let mut elements = rest.trim_end_matches('/').rsplit('/').map(decoded);
     let last = elements.next().unwrap_or_default();
-    if last == VALIDATE { Target::Validate(elements.next().unwrap_or_default()) } else { Target::Item(last) }
+    if last == VALIDATE_ELEMENT { Target::Validate(elements.next().unwrap_or_default()) } else { Target::Item(last) }
 }
 
 /// Bytes that are not UTF-8 become characters that no name has.

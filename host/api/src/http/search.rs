@@ -18,19 +18,19 @@ use mortise_resource::{
 use serde_json::{Value, json};
 
 use super::{
-    collection::PORTION,
+    collection::PORTION_BYTES,
     error::HttpError,
     json::{JSON, Printer, pretty},
     request::TypeRequest,
 };
-use crate::call::{guarded, span, span_of_type};
+use crate::call::{run_guarded, span, type_span};
 
 /// GET of a collection: answers one page.
 pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> {
     let caller = request.caller_of_list();
     let rpc = request.query.search(request.kind.gvk.to_pb())?;
-    let (counts, span) = (rpc.include_paging_info, span_of_type("query.Search", rpc.r#type.as_ref()));
-    let found = guarded(span, Box::pin(request.shared.service.search(&caller, rpc))).await?;
+    let (counts, span) = (rpc.include_paging_info, type_span("query.Search", rpc.r#type.as_ref()));
+    let found = run_guarded(span, Box::pin(request.shared.service.search(&caller, rpc))).await?;
     let SearchResponse { resources, prev_page_token, next_page_token, current_offset, total_results_count, plan } =
         found;
     let mut rest = Vec::new();
@@ -44,9 +44,9 @@ pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> 
         rest.push(("totalResultsCount", total_results_count.into()));
     }
     if let Some(plan) = plan {
-        rest.push(("plan", explained(&plan)));
+        rest.push(("plan", plan_json(&plan)));
     }
-    let printer = request.printer().with_whole_meta(request.query.is_part());
+    let printer = request.printer().with_whole_meta(request.query.has_projection());
     let pieces = Pieces { printer, resources: resources.into_iter(), rest, begun: false, is_done: false };
     Ok(([JSON], Body::from_stream(stream::iter(pieces).map(Ok::<_, Infallible>))).into_response())
 }
@@ -69,7 +69,7 @@ impl Iterator for Pieces {
             return None;
         }
         let mut piece = String::new();
-        while piece.len() < PORTION
+        while piece.len() < PORTION_BYTES
             && let Some(resource) = self.resources.next()
         {
             piece.push_str(if self.begun { ",\n    " } else { "{\n  \"resources\": [\n    " });
@@ -92,17 +92,17 @@ impl Iterator for Pieces {
 /// GET of an item with a view or fields: answers a part of the resource.
 pub(super) async fn read_part(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let caller = request.caller();
-    let (view, field_mask) = request.query.part()?;
+    let (view, field_mask) = request.query.projection()?;
     let id = request.id(name);
     let span = span("query.BatchGet", Some(&id));
     let rpc = BatchGetRequest { ids: vec![id], field_mask, view };
-    let found = guarded(span, Box::pin(request.shared.service.batch_get(&caller, rpc))).await?;
+    let found = run_guarded(span, Box::pin(request.shared.service.batch_get(&caller, rpc))).await?;
     let resource = found.resources.first().ok_or_else(|| Error::new(Code::NotFound, "resource not found"))?;
     Ok(([JSON], request.printer().with_whole_meta(true).pretty(resource)).into_response())
 }
 
 /// The plan of a query in JSON.
-fn explained(plan: &QueryPlan) -> Value {
+fn plan_json(plan: &QueryPlan) -> Value {
     json!({
         "access": plan.access().as_str_name().trim_start_matches("ACCESS_"),
         "keys": plan.keys,

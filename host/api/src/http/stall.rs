@@ -20,7 +20,7 @@ use tokio::{
 use crate::transport::Transport;
 
 /// Longest stall while the server stops.
-const WHEN_STOPPING: Duration = Duration::from_millis(250);
+const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A stream whose writes have a time limit.
 pub(super) struct StallTimeout {
@@ -29,25 +29,25 @@ pub(super) struct StallTimeout {
     /// The timer of a waiting write.
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether anything was ever read.
-    touched: Arc<AtomicBool>,
+    activity_flag: Arc<AtomicBool>,
     /// Whether the server stops.
-    hurry: Arc<AtomicBool>,
+    stopping_flag: Arc<AtomicBool>,
 }
 
 impl StallTimeout {
     /// Wraps a connection; `limit` is the longest wait for one write.
     pub(super) fn new(stream: Transport, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None, touched: Arc::default(), hurry: Arc::default() }
+        Self { stream, limit, waiting: None, activity_flag: Arc::default(), stopping_flag: Arc::default() }
     }
 
     /// The flag for a stopping server; the next poll of the connection reads it.
-    pub(super) fn hurry(&self) -> Arc<AtomicBool> {
-        self.hurry.clone()
+    pub(super) fn stopping_flag(&self) -> Arc<AtomicBool> {
+        self.stopping_flag.clone()
     }
 
     /// The flag for a client that has ever sent something.
-    pub(super) fn touched(&self) -> Arc<AtomicBool> {
-        self.touched.clone()
+    pub(super) fn activity_flag(&self) -> Arc<AtomicBool> {
+        self.activity_flag.clone()
     }
 
     fn within<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -55,8 +55,8 @@ impl StallTimeout {
             self.waiting = None;
             return polled;
         }
-        let hurries = self.hurry.load(Ordering::Relaxed);
-        let limit = if hurries { self.limit.min(WHEN_STOPPING) } else { self.limit };
+        let hurries = self.stopping_flag.load(Ordering::Relaxed);
+        let limit = if hurries { self.limit.min(STOPPING_STALL_TIMEOUT) } else { self.limit };
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
         let latest = Instant::now() + limit;
         if hurries && waiting.deadline() > latest {
@@ -77,7 +77,7 @@ impl AsyncRead for StallTimeout {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.touched.store(true, Ordering::Relaxed);
+            self.activity_flag.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }

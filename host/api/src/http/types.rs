@@ -18,13 +18,13 @@ use super::{
 };
 
 /// Answers all types.
-pub(super) async fn all(State(shared): State<Shared>) -> Response {
+pub(super) async fn list(State(shared): State<Shared>) -> Response {
     let types: Vec<_> = shared.service.types().types().iter().map(|t| summary(t)).collect();
     ([JSON], pretty(&json!({ "types": types }))).into_response()
 }
 
 /// Answers a type, by `group.version.Kind`, with the schema of its data.
-pub(super) async fn one(
+pub(super) async fn get_one(
     State(shared): State<Shared>,
     name: Result<Path<String>, PathRejection>,
     uri: Uri,
@@ -44,7 +44,7 @@ pub(super) async fn one(
         }
         None => {
             let what = format!("resource type {name} not registered; GET /v1/types lists registered types");
-            HttpError::from(Error::not_found(what)).into_response(Form::on_ours(&headers), uri.path())
+            HttpError::from(Error::not_found(what)).into_response(Form::problem_by_default(&headers), uri.path())
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     json::{JSON, pretty},
     request::TypeRequest,
 };
-use crate::call::{guarded, span};
+use crate::call::{run_guarded, span};
 
 /// Answers the mutated resource and the warnings of validation.
 pub(super) async fn validate(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
@@ -17,7 +17,7 @@ pub(super) async fn validate(mut request: TypeRequest, name: String) -> Result<R
     let caller = request.caller();
     let span = span("MutateAndValidate", resource.id.as_ref());
     let rpc = pb::MutateAndValidateRequest { resource: Some(resource) };
-    let judged = guarded(span, Box::pin(request.shared.service.mutate_and_validate(&caller, rpc))).await?;
+    let judged = run_guarded(span, Box::pin(request.shared.service.mutate_and_validate(&caller, rpc))).await?;
     let warnings: Vec<_> = judged.warnings.iter().map(diagnostic).collect();
     let resource = request.printer().value(&judged.resource.unwrap_or_default());
     Ok(([JSON], pretty(&json!({ "resource": resource, "warnings": warnings }))).into_response())

@@ -25,7 +25,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use super::{Shared, error::HttpError, json::Printer, request::TypeRequest};
-use crate::call::{guarded, span_of_type};
+use crate::call::{run_guarded, type_span};
 
 /// Watches a collection.
 pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpError> {
@@ -54,8 +54,8 @@ async fn open(
     let wanted = request.kind.gvk.to_pb();
     let rpc =
         pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix, after: None };
-    let span = span_of_type("WatchList", rpc.r#type.as_ref());
-    let events = guarded(span, Box::pin(request.shared.service.watch_list(&caller, rpc))).await?;
+    let span = type_span("WatchList", rpc.r#type.as_ref());
+    let events = run_guarded(span, Box::pin(request.shared.service.watch_list(&caller, rpc))).await?;
     let keep_alive = KeepAlive::new().interval(request.shared.options.keep_alive).text("alive");
     let open = OpenWatch {
         events,
@@ -113,7 +113,7 @@ impl OpenWatch {
 
     async fn next(&mut self) -> Result<SseEvent, Error> {
         loop {
-            let event = guarded(Span::none(), Box::pin(self.events.next())).await?;
+            let event = run_guarded(Span::none(), Box::pin(self.events.next())).await?;
             let (name, resource) = match event.event {
                 Some(Event::Upsert(upsert)) => ("upsert", upsert.resource),
                 Some(Event::Delete(delete)) => ("delete", delete.resource),

@@ -28,7 +28,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use super::{Shared, error::HttpError, json::Printer, request::TypeRequest, watch};
-use crate::call::{guarded, span_of_type};
+use crate::call::{run_guarded, type_span};
 
 /// Watches the matching resources.
 pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpError> {
@@ -38,14 +38,14 @@ pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpErr
     let resume_token = resume_token(&request);
     let is_resumed = !resume_token.is_empty();
     let search = request.query.search(wanted.clone())?;
-    let rpc = WatchResourcesRequest::of_search(search, WatchType::Stateless, resume_token);
-    let span = span_of_type("watch.WatchResources", rpc.resource_type.as_ref());
-    let changes = guarded(span, Box::pin(request.shared.service.watch_resources(&caller, rpc))).await?;
+    let rpc = WatchResourcesRequest::from_search(search, WatchType::Stateless, resume_token);
+    let span = type_span("watch.WatchResources", rpc.resource_type.as_ref());
+    let changes = run_guarded(span, Box::pin(request.shared.service.watch_resources(&caller, rpc))).await?;
     let keep_alive = KeepAlive::new().interval(request.shared.options.keep_alive).text("alive");
     let open = OpenWatch {
         changes,
         wanted,
-        whole_meta: request.query.is_part(),
+        whole_meta: request.query.has_projection(),
         printer: request.printer(),
         shared: request.shared,
         path: request.parts.uri.path().to_owned(),
@@ -85,7 +85,7 @@ impl OpenWatch {
                 if let Some(event) = open.events.pop_front() {
                     return Some((Ok(event), Some(open)));
                 }
-                match guarded(Span::none(), Box::pin(open.changes.next())).await {
+                match run_guarded(Span::none(), Box::pin(open.changes.next())).await {
                     Ok(message) => open.take(message),
                     Err(error) => return Some((Ok(open.ended(error)), None)),
                 }

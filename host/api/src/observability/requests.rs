@@ -13,7 +13,7 @@ use std::{
 
 use mortise_resource::data::server_status_response::Requests;
 /// The label of all other paths.
-const OTHER: &str = "(other)";
+const OTHER_LABEL: &str = "(other)";
 
 /// The counts, by path without its first slash. Cheap to clone.
 #[derive(Clone)]
@@ -26,12 +26,12 @@ impl RequestCounts {
             let counter = metrics::counter!("mortise_grpc_requests_total", "method" => method.clone());
             (method, (AtomicU64::new(0), counter))
         };
-        Self(Arc::new(methods.into_iter().chain([OTHER.to_owned()]).map(counter).collect()))
+        Self(Arc::new(methods.into_iter().chain([OTHER_LABEL.to_owned()]).map(counter).collect()))
     }
 
     /// Counts a call.
-    pub(crate) fn note(&self, path: &str) {
-        let known = self.0.get(path.strip_prefix('/').unwrap_or(path)).or_else(|| self.0.get(OTHER));
+    pub(crate) fn count(&self, path: &str) {
+        let known = self.0.get(path.strip_prefix('/').unwrap_or(path)).or_else(|| self.0.get(OTHER_LABEL));
         if let Some((count, metric)) = known {
             count.fetch_add(1, Ordering::Relaxed);
             metric.increment(1);

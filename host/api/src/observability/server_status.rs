@@ -99,7 +99,8 @@ impl Sources {
         if let Some(audit) = self.service.audit()
             && let Some(why) = &*audit.fault().borrow()
         {
-            let so = if audit.waits() { "changes are refused meanwhile" } else { "records are dropped meanwhile" };
+            let so =
+                if audit.blocks_callers() { "changes are refused meanwhile" } else { "records are dropped meanwhile" };
             warnings.push(format!("the audit log cannot be written ({why}); {so}"));
         }
         warnings.extend(store_warnings(store));
@@ -143,9 +144,9 @@ impl Sources {
         let stored = self.service.backend().list(Consistency::Eventual, &query).await?;
         let text = self.metrics.render();
         let (calls, faults, seconds) = (
-            by_plugin(&text, "mortise_plugin_calls_total"),
-            by_plugin(&text, "mortise_plugin_faults_total"),
-            by_plugin(&text, "mortise_plugin_call_seconds_sum"),
+            sum_by_plugin(&text, "mortise_plugin_calls_total"),
+            sum_by_plugin(&text, "mortise_plugin_faults_total"),
+            sum_by_plugin(&text, "mortise_plugin_call_seconds_sum"),
         );
         let number = |of: &BTreeMap<String, f64>, name: &str| of.get(name).copied().unwrap_or(0.0);
         Ok(stored
@@ -208,7 +209,7 @@ fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<
 }
 
 /// Sums a metric of a Prometheus text by its label `plugin`, over all other labels.
-fn by_plugin(text: &str, metric: &str) -> BTreeMap<String, f64> {
+fn sum_by_plugin(text: &str, metric: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
         let Some(rest) = line.strip_prefix(metric).and_then(|rest| rest.strip_prefix('{')) else { continue };
@@ -242,7 +243,7 @@ mod tests {
     fn metrics_are_summed_over_hooks() {
         let text = "# HELP calls x\ncalls{plugin=\"a\",hook=\"mutate\"} 2\ncalls{hook=\"list\",plugin=\"a\"} 3\n\
                     calls{plugin=\"b\"} 1\ncalls_more{plugin=\"a\"} 9\ncalls 7\n";
-        assert_eq!(by_plugin(text, "calls"), BTreeMap::from([("a".to_owned(), 5.0), ("b".to_owned(), 1.0)]));
+        assert_eq!(sum_by_plugin(text, "calls"), BTreeMap::from([("a".to_owned(), 5.0), ("b".to_owned(), 1.0)]));
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Tls {
     /// [`TlsError`].
     pub(crate) async fn load(options: TlsOptions) -> Result<Arc<Self>, TlsError> {
         let (read_at, configs) = read(&options).await?;
-        configs.announce(match (&options.client_ca_file, options.client_certs) {
+        configs.log_certificate(match (&options.client_ca_file, options.client_certs) {
             (None, _) => "TLS on both ports; clients are not asked for certificates",
             (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may show certificates",
             (Some(_), ClientCerts::Required) => "TLS on both ports; clients must show certificates",

@@ -10,24 +10,24 @@ use tokio::time::Instant;
 const WARNING_DAYS: i64 = 30;
 
 /// Shortest time between two warnings for a file.
-const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Checks certificates now and then.
 #[derive(Default)]
-pub(super) struct Expiry {
+pub(super) struct ExpiryMonitor {
     warned: Option<Instant>,
 }
 
-impl Expiry {
+impl ExpiryMonitor {
     /// Sets the metric of each file, and warns once a day about certificates that expire soon.
-    pub(super) fn look(&mut self, certificates: &[(&'static str, Certificate)]) {
+    pub(super) fn check(&mut self, certificates: &[(&'static str, Certificate)]) {
         let now = Timestamp::now();
         for (setting, certificate) in certificates {
             let gauge = metrics::gauge!("mortise_tls_certificate_expiry_seconds", "setting" => *setting);
             #[allow(clippy::cast_precision_loss, reason = "seconds of a few thousand years are exact")]
             gauge.set(certificate.seconds_left(now) as f64);
         }
-        if self.warned.is_some_and(|warned| warned.elapsed() < SILENCE) {
+        if self.warned.is_some_and(|warned| warned.elapsed() < WARNING_INTERVAL) {
             return;
         }
         for text in certificates.iter().filter_map(|(setting, certificate)| warning(setting, certificate, now)) {

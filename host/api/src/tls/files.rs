@@ -39,12 +39,12 @@ impl Configs {
         let described = describe(CERT_FILE, &options.cert_file, &chain)?;
         let key = certified_key(options, chain, &provider)?;
         let mut expiring = Vec::new();
-        expiring.extend(soonest(&described).map(|soonest| (CERT_FILE, soonest)));
+        expiring.extend(first_to_expire(&described).map(|soonest| (CERT_FILE, soonest)));
         let mut verifier = None;
         if let Some(path) = &options.client_ca_file {
             let authorities = certificates(CLIENT_CA_FILE, path)?;
             let described = describe(CLIENT_CA_FILE, path, &authorities)?;
-            expiring.extend(soonest(&described).map(|soonest| (CLIENT_CA_FILE, soonest)));
+            expiring.extend(first_to_expire(&described).map(|soonest| (CLIENT_CA_FILE, soonest)));
             verifier = Some(client_verifier(path, authorities, options.client_certs, &provider)?);
         }
         let builder = ServerConfig::builder_with_provider(provider)
@@ -71,7 +71,7 @@ impl Configs {
     }
 
     /// Logs which certificate is in use.
-    pub(super) fn announce(&self, what: &str) {
+    pub(super) fn log_certificate(&self, what: &str) {
         let Certificate { serial, .. } = &self.certificate;
         tracing::info!(subject = self.certificate.label(), serial, until = %self.certificate.expiry(), "{what}");
     }
@@ -90,7 +90,7 @@ fn describe(
     chain.iter().map(|der| Certificate::parse(der).map_err(malformed)).collect()
 }
 
-fn soonest(certificates: &[Certificate]) -> Option<Certificate> {
+fn first_to_expire(certificates: &[Certificate]) -> Option<Certificate> {
     certificates.iter().min_by_key(|certificate| certificate.not_after).cloned()
 }
 

@@ -16,10 +16,10 @@ use crate::transport::Transport;
 const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// Time for the client to read TLS's alert before the connection closes.
-const FAREWELL: Duration = Duration::from_secs(1);
+const ALERT_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Most bytes of the client that are read meanwhile.
-const UNREAD: u64 = 64 << 10;
+const MAX_UNREAD_BYTES: u64 = 64 << 10;
 
 /// The protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Tls {
     pub(crate) async fn accept(&self, stream: TcpStream, protocol: Protocol) -> Option<Transport> {
         let peer = stream.peer_addr().ok();
         let limit = self.options.handshake;
-        let outcome = timeout(limit, self.shake_hands(stream, protocol)).await.unwrap_or(Outcome::Late(limit));
+        let outcome = timeout(limit, self.perform(stream, protocol)).await.unwrap_or(Outcome::Late(limit));
         let counted = match &outcome {
             Outcome::Done(_) => "done",
             Outcome::Plain => "plain",
@@ -74,7 +74,7 @@ impl Tls {
             Outcome::Failed(e, stream) => {
                 tracing::debug!(?peer, "{port}: a TLS handshake failed: {e}");
                 if let Some(stream) = stream {
-                    take_leave(stream).await;
+                    close_after_alert(stream).await;
                 }
             }
             Outcome::Late(limit) => {
@@ -84,13 +84,13 @@ impl Tls {
         None
     }
 
-    async fn shake_hands(&self, stream: TcpStream, protocol: Protocol) -> Outcome {
+    async fn perform(&self, stream: TcpStream, protocol: Protocol) -> Outcome {
         let mut first = [0];
         match stream.peek(&mut first).await {
             Ok(0) => return Outcome::Failed(io::ErrorKind::UnexpectedEof.into(), None),
             Err(e) => return Outcome::Failed(e, None),
             Ok(_) if first != [HANDSHAKE_RECORD] => {
-                plain::explain(stream).await;
+                plain::answer_plaintext(stream).await;
                 return Outcome::Plain;
             }
             Ok(_) => {}
@@ -104,11 +104,11 @@ impl Tls {
 
 /// Closes a connection with an alert for the client. If unread bytes were left, closing would reset the connection and
 /// lose the alert; a TLS 1.3 client has sent its first request by the time its certificate is rejected.
-async fn take_leave(mut stream: TcpStream) {
+async fn close_after_alert(mut stream: TcpStream) {
     let leave = async {
         stream.shutdown().await?;
-        tokio::io::copy(&mut stream.take(UNREAD), &mut tokio::io::sink()).await
+        tokio::io::copy(&mut stream.take(MAX_UNREAD_BYTES), &mut tokio::io::sink()).await
     };
     // The connection closes in any case.
-    let _ = timeout(FAREWELL, leave).await;
+    let _ = timeout(ALERT_READ_TIMEOUT, leave).await;
 }

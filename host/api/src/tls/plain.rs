@@ -22,31 +22,31 @@ use tokio::{net::TcpStream, sync::Notify};
 use tonic::{Status, metadata::GRPC_CONTENT_TYPE};
 
 /// The answer to such a client.
-const TEXT: &str = "this port speaks TLS, and the connection is in the clear: use https:// in the address, and have \
+const NOT_TLS_TEXT: &str = "this port speaks TLS, and the connection is in the clear: use https:// in the address, and have \
                     the server's certificate authority trusted (mortise: --tls --ca-file FILE; curl: --cacert FILE)";
 
 /// Bytes of a request's body that are read before the connection closes: with unread bytes, closing would reset the
 /// connection and lose the answer.
-const BODY: usize = 64 << 10;
+const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// Bytes of a buffer, and most bytes of a request's head.
-const BUFFER: u16 = 16 << 10;
+const BUFFER_BYTES: u16 = 16 << 10;
 
 /// Concurrent calls of a connection that are answered.
-const STREAMS: u32 = 8;
+const MAX_STREAMS: u32 = 8;
 
 /// Answers one request.
-pub(super) async fn explain(stream: TcpStream) {
+pub(super) async fn answer_plaintext(stream: TcpStream) {
     let answered = Arc::new(Notify::new());
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).keep_alive(false).max_buf_size(BUFFER.into());
+    builder.http1().timer(TokioTimer::new()).keep_alive(false).max_buf_size(BUFFER_BYTES.into());
     let window = u32::from(u16::MAX);
     builder
         .http2()
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(window)
         .initial_connection_window_size(window)
-        .max_header_list_size(BUFFER.into());
+        .max_header_list_size(BUFFER_BYTES.into());
     let answering = answered.clone();
     let service = service_fn(move |request| {
         let answering = answering.clone();
@@ -72,10 +72,10 @@ pub(super) async fn explain(stream: TcpStream) {
 
 async fn answer(request: Request<Incoming>) -> Response<Full<Bytes>> {
     if is_grpc(request.headers()) {
-        return Status::unavailable(TEXT).into_http();
+        return Status::unavailable(NOT_TLS_TEXT).into_http();
     }
     let mut body = request.into_body();
-    let mut left = BODY;
+    let mut left = MAX_BODY_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         match left.checked_sub(bytes) {
@@ -83,7 +83,7 @@ async fn answer(request: Request<Incoming>) -> Response<Full<Bytes>> {
             None => break,
         }
     }
-    let mut response = Response::new(Full::from(format!("{TEXT}\n")));
+    let mut response = Response::new(Full::from(format!("{NOT_TLS_TEXT}\n")));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

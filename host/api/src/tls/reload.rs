@@ -12,20 +12,20 @@ use tokio::{
 
 use super::{
     current::{Tls, read},
-    expiry::Expiry,
+    expiry::ExpiryMonitor,
     stamps::Stamps,
 };
 
 /// The state of the watched files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Watched {
+enum FileState {
     /// Unchanged since they were last read.
     Judged(Stamps),
     /// Changed since they were last read; `seen` is their state at the last check.
     Changed { judged: Stamps, seen: Stamps },
 }
 
-impl Watched {
+impl FileState {
     /// The state after a check, and whether the files have to be read now.
     fn next(self, now: Stamps) -> (Self, bool) {
         match self {
@@ -41,19 +41,19 @@ impl Tls {
     pub(crate) async fn follow(self: Arc<Self>) {
         let mut every = interval(self.options.rescan);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut expiry = Expiry::default();
-        let mut watched = Watched::Judged(self.read_at);
+        let mut expiry = ExpiryMonitor::default();
+        let mut watched = FileState::Judged(self.read_at);
         loop {
             every.tick().await;
-            expiry.look(&self.configs.load().expiring);
+            expiry.check(&self.configs.load().expiring);
             let options = self.options.clone();
             // The task does not panic; if it did, the next check would follow.
             let Ok(now) = spawn_blocking(move || Stamps::of(&options)).await else { continue };
             let judge;
             (watched, judge) = watched.next(now);
             if judge && self.reload().await {
-                expiry = Expiry::default();
-                expiry.look(&self.configs.load().expiring);
+                expiry = ExpiryMonitor::default();
+                expiry.check(&self.configs.load().expiring);
             }
         }
     }
@@ -65,7 +65,7 @@ impl Tls {
         metrics::counter!("mortise_tls_reloads_total", "outcome" => outcome).increment(1);
         match read {
             Ok((_, configs)) => {
-                configs.announce("TLS: the changed files are in service");
+                configs.log_certificate("TLS: the changed files are in service");
                 self.configs.store(Arc::new(configs));
                 true
             }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_change_is_judged_once_and_when_it_has_settled() {
         let [a, b, c] = [1, 2, 3].map(Stamps::numbered);
-        let mut watched = Watched::Judged(a);
+        let mut watched = FileState::Judged(a);
         for (now, judged) in [
             (a, false),
             (b, false),

@@ -4,7 +4,7 @@ use super::*;
 
 /// Salvage saves the content before the damage, and reports the rest as missing.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_be_read_of_a_damaged_backup_is_saved() {
+async fn salvage_saves_the_readable_part_of_a_damaged_backup() {
     let bytes = House::furnished(2_000).await.backup().await;
     let dir = tempfile::tempdir().unwrap();
     let all = salvaged(&saved(dir.path(), &bytes), 2_000).await;
@@ -60,7 +60,7 @@ struct Earlier {
 
 /// Salvage leaves out, and reports, records that decode but contradict their checksum or version.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_contradicts_itself_is_not_saved() {
+async fn salvage_leaves_out_contradictory_records() {
     /// Rewrites the records; `by` encodes that of the seventh commit.
     fn rewrite(entries: &mut Entries, by: fn(Record, &mut Vec<u8>)) {
         let records = entries.iter_mut().find(|(name, _)| name == "records/00000001").unwrap();
@@ -146,7 +146,7 @@ async fn what_contradicts_itself_is_not_saved() {
 /// makes no false ones. Records of earlier releases have no checksums; salvage takes them as they read, and reports
 /// that.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_saved_of_an_altered_backup_without_its_sums_is_proven() {
+async fn salvage_proves_each_record_without_the_list_of_checksums() {
     const RECORDS: &str = "records/00000001";
     let mut entries = unpacked(&House::furnished(40).await.backup().await);
     entries.retain(|(name, _)| name == "manifest.json" || name == RECORDS);
@@ -193,7 +193,7 @@ async fn what_is_saved_of_an_altered_backup_without_its_sums_is_proven() {
 
 /// Salvage reads a store that is too damaged to open.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_be_read_of_a_damaged_store_is_saved() {
+async fn salvage_saves_the_readable_part_of_a_damaged_store() {
     let house = House::furnished(300).await;
     let kept = house.data().join("plugins/demo");
     let digest = format!("{:x}", <sha2::Sha256 as sha2::Digest>::digest(b"good"));

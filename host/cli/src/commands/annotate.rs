@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::{
     CliError, Exit,
-    resources::pairs::{Pairs, PairsArgs},
+    resources::label_edits::{LabelEditArgs, LabelEdits},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -16,11 +16,11 @@ mortise annotate artist korn --list";
 #[derive(Debug, Args)]
 pub struct Annotate {
     #[command(flatten)]
-    args: PairsArgs,
+    args: LabelEditArgs,
 }
 
 impl Annotate {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        self.args.run(Pairs::Annotations).await
+        self.args.run(LabelEdits::Annotations).await
     }
 }

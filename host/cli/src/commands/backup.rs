@@ -51,7 +51,7 @@ impl Backup {
             return Err(CliError::usage(format!("{name} exists already")).remedy("--force replaces it"));
         }
         // This comes before the call, so that a mistyped directory is reported at once.
-        let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
+        let mut part = AtomicFile::new_beside(&self.file).map_err(CliError::fs)?;
         let session = self.connect.session().await?;
         let taken = self.take(&session, part.file()).await?;
         let placed = if self.force { part.replace_durably() } else { part.create_durably() };

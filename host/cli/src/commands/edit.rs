@@ -12,7 +12,7 @@ use mortise_resource::{pb, resource_meta::strip_server_part};
 use mortise_text::{Document, Format, Source};
 
 use crate::{
-    CliError, Connect, Exit, Session, Shield, Tenancy, Ui,
+    CliError, Connect, CriticalSection, Exit, Session, Tenancy, Ui,
     apply::{files, plan::bare},
     env::process as env,
     output::ui,
@@ -209,7 +209,7 @@ async fn open(file: &Path, text: &str) -> Result<(), CliError> {
     let editor = env("VISUAL").or_else(|| env("EDITOR")).unwrap_or_else(|| "vi".into());
     // Started by a shell, since the variable may hold arguments; the file's name is a separate argument.
     let ended = {
-        let _shield = Shield::raise();
+        let _section = CriticalSection::enter();
         tokio::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file).status().await
     };
     match ended {

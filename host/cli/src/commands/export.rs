@@ -75,7 +75,7 @@ impl Export {
         if !self.force && self.file.symlink_metadata().is_ok() {
             return Err(CliError::usage(format!("{name} exists already")).remedy("--force replaces it"));
         }
-        let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
+        let mut part = AtomicFile::new_beside(&self.file).map_err(CliError::fs)?;
         let written = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.file())).await?;
         let placed = if self.force { part.replace_durably() } else { part.create_durably() };
         placed.map_err(|e| CliError::failed(format!("cannot write {name}")).caused_by(e.source))?;

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::{
     CliError, Exit,
-    resources::pairs::{Pairs, PairsArgs},
+    resources::label_edits::{LabelEditArgs, LabelEdits},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -17,11 +17,11 @@ mortise label artist korn --list";
 #[derive(Debug, Args)]
 pub struct Label {
     #[command(flatten)]
-    args: PairsArgs,
+    args: LabelEditArgs,
 }
 
 impl Label {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        self.args.run(Pairs::Labels).await
+        self.args.run(LabelEdits::Labels).await
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf};
 
-use mortise_durable_fs::{AtomicFile, FsError, dir_of};
+use mortise_durable_fs::{AtomicFile, FsError, parent_dir};
 use serde::{Deserialize, Serialize};
 
 use crate::{env::Env, error::CliError};
@@ -78,9 +78,9 @@ impl Contexts {
         })?;
         let text = toml::to_string(self).map_err(|e| CliError::failed("contexts").caused_by(e))?;
         let write = || {
-            std::fs::create_dir_all(dir_of(&path)).map_err(FsError::at(&path, "write"))?;
-            let mut file = AtomicFile::beside(&path)?;
-            file.write_all(text.as_bytes()).map_err(FsError::at(&path, "write"))?;
+            std::fs::create_dir_all(parent_dir(&path)).map_err(FsError::with_path(&path, "write"))?;
+            let mut file = AtomicFile::new_beside(&path)?;
+            file.write_all(text.as_bytes()).map_err(FsError::with_path(&path, "write"))?;
             file.replace_durably()
         };
         write().map_err(|FsError { source: e, .. }| CliError::file("cannot write the contexts file", &path, e))?;

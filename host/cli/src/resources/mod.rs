@@ -2,7 +2,7 @@
 
 pub mod catalog;
 pub(crate) mod ids;
-pub(crate) mod pairs;
+pub(crate) mod label_edits;
 pub(crate) mod search;
 pub(crate) mod selector;
 pub(crate) mod show;

@@ -9,7 +9,7 @@ use std::sync::{
 use mortise_controller::{
     Context, Event, Outcome, ReconcileError, Reconciler, Request, Source, SourceError, Watch, async_trait,
 };
-use mortise_resource::{BadEncoding, EncodedResource, pb};
+use mortise_resource::{EncodedResource, EncodingError, pb};
 use tokio::sync::mpsc;
 
 /// Counts reconciles, and answers each with success.
@@ -82,7 +82,7 @@ pub(crate) fn artists() -> pb::Type {
     pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }
 }
 
-pub(crate) fn artist(n: usize, version: usize) -> Result<Arc<EncodedResource>, BadEncoding> {
+pub(crate) fn artist(n: usize, version: usize) -> Result<Arc<EncodedResource>, EncodingError> {
     let id = pb::Id {
         uid: format!("{n:026}"),
         name: format!("artist-{n}"),
@@ -90,7 +90,7 @@ pub(crate) fn artist(n: usize, version: usize) -> Result<Arc<EncodedResource>, B
         tenancy: Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() }),
     };
     let resource = pb::Resource { id: Some(id), version: version.to_string(), ..pb::Resource::default() };
-    EncodedResource::of(&resource).map(Arc::new)
+    EncodedResource::encode(&resource).map(Arc::new)
 }
 
 /// Resident memory, MiB. Linux only.

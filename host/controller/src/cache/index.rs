@@ -5,7 +5,7 @@
 
 use std::{cell::OnceCell, fmt, sync::Arc};
 
-use mortise_resource::{BadEncoding, EncodedResource, pb, tenancy::WILDCARD};
+use mortise_resource::{EncodedResource, EncodingError, pb, tenancy::WILDCARD};
 
 use crate::request::ReconcileError;
 
@@ -148,7 +148,7 @@ impl fmt::Debug for Index {
 }
 
 /// The error of a stored resource that cannot be decoded.
-pub(crate) fn undecodable(error: BadEncoding) -> ReconcileError {
+pub(crate) fn undecodable(error: EncodingError) -> ReconcileError {
     ReconcileError::because(format!("a stored resource cannot be decoded: {error}"), error)
 }
 

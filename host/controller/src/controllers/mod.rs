@@ -106,7 +106,7 @@ impl Controllers {
         let applied = {
             let table = self.0.table.lock();
             table.admit(&definition)?;
-            let handle = table.live(definition.name())?;
+            let handle = table.active(definition.name())?;
             handle.change(|wanted| wanted.definition = Arc::new(definition))
         };
         applied.wait().await;
@@ -120,7 +120,7 @@ impl Controllers {
     /// There is no such controller.
     pub async fn pause(&self, name: &str, reason: impl Into<String>) -> Result<(), ControllersError> {
         let reason = reason.into();
-        let applied = self.0.table.lock().live(name)?.change(|wanted| wanted.mode = Mode::Pause(reason));
+        let applied = self.0.table.lock().active(name)?.change(|wanted| wanted.mode = Mode::Pause(reason));
         applied.wait().await;
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Controllers {
     /// There is no such controller.
     pub fn resume(&self, name: &str) -> Result<(), ControllersError> {
         let table = self.0.table.lock();
-        let handle = table.live(name)?;
+        let handle = table.active(name)?;
         if matches!(handle.wanted.borrow().mode, Mode::Pause(_)) {
             handle.change(|wanted| wanted.mode = Mode::Run);
         }
@@ -194,7 +194,7 @@ impl Table {
     }
 
     /// A controller that is not being removed.
-    fn live(&self, name: &str) -> Result<&Handle, ControllersError> {
+    fn active(&self, name: &str) -> Result<&Handle, ControllersError> {
         let handle = self.get(name)?;
         if handle.wanted.borrow().mode == Mode::Stop {
             return Err(ControllersError::Unknown(name.to_owned()));

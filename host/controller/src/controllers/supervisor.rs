@@ -67,7 +67,7 @@ impl Supervisor {
             let Err(panic) = AssertUnwindSafe(self.follow()).catch_unwind().await else { break };
             let error = format!("the supervisor failed: {}", ReconcileError::panicked(&*panic));
             tracing::error!(controller = &*self.controller.name, "the controller restarts: {error}");
-            self.controller.recorder.broke(error.clone());
+            self.controller.recorder.run_failed(error.clone());
             let until = Instant::now() + restarts.after(begun.elapsed());
             self.controller.recorder.set(State::BackingOff { until, error });
             tokio::select! {
@@ -127,14 +127,14 @@ impl Supervisor {
             self.applied.send_replace(wanted.revision);
             tokio::select! {
                 biased;
-                () = lease.until(true) => {}
+                () = lease.wait_until(true) => {}
                 _ = self.wanted.changed() => continue,
             }
             if let Some((until, error)) = pause.take() {
                 self.controller.recorder.set(State::BackingOff { until, error });
                 tokio::select! {
                     () = tokio::time::sleep_until(until) => {}
-                    () = lease.until(false) => {
+                    () = lease.wait_until(false) => {
                         restarts.reset();
                         continue;
                     }
@@ -148,7 +148,7 @@ impl Supervisor {
                 EndReason::ByItself(error) => {
                     let wait = restarts.after(begun.elapsed());
                     tracing::warn!(controller = wanted.definition.name(), ?wait, "the controller restarts: {error}");
-                    self.controller.recorder.broke(error.clone());
+                    self.controller.recorder.run_failed(error.clone());
                     pause = (wait > Duration::ZERO).then(|| (Instant::now() + wait, error));
                 }
                 EndReason::LeaseLost => {
@@ -179,7 +179,7 @@ impl Supervisor {
             result = &mut running => {
                 return EndReason::ByItself(result.err().map_or_else(|| "the run ended".to_owned(), |e| e.to_string()));
             }
-            () = lease.until(false) => EndReason::LeaseLost,
+            () = lease.wait_until(false) => EndReason::LeaseLost,
             _ = desired.changed() => EndReason::StateChanged,
         };
         ending.cancel();

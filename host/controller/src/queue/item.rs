@@ -9,10 +9,10 @@ use crate::loop_detection::Cause;
 
 /// Most former versions of a resource that wait to be mapped with it. The oldest and the newest are kept; versions
 /// between them are dropped.
-const FORMER: usize = 16;
+const MAX_FORMER_VERSIONS: usize = 16;
 
 /// Most bytes of these versions together; the oldest and the newest are kept even beyond it.
-const FORMER_BYTES: usize = 1 << 20;
+const MAX_FORMER_BYTES: usize = 1 << 20;
 
 /// An item in the queue of the reconciler.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ fn drop_between(former: &mut Vec<Arc<EncodedResource>>) {
     let mut at = 0..;
     former.retain(|version| {
         let is_between = at.next().is_some_and(|at| at > 0 && at < last);
-        let drops = is_between && (count > FORMER || bytes > FORMER_BYTES);
+        let drops = is_between && (count > MAX_FORMER_VERSIONS || bytes > MAX_FORMER_BYTES);
         if drops {
             count -= 1;
             bytes -= version.bytes().len();
@@ -108,7 +108,7 @@ mod tests {
     fn former_versions_are_bounded_and_the_first_is_kept() {
         let version = |n: usize| {
             let resource = pb::Resource { version: n.to_string(), ..pb::Resource::default() };
-            Arc::new(EncodedResource::of(&resource).unwrap())
+            Arc::new(EncodedResource::encode(&resource).unwrap())
         };
         let item = |n: usize| MappingItem {
             changed: Some(ChangedResource { now: version(n), former: vec![version(n - 1)] }),
@@ -118,7 +118,7 @@ mod tests {
         (2..100).for_each(|n| waiting.merge(item(n)));
         let ChangedResource { now, former } = waiting.changed.unwrap();
         let versions: Vec<&str> = former.iter().map(|r| r.version()).collect();
-        assert_eq!((now.version(), former.len(), versions[0], versions[15]), ("99", FORMER, "0", "98"));
+        assert_eq!((now.version(), former.len(), versions[0], versions[15]), ("99", MAX_FORMER_VERSIONS, "0", "98"));
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         let version = |n: usize, bytes: usize| {
             let data = prost_types::Any { value: vec![0; bytes], ..prost_types::Any::default() };
             let resource = pb::Resource { version: n.to_string(), data: Some(data), ..pb::Resource::default() };
-            Arc::new(EncodedResource::of(&resource).unwrap())
+            Arc::new(EncodedResource::encode(&resource).unwrap())
         };
         let kept = |bytes: usize| {
             let item = |n| MappingItem {
@@ -139,7 +139,7 @@ mod tests {
             former.iter().map(|r| r.version().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(kept(300 << 10), ["0", "7", "8"]);
-        assert_eq!(kept(FORMER_BYTES), ["0", "8"]);
+        assert_eq!(kept(MAX_FORMER_BYTES), ["0", "8"]);
         assert_eq!(kept(100).len(), 9);
     }
 }

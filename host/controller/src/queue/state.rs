@@ -99,7 +99,7 @@ enum EntryState {
 
 /// A key that does not run before its time.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct Hold {
     until: u64,
     /// Whether the code broke down; otherwise the key was postponed.
     aside: bool,
@@ -114,7 +114,7 @@ struct Entry<C> {
     failures: u32,
     place: EntryState,
     /// Time until which the key does not run, even if it is added.
-    held: Option<Held>,
+    held: Option<Hold>,
     /// The key was throttled, and has not run since.
     throttled: bool,
     /// The key's timer fired since it was throttled.
@@ -280,7 +280,7 @@ impl<C: Content> Queue<C> {
             Next::Postponed(wait, _) => Some((wait, false)),
             _ => None,
         };
-        entry.held = held.map(|(wait, aside)| Held { until: since.saturating_add(nanos_of(wait)), aside });
+        entry.held = held.map(|(wait, aside)| Hold { until: since.saturating_add(nanos_of(wait)), aside });
         self.set_aside += usize::from(held.is_some_and(|(_, aside)| aside));
         let (timer, older) = match next {
             Next::Done(resync) => (resync.map(|wait| (wait, TimerReason::Resync)), None),

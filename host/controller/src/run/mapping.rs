@@ -6,7 +6,7 @@ use std::sync::{Arc, atomic::Ordering};
 use mortise_resource::{pb, types};
 
 use super::{
-    reconcile::{REFUSED, throttle},
+    reconcile::{REFUSED_WAITS, throttle},
     state::Run,
     user_code::catch_panic,
 };
@@ -61,7 +61,7 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
                 let item = std::mem::take(&mut job.content);
                 let aside = match error.kind() {
                     ErrorKind::Refused(wait) => {
-                        mapping.queue.finish(job, Next::Postponed(wait.clamp(REFUSED.0, REFUSED.1), item));
+                        mapping.queue.finish(job, Next::Postponed(wait.clamp(REFUSED_WAITS.0, REFUSED_WAITS.1), item));
                         continue;
                     }
                     kind => kind == ErrorKind::Fault,

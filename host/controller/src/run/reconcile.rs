@@ -13,21 +13,21 @@ use crate::{
     queue::{Job, Next, ReconcileItem},
     reconciler::Context,
     request::{ErrorKind, Outcome, ReconcileError, Request},
-    status::{RECONCILE, count},
+    status::{RECONCILE_PLACE, count},
 };
 
 /// Shortest distance of requeues that do not count as a loop, and longest wait of a loop that is slowed down.
-const PACED: Duration = Duration::from_secs(1);
+const MIN_PACED_DELAY: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest wait after a refused reconcile. Both are short, since a plugin that refuses for long
 /// has its controller paused.
-pub(super) const REFUSED: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+pub(super) const REFUSED_WAITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Reconciles keys until the queue is closed.
 pub(crate) async fn reconcile_loop(run: Arc<Run>) {
     let controller = &run.controller;
     let throttled = |key: &Key, item: &mut ReconcileItem, timer_fired| {
-        throttle(&run, RECONCILE, key, controller.writes.chain_length(&mut item.cause), timer_fired)
+        throttle(&run, RECONCILE_PLACE, key, controller.writes.chain_length(&mut item.cause), timer_fired)
     };
     while let Some(mut job) = controller.queue.next(throttled).await {
         let chain = controller.writes.chain_length(&mut job.content.cause);
@@ -44,7 +44,7 @@ pub(crate) async fn reconcile_loop(run: Arc<Run>) {
         {
             span.record("outcome", "refused");
             let item = std::mem::take(&mut job.content);
-            controller.queue.finish(job, Next::Postponed(wait.clamp(REFUSED.0, REFUSED.1), item));
+            controller.queue.finish(job, Next::Postponed(wait.clamp(REFUSED_WAITS.0, REFUSED_WAITS.1), item));
             continue;
         }
         controller.recorder.metrics.seconds.record(begun.elapsed());
@@ -87,19 +87,19 @@ fn note_throttled(run: &Run, place: &str, key: &Key, chain: u32, wait: Duration)
     }
 }
 
-/// Next step after a reconcile that asked to be called again after `wait`: at once or after less than [`PACED`], it is
+/// Next step after a reconcile that asked to be called again after `wait`: at once or after less than [`MIN_PACED_DELAY`], it is
 /// a link of the chain.
 fn requeue(run: &Run, job: &Job<ReconcileItem>, chain: u32, wait: Duration) -> Next<ReconcileItem> {
     let uid = job.content.uid.clone();
-    if wait >= PACED {
+    if wait >= MIN_PACED_DELAY {
         // A timer has no cause of its own; only the incarnation is kept.
         return Next::After(wait, ReconcileItem { uid, ..ReconcileItem::default() });
     }
     let item = ReconcileItem { uid, cause: Cause::link(chain) };
     match wait_of(run, chain.saturating_add(1)) {
         Some(slowed) => {
-            let wait = slowed.min(PACED).max(wait);
-            note_throttled(run, RECONCILE, &job.key, chain.saturating_add(1), wait);
+            let wait = slowed.min(MIN_PACED_DELAY).max(wait);
+            note_throttled(run, RECONCILE_PLACE, &job.key, chain.saturating_add(1), wait);
             Next::Throttled(wait, item)
         }
         None if wait.is_zero() => Next::Now(item),

@@ -101,8 +101,8 @@ async fn queue_snapshot(run: &Run, watched: &WatchedType, before: Option<Arc<Cac
     }
     for (key, resource) in before.map(|before| before.all(&watched.of)).unwrap_or_default() {
         if !cache.has(&watched.of, &key) {
-            run.controller.recorder.indexed(&watched.of, &key, &[]);
-            enqueue(run, watched, &key, &resource, None, Cause::foreign());
+            run.controller.recorder.index_recovered(&watched.of, &key, &[]);
+            enqueue(run, watched, &key, &resource, None, Cause::from_outside());
         }
         tokio::task::consume_budget().await;
     }
@@ -134,7 +134,7 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
         }
         failed.push(place);
     }
-    run.controller.recorder.indexed(&watched.of, &applied.key, &failed);
+    run.controller.recorder.index_recovered(&watched.of, &applied.key, &failed);
     if phase == Phase::Live {
         let cause = run.controller.writes.cause_of(resource, deleted);
         enqueue(run, watched, &applied.key, resource, applied.old, cause);

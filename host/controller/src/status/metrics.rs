@@ -2,7 +2,7 @@
 //! a histogram. Gauges are set when metrics are collected ([`crate::Controllers::observe`]), not when something
 //! changes.
 //!
-//! Bounded: after [`MAX_NAMES`] names in one life of the process, further controllers share the name `(others)`.
+//! Bounded: after [`MAX_LABELS`] names in one life of the process, further controllers share the name `(others)`.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,10 +10,10 @@ use metrics::{Counter, Gauge, Histogram};
 use parking_lot::Mutex;
 
 /// Most names of controllers with their own series.
-const MAX_NAMES: usize = 512;
+const MAX_LABELS: usize = 512;
 
 /// The name that all further controllers share.
-const OTHERS: &str = "(others)";
+const SHARED_LABEL: &str = "(others)";
 
 /// The names that label series.
 #[derive(Default)]
@@ -23,10 +23,10 @@ impl Names {
     /// The label of a controller.
     pub(crate) fn label(&self, controller: &Arc<str>) -> Arc<str> {
         let mut names = self.0.lock();
-        if names.contains(controller) || (names.len() < MAX_NAMES && names.insert(controller.clone())) {
+        if names.contains(controller) || (names.len() < MAX_LABELS && names.insert(controller.clone())) {
             controller.clone()
         } else {
-            OTHERS.into()
+            SHARED_LABEL.into()
         }
     }
 }

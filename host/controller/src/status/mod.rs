@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub use self::recent_errors::RecentError;
 pub(crate) use self::{
     metrics::{ControllerMetrics, Names},
-    recorder::{INDEX, RECONCILE, StatusRecorder, count},
+    recorder::{INDEX, RECONCILE_PLACE, StatusRecorder, count},
 };
 use crate::key::Key;
 

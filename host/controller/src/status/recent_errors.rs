@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::SystemTime};
 use crate::key::Key;
 
 /// Most entries.
-pub(crate) const BOUND: usize = 256;
+pub(crate) const MAX_ENTRIES: usize = 256;
 
 /// An error, or a deferral with a reason, of one resource.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct RecentError {
     pub resolved: bool,
 }
 
-/// The newest [`BOUND`] entries, one for each place and resource, the oldest first. A look-up walks through all of
+/// The newest [`MAX_ENTRIES`] entries, one for each place and resource, the oldest first. A look-up walks through all of
 /// them; only failures need one.
 #[derive(Debug, Default)]
 pub(crate) struct RecentErrors(VecDeque<RecentError>);
@@ -51,7 +51,7 @@ impl RecentErrors {
         error.count += 1;
         error.last = now;
         error.resolved = false;
-        if self.0.len() >= BOUND {
+        if self.0.len() >= MAX_ENTRIES {
             self.0.pop_front();
         }
         self.0.push_back(error);
@@ -112,11 +112,11 @@ mod tests {
         let last = Key::new("", "", "999");
         errors.record(&place, &last, "again".into());
         let recorded = errors.newest_first();
-        assert_eq!((recorded.len(), recorded[0].count, recorded[0].message.as_str()), (BOUND, 2, "again"));
-        assert!(recorded.iter().all(|error| error.key.name().parse::<usize>().unwrap() >= 1000 - BOUND));
+        assert_eq!((recorded.len(), recorded[0].count, recorded[0].message.as_str()), (MAX_ENTRIES, 2, "again"));
+        assert!(recorded.iter().all(|error| error.key.name().parse::<usize>().unwrap() >= 1000 - MAX_ENTRIES));
         errors.resolve(&place, &last);
         assert!(errors.newest_first()[0].resolved);
         errors.forget(&place, &last);
-        assert_eq!(errors.newest_first().len(), BOUND - 1);
+        assert_eq!(errors.newest_first().len(), MAX_ENTRIES - 1);
     }
 }

@@ -13,7 +13,7 @@ use super::{State, Status, metrics::ControllerMetrics, recent_errors::RecentErro
 use crate::key::Key;
 
 /// The place of errors of reconciles.
-pub(crate) const RECONCILE: &str = "reconcile";
+pub(crate) const RECONCILE_PLACE: &str = "reconcile";
 
 /// Prefix of the places of index errors, which end with ` of ` and the type.
 pub(crate) const INDEX: &str = "index ";
@@ -58,7 +58,7 @@ impl StatusRecorder {
             deferred: Mutex::default(),
             any_deferred: AtomicBool::new(false),
             any_index_failed: AtomicBool::new(false),
-            reconcile: RECONCILE.into(),
+            reconcile: RECONCILE_PLACE.into(),
         }
     }
 
@@ -125,7 +125,7 @@ impl StatusRecorder {
     }
 
     /// Records that a resource is in every index of its type except those of the `failed` places, or that it is gone.
-    pub(crate) fn indexed(&self, of: &pb::Type, key: &Key, failed: &[Arc<str>]) {
+    pub(crate) fn index_recovered(&self, of: &pb::Type, key: &Key, failed: &[Arc<str>]) {
         if !self.any_index_failed.load(Ordering::Relaxed) {
             return;
         }
@@ -137,7 +137,7 @@ impl StatusRecorder {
     }
 
     /// Records that a run ended with an error.
-    pub(crate) fn broke(&self, error: String) {
+    pub(crate) fn run_failed(&self, error: String) {
         count(&self.restarts);
         self.metrics.restarts.increment(1);
         *self.last_error.lock() = Some(error);

@@ -18,7 +18,7 @@ fn at(mut resource: pb::Resource, partition: &str, namespace: &str) -> pb::Resou
 
 fn put(cache: &Cache, resource: pb::Resource) -> Arc<EncodedResource> {
     let of = resource.id.as_ref().unwrap().r#type.clone().unwrap();
-    let resource = Arc::new(EncodedResource::of(&resource).unwrap());
+    let resource = Arc::new(EncodedResource::encode(&resource).unwrap());
     assert!(cache.upsert(&of, &resource).faults.is_empty());
     resource
 }

@@ -90,7 +90,7 @@ impl Store {
         state.version += 1;
         let resource = make(state.version);
         let id = resource.id.clone().unwrap();
-        let resource = Arc::new(EncodedResource::of(&resource).unwrap());
+        let resource = Arc::new(EncodedResource::encode(&resource).unwrap());
         let kind = id.r#type.unwrap().kind;
         state.stored.insert((kind.clone(), id.name), resource.clone());
         state.tell(&kind, &Event::Upsert(resource));

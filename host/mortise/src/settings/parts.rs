@@ -81,7 +81,7 @@ fn destination(config: &Config) -> DestinationOptions {
 fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
     let (dns, test) = (&config.dns, &config.test_limits);
     // A wrong zone was refused with the configuration.
-    let zone = DnsOptions::read_zone(&config.destination.zone).filter(|_| dns.enabled)?;
+    let zone = DnsOptions::parse_zone(&config.destination.zone).filter(|_| dns.enabled)?;
     Some(DnsOptions {
         addr: dns.addr,
         optional,

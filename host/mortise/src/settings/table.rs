@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
-use mortise_audit::{Events, WhenFull};
+use mortise_audit::{Events, OnFull};
 use mortise_plugin_host::{
     Grants, Limits, LogSettings, Quarantine, ReconcileLimits,
     units::{Millis, Seconds, Size},
@@ -196,7 +196,7 @@ section! {
         files: usize = 8, Range::new(1, 10_000);
         /// Action when the queue of records is full: "wait" delays calls, and refuses changes after 5 seconds; "drop"
         /// drops records and counts them.
-        on_full: WhenFull = WhenFull::Wait;
+        on_full: OnFull = OnFull::Wait;
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use super::install;
 
 /// Pause before a lost connection is tried again.
-const PAUSE: Duration = Duration::from_secs(1);
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Older lines of the log to show first.
 const LAST_LINES: u32 = 10;
@@ -96,7 +96,7 @@ where
             return;
         }
         first = false;
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RECONNECT_PAUSE).await;
     }
 }
 

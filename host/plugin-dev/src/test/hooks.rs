@@ -9,7 +9,7 @@ use std::{
 use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
     Diagnostic, EncodedResource, Severity,
-    authorizer::{AllowAll, Authorizer, denial},
+    authorizer::{AllowAll, Authorizer, denial_text},
     meta::DELETION_TIMESTAMP,
     pb,
     types::Gvk,
@@ -275,7 +275,7 @@ impl<'a> HookCase<'a> {
                 if decl.hooks.authorize_read {
                     let mut answer = call.authorize_read(&id, None).await;
                     if matches!(answer, Ok(Decision::NeedResource)) {
-                        let encoded = EncodedResource::of(&resource);
+                        let encoded = EncodedResource::encode(&resource);
                         let encoded = encoded.map_err(|e| CaseError::field("authorize.read", e))?;
                         answer = call.authorize_read(&id, Some(&encoded)).await;
                     }
@@ -327,7 +327,7 @@ impl<'a> HookCase<'a> {
         let caller = authorizer(self.case.caller.as_ref())?;
         let refused = match declared {
             Some(permission) => permission.refusal(&*caller, id.into()),
-            None => (!caller.allowed(otherwise, "")).then(|| denial(caller.caller(), otherwise, "")),
+            None => (!caller.is_allowed(otherwise, "")).then(|| denial_text(caller.caller(), otherwise, "")),
         };
         Ok(refused.map_or(Decision::Allow, |reason| Decision::Deny(reason.into())))
     }
@@ -403,7 +403,7 @@ struct CaseCaller {
 }
 
 impl Authorizer for CaseCaller {
-    fn allowed(&self, permission: &str, name: &str) -> bool {
+    fn is_allowed(&self, permission: &str, name: &str) -> bool {
         self.may.iter().any(|(held, on)| held == permission && on == name)
     }
 

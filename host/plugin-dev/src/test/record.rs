@@ -92,8 +92,8 @@ impl Recordings {
         let path = path_of(cases);
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         let write = || {
-            let mut file = AtomicFile::beside(&path)?;
-            file.write_all(text.as_bytes()).map_err(FsError::at(&path, "write"))?;
+            let mut file = AtomicFile::new_beside(&path)?;
+            file.write_all(text.as_bytes()).map_err(FsError::with_path(&path, "write"))?;
             file.replace()
         };
         write().map_err(|e| fault::file("write", &path)(e.source))?;

@@ -188,7 +188,7 @@ impl Suite {
         };
         let stored = StoredResources::of_case(codec, case)?;
         let lookups: Arc<dyn LookupHost> = stored.clone();
-        offline.sandbox.answer_lookups(&lookups);
+        offline.sandbox.set_lookup_host(&lookups);
         let (mut problems, fuel, recording) = match invocation {
             Invocation::Reconcile(_) | Invocation::Map(_) => {
                 let recording = (!self.record).then(|| recordings.get(&case.name)).flatten();

@@ -18,7 +18,7 @@ impl Reconciler for Accept {
             return Ok(Outcome::Done);
         };
         let message = format!("{:?} has priority {}.", found.data.title, found.data.priority);
-        let accepted = Condition::holds("Accepted").because("Seen").message(message);
+        let accepted = Condition::holds("Accepted").reason("Seen").message(message);
         if Status::new("{{name}}/{{controller}}", &found).with(accepted).write_if_changed(ctx, &found)? {
             log::info(&format!("accepted {}", found.name()));
         }

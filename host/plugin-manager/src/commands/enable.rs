@@ -27,7 +27,7 @@ pub(crate) async fn enable(core: &Core, name: &str) -> Result<pb::Resource, Erro
     match outcome {
         Ok(_) => {
             if let Some(file) = state.files.get_mut(&request.source) {
-                file.excused();
+                file.clear_rejection();
             }
             state.answer(name)
         }

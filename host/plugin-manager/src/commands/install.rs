@@ -6,7 +6,7 @@ use super::precondition;
 use crate::{
     core::Core,
     files::folder,
-    load::request::{Change, LoadReason, LoadRefusal, LoadRequest},
+    load::request::{LoadEffect, LoadReason, LoadRefusal, LoadRequest},
     state::{BUNDLED, ManagerState},
     trust::Origin,
 };
@@ -34,7 +34,7 @@ pub(crate) async fn install(
             if let Some(shown) = file.shown.take().filter(|shown| shown != name) {
                 state.forget(&shown).await;
             }
-            Ok((state.answer(name)?, loaded.change == Change::Nothing))
+            Ok((state.answer(name)?, loaded.change == LoadEffect::Nothing))
         }
         Err(refusal) => Err(state.refuse_install(name, request, refusal).await),
     }

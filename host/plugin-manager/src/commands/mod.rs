@@ -12,7 +12,7 @@ pub(crate) mod rollback;
 
 use mortise_resource::{Code, Error, data, pb};
 
-use crate::state::{ManagerState, plugin::Managed};
+use crate::state::{ManagerState, plugin::ManagedPlugin};
 
 fn precondition(what: String) -> Error {
     Error::new(Code::FailedPrecondition, what)
@@ -20,7 +20,7 @@ fn precondition(what: String) -> Error {
 
 impl ManagerState {
     /// The record of a plugin, or of a file that is not a plugin.
-    fn known(&self, name: &str) -> Result<&Managed, Error> {
+    fn known(&self, name: &str) -> Result<&ManagedPlugin, Error> {
         self.plugins.get(name).ok_or_else(|| Error::not_found(format!("no plugin is named {name:?}")))
     }
 

@@ -19,8 +19,8 @@ pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resourc
     if source != BUNDLED && provides.is_none_or(|plugin| plugin == name) {
         let (dir, file) = (core.options.plugin_dir.clone(), source.clone());
         let removed = tokio::task::spawn_blocking(move || {
-            folder::take_out(&dir, &file)?;
-            folder::take_out(&dir, &folder::signature_name(&file))
+            folder::remove_file(&dir, &file)?;
+            folder::remove_file(&dir, &folder::signature_name(&file))
         });
         let removed = removed.await;
         let at = state.path(&source);

@@ -20,7 +20,7 @@ pub(crate) async fn roll_back(core: &Core, name: &str) -> Result<pb::Resource, E
         Ok(_) => {
             // The content of the source is not wanted now, so its fault no longer matters.
             if let Some(file) = state.files.get_mut(&request.source) {
-                file.excused();
+                file.clear_rejection();
             }
             state.answer(name)
         }

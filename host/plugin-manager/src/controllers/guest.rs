@@ -26,7 +26,7 @@ impl mortise_controller::Reconciler for Controller {
         let id = request.id(context.managed());
         let (host, cancel) = (Client::new(&self.shared, context), guest::Cancel::default());
         let call = || self.reconciler.reconcile(&self.name, &id, host, &cancel);
-        match told(context, &cancel, call).await {
+        match call_until_cancelled(context, &cancel, call).await {
             Ok(guest::Outcome::Done) => Ok(Outcome::Done),
             Ok(guest::Outcome::RequeueNow) => Ok(Outcome::Now),
             Ok(guest::Outcome::RequeueAfter(wait)) => Ok(Outcome::After(wait)),
@@ -41,7 +41,7 @@ impl mortise_controller::Reconciler for Controller {
         }
         let (host, cancel) = (Client::new(&self.shared, context), guest::Cancel::default());
         let call = || self.reconciler.initialize(&self.name, host, &cancel);
-        told(context, &cancel, call).await.map_err(failed)
+        call_until_cancelled(context, &cancel, call).await.map_err(failed)
     }
 }
 
@@ -55,7 +55,11 @@ impl Map for Controller {
 
 /// Waits for a call, and cancels the guest when the run is ending. The call may continue until the runtime drops it.
 /// `call` makes the future in place, since it is large.
-async fn told<F: Future>(context: &Context, cancel: &guest::Cancel, call: impl FnOnce() -> F) -> F::Output {
+async fn call_until_cancelled<F: Future>(
+    context: &Context,
+    cancel: &guest::Cancel,
+    call: impl FnOnce() -> F,
+) -> F::Output {
     let tell = async {
         context.cancelled().await;
         cancel.cancel();

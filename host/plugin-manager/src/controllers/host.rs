@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
 use mortise_resource::{
-    BadEncoding, Code, Error, IdRef,
+    Code, EncodingError, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
     data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
@@ -51,7 +51,7 @@ impl Identity {
 }
 
 impl Authorizer for Identity {
-    fn allowed(&self, permission: &str, _name: &str) -> bool {
+    fn is_allowed(&self, permission: &str, _name: &str) -> bool {
         !permission.starts_with("operator:")
     }
 
@@ -271,7 +271,7 @@ fn index_key(index: &str, key: &CacheKey, exact: bool) -> IndexKey {
     }
 }
 
-fn undecodable(error: BadEncoding) -> Failure {
+fn undecodable(error: EncodingError) -> Failure {
     Error::from(error).into()
 }
 

@@ -26,7 +26,7 @@ use super::{
     definition::{definition, pairs, whole_name},
     guest::Controller,
     host::ControllerContext,
-    report::{About, report},
+    report::{ControllerDetails, report},
     source::ServiceSource,
 };
 use crate::{failpoint, work::Work};
@@ -129,12 +129,12 @@ impl ControllerManager {
             let about = match status.name.split_once('/') {
                 None => {
                     let of = if &*status.name == "ownership" { types::ownership_check() } else { types::tombstone() };
-                    About { plugin: "", manages: of.to_pb(), watches: Vec::new() }
+                    ControllerDetails { plugin: "", manages: of.to_pb(), watches: Vec::new() }
                 }
                 Some((plugin, name)) => {
                     let declared = registry.plugin(plugin).map(|p| &p.manifest().controllers);
                     let decl = declared.and_then(|all| all.iter().find(|decl| *decl.name == *name));
-                    About {
+                    ControllerDetails {
                         plugin,
                         manages: decl.map(|decl| decl.manages.to_pb()).unwrap_or_default(),
                         watches: decl.iter().flat_map(|decl| &decl.watches).map(|watch| watch.of.to_pb()).collect(),
@@ -214,7 +214,7 @@ impl ControllerManager {
                 initializes: decl.initializes,
                 shared,
             });
-            let made = definition(plugin.name(), decl, controller, &self.0.registry, plugin.health().waits());
+            let made = definition(plugin.name(), decl, controller, &self.0.registry, plugin.health().backoff_range());
             let started = if old.contains(&name) {
                 // The previous version may have been paused for its faults; this one has none yet.
                 let replaced = self.0.controllers.replace(made).await;
@@ -233,7 +233,7 @@ impl ControllerManager {
         }
         let lost: Vec<_> = old.into_iter().filter(|name| !names.contains(name)).collect();
         self.end(&lost).await;
-        let health = self.0.work.spawn(self.clone().mind(Arc::downgrade(plugin), names.clone()));
+        let health = self.0.work.spawn(self.clone().follow_health(Arc::downgrade(plugin), names.clone()));
         let attached = Attached { plugin: Arc::downgrade(plugin), names, health };
         self.0.attached.lock().insert(plugin.name().to_owned(), attached);
     }
@@ -247,7 +247,7 @@ impl ControllerManager {
     }
 
     /// Pauses a plugin's controllers while their hook is quarantined, until the plugin is gone.
-    async fn mind(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
+    async fn follow_health(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
         failpoint::reached("following quarantine");
         let Some(changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
         let (controllers, names) = (&self.0.controllers, &names);
@@ -314,7 +314,7 @@ pub(crate) fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), Cir
         }
     }
     let all = others.into_values().flat_map(|other| pairs(other)).chain(pairs(plugin));
-    mortise_plugin_host::controllers::circular(all).map_or(Ok(()), |circle| Err(CircularWatch(circle)))
+    mortise_plugin_host::controllers::find_cycle(all).map_or(Ok(()), |circle| Err(CircularWatch(circle)))
 }
 
 #[cfg(test)]

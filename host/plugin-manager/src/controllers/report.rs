@@ -6,14 +6,14 @@ use mortise_controller::{Key, RecentError, State, Status};
 use mortise_resource::{data, pb, types::gvk};
 
 /// Details of a controller that are not part of its status.
-pub(crate) struct About<'a> {
+pub(crate) struct ControllerDetails<'a> {
     pub(crate) plugin: &'a str,
     pub(crate) manages: pb::Type,
     pub(crate) watches: Vec<pb::Type>,
 }
 
 /// Makes the report of a controller.
-pub(crate) fn report(status: Status, about: About<'_>) -> data::ControllerReport {
+pub(crate) fn report(status: Status, about: ControllerDetails<'_>) -> data::ControllerReport {
     let (state, reason) = match status.state {
         State::WaitingForLease => ("WaitingForLease", String::new()),
         State::Initializing => ("Initializing", String::new()),

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 /// Watches through the service.
 pub struct ServiceSource {
     service: ResourceService,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedCopies>>,
 }
 
 impl ServiceSource {
@@ -31,13 +31,13 @@ impl ServiceSource {
 
 /// Resources in the caches of controllers, by uid.
 #[derive(Default)]
-struct Shared {
+struct SharedCopies {
     held: HashMap<String, Weak<EncodedResource>>,
     /// Number of entries after the last removal of unused ones.
     swept: usize,
 }
 
-impl Shared {
+impl SharedCopies {
     /// The copy that others hold of the same resource in the same version, or this one.
     fn one_of(&mut self, resource: EncodedResource) -> Arc<EncodedResource> {
         if let Some(known) = self.held.get(resource.uid()).and_then(Weak::upgrade)
@@ -66,7 +66,7 @@ impl Source for ServiceSource {
 
 struct Followed {
     following: TypeWatch,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedCopies>>,
 }
 
 #[async_trait]
@@ -88,12 +88,12 @@ mod tests {
     fn resource(uid: &str, version: &str) -> EncodedResource {
         let id = pb::Id { uid: uid.into(), ..pb::Id::default() };
         let resource = pb::Resource { id: Some(id), version: version.into(), ..pb::Resource::default() };
-        EncodedResource::of(&resource).unwrap()
+        EncodedResource::encode(&resource).unwrap()
     }
 
     #[test]
     fn what_is_known_in_the_same_version_is_held_once() {
-        let mut shared = Shared::default();
+        let mut shared = SharedCopies::default();
         let mut one_of = |uid: &str, version: &str| shared.one_of(resource(uid, version));
         let first = one_of("a", "1");
         assert!(Arc::ptr_eq(&first, &one_of("a", "1")));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_nobody_holds_is_swept_out() {
-        let mut shared = Shared::default();
+        let mut shared = SharedCopies::default();
         for n in 0..10_000 {
             drop(shared.one_of(resource(&n.to_string(), "1")));
         }

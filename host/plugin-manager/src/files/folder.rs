@@ -26,12 +26,12 @@ pub const MAX_FILES: usize = 1_024;
 /// Metadata of a file and of the signature beside it. Any change of content changes the stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    file: Look,
-    signature: Option<Look>,
+    file: FileStamp,
+    signature: Option<FileStamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -40,7 +40,7 @@ struct Look {
     is_file: bool,
 }
 
-impl Look {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -63,13 +63,13 @@ impl Stamp {
     /// not exist.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
-        Look::at(path).map(|file| Self { file, signature: None })
+        FileStamp::at(path).map(|file| Self { file, signature: None })
     }
 
     /// The stamp of a plugin's file and its signature.
     #[must_use]
     pub fn of_plugin(path: &Path) -> Option<Self> {
-        Look::at(path).map(|file| Self { file, signature: Look::at(&signature_path(path)) })
+        FileStamp::at(path).map(|file| Self { file, signature: FileStamp::at(&signature_path(path)) })
     }
 }
 
@@ -128,12 +128,12 @@ pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, LoadError> {
 /// The errors of [`read`]. The error of an unreadable signature is part of the content.
 pub(crate) fn read_plugin(path: &Path, limit: usize) -> Result<PluginContent, LoadError> {
     let (bytes, file) = read_file(path, limit)?;
-    let stamp = Look::at(&signature_path(path));
+    let stamp = FileStamp::at(&signature_path(path));
     let signature = read_signature(path).map_err(Arc::new);
     Ok(PluginContent { bytes, signature, stamp: Stamp { file, signature: stamp } })
 }
 
-fn read_file(path: &Path, limit: usize) -> Result<(Vec<u8>, Look), LoadError> {
+fn read_file(path: &Path, limit: usize) -> Result<(Vec<u8>, FileStamp), LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
@@ -151,7 +151,7 @@ fn read_file(path: &Path, limit: usize) -> Result<(Vec<u8>, Look), LoadError> {
     if bytes.len() > limit {
         return Err(LoadError::TooLarge { size: bytes.len(), limit });
     }
-    let look = Look::of(&file.metadata().map_err(unreadable)?);
+    let look = FileStamp::of(&file.metadata().map_err(unreadable)?);
     Ok((bytes, look))
 }
 
@@ -166,12 +166,12 @@ pub fn digest(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// The error of the file system.
-pub fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = dir.join(name);
     let write = || {
         make_dir(dir)?;
-        let mut file = AtomicFile::beside(&path)?;
-        file.write_all(bytes).map_err(FsError::at(&path, "write"))?;
+        let mut file = AtomicFile::new_beside(&path)?;
+        file.write_all(bytes).map_err(FsError::with_path(&path, "write"))?;
         file.replace_durably()
     };
     // Callers add the file's name to the error.
@@ -182,7 +182,7 @@ pub fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// The error of the file system.
-pub fn take_out(dir: &Path, name: &str) -> io::Result<()> {
+pub fn remove_file(dir: &Path, name: &str) -> io::Result<()> {
     match fs::remove_file(dir.join(name)) {
         Ok(()) => File::open(dir)?.sync_all(),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -197,8 +197,8 @@ pub fn take_out(dir: &Path, name: &str) -> io::Result<()> {
 pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature: Option<&str>) -> io::Result<()> {
     for (name, bytes) in [(&*signature_name(name), signature.map(str::as_bytes)), (name, bytes)] {
         match bytes {
-            Some(bytes) => put(dir, name, bytes)?,
-            None => take_out(dir, name)?,
+            Some(bytes) => write_durably(dir, name, bytes)?,
+            None => remove_file(dir, name)?,
         }
     }
     Ok(())
@@ -214,7 +214,7 @@ pub(crate) struct FormerContent {
 impl FormerContent {
     /// Reads both. `None` when one exists and cannot be read, or is too large.
     pub(crate) fn read(path: &Path, limit: usize) -> Option<Self> {
-        let bytes = match Look::at(path) {
+        let bytes = match FileStamp::at(path) {
             Some(_) => Some(read(path, limit).ok()?),
             None => None,
         };
@@ -268,7 +268,7 @@ mod tests {
         assert!(matches!(read(&link, 1), Err(LoadError::Unreadable { .. })));
         fs::write(&real, "1").unwrap();
         let first = scan(dir.path()).unwrap()["link.wasm"];
-        put(dir.path(), "other", b"1").unwrap();
+        write_durably(dir.path(), "other", b"1").unwrap();
         fs::rename(dir.path().join("other"), &real).unwrap();
         assert_ne!(scan(dir.path()).unwrap()["link.wasm"], first);
         assert_eq!(read(&link, 1).unwrap(), b"1");
@@ -279,20 +279,20 @@ mod tests {
     #[test]
     fn a_signature_that_comes_and_goes_is_a_change_of_its_file() {
         let dir = tempfile::tempdir().unwrap();
-        put(dir.path(), "a.wasm", b"1").unwrap();
+        write_durably(dir.path(), "a.wasm", b"1").unwrap();
         let stamp = || scan(dir.path()).unwrap()["a.wasm"];
         let path = dir.path().join("a.wasm");
         let unsigned = stamp();
-        put(dir.path(), &signature_name("a.wasm"), b"s").unwrap();
+        write_durably(dir.path(), &signature_name("a.wasm"), b"s").unwrap();
         let signed = stamp();
         assert_ne!(signed, unsigned);
         let content = read_plugin(&path, 1).unwrap();
         assert_eq!((content.signature.unwrap().as_deref(), content.stamp), (Some("s"), signed));
-        put(dir.path(), "a.wasm.minisig", b"t").unwrap();
+        write_durably(dir.path(), "a.wasm.minisig", b"t").unwrap();
         assert_ne!(stamp(), signed);
-        put(dir.path(), "a.wasm.minisig", &[b'x'; mortise_keys::signature::MAX_BYTES + 1]).unwrap();
+        write_durably(dir.path(), "a.wasm.minisig", &[b'x'; mortise_keys::signature::MAX_BYTES + 1]).unwrap();
         assert!(read_plugin(&path, 1).unwrap().signature.unwrap_err().to_string().contains("more than 16384 bytes"));
-        take_out(dir.path(), "a.wasm.minisig").unwrap();
+        remove_file(dir.path(), "a.wasm.minisig").unwrap();
         assert_eq!((stamp(), read_plugin(&path, 1).unwrap().signature.unwrap()), (unsigned, None));
     }
 

@@ -8,7 +8,7 @@ use wasmparser::{Chunk, Parser, Payload};
 
 /// Completeness of a file, judged by the lengths in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum Completeness {
     /// Every section ends within the file, or it is not WebAssembly at all.
     Whole,
     /// The file ends within its header or a section.
@@ -19,18 +19,18 @@ const MAGIC: &[u8; 4] = b"\0asm";
 
 /// Examines a file's content. Reads only the headers of sections.
 #[must_use]
-pub fn shape(bytes: &[u8]) -> Shape {
+pub fn shape(bytes: &[u8]) -> Completeness {
     if bytes.iter().zip(MAGIC).any(|(a, b)| a != b) {
-        return Shape::Whole;
+        return Completeness::Whole;
     }
     let (mut rest, mut parser, mut outer) = (bytes, Parser::new(0), Vec::new());
     loop {
         match parser.parse(rest, false) {
             // Between two sections it is unknown whether another one follows.
             Ok(Chunk::NeedMoreData(_)) if rest.is_empty() && outer.is_empty() && !bytes.is_empty() => {
-                return Shape::Whole;
+                return Completeness::Whole;
             }
-            Ok(Chunk::NeedMoreData(_)) => return Shape::Truncated,
+            Ok(Chunk::NeedMoreData(_)) => return Completeness::Truncated,
             Ok(Chunk::Parsed { consumed, payload }) => {
                 rest = rest.get(consumed..).unwrap_or_default();
                 match payload {
@@ -39,12 +39,12 @@ pub fn shape(bytes: &[u8]) -> Shape {
                     }
                     Payload::End(_) => match outer.pop() {
                         Some(parent) => parser = parent,
-                        None => return Shape::Whole,
+                        None => return Completeness::Whole,
                     },
                     _ => {}
                 }
             }
-            Err(_) => return Shape::Whole,
+            Err(_) => return Completeness::Whole,
         }
     }
 }
@@ -65,9 +65,9 @@ mod tests {
     #[test]
     fn every_cut_but_those_between_sections_is_seen() {
         let whole = component();
-        assert_eq!(shape(&whole), Shape::Whole);
+        assert_eq!(shape(&whole), Completeness::Whole);
         for len in 0..whole.len() {
-            let expected = if len == 8 || len == 13 { Shape::Whole } else { Shape::Truncated };
+            let expected = if len == 8 || len == 13 { Completeness::Whole } else { Completeness::Truncated };
             assert_eq!(shape(&whole[..len]), expected, "{len}");
         }
     }
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn what_is_no_webassembly_is_broken_not_unfinished() {
         for bytes in [&b"#!/bin/sh\n"[..], b"x", b"\0asx", b"MZ\0\0\0\0\0\0\0\0"] {
-            assert_eq!(shape(bytes), Shape::Whole, "{bytes:?}");
+            assert_eq!(shape(bytes), Completeness::Whole, "{bytes:?}");
         }
         let nonsense = [b"\0asm\x0d\0\x01\0".as_slice(), &[0xff; 64]].concat();
-        assert_eq!(shape(&nonsense), Shape::Whole);
+        assert_eq!(shape(&nonsense), Completeness::Whole);
     }
 }

@@ -3,7 +3,7 @@
 //! A type keeps its scope, its schema version does not fall, no type with stored resources goes, and every stored
 //! object decodes as the new message after the plugin has upgraded it to its own schema version: a dry run of the
 //! upgrade. The objects come one at a time through a watch, which holds a page of its snapshot, so memory is bounded.
-//! The watch stays open until the swap ([`Canary::settle`]), so that writes meanwhile are compared, too.
+//! The watch stays open until the swap ([`StoredComparison::settle`]), so that writes meanwhile are compared, too.
 //!
 //! Time is linear in the number of stored objects: about eight microseconds each (half a kilobyte of data), and an
 //! instance more for each object to upgrade.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
-    BadEncoding, EncodedResource, Scope,
+    EncodedResource, EncodingError, Scope,
     authorizer::AllowAll,
     data,
     manifest::Scope as WireScope,
@@ -27,23 +27,23 @@ use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
 use crate::load::stage::{Failure, Stage};
 
 /// Most stored objects that a failure names.
-const NAMED: usize = 10;
+const MAX_NAMED_OBJECTS: usize = 10;
 
 /// Objects to check before other tasks of the thread have their turn.
 const YIELD_EVERY: u32 = 256;
 
 /// Most scans, if the watch keeps falling behind because of many writes.
-pub(crate) const SCANS: u32 = 3;
+pub(crate) const MAX_SCANS: u32 = 3;
 
 /// A plugin under examination.
-pub(crate) struct Canary {
+pub(crate) struct StoredComparison {
     backend: Arc<dyn Backend>,
-    subject: Subject,
+    subject: ComparedPlugin,
     watches: Vec<Box<dyn Watch>>,
 }
 
 /// The plugin and the types that stored objects are compared with.
-struct Subject {
+struct ComparedPlugin {
     plugin: Arc<Plugin>,
     types: Vec<Checked>,
     /// Types that were served before, but not by this plugin.
@@ -55,7 +55,7 @@ struct Checked {
     schema: Schema,
 }
 
-impl Canary {
+impl StoredComparison {
     /// Makes a comparison. `before` are the types as last served, by this plugin or by one that is gone.
     #[must_use]
     pub(crate) fn new(backend: Arc<dyn Backend>, plugin: Arc<Plugin>, before: &[data::PluginType]) -> Self {
@@ -66,7 +66,7 @@ impl Canary {
         let types: Vec<_> = plugin.manifest().types.iter().map(checked).collect();
         let known = before.iter().filter_map(|t| t.r#type.as_ref()).map(Gvk::from);
         let lost = known.filter(|gvk| !types.iter().any(|t| t.decl.gvk == *gvk)).collect();
-        Self { backend, subject: Subject { plugin, types, lost }, watches: Vec::new() }
+        Self { backend, subject: ComparedPlugin { plugin, types, lost }, watches: Vec::new() }
     }
 
     /// The types that were served and no longer are.
@@ -116,9 +116,9 @@ impl Canary {
     /// `TypeLost`, `ScopeChanged`, `DataDoesNotDecode`, `UpgradeFailed`, each with the first objects by name;
     /// `StoreBusy`, `StoreFault`.
     pub(crate) async fn scan(&mut self) -> Result<(), Failure> {
-        for _ in 1..SCANS {
+        for _ in 1..MAX_SCANS {
             match self.try_scan().await {
-                Err(ScanError::Store(StoreError::WatchLagged { .. } | StoreError::ScanOutrun { .. })) => {}
+                Err(ScanError::Store(StoreError::WatchLagged { .. } | StoreError::ScanAborted { .. })) => {}
                 other => return other.map_err(Failure::from),
             }
         }
@@ -128,7 +128,7 @@ impl Canary {
     /// Checks the writes since the scan. Returns false if there were so many that another scan is needed.
     ///
     /// # Errors
-    /// The errors of [`Canary::scan`].
+    /// The errors of [`StoredComparison::scan`].
     pub(crate) async fn settle(&mut self) -> Result<bool, Failure> {
         let mut faults = Faults::default();
         for watch in &mut self.watches {
@@ -153,7 +153,8 @@ impl Canary {
         keys.dedup();
         let mut faults = Faults::default();
         for type_key in keys {
-            let mut watch = self.backend.watch_list(&everywhere(type_key), None).await.map_err(ScanError::Store)?;
+            let mut watch =
+                self.backend.watch_list(&query_everywhere(type_key), None).await.map_err(ScanError::Store)?;
             let mut seen = 0_u32;
             loop {
                 match watch.next().await.map_err(ScanError::Store)? {
@@ -163,7 +164,7 @@ impl Canary {
                 }
                 seen = seen.wrapping_add(1);
                 if seen.is_multiple_of(YIELD_EVERY) {
-                    if faults.enough() {
+                    if faults.is_full() {
                         break;
                     }
                     tokio::task::yield_now().await;
@@ -176,12 +177,12 @@ impl Canary {
     }
 }
 
-impl Subject {
+impl ComparedPlugin {
     async fn check(&self, resource: &EncodedResource, faults: &mut Faults) {
         let id = resource.id();
         let described = || types::describe(&resource.decode_id().ok().flatten().unwrap_or_default());
-        let Some(checked) = self.types.iter().find(|known| resource.is_of(&known.decl.gvk)) else {
-            if self.lost.iter().any(|gvk| resource.is_of(gvk)) {
+        let Some(checked) = self.types.iter().find(|known| resource.has_type(&known.decl.gvk)) else {
+            if self.lost.iter().any(|gvk| resource.has_type(gvk)) {
                 faults.lost.add(described);
             }
             return;
@@ -215,7 +216,7 @@ enum Unfit {
     #[error("its data is a {0:?}, not a {1}")]
     Message(String, String),
     #[error(transparent)]
-    Encoding(#[from] BadEncoding),
+    Encoding(#[from] EncodingError),
     #[error(transparent)]
     Data(#[from] DataFault),
     #[error("its data already has schema version {0}")]
@@ -280,9 +281,9 @@ pub(crate) async fn any_stored(backend: &Arc<dyn Backend>, gvk: &Gvk) -> Result<
     if !backend.types().await?.contains(&key(gvk)) {
         return Ok(false);
     }
-    let mut stored = backend.scan(&everywhere(key(gvk))).await?;
+    let mut stored = backend.scan(&query_everywhere(key(gvk))).await?;
     while let Some(page) = stored.next().await? {
-        if page.iter().any(|resource| resource.is_of(gvk)) {
+        if page.iter().any(|resource| resource.has_type(gvk)) {
             return Ok(true);
         }
     }
@@ -293,7 +294,7 @@ fn key(gvk: &Gvk) -> TypeKey {
     TypeKey { group: gvk.group.clone(), kind: gvk.kind.clone() }
 }
 
-fn everywhere(type_key: TypeKey) -> Query {
+fn query_everywhere(type_key: TypeKey) -> Query {
     let any = || WILDCARD.to_owned();
     let tenancy = pb::Tenancy { partition: any(), namespace: any() };
     Query { type_key, tenancy, name_prefix: String::new() }
@@ -322,7 +323,7 @@ enum ScanError {
 impl From<ScanError> for Failure {
     fn from(error: ScanError) -> Self {
         match error {
-            ScanError::Store(e @ (StoreError::WatchLagged { .. } | StoreError::ScanOutrun { .. })) => outrun(e),
+            ScanError::Store(e @ (StoreError::WatchLagged { .. } | StoreError::ScanAborted { .. })) => store_busy(e),
             ScanError::Store(e) => store_fault(&e),
             ScanError::Failed(failure) => failure,
         }
@@ -330,21 +331,21 @@ impl From<ScanError> for Failure {
 }
 
 /// The failure for writes that are faster than the comparison.
-pub(crate) fn outrun(error: impl std::fmt::Display) -> Failure {
+pub(crate) fn store_busy(error: impl std::fmt::Display) -> Failure {
     let what = format!("stored resources change faster than they can be checked: {error}; touch the file to try again");
     Failure::new(Stage::Checking, "StoreBusy", what)
 }
 
 /// The first objects with one kind of fault.
 #[derive(Default)]
-struct First {
+struct FirstFaults {
     named: Vec<String>,
     more: bool,
 }
 
-impl First {
+impl FirstFaults {
     fn add(&mut self, what: impl FnOnce() -> String) {
-        if self.named.len() < NAMED {
+        if self.named.len() < MAX_NAMED_OBJECTS {
             self.named.push(what());
         } else {
             self.more = true;
@@ -363,14 +364,14 @@ impl First {
 
 #[derive(Default)]
 struct Faults {
-    lost: First,
-    scope: First,
-    data: First,
-    upgrade: First,
+    lost: FirstFaults,
+    scope: FirstFaults,
+    data: FirstFaults,
+    upgrade: FirstFaults,
 }
 
 impl Faults {
-    fn enough(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.lost.more || self.scope.more || self.data.more || self.upgrade.more
     }
 

@@ -16,16 +16,16 @@ use crate::{
     core::Core,
     files::{
         folder::{self, OfferedSignature, PluginContent, Stamp},
-        truncation::{self, Shape},
+        truncation::{self, Completeness},
     },
     load::{
-        request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded},
+        request::{LoadEffect, LoadReason, LoadRefusal, LoadRequest, Loaded},
         stage::{Failure, Stage},
     },
     state::{BUNDLED, ManagerState},
     trust::Origin,
     turns::Turn,
-    work::Place,
+    work::LoadPermit,
 };
 
 /// Content of a source.
@@ -77,7 +77,7 @@ impl Core {
             };
             if provides.and_then(|plugin| state.plugins.get(&plugin)).is_some_and(|managed| managed.is_disabled()) {
                 // The file is loaded when the plugin is enabled.
-                state.file(file).passed_over(stamp);
+                state.file(file).skip(stamp);
                 return;
             }
             path
@@ -111,7 +111,7 @@ impl Core {
         plugin_before: Option<String>,
         content: Result<Content, Failure>,
         turn: &mut Option<Turn>,
-        place: Place,
+        place: LoadPermit,
     ) {
         let digest = content.as_ref().ok().map(|content| content.digest.clone());
         let outcome = match content {
@@ -136,7 +136,7 @@ impl Core {
         }
         let mut state = self.lock().await;
         match outcome {
-            Ok(Loaded { change: Change::Superseded, .. }) => {}
+            Ok(Loaded { change: LoadEffect::Superseded, .. }) => {}
             _ if source == BUNDLED => {
                 if let Err(refusal) = outcome {
                     state.refuse_bundled(plugin_before, refusal).await;
@@ -177,12 +177,12 @@ impl ManagerState {
         };
         let digest = read.as_ref().map(|content| content.digest.clone()).unwrap_or_default();
         if self.file(file).holds(&digest) {
-            self.file(file).passed_over(stamp);
+            self.file(file).skip(stamp);
             self.complete_again(file).await;
             return None;
         }
         let content = match read {
-            Ok(Content { bytes, .. }) if truncation::shape(&bytes) == Shape::Truncated => {
+            Ok(Content { bytes, .. }) if truncation::shape(&bytes) == Completeness::Truncated => {
                 let wait = if self.starting { Duration::ZERO } else { self.options.limits.unfinished };
                 if since.elapsed() < wait {
                     self.file(file).is_incomplete(stamp, since);

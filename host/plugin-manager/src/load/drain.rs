@@ -14,7 +14,7 @@ use mortise_plugin_host::Plugin;
 use crate::{event::Event, state::ManagerState};
 
 /// Interval of checks, before the deadline and after.
-const PERIOD: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+const CHECK_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
 impl ManagerState {
     /// Waits, in the background, until the calls in a replaced version have ended.
@@ -34,10 +34,10 @@ impl ManagerState {
 /// Waits until a plugin is gone.
 async fn drained(name: &str, digest: String, plugin: Weak<Plugin>, deadline: Duration) {
     let begun = Instant::now();
-    let mut period = PERIOD.0;
+    let mut period = CHECK_INTERVALS.0;
     while plugin.strong_count() > 0 {
-        if period == PERIOD.0 && begun.elapsed() >= deadline {
-            period = PERIOD.1;
+        if period == CHECK_INTERVALS.0 && begun.elapsed() >= deadline {
+            period = CHECK_INTERVALS.1;
             let holders = plugin.strong_count();
             tracing::warn!(
                 plugin = name,

@@ -21,13 +21,13 @@ use crate::{
 };
 
 /// Most objects that the log names as not upgraded.
-const NAMED: usize = 10;
+const MAX_NAMED_OBJECTS: usize = 10;
 
 /// Interval of checks whether the replaced version is gone.
-const PERIOD: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The types as served now, marked if resources of an older schema version may be stored.
-pub(crate) fn mark(mut now: Vec<data::PluginType>, before: &[data::PluginType]) -> Vec<data::PluginType> {
+pub(crate) fn mark_for_upgrade(mut now: Vec<data::PluginType>, before: &[data::PluginType]) -> Vec<data::PluginType> {
     for one in &mut now {
         let known = before.iter().find(|known| known.r#type == one.r#type);
         one.upgrading = known.is_some_and(|known| known.upgrading || known.schema_version < one.schema_version);
@@ -50,7 +50,7 @@ impl ManagerState {
         self.work.spawn(async move {
             let begun = Instant::now();
             while old.as_ref().is_some_and(|old| old.strong_count() > 0) && begun.elapsed() < patience {
-                tokio::time::sleep(PERIOD).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
             }
             let types = store_upgraded(&service, &registry, &digest, marked).await;
             // An error means that the server is stopping; the mark is still there when it starts again.
@@ -91,7 +91,7 @@ async fn store_upgraded(
             continue;
         };
         let name = types::gvk(&one);
-        match service.upgrade_stored(&kind, NAMED).await {
+        match service.upgrade_stored(&kind, MAX_NAMED_OBJECTS).await {
             Ok(report) if report.failures.is_empty() => {
                 tracing::info!(r#type = name, upgraded = report.older, of = report.seen, "stored data is upgraded");
                 done.push(one);

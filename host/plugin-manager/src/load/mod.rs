@@ -3,7 +3,6 @@
 pub(crate) mod canary;
 pub(crate) mod content;
 mod drain;
-mod judgement;
 pub(crate) mod migration;
 mod record;
 pub(crate) mod request;
@@ -12,3 +11,4 @@ pub(crate) mod stage;
 mod start;
 mod transition;
 pub(crate) mod types;
+mod verify;

@@ -18,7 +18,7 @@ use crate::{
     },
     plugin_resources::{self, condition},
     state::{ManagerState, plugin::REMOVED, short},
-    trust::Grounds,
+    trust::TrustDecision,
 };
 
 impl ManagerState {
@@ -64,11 +64,11 @@ impl ManagerState {
         &mut self,
         plugin: &Plugin,
         request: &LoadRequest,
-        grounds: &Grounds,
+        decision: &TrustDecision,
         before: &[data::PluginType],
     ) {
         let types = types_of(&self.registry.load(), plugin.name());
-        let types = migration::mark(types, before);
+        let types = migration::mark_for_upgrade(types, before);
         let limits = plugin.limits();
         let was_there = self.registry.load().plugin(plugin.name()).is_some();
         self.set_source(plugin.name(), &request.source);
@@ -85,8 +85,8 @@ impl ManagerState {
         }
         data.digest.clone_from(&request.digest);
         // The original reason of the trust says more than that the component served.
-        if changed || *grounds != Grounds::Served || data.trust.is_empty() {
-            data.trust = grounds.describe();
+        if changed || *decision != TrustDecision::Served || data.trust.is_empty() {
+            data.trust = decision.describe();
         }
         data.withdrawn = false;
         plugin.version().clone_into(&mut data.version);

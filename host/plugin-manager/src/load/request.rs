@@ -35,12 +35,12 @@ pub(crate) enum LoadReason {
 pub(crate) struct Loaded {
     /// The plugin's name.
     pub(crate) name: String,
-    pub(crate) change: Change,
+    pub(crate) change: LoadEffect,
 }
 
 /// Effect of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum LoadEffect {
     /// The component serves from now on.
     Serves,
     /// It served already, or its plugin is disabled.

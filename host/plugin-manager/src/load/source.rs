@@ -11,7 +11,7 @@ use crate::{
         stage::{Failure, Stage},
     },
     state::{BUNDLED, ManagerState, file::PluginFile},
-    trust::Grounds,
+    trust::TrustDecision,
 };
 
 /// A file of the folder before an install replaced it.
@@ -90,7 +90,7 @@ impl ManagerState {
         &mut self,
         plugin: &str,
         request: &LoadRequest,
-        grounds: &Grounds,
+        decision: &TrustDecision,
     ) -> Result<ReplacedFile, Failure> {
         let file = request.source.as_str();
         if let Some(other) = self.files.get(file).and_then(|known| known.provides.as_deref()).filter(|n| *n != plugin) {
@@ -99,7 +99,7 @@ impl ManagerState {
         }
         let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), request.bytes.clone());
         let (at, limit) = (self.path(file), self.sandbox.limits().component_bytes);
-        let signature = grounds.signature().map(str::to_owned);
+        let signature = decision.signature().map(str::to_owned);
         let path = at.clone();
         let put = tokio::task::spawn_blocking(move || {
             let before = (Stamp::of_plugin(&path), FormerContent::read(&path, limit));

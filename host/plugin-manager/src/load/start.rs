@@ -19,7 +19,7 @@ use crate::{
     plugin_resources::{PluginRecord, STATUS_KEY, condition},
     state::{
         BUNDLED, ManagerState,
-        plugin::{Managed, REMOVED},
+        plugin::{ManagedPlugin, REMOVED},
     },
     trust::Origin,
     turns::Turn,
@@ -157,7 +157,7 @@ impl Core {
         };
         let kept = async {
             let request = request.map_err(|e| e.to_string())?;
-            self.judge(&request).await.map_err(|refused| refused.message)?;
+            self.verify(&request).await.map_err(|refused| refused.message)?;
             Plugin::load(&self.sandbox, name, &request.bytes, &settings).await.map_err(|e| e.to_string())
         };
         match kept.await {
@@ -197,7 +197,7 @@ impl ManagerState {
                     .unwrap_or_else(|| condition(kind, State::Unknown, "NotLoaded", ""))
             };
             let record = PluginRecord { loaded: of("Loaded"), healthy: of("Healthy"), data };
-            self.plugins.insert(name, Managed::restore(record));
+            self.plugins.insert(name, ManagedPlugin::restore(record));
         }
     }
 
@@ -206,7 +206,7 @@ impl ManagerState {
     fn sources(&mut self) -> Result<Vec<Source>, StartError> {
         let (mut sources, mut fresh) = (Vec::new(), Vec::new());
         for bundled in self.options.bundled.clone() {
-            let removed = self.plugins.get(bundled.0).is_some_and(Managed::is_removed);
+            let removed = self.plugins.get(bundled.0).is_some_and(ManagedPlugin::is_removed);
             let list = if removed { &mut fresh } else { &mut sources };
             list.push(Source::Bundled(bundled));
         }
@@ -224,7 +224,7 @@ impl ManagerState {
 
     /// The plugins that no longer have a source.
     fn without_source(&self) -> Vec<String> {
-        let held = |name: &String, managed: &Managed| match managed.record.data.source.as_str() {
+        let held = |name: &String, managed: &ManagedPlugin| match managed.record.data.source.as_str() {
             BUNDLED => managed.had_source(BUNDLED) && self.options.bundled.iter().any(|(bundled, _)| bundled == name),
             file => self.files.get(file).is_some_and(|known| known.provides.as_ref() == Some(name)),
         };

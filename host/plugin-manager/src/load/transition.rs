@@ -24,15 +24,15 @@ use crate::{
     core::Core,
     failpoint,
     load::{
-        canary::{Canary, SCANS, outrun},
-        request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded},
+        canary::{MAX_SCANS, StoredComparison, store_busy},
+        request::{LoadEffect, LoadReason, LoadRefusal, LoadRequest, Loaded},
         stage::{Failure, Stage},
-        types::{adopt, compare_alike, manifests_of},
+        types::{manifests_of, same_comparison, take_over_types},
     },
     state::{BUNDLED, ManagerState, short},
-    trust::Grounds,
+    trust::TrustDecision,
     turns::Turn,
-    work::Place,
+    work::LoadPermit,
 };
 
 /// The plan of a swap, once the component fits the stored resources.
@@ -50,13 +50,13 @@ struct Plan {
 impl Plan {
     /// The parts that the comparison with stored resources depends on. Gives up the tables, since they hold the
     /// versions of all plugins.
-    fn basis(self) -> (Vec<data::PluginType>, bool) {
+    fn assumptions(self) -> (Vec<data::PluginType>, bool) {
         (self.before, self.compared)
     }
 }
 
 /// Runs a stage. A panic rejects the component: it is a fault of Mortise that this component brings to light.
-async fn contained<T>(stage: Stage, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+async fn catch_panic<T>(stage: Stage, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let panic = text.unwrap_or("without a message");
@@ -74,18 +74,18 @@ impl Core {
         &self,
         request: &LoadRequest,
         turn: &mut Option<Turn>,
-        mut place: Place,
+        mut place: LoadPermit,
     ) -> Result<Loaded, LoadRefusal> {
         let begun = Instant::now();
         let called = match request.source.as_str() {
             BUNDLED => request.plugin_before.clone().unwrap_or_default(),
             file => file.to_owned(),
         };
-        let grounds = self.judge(request).await?;
+        let decision = self.verify(request).await?;
         loop {
             let settings = {
                 let mut state = self.lock().await;
-                if let Some(loaded) = state.already_serving(request, &grounds).await {
+                if let Some(loaded) = state.already_serving(request, &decision).await {
                     return Ok(loaded);
                 }
                 if let Some(plugin) = &request.plugin_before {
@@ -98,12 +98,12 @@ impl Core {
                 failpoint::reached(&format!("Compiling {}", request.source));
                 Plugin::load(&self.sandbox, &called, &request.bytes, &settings).await.map_err(Failure::from)
             };
-            let plugin = contained(Stage::Compiling, loading).await?;
+            let plugin = catch_panic(Stage::Compiling, loading).await?;
             let name = plugin.name().to_owned();
             if turn.is_none() {
                 *turn = Some(place.leave_while(self.turns.take(&name)).await);
             }
-            match contained(Stage::Checking, self.admit(plugin, request, &grounds, begun)).await {
+            match catch_panic(Stage::Checking, self.admit(plugin, request, &decision, begun)).await {
                 Ok(Some(change)) => return Ok(Loaded { name, change }),
                 // Its settings have changed meanwhile.
                 Ok(None) => {}
@@ -118,51 +118,51 @@ impl Core {
         &self,
         plugin: Arc<Plugin>,
         request: &LoadRequest,
-        grounds: &Grounds,
+        decision: &TrustDecision,
         begun: Instant,
-    ) -> Result<Option<Change>, Failure> {
+    ) -> Result<Option<LoadEffect>, Failure> {
         let name = plugin.name().to_owned();
-        let mut compared: Option<(Vec<data::PluginType>, Canary)> = None;
+        let mut compared: Option<(Vec<data::PluginType>, StoredComparison)> = None;
         let mut attempts = 0;
         loop {
             let mut state = self.lock().await;
             if !state.is_wanted(request) {
-                return Ok(Some(Change::Superseded));
+                return Ok(Some(LoadEffect::Superseded));
             }
-            if !plugin.is_set_to(&state.settings) {
+            if !plugin.has_settings(&state.settings) {
                 return Ok(None);
             }
             state.check_name(&plugin, request)?;
             if state.stays_disabled(&name, request).await {
-                return Ok(Some(Change::Nothing));
+                return Ok(Some(LoadEffect::Nothing));
             }
             let plan = state.plan(&plugin, request)?;
-            let mut canary = match compared.take().filter(|(before, _)| compare_alike(before, &plan.before)) {
+            let mut canary = match compared.take().filter(|(before, _)| same_comparison(before, &plan.before)) {
                 Some((_, mut canary)) => {
-                    if state.prepare_swap(&plugin, request, grounds, &mut canary).await? {
-                        state.put_into_service(plugin, request, grounds, plan, canary, begun).await;
-                        return Ok(Some(Change::Serves));
+                    if state.prepare_swap(&plugin, request, decision, &mut canary).await? {
+                        state.put_into_service(plugin, request, decision, plan, canary, begun).await;
+                        return Ok(Some(LoadEffect::Serves));
                     }
                     canary
                 }
                 None => {
                     let text = stage_text(&plugin, request);
                     state.set_loaded(&name, State::Unknown, Stage::Checking.reason(), text).await;
-                    Canary::new(state.backend.clone(), plugin.clone(), &plan.before)
+                    StoredComparison::new(state.backend.clone(), plugin.clone(), &plan.before)
                 }
             };
             drop(state);
             failpoint::reached(&format!("Checking {}", request.source));
-            let (before, known_to_fit) = plan.basis();
+            let (before, known_to_fit) = plan.assumptions();
             attempts += 1;
-            if attempts > SCANS {
-                return Err(outrun("too much changed meanwhile"));
+            if attempts > MAX_SCANS {
+                return Err(store_busy("too much changed meanwhile"));
             }
             canary.compare(&before)?;
             if !known_to_fit {
                 canary.scan().await?;
             }
-            self.keep(&name, request, grounds).await?;
+            self.keep(&name, request, decision).await?;
             // Most of the writes meanwhile are checked before the lock is taken.
             if canary.settle().await? {
                 compared = Some((before, canary));
@@ -171,17 +171,17 @@ impl Core {
     }
 
     /// Keeps the component for restarts and rollbacks.
-    async fn keep(&self, name: &str, request: &LoadRequest, grounds: &Grounds) -> Result<(), Failure> {
+    async fn keep(&self, name: &str, request: &LoadRequest, decision: &TrustDecision) -> Result<(), Failure> {
         let components = self.lock().await.components.clone();
-        components.keep_in_background(name, request, grounds).await
+        components.keep_in_background(name, request, decision).await
     }
 }
 
 impl ManagerState {
     /// The result if the source holds the component that already serves; a broken file may have hidden it meanwhile.
-    async fn already_serving(&mut self, request: &LoadRequest, grounds: &Grounds) -> Option<Loaded> {
+    async fn already_serving(&mut self, request: &LoadRequest, decision: &TrustDecision) -> Option<Loaded> {
         let name = request.plugin_before.clone()?;
-        let same = |plugin: &&Arc<Plugin>| plugin.digest() == request.digest && plugin.is_set_to(&self.settings);
+        let same = |plugin: &&Arc<Plugin>| plugin.digest() == request.digest && plugin.has_settings(&self.settings);
         let serving = self.registry.load().plugin(&name).filter(same).cloned()?;
         if matches!(request.reason, LoadReason::Rollback { .. }) || !self.is_wanted(request) {
             return None;
@@ -189,15 +189,15 @@ impl ManagerState {
         // Another source may hold the same plugin, which is an error. The full load reports failures of these steps.
         self.check_name(&serving, request).ok()?;
         if let LoadReason::Install(_) = &request.reason {
-            self.components.clone().keep_in_background(&name, request, grounds).await.ok()?;
-            self.install_into_folder(&name, request, grounds).await.ok()?;
+            self.components.clone().keep_in_background(&name, request, decision).await.ok()?;
+            self.install_into_folder(&name, request, decision).await.ok()?;
         }
         self.set_source(&name, &request.source);
         if request.reason != LoadReason::Reload {
             self.managed(&name).follow_source();
         }
         self.serving(&name).await;
-        Some(Loaded { name, change: Change::Nothing })
+        Some(Loaded { name, change: LoadEffect::Nothing })
     }
 
     /// Whether the source still holds the loaded content. Installs and rollbacks are always wanted.
@@ -232,7 +232,7 @@ impl ManagerState {
         crate::controllers::check(&current, plugin).map_err(|circle| {
             Failure::new(Stage::Checking, "CircularWatch", format!("{circle}; remove one of the watches"))
         })?;
-        let (adopted, cleared) = adopt(&current.without(name), plugin);
+        let (adopted, cleared) = take_over_types(&current.without(name), plugin);
         let next = cleared.with(plugin)?;
         let data = &self.managed(name).record.data;
         // If a plugin did not serve at the stop, another one with its types may have stored more.
@@ -247,13 +247,13 @@ impl ManagerState {
         &mut self,
         plugin: &Plugin,
         request: &LoadRequest,
-        grounds: &Grounds,
-        canary: &mut Canary,
+        decision: &TrustDecision,
+        canary: &mut StoredComparison,
     ) -> Result<bool, Failure> {
         let name = plugin.name();
         if !self.components.has(name, &request.digest) {
             // The copy was removed with an earlier plugin of that name.
-            self.components.clone().keep_in_background(name, request, grounds).await?;
+            self.components.clone().keep_in_background(name, request, decision).await?;
         }
         let mut replaced = None;
         if let LoadReason::Install(_) = &request.reason {
@@ -261,7 +261,7 @@ impl ManagerState {
             if !canary.settle().await? {
                 return Ok(false);
             }
-            replaced = Some(self.install_into_folder(name, request, grounds).await?);
+            replaced = Some(self.install_into_folder(name, request, decision).await?);
         }
         let text = stage_text(plugin, request);
         self.set_loaded(name, State::Unknown, Stage::Swapping.reason(), text).await;
@@ -281,9 +281,9 @@ impl ManagerState {
         &mut self,
         plugin: Arc<Plugin>,
         request: &LoadRequest,
-        grounds: &Grounds,
+        decision: &TrustDecision,
         plan: Plan,
-        canary: Canary,
+        canary: StoredComparison,
         begun: Instant,
     ) {
         let Plan { current, mut next, before, .. } = plan;
@@ -298,8 +298,8 @@ impl ManagerState {
         self.swap(next);
         failpoint::reached(&format!("Swapping {}", request.source));
 
-        self.record_loaded(&plugin, request, grounds, &before);
-        plugin.now_serves(old.is_some());
+        self.record_loaded(&plugin, request, decision, &before);
+        plugin.record_serving(old.is_some());
         self.watch_health(&plugin);
         let version = plugin.version().to_owned();
         let types = plugin.manifest().types.len();

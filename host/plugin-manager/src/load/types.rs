@@ -7,7 +7,7 @@ use mortise_service::registry::{MissingReason, Owner, Registry, ResourceType};
 use crate::load::canary::wire_scope;
 
 /// Takes over types that a removed plugin has left behind. Returns their former state, and the table without them.
-pub(crate) fn adopt(registry: &Registry, plugin: &Plugin) -> (Vec<data::PluginType>, Registry) {
+pub(crate) fn take_over_types(registry: &Registry, plugin: &Plugin) -> (Vec<data::PluginType>, Registry) {
     let (mut adopted, mut gone): (Vec<data::PluginType>, Vec<Gvk>) = (Vec::new(), Vec::new());
     for t in registry.types() {
         let Owner::Missing(owner) = &t.owner else { continue };
@@ -45,7 +45,7 @@ fn shown(t: &ResourceType, upgrading: bool) -> data::PluginType {
 }
 
 /// Whether a comparison of stored objects gives the same result for both.
-pub(crate) fn compare_alike(one: &[data::PluginType], other: &[data::PluginType]) -> bool {
+pub(crate) fn same_comparison(one: &[data::PluginType], other: &[data::PluginType]) -> bool {
     let alike = |(a, b): (&data::PluginType, &data::PluginType)| {
         a.r#type == b.r#type && a.scope == b.scope && a.schema_version == b.schema_version
     };

@@ -131,7 +131,7 @@ impl PluginFile {
     }
 
     /// Records that this state of the file was handled without a load.
-    pub(crate) fn passed_over(&mut self, stamp: Stamp) {
+    pub(crate) fn skip(&mut self, stamp: Stamp) {
         (self.state, self.stamp) = (FileState::Unchanged, Some(stamp));
         self.retry_is_over();
     }
@@ -167,7 +167,7 @@ impl PluginFile {
     }
 
     /// Clears a rejection: the content is not wanted now, so its fault no longer matters.
-    pub(crate) fn excused(&mut self) {
+    pub(crate) fn clear_rejection(&mut self) {
         if self.is_rejected() {
             self.outcome = Outcome::Loaded;
         }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
         file.retry_if_rejected();
         assert!(matches!(file.observe(Some(one), SETTLE, SETTLE), Observation::Changed(..)));
-        file.passed_over(one);
+        file.skip(one);
         assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
         file.loaded();
         file.retry_if_rejected();

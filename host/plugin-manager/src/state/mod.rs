@@ -12,7 +12,7 @@ use mortise_service::{ResourceService, registry::Registry};
 use mortise_store::Backend;
 use tokio::sync::{Notify, mpsc};
 
-use self::{file::PluginFile, plugin::Managed};
+use self::{file::PluginFile, plugin::ManagedPlugin};
 use crate::{
     component_store::ComponentStore, event::Event, files::config::ConfigWatch, files::folder, options::Options,
     plugin_resources::PluginResources, work::Work,
@@ -40,7 +40,7 @@ pub(crate) struct ManagerState {
     pub(crate) work: Work,
     pub(crate) resources: PluginResources,
     pub(crate) components: ComponentStore,
-    pub(crate) plugins: BTreeMap<String, Managed>,
+    pub(crate) plugins: BTreeMap<String, ManagedPlugin>,
     pub(crate) files: BTreeMap<String, PluginFile>,
     pub(crate) settings: PluginSettings,
     pub(crate) config: ConfigWatch,
@@ -56,7 +56,7 @@ impl ManagerState {
     }
 
     /// The plugin of that name; a new one is a [`plugin::PluginState::FileOnly`].
-    pub(crate) fn managed(&mut self, name: &str) -> &mut Managed {
+    pub(crate) fn managed(&mut self, name: &str) -> &mut ManagedPlugin {
         self.plugins.entry(name.to_owned()).or_default()
     }
 

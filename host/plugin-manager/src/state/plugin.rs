@@ -45,7 +45,7 @@ pub(crate) enum PluginState {
 
 /// A plugin, or a file that could not be loaded as one.
 #[derive(Debug)]
-pub(crate) struct Managed {
+pub(crate) struct ManagedPlugin {
     state: PluginState,
     pub(crate) record: PluginRecord,
     pub(crate) last_failure: Option<data::inspect_response::Failure>,
@@ -53,7 +53,7 @@ pub(crate) struct Managed {
     pub(crate) draining: u32,
 }
 
-impl Default for Managed {
+impl Default for ManagedPlugin {
     fn default() -> Self {
         let record = PluginRecord {
             data: data::Plugin::default(),
@@ -64,7 +64,7 @@ impl Default for Managed {
     }
 }
 
-impl Managed {
+impl ManagedPlugin {
     /// Restores a plugin from its stored record. A plugin that should serve is `Broken` until the start has loaded it.
     pub(crate) fn restore(record: PluginRecord) -> Self {
         let removed = record.loaded.reason == REMOVED;
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_plugin_that_is_off_stays_off_while_its_source_goes_and_comes() {
-        let mut plugin = Managed::default();
+        let mut plugin = ManagedPlugin::default();
         assert!(plugin.is_file_only() && !plugin.record.data.disabled);
         plugin.serve();
         plugin.disable();
@@ -161,7 +161,7 @@ mod tests {
             loaded: condition("Loaded", State::False, reason, ""),
             healthy: condition("Healthy", State::Unknown, "NotLoaded", ""),
         };
-        let state = |version, disabled, reason| Managed::restore(record(version, disabled, reason)).state;
+        let state = |version, disabled, reason| ManagedPlugin::restore(record(version, disabled, reason)).state;
         assert_eq!(state("", false, "BadManifest"), PluginState::FileOnly);
         assert_eq!(state("1", false, "Serving"), PluginState::Broken);
         assert_eq!(state("1", false, REMOVED), PluginState::Removed);

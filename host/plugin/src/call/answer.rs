@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_resource::{Diagnostic, FieldPath, PathStep, Severity, authorizer::denial};
+use mortise_resource::{Diagnostic, FieldPath, PathStep, Severity, authorizer::denial_text};
 
 use crate::bindings;
 
@@ -49,7 +49,7 @@ pub struct PlanReply {
 
 /// Answer of `move` or `import`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum MadeReply {
+pub enum NewResourceReply {
     /// The new resource.
     Made {
         /// Encoded resource.
@@ -84,7 +84,7 @@ pub enum Decision {
 /// Text of a refusal: the guest's, or, if that is empty, one that names the permission it missed.
 pub(crate) fn denied(caller: &str, reason: &str, refused: Option<(String, String)>) -> String {
     match (reason, refused) {
-        ("", Some((permission, name))) => denial(caller, &permission, &name),
+        ("", Some((permission, name))) => denial_text(caller, &permission, &name),
         ("", None) => format!("Permission denied: {caller} may not do this"),
         (text, _) if text.starts_with("Permission denied") => text.to_owned(),
         (text, _) => format!("Permission denied: {text}"),

@@ -35,7 +35,7 @@ use crate::{
         upgrades::UpgradesIndices,
         validates::ValidatesIndices,
     },
-    call::answer::{FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, diagnostics, field_path},
+    call::answer::{FunctionFault, MutateReply, NewResourceReply, PlanReply, UpgradeReply, diagnostics, field_path},
     error::HookFault,
     hook::Hook,
     host::{private_bytes::MAX_PRIVATE_BYTES, state::State},
@@ -76,19 +76,19 @@ pub(crate) trait HookExport: Export {
     /// Arguments that distinguish one input from another.
     fn input(&self) -> Vec<&[u8]>;
 
-    /// Hash of the input: of each part's length and first [`HASHED`] bytes, since a guest's arguments can be large.
+    /// Hash of the input: of each part's length and first [`HASHED_ARGUMENT_BYTES`] bytes, since a guest's arguments can be large.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for part in self.input() {
             hasher.write_usize(part.len());
-            hasher.write(part.get(..HASHED).unwrap_or(part));
+            hasher.write(part.get(..HASHED_ARGUMENT_BYTES).unwrap_or(part));
         }
         hasher.finish()
     }
 }
 
 /// Bytes of an argument that enter the hash of the input.
-const HASHED: usize = 4 << 10;
+const HASHED_ARGUMENT_BYTES: usize = 4 << 10;
 
 /// Indices of a component's request hooks.
 pub(crate) struct HookExports {
@@ -187,7 +187,7 @@ impl Export for Mutate {
         let mutates = guest.exports.mutating.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
         Ok(match mutates.mortise_plugin_mutating().call_mutate(&mut *store, &self.resource).await? {
             Ok(None) => MutateReply::Unchanged,
-            Ok(Some(bytes)) => MutateReply::Changed(bounded(bytes, store)?),
+            Ok(Some(bytes)) => MutateReply::Changed(check_size(bytes, store)?),
             Err(reasons) => MutateReply::Refused(diagnostics(reasons)),
         })
     }
@@ -251,7 +251,7 @@ impl Export for Upgrade {
         let upgrades = guest.exports.upgrading.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
         let upgrading = upgrades.mortise_plugin_upgrading();
         Ok(match upgrading.call_upgrade(&mut *store, &type_name(self.of), self.since, &self.data).await? {
-            Ok(bytes) => UpgradeReply::Data(bounded(bytes, store)?),
+            Ok(bytes) => UpgradeReply::Data(check_size(bytes, store)?),
             Err(reasons) => UpgradeReply::Refused(diagnostics(reasons)),
         })
     }
@@ -287,7 +287,7 @@ impl Export for Plan {
         let Self { input, prior, kept } = self;
         let said = planning.call_plan(&mut *store, &input, prior.as_ref(), kept.as_deref()).await?;
         Ok(PlanReply {
-            predicted: said.predicted.map(|bytes| bounded(bytes, store)).transpose()?,
+            predicted: said.predicted.map(|bytes| check_size(bytes, store)).transpose()?,
             replace: said.replace.into_iter().map(field_path).collect(),
             diagnostics: diagnostics(said.diagnostics),
         })
@@ -313,19 +313,19 @@ pub(crate) struct Move {
 impl Export for Move {
     const NAME: &'static str = Hook::Move.name();
     type Guest = HookGuest;
-    type Reply = MadeReply;
+    type Reply = NewResourceReply;
 
     fn size(&self) -> usize {
         self.source.len() + self.kept.as_ref().map_or(0, Vec::len)
     }
 
-    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<MadeReply> {
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<NewResourceReply> {
         let moves = guest.exports.moving.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
         let Self { source, since, to, kept } = self;
         let moving = moves.mortise_plugin_moving();
         match moving.call_move_to(&mut *store, &source, since, &type_name(to), kept.as_deref()).await? {
-            Ok(moved) => made(moved.made, moved.kept, store),
-            Err(reasons) => Ok(MadeReply::Refused(diagnostics(reasons))),
+            Ok(moved) => new_resource_reply(moved.made, moved.kept, store),
+            Err(reasons) => Ok(NewResourceReply::Refused(diagnostics(reasons))),
         }
     }
 }
@@ -357,7 +357,7 @@ impl Export for CallFunction {
         let computes = guest.exports.functions.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
         let functions = computes.mortise_plugin_functions();
         match functions.call_call(&mut *store, &self.name, &self.arguments).await? {
-            Ok(result) => bounded(result, store).map(Ok),
+            Ok(result) => check_size(result, store).map(Ok),
             Err(fault) => Ok(Err(FunctionFault { argument: fault.argument, text: fault.text })),
         }
     }
@@ -381,15 +381,15 @@ pub(crate) struct Import {
 impl Export for Import {
     const NAME: &'static str = Hook::Import.name();
     type Guest = ControllerGuest;
-    type Reply = MadeReply;
+    type Reply = NewResourceReply;
 
-    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<MadeReply> {
+    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<NewResourceReply> {
         let guest = guest.importing.as_ref().ok_or_else(missing)?;
         let within = bindings::types::Tenancy { partition: self.within.partition, namespace: self.within.namespace };
         let importing = guest.mortise_plugin_importing();
         match importing.call_import(&mut *store, &type_name(self.of), &within, &self.external_id).await? {
-            Ok(imported) => made(imported.made, imported.kept, store),
-            Err(reasons) => Ok(MadeReply::Refused(diagnostics(reasons))),
+            Ok(imported) => new_resource_reply(imported.made, imported.kept, store),
+            Err(reasons) => Ok(NewResourceReply::Refused(diagnostics(reasons))),
         }
     }
 }
@@ -411,7 +411,7 @@ impl Export for Describe {
     type Reply = Vec<u8>;
 
     async fn call(self, guest: &Described, store: &mut Store<State>) -> wasmtime::Result<Vec<u8>> {
-        bounded(guest.mortise_plugin_plugin().call_describe(&mut *store).await?, store)
+        check_size(guest.mortise_plugin_plugin().call_describe(&mut *store).await?, store)
     }
 }
 
@@ -435,17 +435,21 @@ fn missing() -> wasmtime::Error {
 }
 
 /// Bytes of an answer, unless they are over the limit.
-fn bounded(bytes: Vec<u8>, store: &Store<State>) -> wasmtime::Result<Vec<u8>> {
+fn check_size(bytes: Vec<u8>, store: &Store<State>) -> wasmtime::Result<Vec<u8>> {
     let limit = store.data().limits.reply_bytes;
     if bytes.len() > limit { Err(HookFault::Reply { limit }.into()) } else { Ok(bytes) }
 }
 
 /// An encoded resource that a guest made, and the private bytes to keep with it.
-fn made(resource: Vec<u8>, kept: Option<Vec<u8>>, store: &Store<State>) -> wasmtime::Result<MadeReply> {
+fn new_resource_reply(
+    resource: Vec<u8>,
+    kept: Option<Vec<u8>>,
+    store: &Store<State>,
+) -> wasmtime::Result<NewResourceReply> {
     if kept.as_ref().is_some_and(|kept| kept.len() > MAX_PRIVATE_BYTES) {
         return Err(HookFault::Reply { limit: MAX_PRIVATE_BYTES }.into());
     }
-    Ok(MadeReply::Made { resource: bounded(resource, store)?, kept })
+    Ok(NewResourceReply::Made { resource: check_size(resource, store)?, kept })
 }
 
 fn type_name(of: pb::Type) -> bindings::types::TypeName {

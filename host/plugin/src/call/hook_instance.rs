@@ -5,7 +5,7 @@
 //! caller reaches the next. After a fault the instance is dead and is never entered again.
 //!
 //! # Limits
-//! Between the items of a list an instance retires after [`CALLS`] calls, or after [`BYTES`] bytes of arguments.
+//! Between the items of a list an instance retires after [`MAX_CALLS_PER_INSTANCE`] calls, or after [`MAX_ARGUMENT_BYTES`] bytes of arguments.
 
 use std::{
     sync::Arc,
@@ -23,13 +23,13 @@ use crate::{
         instance::{CallFailure, Instance},
     },
     engine::{
-        store::{excused, store, was_starved},
+        store::{excuse_if_starved, store, was_starved},
         ticker::{TickGuard, Ticker},
     },
     error::{HookError, HookFault},
     grants::Permit,
     health::{
-        processor_time::{SHARE, could_have_worked},
+        processor_time::{LOW_PRIORITY_AFTER, could_have_worked},
         reporter::Reporter,
     },
     host::{lookup_host::Lookup, state::State},
@@ -37,10 +37,10 @@ use crate::{
 };
 
 /// Calls of one instance after which the next item of a list gets a new one.
-const CALLS: u32 = 64;
+const MAX_CALLS_PER_INSTANCE: u32 = 64;
 
 /// Bytes of arguments after which the next call gets a new instance: guests of the SDK free nothing.
-const BYTES: usize = 512 << 10;
+const MAX_ARGUMENT_BYTES: usize = 512 << 10;
 
 /// A plugin's hooks, ready to be instantiated, with everything that an instance needs.
 #[derive(Clone)]
@@ -110,7 +110,7 @@ impl HookInstance {
             let fault = HookFault::Busy { limit: component.slot_count, setting: "sandbox.instances" };
             return Err(reporter.fault(hook, fault, None));
         };
-        let ticking = component.ticker.clone().hold();
+        let ticking = component.ticker.clone().keep_ticking();
         let left = within.saturating_sub(begun.elapsed());
         let starved = left < within / 2;
         let (name, settings) = (reporter.plugin.clone(), component.settings.clone());
@@ -121,9 +121,10 @@ impl HookInstance {
         let opened = Instance::open(store, &component.pre, Instant::now() + left, |_, instance| {
             Ok(HookGuest { exports, instance })
         });
-        let failed = |CallFailure { fault, cause }| excused(reporter.fault(hook, fault, cause.as_ref()), starved);
+        let failed =
+            |CallFailure { fault, cause }| excuse_if_starved(reporter.fault(hook, fault, cause.as_ref()), starved);
         let instance = opened.await.map_err(failed)?;
-        reporter.metrics.begins();
+        reporter.metrics.instance_started();
         Ok(Self {
             instance,
             reporter: reporter.clone(),
@@ -140,7 +141,7 @@ impl HookInstance {
 
     /// Whether the next call should get an instance of its own.
     pub(crate) fn must_retire(&self) -> bool {
-        self.instance.is_dead() || self.calls >= CALLS || self.bytes >= BYTES
+        self.instance.is_dead() || self.calls >= MAX_CALLS_PER_INSTANCE || self.bytes >= MAX_ARGUMENT_BYTES
     }
 
     /// Gives the next item of a list the fuel and time of a whole request.
@@ -179,13 +180,13 @@ impl HookInstance {
         let work = work.saturating_sub(std::mem::take(&mut self.instance.state_mut().host_work));
         self.worked += work;
         let state = self.instance.state();
-        if work >= SHARE && could_have_worked(self.spent(), state.memory, state.host_calls) {
+        if work >= LOW_PRIORITY_AFTER && could_have_worked(self.spent(), state.memory, state.host_calls) {
             let why = || format!("a call took {work:?} of processor time after its first tick");
             self.reporter.lower_priority(E::HOOK, why);
         }
         outcome.map_err(|CallFailure { fault, cause }| {
             let starved = self.starved || was_starved(self.worked, self.within);
-            excused(self.reporter.fault(E::NAME, fault, cause.as_ref()), starved)
+            excuse_if_starved(self.reporter.fault(E::NAME, fault, cause.as_ref()), starved)
         })
     }
 }
@@ -195,6 +196,6 @@ impl Drop for HookInstance {
         let metrics = &self.reporter.metrics;
         let state = self.instance.state_mut();
         state.end_log(|| metrics.label());
-        metrics.ends(state.memory);
+        metrics.instance_ended(state.memory);
     }
 }

@@ -18,7 +18,7 @@ use wasmtime::{
 
 use crate::{
     call::export::Export,
-    engine::store::{GRACE, classify},
+    engine::store::{ABANDON_GRACE, classify},
     error::HookFault,
     health::processor_time::timed,
     host::state::State,
@@ -48,10 +48,10 @@ impl<G> Instance<G> {
         until: Instant,
         guest: impl FnOnce(&mut Store<State>, component::Instance) -> wasmtime::Result<G>,
     ) -> Result<Self, CallFailure> {
-        let instantiated = timeout_at((until + GRACE).into(), component.instantiate_async(&mut store)).await;
-        let instance = ended(instantiated, &store)?;
+        let instantiated = timeout_at((until + ABANDON_GRACE).into(), component.instantiate_async(&mut store)).await;
+        let instance = call_outcome(instantiated, &store)?;
         let guest = guest(&mut store, instance);
-        let guest = ended(Ok(guest), &store)?;
+        let guest = call_outcome(Ok(guest), &store)?;
         Ok(Self { store, guest, dead: false, fuel: 0 })
     }
 
@@ -67,9 +67,9 @@ impl<G> Instance<G> {
         state.hook = E::NAME;
         state.deadline = until;
         state.growth_refused = None;
-        let call = timeout_at((until + GRACE).into(), export.call(&self.guest, &mut self.store));
+        let call = timeout_at((until + ABANDON_GRACE).into(), export.call(&self.guest, &mut self.store));
         let (outcome, work) = timed(call).await;
-        let reply = ended(outcome, &self.store);
+        let reply = call_outcome(outcome, &self.store);
         self.dead = reply.is_err();
         (reply, work)
     }
@@ -101,10 +101,10 @@ impl<G> Instance<G> {
 }
 
 /// Answer of a finished call, or the fault that ended it.
-fn ended<R>(outcome: Result<wasmtime::Result<R>, Elapsed>, store: &Store<State>) -> Result<R, CallFailure> {
+fn call_outcome<R>(outcome: Result<wasmtime::Result<R>, Elapsed>, store: &Store<State>) -> Result<R, CallFailure> {
     match outcome {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(e)) => Err(CallFailure { fault: classify(&e, store.data()), cause: Some(e) }),
-        Err(_) => Err(CallFailure { fault: HookFault::late(&store.data().limits), cause: None }),
+        Err(_) => Err(CallFailure { fault: HookFault::timed_out(&store.data().limits), cause: None }),
     }
 }

@@ -7,7 +7,7 @@ use tracing::{Instrument as _, Span, field::Empty};
 use crate::{
     engine::low_priority::LowPriorityThreads,
     error::{HookError, HookFault},
-    health::{breaker::CallerNumber, metrics::HookMetrics, plugin_health::Pass, reporter::Reporter},
+    health::{breaker::CallerId, metrics::HookMetrics, plugin_health::CallPermit, reporter::Reporter},
     hook::Hook,
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct InstrumentedCall<'a> {
     threads: &'a LowPriorityThreads,
     hook: Hook,
     metrics: &'a HookMetrics,
-    pass: Pass<'a>,
+    pass: CallPermit<'a>,
     begun: Instant,
     span: Span,
 }
@@ -30,7 +30,7 @@ impl<'a> InstrumentedCall<'a> {
         reporter: &'a Reporter,
         threads: &'a LowPriorityThreads,
         hook: Hook,
-        caller: CallerNumber,
+        caller: CallerId,
         input: impl FnOnce() -> u64,
     ) -> Result<Self, HookError> {
         let name = hook.name();
@@ -63,7 +63,7 @@ impl<'a> InstrumentedCall<'a> {
 
     /// Counts the outcome. Faults of the host do not count: the pass is dropped without an outcome.
     pub(crate) fn end<T>(self, outcome: Result<T, HookError>, fuel: u64) -> Result<T, HookError> {
-        self.metrics.called(self.begun.elapsed(), fuel);
+        self.metrics.record_call(self.begun.elapsed(), fuel);
         self.span.record("fuel", fuel);
         match &outcome {
             Ok(_) => self.pass.succeeded(),

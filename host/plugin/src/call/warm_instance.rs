@@ -5,7 +5,7 @@
 //! well: after a trap, a limit, or an abandoned call it is dead.
 //!
 //! # Limits
-//! An instance retires after [`CALLS`] calls, or when its memory has grown by [`GROWTH`]: guests of the SDK free
+//! An instance retires after [`MAX_CALLS_PER_INSTANCE`] calls, or when its memory has grown by [`MAX_MEMORY_GROWTH_BYTES`]: guests of the SDK free
 //! nothing.
 
 use std::{
@@ -23,13 +23,13 @@ use crate::{
         instance::{CallFailure, Instance},
     },
     engine::{
-        store::{excused, store, was_starved},
-        ticker::TICK,
+        store::{excuse_if_starved, store, was_starved},
+        ticker::TICK_INTERVAL,
     },
     error::{HookError, HookFault},
     grants::Permit,
     health::{
-        processor_time::{SHARE, could_have_worked},
+        processor_time::{LOW_PRIORITY_AFTER, could_have_worked},
         reporter::Reporter,
     },
     hook::Hook,
@@ -42,13 +42,13 @@ use crate::{
 };
 
 /// Calls after which an instance retires.
-const CALLS: u32 = 1_000;
+const MAX_CALLS_PER_INSTANCE: u32 = 1_000;
 
 /// Imports of one plugin that may run at once.
-pub(crate) const IMPORTS: usize = 4;
+pub(crate) const MAX_CONCURRENT_IMPORTS: usize = 4;
 
 /// Growth of the memory after which an instance retires, bytes.
-const GROWTH: usize = 1 << 20;
+const MAX_MEMORY_GROWTH_BYTES: usize = 1 << 20;
 
 /// A plugin's controllers, ready to be instantiated in the engine for controllers.
 pub(crate) struct ControllerComponent {
@@ -100,7 +100,7 @@ impl WarmInstance {
         });
         let instance =
             opened.await.map_err(|CallFailure { fault, cause }| reporter.fault(hook.name(), fault, cause.as_ref()))?;
-        reporter.metrics.begins();
+        reporter.metrics.instance_started();
         let first = instance.state().memory;
         Ok(Self { instance, reporter: reporter.clone(), first, calls: 0, _slot: slot })
     }
@@ -108,7 +108,9 @@ impl WarmInstance {
     /// Whether the next call should get a new instance.
     pub(crate) fn must_retire(&self) -> bool {
         let memory = self.instance.state().memory;
-        self.instance.is_dead() || self.calls >= CALLS || memory > self.first.saturating_add(GROWTH)
+        self.instance.is_dead()
+            || self.calls >= MAX_CALLS_PER_INSTANCE
+            || memory > self.first.saturating_add(MAX_MEMORY_GROWTH_BYTES)
     }
 
     /// Fuel and memory that the last call used.
@@ -157,13 +159,13 @@ impl WarmInstance {
         }
         let work = work.saturating_sub(of_the_host);
         state.end_log(|| self.reporter.metrics.label());
-        if work >= SHARE + TICK && could_have_worked(spent, state.memory, state.host_calls) {
+        if work >= LOW_PRIORITY_AFTER + TICK_INTERVAL && could_have_worked(spent, state.memory, state.host_calls) {
             let why = || format!("a call took {work:?} of processor time after its first pause");
             self.reporter.lower_priority(E::HOOK, why);
         }
         // A call that waited for the host, or for a core, is not blamed for being late.
         outcome.map_err(|CallFailure { fault, cause }| {
-            excused(self.reporter.fault(E::NAME, fault, cause.as_ref()), was_starved(work, within))
+            excuse_if_starved(self.reporter.fault(E::NAME, fault, cause.as_ref()), was_starved(work, within))
         })
     }
 }
@@ -172,6 +174,6 @@ impl Drop for WarmInstance {
     fn drop(&mut self) {
         let state = self.instance.state_mut();
         state.end_log(|| self.reporter.metrics.label());
-        self.reporter.metrics.ends(state.memory);
+        self.reporter.metrics.instance_ended(state.memory);
     }
 }

@@ -58,8 +58,8 @@ pub(crate) fn config(limits: &Limits, size: &PoolSize) -> Config {
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(32))
         .wasm_backtrace_details(WasmBacktraceDetails::Enable)
         .max_wasm_stack(256 << 10)
-        .async_stack_size(pool::STACK)
-        .memory_guard_size(pool::GUARD);
+        .async_stack_size(pool::GUEST_STACK_BYTES)
+        .memory_guard_size(pool::GUARD_BYTES);
     // Both strategies reserve the largest size of a memory at its creation: growth within the limit never fails, so
     // only where memories lie differs, and fuel, limits and answers are the same.
     config.memory_reservation(size.reservation).memory_may_move(false).allocation_strategy(match size.strategy {

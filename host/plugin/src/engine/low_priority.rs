@@ -3,7 +3,7 @@
 //! Hooks run on the threads that serve requests, since handing a call over costs more than most calls. That is fair
 //! only to guests that finish before the first tick: a guest that works for longer, or traps and leaves a large
 //! instance to clear away, delays every request of the same thread. So a plugin gets low priority after a hook that
-//! faulted, or ran for [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick. Until
+//! faulted, or ran for [`LOW_PRIORITY_AFTER`](crate::health::processor_time::LOW_PRIORITY_AFTER) of processor time past its first tick. Until
 //! `Limits::low_priority_ms` have passed without another such call, its calls and the cleaning up of its instances
 //! happen on these threads, one for each core, which yield to every other thread of the process. Limits, order and
 //! answers are the same, and while cores are idle such a plugin is hardly slower.
@@ -23,7 +23,7 @@ use tokio_util::context::TokioContext;
 /// Niceness of the threads beyond that of the process. A thread gets about a thirtieth of the time of a serving thread
 /// when both want the same core.
 #[cfg(target_os = "linux")]
-const NICE: i32 = 15;
+const NICENESS: i32 = 15;
 
 /// The threads, one for each core, and further ones for blocking work. They are started with the first work; if the
 /// system refuses them, the work runs on the caller's thread.
@@ -54,7 +54,7 @@ impl LowPriorityThreads {
     }
 
     /// Drops a value on these threads, without waiting for it.
-    pub(crate) fn clear_away<T: Send + 'static>(&self, what: T) {
+    pub(crate) fn drop_in_background<T: Send + 'static>(&self, what: T) {
         if let Some(runtime) = self.runtime() {
             runtime.spawn(async move { drop(what) });
         }
@@ -94,7 +94,7 @@ fn yield_to_others() {
     // A thread inherits the niceness of the thread that starts it, which may be of low priority already; the first
     // thread of the process has the usual one.
     if let Err(e) = rustix::process::getpriority_process(Some(rustix::process::getpid()))
-        .and_then(|usual| rustix::process::setpriority_process(None, (usual + NICE).min(19)))
+        .and_then(|usual| rustix::process::setpriority_process(None, (usual + NICENESS).min(19)))
     {
         tracing::warn!("cannot lower the priority of a thread; it keeps the normal one: {e}");
     }
@@ -137,7 +137,7 @@ mod tests {
         let threads = LowPriorityThreads::default();
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let usual = nice();
-        let low = (usual + NICE).min(19);
+        let low = (usual + NICENESS).min(19);
         assert_eq!(threads.run(async move { nice() }).await, Some(low));
         let blocking = threads.blocking(async { (nice(), tokio::task::spawn_blocking(nice).await.unwrap()) }).await;
         assert_eq!(blocking, (usual, low), "only what blocks is there");

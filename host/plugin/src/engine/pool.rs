@@ -16,20 +16,20 @@ use wasmtime::{Enabled, PoolingAllocationConfig};
 use crate::limits::Limits;
 
 /// Inaccessible bytes behind each memory.
-pub(crate) const GUARD: u64 = 64 << 10;
+pub(crate) const GUARD_BYTES: u64 = 64 << 10;
 
 /// Stack of a guest and of the host calls that it makes, bytes.
-pub(crate) const STACK: usize = 512 << 10;
+pub(crate) const GUEST_STACK_BYTES: usize = 512 << 10;
 
 /// Stack of a controller's guest, bytes. The host answers its requests on it, and those may go as deep as on any thread
 /// of a server.
-pub(crate) const CONTROLLER_STACK: usize = STACK + (2 << 20);
+pub(crate) const CONTROLLER_STACK_BYTES: usize = GUEST_STACK_BYTES + (2 << 20);
 
 /// Fewest slots of a useful pool.
-const FEWEST: u32 = 4;
+const MIN_POOL_SLOTS: u32 = 4;
 
 /// Most instances at once when they are made on demand.
-const ON_DEMAND: u32 = 8;
+const MAX_ON_DEMAND_INSTANCES: u32 = 8;
 
 /// Source of an instance's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct PoolSize {
     /// Bytes of a memory that stay resident after its instance, so that the next instance finds them warm.
     pub keep_resident: usize,
     /// The least address space of one memory, bytes.
-    tight: u64,
+    min_reservation: u64,
     /// Address space of one slot, bytes: all its memories, tables and its stack.
     footprint: u64,
 }
@@ -68,17 +68,18 @@ impl PoolSize {
             (chosen, _) => chosen,
         };
         let keep_resident = if small { 128 << 10 } else { 256 << 10 };
-        let tight = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
-        let reservation = if small { tight } else { tight.max(64 << 20) };
-        Self { strategy: Strategy::Pooled, slots, reservation, keep_resident, tight, footprint: 0 }.measured(limits)
+        let min_reservation = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
+        let reservation = if small { min_reservation } else { min_reservation.max(64 << 20) };
+        Self { strategy: Strategy::Pooled, slots, reservation, keep_resident, min_reservation, footprint: 0 }
+            .measured(limits)
     }
 
     fn measured(mut self, limits: &Limits) -> Self {
-        let memories = (self.reservation + GUARD).saturating_mul(limits.memories as u64);
+        let memories = (self.reservation + GUARD_BYTES).saturating_mul(limits.memories as u64);
         let tables = (limits.table_elements as u64).saturating_mul(8).next_multiple_of(4 << 10);
         self.footprint = memories
             .saturating_add(tables.saturating_mul(limits.tables as u64))
-            .saturating_add(STACK as u64 + (16 << 10));
+            .saturating_add(GUEST_STACK_BYTES as u64 + (16 << 10));
         self
     }
 
@@ -92,7 +93,7 @@ impl PoolSize {
         let fit = u32::try_from(free / 4 / self.footprint.max(1)).unwrap_or(u32::MAX);
         match fit {
             fit if fit >= self.slots => self,
-            fit if fit >= FEWEST => Self { slots: fit, ..self },
+            fit if fit >= MIN_POOL_SLOTS => Self { slots: fit, ..self },
             _ => self.on_demand(free),
         }
     }
@@ -102,17 +103,17 @@ impl PoolSize {
     pub fn smaller(self) -> Option<Self> {
         match self.strategy {
             Strategy::OnDemand => None,
-            Strategy::Pooled if self.slots / 2 >= FEWEST => Some(Self { slots: self.slots / 2, ..self }),
+            Strategy::Pooled if self.slots / 2 >= MIN_POOL_SLOTS => Some(Self { slots: self.slots / 2, ..self }),
             Strategy::Pooled => Some(self.on_demand(address_space().unwrap_or(u64::MAX))),
         }
     }
 
     /// Size without a pool: slots for a quarter of the free space, if each holds one memory of the largest size.
     fn on_demand(self, free: u64) -> Self {
-        let each = self.tight.saturating_add(GUARD).saturating_add(STACK as u64);
+        let each = self.min_reservation.saturating_add(GUARD_BYTES).saturating_add(GUEST_STACK_BYTES as u64);
         let fit = u32::try_from(free / 4 / each).unwrap_or(u32::MAX);
-        let slots = self.slots.min(fit).clamp(1, ON_DEMAND);
-        Self { strategy: Strategy::OnDemand, slots, reservation: self.tight, ..self }
+        let slots = self.slots.min(fit).clamp(1, MAX_ON_DEMAND_INSTANCES);
+        Self { strategy: Strategy::OnDemand, slots, reservation: self.min_reservation, ..self }
     }
 
     /// Logs the size that was obtained instead of the wanted one.
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(wanted.within(None), wanted);
         assert_eq!(wanted.within(Some(512 << 30)), wanted, "39 bits are enough for all of it");
         let fewer = wanted.within(Some(8 << 30));
-        assert!(fewer.strategy == Strategy::Pooled && (FEWEST..128).contains(&fewer.slots), "{fewer:?}");
+        assert!(fewer.strategy == Strategy::Pooled && (MIN_POOL_SLOTS..128).contains(&fewer.slots), "{fewer:?}");
         assert!(u64::from(fewer.slots) * fewer.footprint <= 2 << 30);
         let small = wanted.within(Some(512 << 20));
         assert_eq!((small.strategy, small.slots, small.reservation), (Strategy::OnDemand, 3, 32 << 20));

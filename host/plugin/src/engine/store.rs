@@ -3,7 +3,7 @@
 //! # Contract
 //! Stores are made here and nowhere else, for hooks and for controllers, so that no limit is forgotten. Fuel and memory
 //! end a call by themselves; at each tick a running guest yields to the host, which ends it past its deadline. A call
-//! that does not yield in time is abandoned [`GRACE`] later.
+//! that does not yield in time is abandoned [`ABANDON_GRACE`] later.
 
 use std::{
     sync::Arc,
@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// Time past its deadline after which a call is abandoned, if the guest has not yielded to the host.
-pub(crate) const GRACE: Duration = Duration::from_millis(100);
+pub(crate) const ABANDON_GRACE: Duration = Duration::from_millis(100);
 
-/// Divisor of a call's time limit: a call that ran for less than limit / `WORKED` was kept from its work by others, and
+/// Divisor of a call's time limit: a call that ran for less than limit / `STARVATION_DIVISOR` was kept from its work by others, and
 /// is not blamed for being late.
-const WORKED: u32 = 2;
+const STARVATION_DIVISOR: u32 = 2;
 
 /// Makes a store with every limit set: the only place where one is made.
 pub(crate) fn store(
@@ -59,7 +59,7 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     let limits = &state.limits;
     if let Some(exceeded) = error.downcast_ref::<AbortReason>() {
         return match exceeded {
-            AbortReason::Deadline => HookFault::late(limits),
+            AbortReason::Deadline => HookFault::timed_out(limits),
             AbortReason::HostCalls => {
                 HookFault::HostCalls { limit: limits.host_calls, setting: limits.host_calls_setting() }
             }
@@ -74,7 +74,7 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel, setting: limits.fuel_setting() },
-        Some(Trap::Interrupt) => return HookFault::late(limits),
+        Some(Trap::Interrupt) => return HookFault::timed_out(limits),
         Some(Trap::StackOverflow) => return HookFault::Stack,
         Some(trap) => {
             // A guest that was refused memory panics or aborts; the refusal is the cause.
@@ -103,11 +103,11 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
 
 /// Whether a call was kept from its work by others: it ran for too small a part of its time limit.
 pub(crate) fn was_starved(ran: Duration, within: Duration) -> bool {
-    ran < within / WORKED
+    ran < within / STARVATION_DIVISOR
 }
 
 /// Keeps a late call from counting against a plugin that got its turn late.
-pub(crate) fn excused(mut error: HookError, starved: bool) -> HookError {
+pub(crate) fn excuse_if_starved(mut error: HookError, starved: bool) -> HookError {
     if starved && matches!(error.fault, HookFault::Deadline { .. }) {
         error.counts = false;
     }
@@ -124,9 +124,9 @@ mod tests {
     fn late_for_want_of_a_core_is_no_fault() {
         let within = Duration::from_millis(200);
         let late = |ran| {
-            let fault = HookFault::late(&Limits::default());
+            let fault = HookFault::timed_out(&Limits::default());
             let error = HookError { plugin: "p".into(), version: "1".into(), hook: "validate", fault, counts: true };
-            excused(error, was_starved(Duration::from_millis(ran), within)).counts
+            excuse_if_starved(error, was_starved(Duration::from_millis(ran), within)).counts
         };
         assert_eq!([5, 66, 99, 100, 200].map(late), [false, false, false, true, true]);
     }

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use wasmtime::{Engine, EngineWeak};
 
 /// Interval at which a running guest yields to the host.
-pub(crate) const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Ticks without a running call after which the ticker goes to sleep.
 const IDLE_TICKS: u32 = 50;
@@ -61,15 +61,15 @@ impl Ticker {
                 }
                 drop(ticker);
                 #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may sleep")]
-                thread::sleep(TICK);
+                thread::sleep(TICK_INTERVAL);
             }
         };
-        thread::Builder::new().name("mortise-ticker".into()).spawn(move || again_after_panics(tick))?;
+        thread::Builder::new().name("mortise-ticker".into()).spawn(move || restart_after_panics(tick))?;
         Ok(ticker)
     }
 
     /// Advances the epoch of a second engine from now on.
-    pub(crate) fn also(&self, engine: &Engine) {
+    pub(crate) fn add_engine(&self, engine: &Engine) {
         // Fails only if a second engine is set already, and there are never three.
         let _ = self.second.set(engine.weak());
     }
@@ -86,7 +86,7 @@ impl Ticker {
         called
     }
 
-    pub(crate) fn hold(self: Arc<Self>) -> TickGuard {
+    pub(crate) fn keep_ticking(self: Arc<Self>) -> TickGuard {
         if self.running.fetch_add(1, Ordering::SeqCst) == 0 && self.asleep.load(Ordering::SeqCst) {
             let _waits_by_now = self.lock.lock();
             self.wake.notify_one();
@@ -96,11 +96,11 @@ impl Ticker {
 }
 
 /// Repeats `work` until it ends without a panic: without ticks, a call that does not end by itself would run for ever.
-fn again_after_panics(mut work: impl FnMut()) {
+fn restart_after_panics(mut work: impl FnMut()) {
     while catch_unwind(AssertUnwindSafe(&mut work)).is_err() {
         tracing::error!("the ticker thread panicked and was restarted; please report this with the log");
         #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may sleep")]
-        thread::sleep(TICK);
+        thread::sleep(TICK_INTERVAL);
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_panic_does_not_end_the_ticks() {
         let mut begun = 0;
-        again_after_panics(|| {
+        restart_after_panics(|| {
             begun += 1;
             assert!(begun > 2, "a test asked for this panic");
         });

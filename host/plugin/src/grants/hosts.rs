@@ -89,7 +89,7 @@ impl HostPattern {
         if rest.contains('*') && !any {
             return Err("`*` may stand for every host, or for the first labels of a name, such as \"*.example.net\"");
         }
-        let port = match written.map(number) {
+        let port = match written.map(parse_port) {
             Some(None) => return Err("a port is a number from 1 to 65535"),
             Some(written) => written,
             None if any => None,
@@ -160,7 +160,7 @@ impl HostPort {
     /// Reads an authority, whose port may be omitted if there is a usual one. `None` if it is not in plain form.
     pub(crate) fn read(authority: &str, usual: Option<u16>) -> Option<Self> {
         let (host, port) = split(authority)?;
-        Some(Self { host: Host::read(host)?, port: port.map_or(usual, number)? })
+        Some(Self { host: Host::read(host)?, port: port.map_or(usual, parse_port)? })
     }
 }
 
@@ -217,7 +217,7 @@ fn split(authority: &str) -> Option<(&str, Option<&str>)> {
 }
 
 /// A port, of digits only.
-fn number(port: &str) -> Option<u16> {
+fn parse_port(port: &str) -> Option<u16> {
     let digits = port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0');
     if digits { port.parse().ok() } else { None }
 }

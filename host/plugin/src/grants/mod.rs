@@ -207,13 +207,13 @@ impl Permit {
         let granted = |grants: &[TypePattern]| grants.iter().any(|granted| granted.covers(of));
         self.own.contains(of)
             || ((granted(&self.grants.read) || granted(&self.grants.write))
-                && (self.watched.contains(of) || self.asks(|requests| requests.reads(of))))
+                && (self.watched.contains(of) || self.requests_allow(|requests| requests.reads(of))))
     }
 
     /// Whether a type may be written. A write answers the stored resource, so it includes reading.
     pub(crate) fn writes(&self, of: &Gvk) -> bool {
         let granted = || self.grants.write.iter().any(|granted| granted.covers(of));
-        self.own.contains(of) || (granted() && self.asks(|requests| requests.writes(of)))
+        self.own.contains(of) || (granted() && self.requests_allow(|requests| requests.writes(of)))
     }
 
     /// Whether a resource may be read.
@@ -224,25 +224,26 @@ impl Permit {
 
     /// Whether an HTTP request may go to `target`.
     pub(crate) fn sends_to(&self, target: &Target) -> bool {
-        self.grants.http.iter().any(|granted| granted.covers(target)) && self.asks(|requests| requests.http(target))
+        self.grants.http.iter().any(|granted| granted.covers(target))
+            && self.requests_allow(|requests| requests.http(target))
     }
 
     /// Whether a TCP connection may go to `to`.
     pub(crate) fn connects_to(&self, to: &HostPort) -> bool {
-        self.grants.tcp.iter().any(|granted| granted.covers(to)) && self.asks(|requests| requests.tcp(to))
+        self.grants.tcp.iter().any(|granted| granted.covers(to)) && self.requests_allow(|requests| requests.tcp(to))
     }
 
     /// A directory, if it is granted and requested.
     pub(crate) fn directory(&self, name: &str) -> Option<&Directory> {
-        self.grants.directories.get(name).filter(|_| self.asks(|requests| requests.directory(name)))
+        self.grants.directories.get(name).filter(|_| self.requests_allow(|requests| requests.directory(name)))
     }
 
     /// A secret, if it is granted and requested.
     pub(crate) fn secret(&self, name: &str) -> Option<&Secret> {
-        self.grants.secrets.get(name).filter(|_| self.asks(|requests| requests.secret(name)))
+        self.grants.secrets.get(name).filter(|_| self.requests_allow(|requests| requests.secret(name)))
     }
 
-    fn asks(&self, asks: impl Fn(&GrantRequests) -> bool) -> bool {
+    fn requests_allow(&self, asks: impl Fn(&GrantRequests) -> bool) -> bool {
         self.requests.as_ref().is_none_or(asks)
     }
 
@@ -254,31 +255,33 @@ impl Permit {
     /// Next step for a type that may not be read, or not be written.
     pub(crate) fn remedy(&self, of: &Gvk, list: TypeGrant) -> String {
         let (list, asked) = match list {
-            TypeGrant::Read => ("read", self.watched.contains(of) || self.asks(|requests| requests.reads(of))),
-            TypeGrant::Write => ("write", self.asks(|requests| requests.writes(of))),
+            TypeGrant::Read => {
+                ("read", self.watched.contains(of) || self.requests_allow(|requests| requests.reads(of)))
+            }
+            TypeGrant::Write => ("write", self.requests_allow(|requests| requests.writes(of))),
         };
         self.remedy_for(asked, &format!("{list} = [\"{of}\"]"))
     }
 
     /// Next step for a host that HTTP requests may not go to.
     pub(crate) fn http_remedy(&self, target: &Target) -> String {
-        self.remedy_for(self.asks(|requests| requests.http(target)), &format!("http = [\"{target}\"]"))
+        self.remedy_for(self.requests_allow(|requests| requests.http(target)), &format!("http = [\"{target}\"]"))
     }
 
     /// Next step for a host and port that connections may not go to.
     pub(crate) fn tcp_remedy(&self, to: &HostPort) -> String {
-        self.remedy_for(self.asks(|requests| requests.tcp(to)), &format!("tcp = [\"{to}\"]"))
+        self.remedy_for(self.requests_allow(|requests| requests.tcp(to)), &format!("tcp = [\"{to}\"]"))
     }
 
     /// Next step for a directory that the plugin does not have.
     pub(crate) fn directory_remedy(&self, name: &str) -> String {
-        let asked = self.asks(|requests| requests.directory(name));
+        let asked = self.requests_allow(|requests| requests.directory(name));
         self.remedy_for(asked, &format!("directories.{name} = {{ path = \"…\" }}"))
     }
 
     /// Next step for a secret that the plugin does not have.
     pub(crate) fn secret_remedy(&self, name: &str) -> String {
-        let asked = self.asks(|requests| requests.secret(name));
+        let asked = self.requests_allow(|requests| requests.secret(name));
         self.remedy_for(asked, &format!("secrets.{name} = {{ file = \"…\" }}"))
     }
 

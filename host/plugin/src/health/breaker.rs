@@ -26,7 +26,7 @@
 //! after twice the wait and if no other came: others have the better chance.
 //!
 //! Bounded: at most `MAX_FAULTS` faults, their inputs and their callers are remembered, [`MAX_SERVED`] callers that were
-//! served, [`MAX_POISON`] inputs and as many callers in quarantine, and one text.
+//! served, [`MAX_POISONED_INPUTS`] inputs and as many callers in quarantine, and one text.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -40,13 +40,13 @@ use mortise_resource::backoff::Backoff;
 const MAX_FAULTS: u32 = 10_000;
 
 /// Most remembered inputs that set off a fault, and most remembered callers whose trials failed, in quarantine.
-const MAX_POISON: usize = 256;
+const MAX_POISONED_INPUTS: usize = 256;
 
 /// Most remembered callers that were served.
 const MAX_SERVED: usize = 256;
 
 /// Longest wait that callers are asked for while a trial is running.
-const TRIAL_TAKES: Duration = Duration::from_secs(1);
+const MAX_TRIAL_WAIT: Duration = Duration::from_secs(1);
 
 /// Rules of quarantine: `[quarantine]` in config.toml.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,9 +147,9 @@ enum Phase {
 
 /// Identity of a caller, which separates its faults from those of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct CallerNumber(u64);
+pub struct CallerId(u64);
 
-impl CallerNumber {
+impl CallerId {
     /// The host itself, which also calls for controllers.
     pub const HOST: Self = Self(0);
 
@@ -167,7 +167,7 @@ pub(crate) struct Admitted {
     pub(crate) trial: Option<u64>,
     /// Hash of the hook's input; `None` for a call that began while the hook was healthy, when inputs are not hashed.
     pub(crate) input: Option<u64>,
-    pub(crate) caller: CallerNumber,
+    pub(crate) caller: CallerId,
 }
 
 /// A fault within the window.
@@ -175,7 +175,7 @@ pub(crate) struct Admitted {
 struct Fault {
     at: Duration,
     input: Option<u64>,
-    caller: CallerNumber,
+    caller: CallerId,
     /// Calls that had ended well by then.
     good: u64,
 }
@@ -187,7 +187,7 @@ struct Window {
     /// Number of these faults by known input.
     inputs: HashMap<u64, u32>,
     /// Number of these faults by caller.
-    callers: HashMap<CallerNumber, u32>,
+    callers: HashMap<CallerId, u32>,
 }
 
 impl Window {
@@ -240,13 +240,13 @@ pub(crate) struct Breaker {
     /// Time of the last return from quarantine, and the calls that had ended well before the trial.
     returned: Option<(Duration, u64)>,
     /// Inputs that set off faults before the quarantine, or were a failed trial; the oldest first.
-    poison: VecDeque<u64>,
+    poisoned_inputs: VecDeque<u64>,
     /// Callers whose trials failed, the oldest first.
-    deferred: VecDeque<CallerNumber>,
+    deferred: VecDeque<CallerId>,
     /// Callers that were served outside of the healthy state, with the last time.
-    served: HashMap<CallerNumber, Duration>,
+    served: HashMap<CallerId, Duration>,
     /// Number of quarantines; each failed trial counts as another.
-    bouts: u64,
+    quarantine_count: u64,
     failed_trials: u32,
     trials: u64,
     faults: u64,
@@ -268,8 +268,8 @@ impl Breaker {
     }
 
     /// Quarantines since the breaker was made; a failed trial begins another one.
-    pub(crate) fn bouts(&self) -> u64 {
-        self.bouts
+    pub(crate) fn quarantine_count(&self) -> u64 {
+        self.quarantine_count
     }
 
     /// Whether a trial is running, or the next call is one.
@@ -286,15 +286,15 @@ impl Breaker {
     pub(crate) fn retry_in(&self, rules: &Quarantine, now: Duration) -> Option<Duration> {
         match self.phase {
             Phase::Healthy | Phase::Probation { .. } => None,
-            Phase::Quarantined { trial: Some(_), .. } => Some(rules.backoff(self.failed_trials).min(TRIAL_TAKES)),
+            Phase::Quarantined { trial: Some(_), .. } => Some(rules.backoff(self.failed_trials).min(MAX_TRIAL_WAIT)),
             Phase::Quarantined { until, trial: None } => Some(until.saturating_sub(now)),
         }
     }
 
     /// Decides whether a call with this input may begin.
-    pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration, caller: CallerNumber, input: u64) -> Admission {
+    pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration, caller: CallerId, input: u64) -> Admission {
         let Phase::Quarantined { until, trial } = &mut self.phase else { return Admission::Go };
-        if trial.is_none() && (self.poison.contains(&input) || self.deferred.contains(&caller)) {
+        if trial.is_none() && (self.poisoned_inputs.contains(&input) || self.deferred.contains(&caller)) {
             let wait = rules.backoff(self.failed_trials);
             let last = until.saturating_add(wait);
             if now < last {
@@ -316,11 +316,11 @@ impl Breaker {
             Phase::Healthy => {}
             Phase::Probation { unproven, since, .. } => {
                 *unproven = false;
-                serve(&mut self.served, call.caller, now);
+                record_served(&mut self.served, call.caller, now);
                 if now.saturating_sub(*since) >= rules.window() {
                     self.phase = Phase::Healthy;
                     self.recent.clear();
-                    self.poison.clear();
+                    self.poisoned_inputs.clear();
                     self.deferred.clear();
                     self.served.clear();
                     self.returned = None;
@@ -328,7 +328,7 @@ impl Breaker {
                 }
             }
             Phase::Quarantined { trial: Some(pending), .. } if call.trial == Some(*pending) => {
-                serve(&mut self.served, call.caller, now);
+                record_served(&mut self.served, call.caller, now);
                 self.phase = Phase::Probation { returned: true, unproven: true, since: now };
                 self.returned = Some((now, good.saturating_sub(1)));
             }
@@ -345,13 +345,13 @@ impl Breaker {
         if let Phase::Quarantined { trial: pending, .. } = self.phase {
             // A call that began before the quarantine brings no news.
             if pending.is_some() && pending == trial {
-                self.poison.extend(input);
+                self.poisoned_inputs.extend(input);
                 // The host is the only caller of controllers, so it has no others to make room for.
-                if caller != CallerNumber::HOST && !self.deferred.contains(&caller) {
+                if caller != CallerId::HOST && !self.deferred.contains(&caller) {
                     self.deferred.push_back(caller);
-                    self.deferred.drain(..self.deferred.len().saturating_sub(MAX_POISON));
+                    self.deferred.drain(..self.deferred.len().saturating_sub(MAX_POISONED_INPUTS));
                 }
-                self.lock_up(rules, now, self.failed_trials.saturating_add(1));
+                self.enter_quarantine(rules, now, self.failed_trials.saturating_add(1));
             }
             return;
         }
@@ -362,9 +362,9 @@ impl Breaker {
             Phase::Probation { returned: true, .. } => (true, rules.probation()),
             _ => (false, rules.limit()),
         };
-        if count >= forgiven && self.is_the_rule(rules, now, good) {
+        if count >= forgiven && self.exceeds_fault_share(rules, now, good) {
             let failed_trials = if returned { self.failed_trials.saturating_add(1) } else { 0 };
-            self.lock_up(rules, now, failed_trials);
+            self.enter_quarantine(rules, now, failed_trials);
         } else if returned || count >= rules.probation() {
             self.phase = Phase::Probation { returned, unproven: false, since: now };
         }
@@ -372,7 +372,7 @@ impl Breaker {
 
     /// Whether the share of faults among the calls since the window's first fault, and the share of callers with
     /// faults, are so large that the hook itself is to blame.
-    fn is_the_rule(&self, rules: &Quarantine, now: Duration, good: u64) -> bool {
+    fn exceeds_fault_share(&self, rules: &Quarantine, now: Duration, good: u64) -> bool {
         let first = self.recent.faults.front().map_or(good, |fault| fault.good);
         // The fault that led to the last quarantine counts as well: it is the reason for the trial.
         let returned = self.returned.filter(|(at, _)| now.saturating_sub(*at) <= rules.window());
@@ -381,7 +381,7 @@ impl Breaker {
         let share = u64::from(rules.share_percent.clamp(1, 100));
         let is_share =
             |faulty: u64, good: u64| faulty.saturating_mul(100) >= faulty.saturating_add(good).saturating_mul(share);
-        let is_served = |(caller, at): &(&CallerNumber, &Duration)| {
+        let is_served = |(caller, at): &(&CallerId, &Duration)| {
             now.saturating_sub(**at) <= rules.window() && !self.recent.callers.contains_key(caller)
         };
         let served = self.served.iter().filter(is_served).count();
@@ -399,14 +399,14 @@ impl Breaker {
 
     /// Makes the hook healthy and forgets its past. Outcomes of running trials no longer count.
     pub(crate) fn reset(&mut self) {
-        *self = Self { trials: self.trials, bouts: self.bouts, ..Self::default() };
+        *self = Self { trials: self.trials, quarantine_count: self.quarantine_count, ..Self::default() };
     }
 
-    fn lock_up(&mut self, rules: &Quarantine, now: Duration, failed_trials: u32) {
+    fn enter_quarantine(&mut self, rules: &Quarantine, now: Duration, failed_trials: u32) {
         self.failed_trials = failed_trials;
-        self.bouts += 1;
-        self.poison.extend(self.recent.inputs.keys());
-        self.poison.drain(..self.poison.len().saturating_sub(MAX_POISON));
+        self.quarantine_count += 1;
+        self.poisoned_inputs.extend(self.recent.inputs.keys());
+        self.poisoned_inputs.drain(..self.poisoned_inputs.len().saturating_sub(MAX_POISONED_INPUTS));
         self.returned = None;
         self.recent.clear();
         self.phase = Phase::Quarantined { until: now + rules.backoff(failed_trials), trial: None };
@@ -414,7 +414,7 @@ impl Breaker {
 }
 
 /// Records that a caller was served; drops the caller that was served longest ago if there are too many.
-fn serve(served: &mut HashMap<CallerNumber, Duration>, caller: CallerNumber, now: Duration) {
+fn record_served(served: &mut HashMap<CallerId, Duration>, caller: CallerId, now: Duration) {
     if served.len() >= MAX_SERVED
         && !served.contains_key(&caller)
         && let Some(oldest) = served.iter().min_by_key(|(_, at)| **at).map(|(oldest, _)| *oldest)

@@ -32,7 +32,7 @@ const HOST_LINES: usize = 100;
 /// Most bytes of these lines, in a second and kept.
 const HOST_BYTES: usize = 256 << 10;
 
-const SECOND: Duration = Duration::from_secs(1);
+const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Limits of plugins' logs: `[plugin_logs]` in config.toml.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub fn level(name: &str) -> Option<u8> {
 pub struct Logs {
     settings: LogSettings,
     levels: BTreeMap<String, u8>,
-    books: Mutex<HashMap<Arc<str>, PluginLog>>,
+    logs_by_plugin: Mutex<HashMap<Arc<str>, PluginLog>>,
     live: broadcast::Sender<Arc<LogLine>>,
 }
 
@@ -160,7 +160,7 @@ struct PluginLog {
     host: Lines,
     /// Number of dropped lines that is not logged yet.
     dropped: u64,
-    said: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
 impl Logs {
@@ -168,18 +168,18 @@ impl Logs {
     #[must_use]
     pub fn new(settings: LogSettings, levels: BTreeMap<String, u8>) -> Self {
         let (live, _) = broadcast::channel(settings.follow_lines.clamp(1, 1 << 20));
-        Self { settings, levels, books: Mutex::default(), live }
+        Self { settings, levels, logs_by_plugin: Mutex::default(), live }
     }
 
     /// Last lines of a plugin up to that level, oldest first; at most `last`, and at most those kept. The host's lines
     /// get half of them, and the part that the plugin's own leave: the newest of each.
     #[must_use]
     pub fn tail(&self, plugin: &str, last: usize, up_to: u8) -> Vec<Arc<LogLine>> {
-        let books = self.books.lock();
-        let Some(book) = books.get(plugin) else { return Vec::new() };
+        let logs_by_plugin = self.logs_by_plugin.lock();
+        let Some(book) = logs_by_plugin.get(plugin) else { return Vec::new() };
         let wanted = |lines: &Lines| -> Vec<_> { lines.ring.iter().filter(|l| l.level <= up_to).cloned().collect() };
         let (mut lines, mut of_the_host) = (wanted(&book.guest), wanted(&book.host));
-        drop(books);
+        drop(logs_by_plugin);
         let share = (last / 2).max(last.saturating_sub(lines.len()));
         of_the_host.drain(..of_the_host.len().saturating_sub(share));
         lines.drain(..lines.len().saturating_sub(last - of_the_host.len()));
@@ -195,17 +195,17 @@ impl Logs {
     }
 
     /// Whether a plugin's lines of this level are accepted.
-    pub(crate) fn wants(&self, plugin: &str, level: u8) -> bool {
+    pub(crate) fn accepts_level(&self, plugin: &str, level: u8) -> bool {
         level <= self.levels.get(plugin).copied().unwrap_or(3)
     }
 
     /// Takes a line of the host about a plugin, regardless of the plugin's level. It may contain line breaks.
-    pub(crate) fn host(&self, plugin: &str, hook: &'static str, level: u8, message: String) {
+    pub(crate) fn log_host_line(&self, plugin: &str, hook: &'static str, level: u8, message: String) {
         self.write_at(Instant::now(), true, LogLine::new(plugin, hook, level, message, Vec::new()));
     }
 
     /// Takes a line of the plugin itself, and replaces characters that could forge lines of a log.
-    pub(crate) fn guest(
+    pub(crate) fn log_guest_line(
         &self,
         plugin: &str,
         hook: &'static str,
@@ -225,7 +225,7 @@ impl Logs {
         message: String,
         fields: Vec<(String, String)>,
     ) {
-        if self.wants(plugin, level) {
+        if self.accepts_level(plugin, level) {
             self.write_at(Instant::now(), false, LogLine::new(plugin, hook, level, message, fields));
         }
     }
@@ -234,28 +234,30 @@ impl Logs {
         let plugin = line.plugin.clone();
         let size = line.size();
         let mut taken = Vec::with_capacity(2);
-        let mut books = self.books.lock();
-        if !books.contains_key(&plugin) && books.len() >= MAX_PLUGINS {
-            let silent = books
+        let mut logs_by_plugin = self.logs_by_plugin.lock();
+        if !logs_by_plugin.contains_key(&plugin) && logs_by_plugin.len() >= MAX_PLUGINS {
+            let silent = logs_by_plugin
                 .iter()
                 .min_by_key(|(_, book)| book.guest.second.max(book.host.second))
                 .map(|(name, _)| name.clone());
-            silent.map(|name| books.remove(&name));
+            silent.map(|name| logs_by_plugin.remove(&name));
         }
-        let book = books.entry(plugin.clone()).or_insert_with(|| PluginLog::new(now));
+        let book = logs_by_plugin.entry(plugin.clone()).or_insert_with(|| PluginLog::new(now));
         let (bounds, lines) = match of_the_host {
             true => (Bounds::HOST, &mut book.host),
             false => (Bounds::of(&self.settings), &mut book.guest),
         };
-        let fits = lines.spend(&bounds, now, size);
+        let fits = lines.count_line(&bounds, now, size);
         if !fits {
             book.dropped += 1;
             metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => plugin.to_string()).increment(1);
         }
-        if book.dropped > 0 && book.said.is_none_or(|said| now.saturating_duration_since(said) >= SECOND) {
+        if book.dropped > 0
+            && book.reported_at.is_none_or(|reported_at| now.saturating_duration_since(reported_at) >= RATE_PERIOD)
+        {
             let message = "log lines dropped (limits plugin_logs.lines_per_second, bytes_per_second)".to_owned();
             let fields = vec![("dropped".to_owned(), std::mem::take(&mut book.dropped).to_string())];
-            book.said = Some(now);
+            book.reported_at = Some(now);
             taken.push(Arc::new(LogLine { level: 2, message, fields, hook: "", ..line.clone() }));
         }
         if fits {
@@ -265,7 +267,7 @@ impl Logs {
         for line in &taken {
             lines.keep(&bounds, line.clone());
         }
-        drop(books);
+        drop(logs_by_plugin);
         for line in taken {
             trace(&line);
             // Fails only without followers.
@@ -276,7 +278,7 @@ impl Logs {
 
 impl PluginLog {
     fn new(now: Instant) -> Self {
-        Self { guest: Lines::new(now), host: Lines::new(now), dropped: 0, said: None }
+        Self { guest: Lines::new(now), host: Lines::new(now), dropped: 0, reported_at: None }
     }
 }
 
@@ -286,8 +288,8 @@ impl Lines {
     }
 
     /// Counts a line against the current second; answers whether it fits.
-    fn spend(&mut self, bounds: &Bounds, now: Instant, size: usize) -> bool {
-        if now.saturating_duration_since(self.second) >= SECOND {
+    fn count_line(&mut self, bounds: &Bounds, now: Instant, size: usize) -> bool {
+        if now.saturating_duration_since(self.second) >= RATE_PERIOD {
             self.second = now;
             self.lines_in_second = 0;
             self.bytes_in_second = 0;
@@ -343,7 +345,7 @@ mod tests {
     fn levels_are_by_plugin() {
         let logs = logs(LogSettings::default());
         for plugin in ["chatty", "usual", "mute"] {
-            (1..=5).for_each(|level| logs.guest(plugin, "mutate", level, "said", Vec::new()));
+            (1..=5).for_each(|level| logs.log_guest_line(plugin, "mutate", level, "reported_at", Vec::new()));
         }
         let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99, 5).len());
         assert_eq!(counts, [5, 3, 0, 0]);
@@ -354,13 +356,13 @@ mod tests {
     fn the_ring_is_bounded_by_lines_and_by_bytes() {
         let logs = logs(LogSettings { kept_lines: 3, kept_bytes: 10, ..LogSettings::default() });
         for n in 0..9 {
-            logs.guest("p", "", 3, &n.to_string(), Vec::new());
+            logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new());
         }
         assert_eq!(texts(&logs.tail("p", 99, 5)), ["6", "7", "8"]);
         assert_eq!(texts(&logs.tail("p", 2, 5)), ["7", "8"]);
-        logs.guest("p", "", 3, "ten bytes!", Vec::new());
+        logs.log_guest_line("p", "", 3, "ten bytes!", Vec::new());
         assert_eq!(texts(&logs.tail("p", 99, 5)), ["ten bytes!"]);
-        logs.guest("p", "", 3, "eleven byte", Vec::new());
+        logs.log_guest_line("p", "", 3, "eleven byte", Vec::new());
         assert_eq!(texts(&logs.tail("p", 99, 5)), [""; 0], "what does not fit is not kept");
     }
 
@@ -393,15 +395,15 @@ mod tests {
     #[test]
     fn no_plugin_hides_what_the_host_says_of_it() {
         let logs = logs(LogSettings { lines_per_second: 5, kept_lines: 5, ..LogSettings::default() });
-        let flood = || (0..1_000).for_each(|n| logs.guest("p", "", 3, &n.to_string(), Vec::new()));
+        let flood = || (0..1_000).for_each(|n| logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new()));
         flood();
-        logs.host("p", "reconcile", 1, "hook reconcile is quarantined".into());
+        logs.log_host_line("p", "reconcile", 1, "hook reconcile is quarantined".into());
         flood();
         let lines = texts(&logs.tail("p", 99, 5));
         assert!(lines.iter().any(|line| line == "hook reconcile is quarantined"), "{lines:?}");
-        logs.host("mute", "", 2, "said of one that logs nothing".into());
-        assert_eq!(texts(&logs.tail("mute", 9, 5)), ["said of one that logs nothing"]);
-        (0..10_000).for_each(|n| logs.host("p", "", 1, n.to_string()));
+        logs.log_host_line("mute", "", 2, "reported_at of one that logs nothing".into());
+        assert_eq!(texts(&logs.tail("mute", 9, 5)), ["reported_at of one that logs nothing"]);
+        (0..10_000).for_each(|n| logs.log_host_line("p", "", 1, n.to_string()));
         assert!(logs.tail("p", usize::MAX, 5).len() <= 5 + HOST_LINES, "the host's are bounded, too");
     }
 
@@ -409,8 +411,8 @@ mod tests {
     #[test]
     fn the_lines_that_are_shown_are_shared() {
         let logs = logs(LogSettings { lines_per_second: 2_000, ..LogSettings::default() });
-        logs.host("p", "reconcile", 1, "hook reconcile is quarantined".into());
-        (0..1_000).for_each(|n| logs.guest("p", "", 3, &n.to_string(), Vec::new()));
+        logs.log_host_line("p", "reconcile", 1, "hook reconcile is quarantined".into());
+        (0..1_000).for_each(|n| logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new()));
         let lines = texts(&logs.tail("p", 100, 5));
         assert_eq!(
             (lines.len(), &*lines[0], &*lines[1], &*lines[99]),
@@ -418,14 +420,14 @@ mod tests {
         );
         assert_eq!(texts(&logs.tail("p", 100, 1)), ["hook reconcile is quarantined"], "others take no place");
         assert_eq!(texts(&logs.tail("p", 1, 3)), ["999"]);
-        (0..50).for_each(|n| logs.host("p", "", 2, format!("host {n}")));
+        (0..50).for_each(|n| logs.log_host_line("p", "", 2, format!("host {n}")));
         let count = |last| {
             let lines = texts(&logs.tail("p", last, 5));
             (lines.len(), lines.iter().filter(|line| line.starts_with("host")).count())
         };
         assert_eq!([count(11), count(100), count(1_040)], [(11, 5), (100, 50), (1_040, 50)]);
-        (0..20).for_each(|n| logs.host("q", "", 2, n.to_string()));
-        logs.guest("q", "", 3, "one", Vec::new());
+        (0..20).for_each(|n| logs.log_host_line("q", "", 2, n.to_string()));
+        logs.log_guest_line("q", "", 3, "one", Vec::new());
         assert_eq!(texts(&logs.tail("q", 10, 5)).len(), 10, "what the plugin does not need is the host's");
     }
 
@@ -445,11 +447,11 @@ mod tests {
     async fn followers_hear_everything_or_how_much_they_missed() {
         let logs = logs(LogSettings { follow_lines: 4, ..LogSettings::default() });
         let mut follower = logs.follow();
-        logs.guest("p", "validate", 2, "careful", vec![("why".into(), "two words".into())]);
+        logs.log_guest_line("p", "validate", 2, "careful", vec![("why".into(), "two words".into())]);
         let line = follower.recv().await.unwrap();
         assert_eq!((&*line.plugin, line.level, line.hook), ("p", 2, "validate"));
         assert_eq!(line.text(), "careful why=\"two words\"");
-        (0..10).for_each(|n| logs.guest("p", "", 3, &n.to_string(), Vec::new()));
+        (0..10).for_each(|n| logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new()));
         assert!(matches!(follower.recv().await, Err(broadcast::error::RecvError::Lagged(6))));
         assert_eq!(follower.recv().await.unwrap().message, "6");
     }
@@ -457,15 +459,15 @@ mod tests {
     #[test]
     fn guests_cannot_forge_lines() {
         let logs = logs(LogSettings::default());
-        logs.guest("p", "", 3, "a\nb\u{1b}[2J", vec![("k\n".into(), "v\r".into())]);
+        logs.log_guest_line("p", "", 3, "a\nb\u{1b}[2J", vec![("k\n".into(), "v\r".into())]);
         assert!(!logs.tail("p", 1, 5)[0].text().contains(|c: char| c.is_control()));
     }
 
     #[test]
     fn many_plugins_do_not_fill_the_memory() {
         let logs = logs(LogSettings::default());
-        (0..2 * MAX_PLUGINS).for_each(|n| logs.guest(&format!("p{n}"), "", 3, "x", Vec::new()));
-        assert!(logs.books.lock().len() <= MAX_PLUGINS);
+        (0..2 * MAX_PLUGINS).for_each(|n| logs.log_guest_line(&format!("p{n}"), "", 3, "x", Vec::new()));
+        assert!(logs.logs_by_plugin.lock().len() <= MAX_PLUGINS);
         assert_eq!(logs.tail(&format!("p{}", 2 * MAX_PLUGINS - 1), 9, 5).len(), 1);
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 const MAX_NAMES: usize = 256;
 
 /// Label of all further plugins.
-const OTHERS: &str = "(others)";
+const OTHERS_LABEL: &str = "(others)";
 
 /// The names that label series.
 #[derive(Default)]
@@ -40,13 +40,13 @@ impl PluginLabels {
         if names.contains(plugin) || (names.len() < MAX_NAMES && names.insert(plugin.clone())) {
             plugin.clone()
         } else {
-            OTHERS.into()
+            OTHERS_LABEL.into()
         }
     }
 
     /// The label of a name that may not be a loaded plugin: such names share a series.
-    pub(crate) fn known(&self, called: &str) -> Arc<str> {
-        self.0.lock().get(called).cloned().unwrap_or_else(|| OTHERS.into())
+    pub(crate) fn label_if_loaded(&self, called: &str) -> Arc<str> {
+        self.0.lock().get(called).cloned().unwrap_or_else(|| OTHERS_LABEL.into())
     }
 }
 
@@ -104,12 +104,12 @@ impl PluginMetrics {
     }
 
     /// Counts a new instance.
-    pub(crate) fn begins(&self) {
+    pub(crate) fn instance_started(&self) {
         self.instances.increment(1.0);
     }
 
     /// Counts the end of an instance that had this much memory, bytes.
-    pub(crate) fn ends(&self, memory: usize) {
+    pub(crate) fn instance_ended(&self, memory: usize) {
         self.instances.decrement(1.0);
         if memory > self.peak_bytes.load(Ordering::Relaxed)
             && memory > self.peak_bytes.fetch_max(memory, Ordering::Relaxed)
@@ -119,7 +119,7 @@ impl PluginMetrics {
     }
 
     /// Records the time that compiling took.
-    pub(crate) fn compiled(&self, took: Duration) {
+    pub(crate) fn record_compilation(&self, took: Duration) {
         metrics::histogram!("mortise_plugin_compile_seconds", "plugin" => self.label.to_string()).record(took);
     }
 }
@@ -139,7 +139,7 @@ impl HookMetrics {
 
     /// Counts a finished call that was not refused. `took` is the time that its request waited for it, including the
     /// time for an instance.
-    pub(crate) fn called(&self, took: Duration, fuel: u64) {
+    pub(crate) fn record_call(&self, took: Duration, fuel: u64) {
         self.calls.increment(1);
         self.seconds.record(took);
         self.fuel.increment(fuel);
@@ -151,7 +151,7 @@ impl HookMetrics {
     }
 
     /// Sets the health of the hook.
-    pub(crate) fn is(&self, state: HealthState) {
+    pub(crate) fn set_state(&self, state: HealthState) {
         self.state.set(f64::from(state as u8));
     }
 }
@@ -172,6 +172,6 @@ mod tests {
         assert_eq!(labels.len(), MAX_NAMES + 1);
         assert_eq!(&*names.label(&"p3".into()), "p3");
         assert_eq!(&*names.label(&"p999".into()), "(others)");
-        assert_eq!((&*names.known("p3"), &*names.known("never-loaded")), ("p3", "(others)"));
+        assert_eq!((&*names.label_if_loaded("p3"), &*names.label_if_loaded("never-loaded")), ("p3", "(others)"));
     }
 }

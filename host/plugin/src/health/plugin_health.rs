@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::{
     error::HookFault,
-    health::breaker::{Admission, Admitted, Breaker, CallerNumber, HealthState, Quarantine},
+    health::breaker::{Admission, Admitted, Breaker, CallerId, HealthState, Quarantine},
     hook::{Hook, PerHook},
 };
 
@@ -36,14 +36,14 @@ pub(crate) type Listener = Box<dyn Fn(Hook, HealthState, &HookHealth) + Send + S
 pub struct Health {
     rules: Arc<Quarantine>,
     clock: Clock,
-    cells: PerHook<Cell>,
+    cells: PerHook<HookCell>,
     used: Vec<Hook>,
     changes: watch::Sender<u64>,
     listener: Listener,
 }
 
 #[derive(Default)]
-struct Cell {
+struct HookCell {
     /// State of the breaker, for reading without its lock.
     state: AtomicU8,
     /// Calls that ended well.
@@ -85,7 +85,14 @@ impl Health {
     }
 
     fn with_clock(rules: Arc<Quarantine>, used: Vec<Hook>, listener: Listener, clock: Clock) -> Self {
-        Self { rules, clock, cells: PerHook::new(|_| Cell::default()), used, changes: watch::Sender::new(0), listener }
+        Self {
+            rules,
+            clock,
+            cells: PerHook::new(|_| HookCell::default()),
+            used,
+            changes: watch::Sender::new(0),
+            listener,
+        }
     }
 
     /// Health of each hook now.
@@ -99,7 +106,7 @@ impl Health {
 
     /// The first and the longest wait of a quarantine.
     #[must_use]
-    pub fn waits(&self) -> (Duration, Duration) {
+    pub fn backoff_range(&self) -> (Duration, Duration) {
         (Duration::from_millis(self.rules.backoff_ms), Duration::from_millis(self.rules.max_backoff_ms))
     }
 
@@ -112,7 +119,7 @@ impl Health {
     /// Makes every hook healthy, regardless of its past.
     pub fn reset(&self) {
         for hook in Hook::ALL {
-            self.with(hook, |breaker, _| breaker.reset());
+            self.update_breaker(hook, |breaker, _| breaker.reset());
         }
     }
 
@@ -128,10 +135,10 @@ impl Health {
     pub(crate) fn admit(
         &self,
         hook: Hook,
-        caller: CallerNumber,
+        caller: CallerId,
         input: impl FnOnce() -> u64,
-    ) -> Result<Pass<'_>, HookFault> {
-        let pass = |trial, input| Pass { health: self, hook, call: Admitted { trial, input, caller } };
+    ) -> Result<CallPermit<'_>, HookFault> {
+        let pass = |trial, input| CallPermit { health: self, hook, call: Admitted { trial, input, caller } };
         if self.cell(hook).state.load(Ordering::Relaxed) == HealthState::Healthy as u8 {
             return Ok(pass(None, None));
         }
@@ -139,7 +146,7 @@ impl Health {
         if !self.is_quarantined(hook) {
             return Ok(pass(None, Some(input)));
         }
-        let admitted = self.with(hook, |breaker, now| match breaker.admit(&self.rules, now, caller, input) {
+        let admitted = self.update_breaker(hook, |breaker, now| match breaker.admit(&self.rules, now, caller, input) {
             Admission::Go => Ok(None),
             Admission::Trial(number) => Ok(Some(number)),
             Admission::Refused(retry_in) => {
@@ -150,7 +157,7 @@ impl Health {
     }
 
     /// Counts a fault found in an answer after the call had ended and had counted as one that ended well.
-    pub(crate) fn blame(&self, hook: Hook, caller: CallerNumber, what: &HookFault) {
+    pub(crate) fn count_late_fault(&self, hook: Hook, caller: CallerId, what: &HookFault) {
         let less = |good: u64| Some(good.saturating_sub(1));
         // Always stores: the closure has no `None`.
         let _ = self.cell(hook).good.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -164,18 +171,18 @@ impl Health {
             text.truncate(end);
         }
         let good = self.cell(hook).good.load(Ordering::Relaxed);
-        self.with(hook, |breaker, now| breaker.failed(&self.rules, now, call, good, text));
+        self.update_breaker(hook, |breaker, now| breaker.failed(&self.rules, now, call, good, text));
     }
 
     /// Runs `act` on a hook's breaker, and reports a change of its state, or a failed trial.
-    fn with<R>(&self, hook: Hook, act: impl FnOnce(&mut Breaker, Duration) -> R) -> R {
+    fn update_breaker<R>(&self, hook: Hook, act: impl FnOnce(&mut Breaker, Duration) -> R) -> R {
         let cell = self.cell(hook);
         let mut breaker = cell.breaker.lock();
-        let (before, bouts) = (breaker.state(), breaker.bouts());
+        let (before, bouts) = (breaker.state(), breaker.quarantine_count());
         let now = (self.clock)();
         let done = act(&mut breaker, now);
         let after = breaker.state();
-        if before != after || bouts != breaker.bouts() {
+        if before != after || bouts != breaker.quarantine_count() {
             cell.state.store(after as u8, Ordering::Relaxed);
             let told = described(hook, &breaker, &self.rules, now);
             // Under the lock, so that listeners get changes in order.
@@ -189,7 +196,7 @@ impl Health {
         described(hook, &self.cell(hook).breaker.lock(), &self.rules, now)
     }
 
-    fn cell(&self, hook: Hook) -> &Cell {
+    fn cell(&self, hook: Hook) -> &HookCell {
         self.cells.get(hook)
     }
 }
@@ -207,20 +214,21 @@ fn described(hook: Hook, breaker: &Breaker, rules: &Quarantine, now: Duration) -
 
 /// Permission to call a hook once. Dropped without an outcome (the caller went away), it does not count, and its trial
 /// is free for the next caller.
-pub(crate) struct Pass<'a> {
+pub(crate) struct CallPermit<'a> {
     health: &'a Health,
     hook: Hook,
     call: Admitted,
 }
 
-impl Pass<'_> {
+impl CallPermit<'_> {
     /// The call ended well.
     pub(crate) fn succeeded(mut self) {
         let cell = self.health.cell(self.hook);
         let good = cell.good.fetch_add(1, Ordering::Relaxed) + 1;
         if cell.state.load(Ordering::Relaxed) != HealthState::Healthy as u8 {
             let call = std::mem::take(&mut self.call);
-            self.health.with(self.hook, |breaker, now| breaker.succeeded(&self.health.rules, now, call, good));
+            self.health
+                .update_breaker(self.hook, |breaker, now| breaker.succeeded(&self.health.rules, now, call, good));
         }
     }
 
@@ -231,10 +239,10 @@ impl Pass<'_> {
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.call.trial {
-            self.health.with(self.hook, |breaker, _| breaker.released(number));
+            self.health.update_breaker(self.hook, |breaker, _| breaker.released(number));
         }
     }
 }
@@ -266,7 +274,7 @@ mod tests {
     }
 
     fn quarantine(health: &Health, hook: Hook) {
-        (0..10).for_each(|n| health.admit(hook, CallerNumber::HOST, || n).unwrap().failed(&trap()));
+        (0..10).for_each(|n| health.admit(hook, CallerId::HOST, || n).unwrap().failed(&trap()));
         assert!(health.is_quarantined(hook));
     }
 
@@ -275,8 +283,8 @@ mod tests {
         let (health, seconds, heard) = health();
         let changes = health.subscribe();
         quarantine(&health, Hook::Validate);
-        assert!(health.admit(Hook::Mutate, CallerNumber::HOST, || 0).is_ok());
-        let refused = health.admit(Hook::Validate, CallerNumber::HOST, || 0).err().unwrap();
+        assert!(health.admit(Hook::Mutate, CallerId::HOST, || 0).is_ok());
+        let refused = health.admit(Hook::Validate, CallerId::HOST, || 0).err().unwrap();
         let HookFault::Quarantined { retry_in, last } = refused else { panic!("{refused:?}") };
         assert_eq!((retry_in, last.as_str()), (Duration::from_secs(1), "trapped: a test asked for this panic"));
         let report = health.report();
@@ -287,7 +295,7 @@ mod tests {
         assert_eq!(report.hooks[1].retry_in, Some(Duration::from_secs(1)));
 
         seconds.store(1, Ordering::Relaxed);
-        health.admit(Hook::Validate, CallerNumber::HOST, || 0).unwrap().succeeded();
+        health.admit(Hook::Validate, CallerId::HOST, || 0).unwrap().succeeded();
         assert_eq!(*changes.borrow(), 3);
         let states: Vec<_> = heard.lock().iter().map(|(hook, state)| (hook.name(), *state)).collect();
         let expected = [HealthState::Probation, HealthState::Quarantined, HealthState::Probation];
@@ -299,11 +307,11 @@ mod tests {
         let (health, seconds, _) = health();
         quarantine(&health, Hook::Mutate);
         seconds.store(1, Ordering::Relaxed);
-        let trial = health.admit(Hook::Mutate, CallerNumber::HOST, || 0).unwrap();
-        assert!(health.admit(Hook::Mutate, CallerNumber::HOST, || 0).is_err());
+        let trial = health.admit(Hook::Mutate, CallerId::HOST, || 0).unwrap();
+        assert!(health.admit(Hook::Mutate, CallerId::HOST, || 0).is_err());
         drop(trial);
         assert!(health.is_quarantined(Hook::Mutate));
-        health.admit(Hook::Mutate, CallerNumber::HOST, || 0).unwrap().succeeded();
+        health.admit(Hook::Mutate, CallerId::HOST, || 0).unwrap().succeeded();
         assert!(!health.is_quarantined(Hook::Mutate));
     }
 
@@ -315,8 +323,8 @@ mod tests {
         health.reset();
         assert_eq!(health.report().state, HealthState::Healthy);
         assert!(
-            health.admit(Hook::Mutate, CallerNumber::HOST, || 0).is_ok()
-                && health.admit(Hook::Validate, CallerNumber::HOST, || 0).is_ok()
+            health.admit(Hook::Mutate, CallerId::HOST, || 0).is_ok()
+                && health.admit(Hook::Validate, CallerId::HOST, || 0).is_ok()
         );
     }
 
@@ -329,7 +337,7 @@ mod tests {
         let before = *changes.borrow();
         seconds.store(1, Ordering::Relaxed);
         assert!(health.report().hooks[0].on_trial);
-        health.admit(Hook::Mutate, CallerNumber::HOST, || 99).unwrap().failed(&trap());
+        health.admit(Hook::Mutate, CallerId::HOST, || 99).unwrap().failed(&trap());
         assert_eq!(*changes.borrow(), before + 1);
         assert_eq!(heard.lock().last(), Some(&(Hook::Mutate, HealthState::Quarantined)));
         let now = &health.report().hooks[0];
@@ -341,8 +349,8 @@ mod tests {
         let (health, seconds, _) = health();
         quarantine(&health, Hook::Mutate);
         seconds.store(1, Ordering::Relaxed);
-        health.admit(Hook::Mutate, CallerNumber::HOST, || 0).unwrap().succeeded();
-        health.blame(Hook::Mutate, CallerNumber::HOST, &HookFault::Answer("nonsense".into()));
+        health.admit(Hook::Mutate, CallerId::HOST, || 0).unwrap().succeeded();
+        health.count_late_fault(Hook::Mutate, CallerId::HOST, &HookFault::Answer("nonsense".into()));
         assert!(health.is_quarantined(Hook::Mutate));
         assert_eq!(health.report().hooks[0].retry_in, Some(Duration::from_secs(2)));
     }

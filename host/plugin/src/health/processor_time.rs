@@ -17,19 +17,19 @@ use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of one call, counted from its first tick on, after which its plugin runs at low priority.
-pub(crate) const SHARE: Duration = Duration::from_millis(1);
+pub(crate) const LOW_PRIORITY_AFTER: Duration = Duration::from_millis(1);
 
-/// Traces of a call that can have taken [`SHARE`] of work; any one of them suffices: fuel, of which each instruction
+/// Traces of a call that can have taken [`LOW_PRIORITY_AFTER`] of work; any one of them suffices: fuel, of which each instruction
 /// and each byte of a bulk instruction takes a unit; memory, bytes, where the first touch of each page costs the system
 /// a fault; host calls, each of which may copy all of the memory. A call below all three cannot fill a millisecond.
-const FUEL: u64 = 100_000;
-const MEMORY: usize = 2 << 20;
-const HOST_CALLS: u32 = 10;
+const MIN_WORK_FUEL: u64 = 100_000;
+const MIN_WORK_MEMORY_BYTES: usize = 2 << 20;
+const MIN_WORK_HOST_CALLS: u32 = 10;
 
 /// Whether a call that used so much fuel, in an instance with so many bytes of memory, and with so many host calls, can
-/// have worked for [`SHARE`].
+/// have worked for [`LOW_PRIORITY_AFTER`].
 pub(crate) fn could_have_worked(fuel: u64, memory: usize, host_calls: u32) -> bool {
-    fuel >= FUEL || memory >= MEMORY || host_calls >= HOST_CALLS
+    fuel >= MIN_WORK_FUEL || memory >= MIN_WORK_MEMORY_BYTES || host_calls >= MIN_WORK_HOST_CALLS
 }
 
 /// Runs a call, and answers its processor time from its first pause on, which is a guest's first tick. Wall-clock time
@@ -82,7 +82,9 @@ mod tests {
     #[test]
     fn time_without_traces_is_the_machine_s() {
         assert!(!could_have_worked(5_000, 192 << 10, 2), "a call that does next to nothing");
-        for (fuel, memory, host_calls) in [(FUEL, 0, 0), (0, MEMORY, 0), (0, 0, HOST_CALLS)] {
+        for (fuel, memory, host_calls) in
+            [(MIN_WORK_FUEL, 0, 0), (0, MIN_WORK_MEMORY_BYTES, 0), (0, 0, MIN_WORK_HOST_CALLS)]
+        {
             assert!(could_have_worked(fuel, memory, host_calls));
         }
     }

@@ -19,7 +19,7 @@ use crate::{
     error::{HookError, HookFault},
     health::{
         backtrace,
-        breaker::{CallerNumber, HealthState, Quarantine},
+        breaker::{CallerId, HealthState, Quarantine},
         logs::Logs,
         metrics::PluginMetrics,
         plugin_health::{Health, HookHealth},
@@ -83,16 +83,16 @@ impl Reporter {
             let more =
                 if missed > 0 { format!(" ({missed} more faults since the last one logged)") } else { String::new() };
             let text = format!("{error}{more}\n{backtrace}");
-            self.logs.host(&self.plugin, hook, 1, text.trim_end().to_owned());
+            self.logs.log_host_line(&self.plugin, hook, 1, text.trim_end().to_owned());
         }
         error
     }
 
     /// Blames the plugin for an answer to `caller` that breaks the contract in a way only the hook's user can check.
-    pub(crate) fn unusable(&self, hook: &'static str, caller: CallerNumber, what: String) -> HookError {
+    pub(crate) fn blame_answer(&self, hook: &'static str, caller: CallerId, what: String) -> HookError {
         let error = self.fault(hook, HookFault::Answer(what), None);
         if let Some(hook) = Hook::named(hook) {
-            self.health.blame(hook, caller, &error.fault);
+            self.health.count_late_fault(hook, caller, &error.fault);
             self.lower_priority(hook, || error.fault.to_string());
         }
         error
@@ -101,7 +101,7 @@ impl Reporter {
     /// Whether calls of this hook have low priority now.
     pub(crate) fn has_low_priority(&self, hook: Hook) -> bool {
         let demotion = if hook.is_of_controllers() { &self.controllers } else { &self.hooks };
-        demotion.holds(self.start)
+        demotion.is_active(self.start)
     }
 
     /// Gives low priority to the plugin's hooks, or to its controllers if one of them is the cause, until
@@ -109,10 +109,10 @@ impl Reporter {
     pub(crate) fn lower_priority(&self, hook: Hook, why: impl FnOnce() -> String) {
         let (demotion, what) =
             if hook.is_of_controllers() { (&self.controllers, "controllers") } else { (&self.hooks, "hooks") };
-        if demotion.prolong(self.start, self.demotion) {
+        if demotion.extend(self.start, self.demotion) {
             let length = self.demotion;
             let text = format!("its {what} run at low priority until {length:?} pass without another cause: {}", why());
-            self.logs.host(&self.plugin, hook.name(), 2, text);
+            self.logs.log_host_line(&self.plugin, hook.name(), 2, text);
         }
     }
 }
@@ -127,7 +127,7 @@ fn health(
 ) -> Health {
     let (plugin, logs, metrics) = (plugin.clone(), logs.clone(), metrics.clone());
     let listener = move |hook: Hook, before: HealthState, now: &HookHealth| {
-        metrics.hook(hook).is(now.state);
+        metrics.hook(hook).set_state(now.state);
         let (name, faults) = (hook.name(), now.faults);
         let (level, text) = match (before, now.state) {
             (HealthState::Quarantined, HealthState::Quarantined) => {
@@ -144,7 +144,7 @@ fn health(
             (_, HealthState::Probation) => (2, format!("hook {name} is on probation: {faults} faults so far")),
             (_, HealthState::Healthy) => (3, format!("hook {name} is healthy again")),
         };
-        logs.host(&plugin, name, level, text);
+        logs.log_host_line(&plugin, name, level, text);
     };
     Health::new(rules, used, Box::new(listener))
 }
@@ -155,13 +155,13 @@ struct Demotion(AtomicU64);
 
 impl Demotion {
     /// Whether the demotion still lasts.
-    fn holds(&self, start: Instant) -> bool {
+    fn is_active(&self, start: Instant) -> bool {
         let until = self.0.load(Ordering::Relaxed);
         until > 0 && millis(start.elapsed()) < until
     }
 
     /// Makes the demotion last for `length` from now; answers whether it begins only now.
-    fn prolong(&self, start: Instant, length: Duration) -> bool {
+    fn extend(&self, start: Instant, length: Duration) -> bool {
         let now = millis(start.elapsed());
         self.0.fetch_max(now.saturating_add(millis(length)), Ordering::Relaxed) <= now && !length.is_zero()
     }
@@ -179,19 +179,19 @@ mod tests {
     fn at_low_priority_for_a_while_after_each_cause() {
         let start = Instant::now();
         let demotion = Demotion::default();
-        assert!(!demotion.holds(start));
-        assert!(demotion.prolong(start, Duration::from_secs(60)), "news");
-        assert!(!demotion.prolong(start, Duration::from_secs(60)), "no news");
-        assert!(demotion.holds(start));
+        assert!(!demotion.is_active(start));
+        assert!(demotion.extend(start, Duration::from_secs(60)), "news");
+        assert!(!demotion.extend(start, Duration::from_secs(60)), "no news");
+        assert!(demotion.is_active(start));
         let long_ago = start.checked_sub(Duration::from_secs(61)).unwrap();
-        assert!(!demotion.holds(long_ago), "over by then");
-        assert!(demotion.prolong(long_ago, Duration::from_secs(60)), "news again");
+        assert!(!demotion.is_active(long_ago), "over by then");
+        assert!(demotion.extend(long_ago, Duration::from_secs(60)), "news again");
     }
 
     #[test]
     fn setting_zero_lowers_no_priority() {
         let (start, demotion) = (Instant::now(), Demotion::default());
-        assert!(!demotion.prolong(start, Duration::ZERO));
-        assert!(!demotion.holds(start));
+        assert!(!demotion.extend(start, Duration::ZERO));
+        assert!(!demotion.is_active(start));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     health::processor_time::worked,
     host::{
         abort_reason::AbortReason,
-        call_context::{Answer, CallContext, Question},
+        call_context::{CallContext, HostCall, HostCallResult},
         reconciler_host::Failure,
         state::State,
     },
@@ -23,7 +23,11 @@ impl State {
     }
 
     /// Answers a host call that may wait, and may fail.
-    pub(crate) async fn ask<T, F>(&mut self, what: &'static str, answer: impl FnOnce(Question) -> F + Send) -> Answer<T>
+    pub(crate) async fn ask<T, F>(
+        &mut self,
+        what: &'static str,
+        answer: impl FnOnce(HostCall) -> F + Send,
+    ) -> HostCallResult<T>
     where
         F: Future<Output = Result<T, Failure>> + Send,
         T: Send,
@@ -36,7 +40,7 @@ impl State {
         let now = Instant::now();
         let left = self.deadline.saturating_duration_since(now);
         let within = call_context.host_call.min(left);
-        let question = Question {
+        let question = HostCall {
             host: call_context.host.clone(),
             permit: call_context.permit.clone(),
             limit: self.limits.reply_bytes,

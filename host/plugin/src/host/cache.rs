@@ -6,7 +6,7 @@ use crate::{
         types::{ResourceBytes, TypeName},
     },
     host::{
-        call_context::Answer,
+        call_context::HostCallResult,
         reconciler_host::{CacheKey, Failure},
         resources::{ListReply, decoded, encoded, may_read, type_name},
         state::State,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Host for State {
-    async fn get(&mut self, of: TypeName, index: String, key: Key) -> Answer<Option<ResourceBytes>> {
+    async fn get(&mut self, of: TypeName, index: String, key: Key) -> HostCallResult<Option<ResourceBytes>> {
         const WHAT: &str = "cache.get";
         self.ask(WHAT, |question| async move {
             let of = type_name(of);
@@ -25,7 +25,7 @@ impl Host for State {
         .await
     }
 
-    async fn list(&mut self, of: TypeName, index: String, key: Key) -> Answer<Vec<ResourceBytes>> {
+    async fn list(&mut self, of: TypeName, index: String, key: Key) -> HostCallResult<Vec<ResourceBytes>> {
         const WHAT: &str = "cache.list";
         self.ask(WHAT, |question| async move {
             let of = type_name(of);

@@ -80,7 +80,7 @@ pub(crate) struct CallContext {
 }
 
 /// Data that a host call needs for its answer.
-pub(crate) struct Question {
+pub(crate) struct HostCall {
     pub(crate) host: Arc<dyn ReconcilerHost>,
     pub(crate) permit: Arc<Permit>,
     /// Most bytes of arguments, and of the answer.
@@ -94,17 +94,17 @@ pub(crate) struct Question {
     pub(crate) secrets: Arc<Mutex<Secrets>>,
 }
 
-/// Answer of a host call that may fail: the outer error ends the guest.
-pub(crate) type Answer<T> = wasmtime::Result<Result<T, bindings::Failure>>;
+/// HostCallResult of a host call that may fail: the outer error ends the guest.
+pub(crate) type HostCallResult<T> = wasmtime::Result<Result<T, bindings::Failure>>;
 
-impl Question {
+impl HostCall {
     /// Records the redacted fields of a resource, before the guest gets the resource or after it made it.
-    pub(crate) fn note(&self, resource: &pb::Resource) {
+    pub(crate) fn record_secrets(&self, resource: &pb::Resource) {
         self.host.note_secrets(resource, &mut self.secrets.lock());
     }
 
     /// Fails if an answer or an argument of `size` bytes is over the limit.
-    pub(crate) fn bounded(&self, what: &str, size: usize) -> Result<(), Failure> {
+    pub(crate) fn check_size(&self, what: &str, size: usize) -> Result<(), Failure> {
         check_bytes(what, size, self.limit)
     }
 }

@@ -1,7 +1,7 @@
 //! `files`: granted directories. [`GrantedDir`] does the work, on threads that may wait.
 //!
 //! A call that took too long is answered with a failure, and may still take effect, since a system call cannot be
-//! cancelled. At most [`FILE_TURNS`] threads wait for files at once, so that a hanging file system does not take every
+//! cancelled. At most [`MAX_FILE_THREADS`] threads wait for files at once, so that a hanging file system does not take every
 //! thread.
 
 use std::{sync::Arc, time::Instant};
@@ -12,7 +12,7 @@ use crate::{
     bindings::imports::mortise::plugin::files::Host,
     grants::{Directory, Permit},
     host::{
-        call_context::{Answer, Question},
+        call_context::{HostCall, HostCallResult},
         granted_dir::{DirQuota, GrantedDir},
         reconciler_host::Failure,
         state::State,
@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// Threads that work on files at once, for all plugins together.
-pub(crate) const FILE_TURNS: usize = 16;
+pub(crate) const MAX_FILE_THREADS: usize = 16;
 
 impl Host for State {
-    async fn read(&mut self, directory: String, name: String) -> Answer<Option<Vec<u8>>> {
+    async fn read(&mut self, directory: String, name: String) -> HostCallResult<Option<Vec<u8>>> {
         self.ask("files.read", |question| async move {
             let limit = question.limit;
             let granted = granted(&question.permit, &directory, false)?;
@@ -32,9 +32,9 @@ impl Host for State {
         .await
     }
 
-    async fn write(&mut self, directory: String, name: String, content: Vec<u8>) -> Answer<()> {
+    async fn write(&mut self, directory: String, name: String, content: Vec<u8>) -> HostCallResult<()> {
         self.ask("files.write", |question| async move {
-            question.bounded("files.write", content.len())?;
+            question.check_size("files.write", content.len())?;
             let granted = granted(&question.permit, &directory, true)?;
             let quota = DirQuota { bytes: granted.bytes.map_or(question.quota.bytes, |size| size.0), ..question.quota };
             blocking(question, move |until| open(&directory, &granted)?.write(&name, &content, quota, until)).await
@@ -42,7 +42,7 @@ impl Host for State {
         .await
     }
 
-    async fn remove(&mut self, directory: String, name: String) -> Answer<()> {
+    async fn remove(&mut self, directory: String, name: String) -> HostCallResult<()> {
         self.ask("files.remove", |question| async move {
             let granted = granted(&question.permit, &directory, true)?;
             blocking(question, move |_| open(&directory, &granted)?.remove(&name)).await
@@ -50,7 +50,7 @@ impl Host for State {
         .await
     }
 
-    async fn list(&mut self, directory: String) -> Answer<Vec<String>> {
+    async fn list(&mut self, directory: String) -> HostCallResult<Vec<String>> {
         self.ask("files.list", |question| async move {
             let limit = question.limit;
             let granted = granted(&question.permit, &directory, false)?;
@@ -62,7 +62,7 @@ impl Host for State {
 
 /// Runs work that waits for the system on a thread for blocking work, and passes it the deadline of its answer.
 pub(super) async fn blocking<T: Send + 'static>(
-    question: Question,
+    question: HostCall,
     work: impl FnOnce(Instant) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let until = question.until;

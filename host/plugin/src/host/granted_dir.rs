@@ -34,13 +34,13 @@ use sha2::{Digest as _, Sha256};
 use crate::host::reconciler_host::Failure;
 
 /// Prefix of files that are not in their place yet.
-const TEMPORARY: &str = ".mortise-tmp-";
+const TEMPORARY_PREFIX: &str = ".mortise-tmp-";
 
 /// Longest name, bytes: the limit of common file systems.
 const MAX_NAME: usize = 255;
 
 /// Interval at which a writer checks whether it is its turn.
-const LOOK: Duration = Duration::from_millis(5);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Largest size of a directory after a write.
 #[derive(Debug, Clone, Copy)]
@@ -69,12 +69,12 @@ impl GrantedDir {
         let file = match rustix::fs::openat(&self.0, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP | Errno::NXIO) => return Err(no_file(name)),
+            Err(Errno::LOOP | Errno::NXIO) => return Err(not_a_file(name)),
             Err(e) => return Err(failed("reading", name, e.into())),
         };
         let metadata = file.metadata().map_err(|e| failed("reading", name, e))?;
         if !metadata.is_file() {
-            return Err(no_file(name));
+            return Err(not_a_file(name));
         }
         let mut content = Vec::new();
         file.take(limit as u64 + 1).read_to_end(&mut content).map_err(|e| failed("reading", name, e))?;
@@ -94,7 +94,7 @@ impl GrantedDir {
             Ok(there) if FileType::from_raw_mode(there.st_mode).is_file() => {
                 Some(Mode::from_raw_mode(there.st_mode & 0o777))
             }
-            Ok(_) => return Err(no_file(name)),
+            Ok(_) => return Err(not_a_file(name)),
             Err(Errno::NOENT) => None,
             Err(e) => return Err(failed(e.into())),
         };
@@ -105,7 +105,7 @@ impl GrantedDir {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(e) => return Err(failed(e.into())),
         }
-        let placed = self.place(&temporary, name, content, mode);
+        let placed = self.write_and_rename(&temporary, name, content, mode);
         if placed.is_err() {
             // Best effort: the next writer of this name tries again.
             let _ = rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty());
@@ -147,7 +147,7 @@ impl GrantedDir {
         Err(Failure::new(Code::ResourceExhausted, text))
     }
 
-    fn place(&self, temporary: &str, name: &str, content: &[u8], mode: Option<Mode>) -> io::Result<()> {
+    fn write_and_rename(&self, temporary: &str, name: &str, content: &[u8], mode: Option<Mode>) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.0, temporary, flags, Mode::from_raw_mode(0o644))?;
         if let Some(mode) = mode {
@@ -166,7 +166,7 @@ impl GrantedDir {
         match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
             Ok(()) => rustix::fs::fsync(&self.0).map_err(|e| failed("removing", name, e.into())),
             Err(Errno::NOENT) => Ok(()),
-            Err(Errno::ISDIR) => Err(no_file(name)),
+            Err(Errno::ISDIR) => Err(not_a_file(name)),
             Err(e) => Err(failed("removing", name, e.into())),
         }
     }
@@ -178,7 +178,7 @@ impl GrantedDir {
         for entry in Dir::read_from(&self.0).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().to_str() else { continue };
-            if name.starts_with(TEMPORARY) || !self.is_file(name, entry.file_type()) {
+            if name.starts_with(TEMPORARY_PREFIX) || !self.is_file(name, entry.file_type()) {
                 continue;
             }
             // An item of a list takes eight bytes beyond its content.
@@ -208,7 +208,7 @@ impl GrantedDir {
             match rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
                     #[allow(clippy::disallowed_methods, reason = "on a thread that may wait")]
-                    thread::sleep(LOOK);
+                    thread::sleep(LOCK_POLL_INTERVAL);
                 }
                 Err(Errno::WOULDBLOCK | Errno::INTR) => {
                     let text = format!("file {name:?}: another writer is working in the directory; try again later");
@@ -224,7 +224,7 @@ impl GrantedDir {
 /// Name of a file until it is in place: a different one for each name, and never too long.
 fn temporary(name: &str) -> String {
     let hash = Sha256::digest(name.as_bytes());
-    hash.iter().take(16).fold(TEMPORARY.to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    hash.iter().take(16).fold(TEMPORARY_PREFIX.to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {
@@ -232,15 +232,15 @@ fn check_name(name: &str) -> Result<(), Failure> {
         format!("it must have 1 to {MAX_NAME} bytes")
     } else if name.contains(['/', '\0']) || name == "." || name == ".." {
         "it must be plain: no separators, and not \".\" or \"..\"".to_owned()
-    } else if name.starts_with(TEMPORARY) {
-        format!("names that begin with {TEMPORARY:?} are reserved for the host")
+    } else if name.starts_with(TEMPORARY_PREFIX) {
+        format!("names that begin with {TEMPORARY_PREFIX:?} are reserved for the host")
     } else {
         return Ok(());
     };
     Err(Failure::new(Code::InvalidArgument, format!("{name:?} is not a file name: {fault}")))
 }
 
-fn no_file(name: &str) -> Failure {
+fn not_a_file(name: &str) -> Failure {
     let text =
         format!("{name:?} is not a regular file; links are not followed, and only files can be read and written");
     Failure::new(Code::FailedPrecondition, text)

@@ -4,35 +4,35 @@ use mortise_resource::Code;
 
 use crate::{
     bindings::imports::mortise::plugin::kv::Host,
-    host::{call_context::Answer, reconciler_host::Failure, state::State},
+    host::{call_context::HostCallResult, reconciler_host::Failure, state::State},
 };
 
 /// Longest key, bytes.
 const MAX_KEY: usize = 256;
 
 impl Host for State {
-    async fn get(&mut self, key: String) -> Answer<Option<Vec<u8>>> {
+    async fn get(&mut self, key: String) -> HostCallResult<Option<Vec<u8>>> {
         const WHAT: &str = "kv.get";
         self.ask(WHAT, |question| async move {
             check_key(WHAT, &key)?;
             let value = question.host.kv_get(key).await?;
-            question.bounded(WHAT, value.as_ref().map_or(0, Vec::len))?;
+            question.check_size(WHAT, value.as_ref().map_or(0, Vec::len))?;
             Ok(value)
         })
         .await
     }
 
-    async fn set(&mut self, key: String, value: Vec<u8>) -> Answer<()> {
+    async fn set(&mut self, key: String, value: Vec<u8>) -> HostCallResult<()> {
         const WHAT: &str = "kv.set";
         self.ask(WHAT, |question| async move {
             check_key(WHAT, &key)?;
-            question.bounded(WHAT, value.len())?;
+            question.check_size(WHAT, value.len())?;
             question.host.kv_set(key, value).await
         })
         .await
     }
 
-    async fn remove(&mut self, key: String) -> Answer<()> {
+    async fn remove(&mut self, key: String) -> HostCallResult<()> {
         const WHAT: &str = "kv.remove";
         self.ask(WHAT, |question| async move {
             check_key(WHAT, &key)?;
@@ -41,11 +41,11 @@ impl Host for State {
         .await
     }
 
-    async fn keys(&mut self, prefix: String) -> Answer<Vec<String>> {
+    async fn keys(&mut self, prefix: String) -> HostCallResult<Vec<String>> {
         const WHAT: &str = "kv.keys";
         self.ask(WHAT, |question| async move {
             let keys = question.host.kv_keys(prefix).await?;
-            question.bounded(WHAT, keys.iter().map(|key| key.len() + 8).sum())?;
+            question.check_size(WHAT, keys.iter().map(|key| key.len() + 8).sum())?;
             Ok(keys)
         })
         .await

@@ -18,7 +18,7 @@ impl State {
     /// Writes a line to the plugin's log, or drops and counts it.
     pub(crate) fn log(&mut self, level: u8, message: String, fields: Vec<(String, String)>) {
         let level = if (1..=5).contains(&level) { level } else { 3 };
-        if !self.logs.wants(&self.plugin, level) {
+        if !self.logs.accepts_level(&self.plugin, level) {
             return;
         }
         let size = LINE_COST + message.len() + fields.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
@@ -29,6 +29,6 @@ impl State {
         self.logged_bytes += size;
         let secrets = self.secrets.lock();
         let fields = fields.into_iter().map(|(key, value)| (key, secrets.hide(&value).into_owned())).collect();
-        self.logs.guest(&self.plugin, self.hook, level, &secrets.hide(&message), fields);
+        self.logs.log_guest_line(&self.plugin, self.hook, level, &secrets.hide(&message), fields);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     hook::Hook,
     host::{
         abort_reason::AbortReason,
-        call_context::Answer,
+        call_context::HostCallResult,
         lookup_host::Lookup,
         queries::{decoded, encoded, of, search},
         reconciler_host::Failure,
@@ -28,7 +28,7 @@ use crate::{
 const SEARCH: &str = "lookup.search";
 
 impl Host for State {
-    async fn search(&mut self, request: Vec<u8>) -> Answer<Vec<u8>> {
+    async fn search(&mut self, request: Vec<u8>) -> HostCallResult<Vec<u8>> {
         if self.call_context.is_some() {
             return search(self, SEARCH, request).await;
         }
@@ -53,7 +53,7 @@ impl Host for State {
                 drop(secrets);
                 Ok(encoded(SEARCH, limit, &found).map_err(Into::into))
             }
-            Ok(Err(error)) if lies_in_the_question(error.code) => Ok(Err(Failure::from(error).into())),
+            Ok(Err(error)) if is_request_fault(error.code) => Ok(Err(Failure::from(error).into())),
             Ok(Err(error)) => Err(wasmtime::Error::new(HookFault::Search { code: error.code, what: error.message })),
             Err(_) => Err(AbortReason::Deadline.into()),
         }
@@ -67,7 +67,7 @@ fn readable(permit: &Permit, limit: usize, request: &[u8]) -> Result<SearchReque
     Ok(request)
 }
 
-fn lies_in_the_question(code: Code) -> bool {
+fn is_request_fault(code: Code) -> bool {
     matches!(
         code,
         Code::InvalidArgument

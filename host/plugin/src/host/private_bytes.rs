@@ -5,7 +5,7 @@ use mortise_resource::{Code, pb, types::Gvk};
 use crate::{
     bindings::{imports::mortise::plugin::private_bytes::Host, types::IdBytes},
     host::{
-        call_context::Answer,
+        call_context::HostCallResult,
         reconciler_host::Failure,
         resources::{may_read, may_write, read_id},
         state::State,
@@ -16,20 +16,20 @@ use crate::{
 pub const MAX_PRIVATE_BYTES: usize = 64 << 10;
 
 impl Host for State {
-    async fn get(&mut self, id: IdBytes) -> Answer<Option<Vec<u8>>> {
+    async fn get(&mut self, id: IdBytes) -> HostCallResult<Option<Vec<u8>>> {
         const WHAT: &str = "private-bytes.get";
         self.ask(WHAT, |question| async move {
-            let (id, of) = incarnation(WHAT, &id)?;
+            let (id, of) = id_with_uid(WHAT, &id)?;
             may_read(&question.permit, &of)?;
             question.host.private_bytes_get(id).await
         })
         .await
     }
 
-    async fn set(&mut self, id: IdBytes, value: Vec<u8>) -> Answer<()> {
+    async fn set(&mut self, id: IdBytes, value: Vec<u8>) -> HostCallResult<()> {
         const WHAT: &str = "private-bytes.set";
         self.ask(WHAT, |question| async move {
-            let (id, of) = incarnation(WHAT, &id)?;
+            let (id, of) = id_with_uid(WHAT, &id)?;
             may_write(&question.permit, &of)?;
             if value.len() > MAX_PRIVATE_BYTES {
                 let text = format!("{WHAT}: at most {MAX_PRIVATE_BYTES} bytes, got: {}; keep less", value.len());
@@ -40,10 +40,10 @@ impl Host for State {
         .await
     }
 
-    async fn remove(&mut self, id: IdBytes) -> Answer<()> {
+    async fn remove(&mut self, id: IdBytes) -> HostCallResult<()> {
         const WHAT: &str = "private-bytes.remove";
         self.ask(WHAT, |question| async move {
-            let (id, of) = incarnation(WHAT, &id)?;
+            let (id, of) = id_with_uid(WHAT, &id)?;
             may_write(&question.permit, &of)?;
             question.host.private_bytes_remove(id).await
         })
@@ -52,7 +52,7 @@ impl Host for State {
 }
 
 /// An id with a uid, and its type.
-fn incarnation(what: &str, id: &[u8]) -> Result<(pb::Id, Gvk), Failure> {
+fn id_with_uid(what: &str, id: &[u8]) -> Result<(pb::Id, Gvk), Failure> {
     let (id, of) = read_id(what, "id", id)?;
     if id.uid.is_empty() {
         return Err(Failure::new(

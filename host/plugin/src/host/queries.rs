@@ -11,7 +11,7 @@ use prost::Message;
 use crate::{
     bindings::imports::mortise::plugin::queries::Host,
     host::{
-        call_context::{Answer, Question, check_bytes},
+        call_context::{HostCall, HostCallResult, check_bytes},
         reconciler_host::Failure,
         resources::{may_read, may_write},
         state::State,
@@ -19,20 +19,20 @@ use crate::{
 };
 
 impl Host for State {
-    async fn search(&mut self, request: Vec<u8>) -> Answer<Vec<u8>> {
+    async fn search(&mut self, request: Vec<u8>) -> HostCallResult<Vec<u8>> {
         search(self, "queries.search", request).await
     }
 
-    async fn update(&mut self, request: Vec<u8>) -> Answer<Vec<u8>> {
+    async fn update(&mut self, request: Vec<u8>) -> HostCallResult<Vec<u8>> {
         const WHAT: &str = "queries.update";
         self.ask(WHAT, |question| async move {
             let request: UpdateRequest = decoded(WHAT, question.limit, "UpdateRequest", &request)?;
             let resource = request.resource.clone().unwrap_or_default();
             let id = resource.id.clone().unwrap_or_default();
             may_write(&question.permit, &of(WHAT, "resource.id.type", id.r#type.as_ref())?)?;
-            question.note(&resource);
+            question.record_secrets(&resource);
             let answer = question.host.update(request).await?;
-            answer.resource.iter().for_each(|resource| question.note(resource));
+            answer.resource.iter().for_each(|resource| question.record_secrets(resource));
             encoded(WHAT, question.limit, &answer)
         })
         .await
@@ -40,12 +40,12 @@ impl Host for State {
 }
 
 /// Answers a search of a reconciler, for either import that has one.
-pub(super) async fn search(state: &mut State, what: &'static str, request: Vec<u8>) -> Answer<Vec<u8>> {
-    let answer = |question: Question| async move {
+pub(super) async fn search(state: &mut State, what: &'static str, request: Vec<u8>) -> HostCallResult<Vec<u8>> {
+    let answer = |question: HostCall| async move {
         let request: SearchRequest = decoded(what, question.limit, "SearchRequest", &request)?;
         may_read(&question.permit, &of(what, "type", request.r#type.as_ref())?)?;
         let found = question.host.search(request).await?;
-        found.resources.iter().for_each(|resource| question.note(resource));
+        found.resources.iter().for_each(|resource| question.record_secrets(resource));
         encoded(what, question.limit, &found)
     };
     state.ask(what, answer).await

@@ -96,12 +96,12 @@ pub trait ReconcilerHost: Send + Sync {
 
     /// `queries.search`, of a type that the plugin may read.
     async fn search(&self, _request: SearchRequest) -> Result<SearchResponse, Failure> {
-        Err(no_queries())
+        Err(queries_unavailable())
     }
 
     /// `queries.update`, of a type that the plugin may write.
     async fn update(&self, _request: UpdateRequest) -> Result<UpdateResponse, Failure> {
-        Err(no_queries())
+        Err(queries_unavailable())
     }
 
     /// `cache.get`.
@@ -145,48 +145,48 @@ pub trait ReconcilerHost: Send + Sync {
 
     /// `kv.get`. The default has no store, and fails.
     async fn kv_get(&self, _key: String) -> Result<Option<Vec<u8>>, Failure> {
-        Err(no_values())
+        Err(kv_unavailable())
     }
 
     /// `kv.set`.
     async fn kv_set(&self, _key: String, _value: Vec<u8>) -> Result<(), Failure> {
-        Err(no_values())
+        Err(kv_unavailable())
     }
 
     /// `kv.remove`.
     async fn kv_remove(&self, _key: String) -> Result<(), Failure> {
-        Err(no_values())
+        Err(kv_unavailable())
     }
 
     /// `kv.keys`.
     async fn kv_keys(&self, _prefix: String) -> Result<Vec<String>, Failure> {
-        Err(no_values())
+        Err(kv_unavailable())
     }
 
     /// `private-bytes.get`: of a resource of a type that the plugin may read, by an id with a uid.
     async fn private_bytes_get(&self, _id: pb::Id) -> Result<Option<Vec<u8>>, Failure> {
-        Err(no_private_bytes())
+        Err(private_bytes_unavailable())
     }
 
     /// `private-bytes.set`, of at most [`crate::MAX_PRIVATE_BYTES`].
     async fn private_bytes_set(&self, _id: pb::Id, _value: Vec<u8>) -> Result<(), Failure> {
-        Err(no_private_bytes())
+        Err(private_bytes_unavailable())
     }
 
     /// `private-bytes.remove`.
     async fn private_bytes_remove(&self, _id: pb::Id) -> Result<(), Failure> {
-        Err(no_private_bytes())
+        Err(private_bytes_unavailable())
     }
 }
 
-fn no_queries() -> Failure {
+fn queries_unavailable() -> Failure {
     Failure::new(Code::FailedPrecondition, "queries is not available: this host stores no resources")
 }
 
-fn no_private_bytes() -> Failure {
+fn private_bytes_unavailable() -> Failure {
     Failure::new(Code::FailedPrecondition, "private-bytes is not available: this host stores none")
 }
 
-fn no_values() -> Failure {
+fn kv_unavailable() -> Failure {
     Failure::new(Code::FailedPrecondition, "kv is not available: this host stores no values for plugins")
 }

@@ -10,14 +10,14 @@ use crate::{
     },
     grants::{Permit, TypeGrant},
     host::{
-        call_context::{Answer, Question},
+        call_context::{HostCall, HostCallResult},
         reconciler_host::Failure,
         state::State,
     },
 };
 
 impl Host for State {
-    async fn read(&mut self, id: IdBytes) -> Answer<ResourceBytes> {
+    async fn read(&mut self, id: IdBytes) -> HostCallResult<ResourceBytes> {
         const WHAT: &str = "resources.read";
         self.ask(WHAT, |question| async move {
             let (id, of) = read_id(WHAT, "id", &id)?;
@@ -27,7 +27,7 @@ impl Host for State {
         .await
     }
 
-    async fn list(&mut self, of: TypeName, within: Tenancy, name_prefix: String) -> Answer<Vec<ResourceBytes>> {
+    async fn list(&mut self, of: TypeName, within: Tenancy, name_prefix: String) -> HostCallResult<Vec<ResourceBytes>> {
         const WHAT: &str = "resources.list";
         self.ask(WHAT, |question| async move {
             let of = type_name(of);
@@ -40,7 +40,7 @@ impl Host for State {
         .await
     }
 
-    async fn list_by_owner(&mut self, owner: IdBytes) -> Answer<Vec<ResourceBytes>> {
+    async fn list_by_owner(&mut self, owner: IdBytes) -> HostCallResult<Vec<ResourceBytes>> {
         const WHAT: &str = "resources.list-by-owner";
         self.ask(WHAT, |question| async move {
             let (owner, of) = read_id(WHAT, "owner", &owner)?;
@@ -56,14 +56,14 @@ impl Host for State {
         .await
     }
 
-    async fn write(&mut self, input: ResourceBytes) -> Answer<ResourceBytes> {
+    async fn write(&mut self, input: ResourceBytes) -> HostCallResult<ResourceBytes> {
         const WHAT: &str = "resources.write";
         self.ask(WHAT, |question| async move {
-            question.bounded(WHAT, input.len())?;
+            question.check_size(WHAT, input.len())?;
             let resource: pb::Resource = decoded(WHAT, "input", "Resource", &input)?;
             let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
             may_write(&question.permit, &of.ok_or_else(|| required(WHAT, "input.id.type"))?.into())?;
-            question.note(&resource);
+            question.record_secrets(&resource);
             encoded(WHAT, &question, &question.host.write(resource).await?)
         })
         .await
@@ -75,10 +75,10 @@ impl Host for State {
         version: String,
         key: String,
         status: Vec<u8>,
-    ) -> Answer<ResourceBytes> {
+    ) -> HostCallResult<ResourceBytes> {
         const WHAT: &str = "resources.write-status";
         self.ask(WHAT, |question| async move {
-            question.bounded(WHAT, status.len())?;
+            question.check_size(WHAT, status.len())?;
             let (id, of) = read_id(WHAT, "id", &id)?;
             may_write(&question.permit, &of)?;
             let status = decoded(WHAT, "status", "Status", &status)?;
@@ -87,7 +87,7 @@ impl Host for State {
         .await
     }
 
-    async fn delete(&mut self, id: IdBytes, version: String) -> Answer<()> {
+    async fn delete(&mut self, id: IdBytes, version: String) -> HostCallResult<()> {
         const WHAT: &str = "resources.delete";
         self.ask(WHAT, |question| async move {
             let (id, of) = read_id(WHAT, "id", &id)?;
@@ -132,22 +132,22 @@ fn not_granted(permit: &Permit, of: &Gvk, list: TypeGrant) -> Failure {
     Failure::new(Code::PermissionDenied, format!("this plugin may not {does} {of}: {remedy}"))
 }
 
-pub(super) fn encoded(what: &str, question: &Question, resource: &pb::Resource) -> Result<ResourceBytes, Failure> {
-    question.bounded(what, resource.encoded_len())?;
-    question.note(resource);
+pub(super) fn encoded(what: &str, question: &HostCall, resource: &pb::Resource) -> Result<ResourceBytes, Failure> {
+    question.check_size(what, resource.encoded_len())?;
+    question.record_secrets(resource);
     Ok(resource.encode_to_vec())
 }
 
 /// A list for a guest, encoded and bounded while it is read.
 pub(super) struct ListReply<'a> {
     what: &'a str,
-    question: &'a Question,
+    question: &'a HostCall,
     pub(super) resources: Vec<ResourceBytes>,
     bytes: usize,
 }
 
 impl<'a> ListReply<'a> {
-    pub(super) fn new(what: &'a str, question: &'a Question) -> Self {
+    pub(super) fn new(what: &'a str, question: &'a HostCall) -> Self {
         Self { what, question, resources: Vec::new(), bytes: 0 }
     }
 
@@ -155,8 +155,8 @@ impl<'a> ListReply<'a> {
     pub(super) fn push(&mut self, resource: &pb::Resource) -> Result<(), Failure> {
         // An item of a list takes eight bytes beyond its content.
         self.bytes += resource.encoded_len() + 8;
-        self.question.bounded(self.what, self.bytes)?;
-        self.question.note(resource);
+        self.question.check_size(self.what, self.bytes)?;
+        self.question.record_secrets(resource);
         self.resources.push(resource.encode_to_vec());
         Ok(())
     }

@@ -17,7 +17,7 @@ use mortise_resource::Code;
 use crate::{
     bindings::imports::mortise::plugin::secrets::Host,
     grants::Secret,
-    host::{call_context::Answer, files::blocking, reconciler_host::Failure, state::State},
+    host::{call_context::HostCallResult, files::blocking, reconciler_host::Failure, state::State},
 };
 
 /// Longest secret, bytes.
@@ -26,7 +26,7 @@ const MAX_SECRET: usize = 64 << 10;
 const MAX_FILE: usize = 2 * MAX_SECRET;
 
 impl Host for State {
-    async fn get(&mut self, name: String) -> Answer<Vec<u8>> {
+    async fn get(&mut self, name: String) -> HostCallResult<Vec<u8>> {
         self.ask("secrets.get", |question| async move {
             let Some(secret) = question.permit.secret(&name).cloned() else {
                 let text = format!("secret {name:?} is not granted; {}", question.permit.secret_remedy(&name));

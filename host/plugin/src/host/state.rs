@@ -24,7 +24,7 @@ use crate::{
 /// The data of one instance's store.
 pub(crate) struct State {
     pub(crate) plugin: Arc<str>,
-    /// Answer of `config`: the settings, as JSON.
+    /// HostCallResult of `config`: the settings, as JSON.
     pub(crate) settings: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     /// Deadline of the running call.

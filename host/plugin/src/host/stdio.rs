@@ -1,6 +1,6 @@
 //! stdout and stderr of a guest: each line becomes a line of its log.
 
-use crate::host::{state::State, wasi::printed::LINE};
+use crate::host::{state::State, wasi::printed::MAX_LINE_BYTES};
 
 impl State {
     /// Takes bytes of stdout (1) or stderr (2), and logs whole lines.
@@ -11,7 +11,7 @@ impl State {
             if byte != b'\n' {
                 line.push(byte);
             }
-            if byte == b'\n' || line.len() >= LINE {
+            if byte == b'\n' || line.len() >= MAX_LINE_BYTES {
                 self.end_line(stream);
             }
         }

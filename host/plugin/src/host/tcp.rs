@@ -8,7 +8,7 @@
 //! A name costs a thread for blocking work while the system resolves it.
 //!
 //! # Limits
-//! A server makes at most [`CONNECTS`] connects at once; further ones wait, for `controllers.host_call_ms` at most, and
+//! A server makes at most [`MAX_CONCURRENT_CONNECTS`] connects at once; further ones wait, for `controllers.host_call_ms` at most, and
 //! the guest's own timeout begins after that. A look-up that outlives its timeout keeps its permit until the resolver
 //! has answered, so that the number of threads that wait for resolvers stays bounded. Of a name's addresses, the first
 //! [`MAX_ADDRESSES`] are tried in the resolver's order, each for its share of the remaining time.
@@ -31,14 +31,14 @@ use crate::{
     grants::hosts::{Host, HostPort},
     health::metrics::PluginMetrics,
     host::{
-        call_context::{Answer, Question},
+        call_context::{HostCall, HostCallResult},
         reconciler_host::Failure,
         state::State,
     },
 };
 
 /// Connects of all controllers at once.
-pub(crate) const CONNECTS: usize = 32;
+pub(crate) const MAX_CONCURRENT_CONNECTS: usize = 32;
 
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
@@ -46,7 +46,7 @@ const MAX_ADDRESSES: usize = 8;
 const WHAT: &str = "tcp.connect";
 
 impl tcp::Host for State {
-    async fn connect(&mut self, host: String, port: u16, timeout_ms: u32) -> Answer<u32> {
+    async fn connect(&mut self, host: String, port: u16, timeout_ms: u32) -> HostCallResult<u32> {
         let metrics = self.call_context.as_ref().map(|call_context| call_context.metrics.clone());
         let answer = self.ask(WHAT, |question| connect(question, host, port, timeout_ms)).await;
         if let (Some(metrics), Ok(answer)) = (metrics, &answer) {
@@ -68,7 +68,7 @@ fn count(metrics: &PluginMetrics, code: Option<u32>) {
         .increment(1);
 }
 
-async fn connect(question: Question, host: String, port: u16, timeout_ms: u32) -> Result<u32, Failure> {
+async fn connect(question: HostCall, host: String, port: u16, timeout_ms: u32) -> Result<u32, Failure> {
     let to = target(&host, port)?;
     if timeout_ms == 0 {
         return Err(Failure::new(Code::InvalidArgument, format!("{WHAT}: the timeout must be at least 1 ms")));
@@ -85,7 +85,7 @@ async fn connect(question: Question, host: String, port: u16, timeout_ms: u32) -
     let until = begun + Duration::from_millis(timeout_ms.into());
     let (addresses, _turn) = match timeout_at(until, resolve(to.clone(), turn)).await {
         Ok(resolved) => resolved?,
-        Err(_) => return Err(late(&to, timeout_ms, "its name did not resolve")),
+        Err(_) => return Err(timed_out(&to, timeout_ms, "its name did not resolve")),
     };
     let mut fault = None;
     let mut left = addresses.len();
@@ -96,7 +96,7 @@ async fn connect(question: Question, host: String, port: u16, timeout_ms: u32) -
         match timeout_at(now + share, TcpStream::connect(address)).await {
             Ok(Ok(_stream)) => return Ok(micros(begun.elapsed())),
             Ok(Err(e)) => fault = Some(unavailable(&to, &format!("{address}: {e}"))),
-            Err(_) => fault = Some(late(&to, timeout_ms, &format!("{address} did not answer"))),
+            Err(_) => fault = Some(timed_out(&to, timeout_ms, &format!("{address} did not answer"))),
         }
     }
     Err(fault.unwrap_or_else(|| unavailable(&to, "its name has no address")))
@@ -140,7 +140,7 @@ fn micros(took: Duration) -> u32 {
     u32::try_from(took.as_micros()).unwrap_or(u32::MAX)
 }
 
-fn late(to: &HostPort, timeout_ms: u32, what: &str) -> Failure {
+fn timed_out(to: &HostPort, timeout_ms: u32, what: &str) -> Failure {
     Failure::new(Code::DeadlineExceeded, format!("{WHAT} to {to}: {what} in time (timeout {timeout_ms} ms)"))
 }
 

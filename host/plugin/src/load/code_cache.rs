@@ -34,14 +34,14 @@ use wasmtime::{Engine, component::Component};
 use crate::{engine::configuration, error::LoadError};
 
 /// Version of the files' layout.
-const LAYOUT: &str = "1";
+const LAYOUT_VERSION: &str = "1";
 
 /// Suffixes of a finished file of the cache, and of an unfinished one.
-const FINISHED: &str = ".bin";
-const UNFINISHED: &str = ".part";
+const FINISHED_SUFFIX: &str = ".bin";
+const UNFINISHED_SUFFIX: &str = ".part";
 
 /// Age of an unfinished file at which its writer must be gone: writing one takes less than a second.
-const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
+const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// Bytes of the checksum at the front.
 const MAC_LEN: usize = 32;
@@ -102,7 +102,7 @@ impl Cache {
     }
 
     fn path(&self, digest: &str) -> PathBuf {
-        self.dir.join(format!("{digest}-{}-{LAYOUT}{FINISHED}", self.fingerprint))
+        self.dir.join(format!("{digest}-{}-{LAYOUT_VERSION}{FINISHED_SUFFIX}", self.fingerprint))
     }
 
     fn mac(&self, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
@@ -160,7 +160,7 @@ impl Cache {
         if parts.iter().map(|part| part.len() as u64).sum::<u64>() > self.limit {
             return Ok(());
         }
-        let mut file = AtomicFile::beside(&self.path(digest))?;
+        let mut file = AtomicFile::new_beside(&self.path(digest))?;
         for part in parts {
             file.write_all(part)?;
         }
@@ -182,9 +182,11 @@ impl Cache {
             let name = name.to_string_lossy();
             let Ok(metadata) = entry.metadata() else { continue };
             let used = metadata.accessed().unwrap_or(SystemTime::UNIX_EPOCH);
-            if name.ends_with(FINISHED) {
+            if name.ends_with(FINISHED_SUFFIX) {
                 files.push((used, metadata.len(), entry.path()));
-            } else if name.ends_with(UNFINISHED) && now.duration_since(used).is_ok_and(|age| age > LEFT_BEHIND) {
+            } else if name.ends_with(UNFINISHED_SUFFIX)
+                && now.duration_since(used).is_ok_and(|age| age > ABANDONED_AFTER)
+            {
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -208,7 +210,7 @@ fn fingerprint(engine: &Engine) -> String {
 }
 
 /// Moves a component to another engine that can run the same code, without compiling it again. `None` if that fails.
-pub(crate) fn moved(component: &Component, to: &Engine) -> Option<Component> {
+pub(crate) fn move_to_engine(component: &Component, to: &Engine) -> Option<Component> {
     // The bytes that would go into a file; they never left this process.
     deserialize(to, &component.serialize().ok()?)
 }
@@ -268,8 +270,8 @@ fn refuse_foreign(metadata: &Metadata) -> io::Result<()> {
 fn new_secret(path: &Path) -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    let made = AtomicFile::beside(path).and_then(|mut file| {
-        file.write_all(&secret).map_err(FsError::at(path, "write"))?;
+    let made = AtomicFile::new_beside(path).and_then(|mut file| {
+        file.write_all(&secret).map_err(FsError::with_path(path, "write"))?;
         file.replace()
     });
     made.map(|()| secret).map_err(|e| e.source)
@@ -340,7 +342,8 @@ mod tests {
         for place in [crooked.clone(), file.join("below")] {
             let cache = Cache::open(place, LIMIT, &engine).unwrap();
             let digest = digest(EMPTY);
-            fs::write(crooked.join(format!("{digest}-{}-{LAYOUT}.bin", fingerprint(&engine))), b"foreign").unwrap();
+            fs::write(crooked.join(format!("{digest}-{}-{LAYOUT_VERSION}.bin", fingerprint(&engine))), b"foreign")
+                .unwrap();
             cache.put(&digest, &component(&engine), b"");
             assert!(cache.get(&engine, &digest).is_none());
             assert!(cache.of_engine(&engine).get(&engine, &digest).is_none());
@@ -394,7 +397,7 @@ mod tests {
         }
         fs::write(place.join(".mortise-1.part"), b"left").unwrap();
         let left = File::options().write(true).open(place.join(".mortise-1.part")).unwrap();
-        left.set_times(FileTimes::new().set_accessed(SystemTime::now() - 2 * LEFT_BEHIND)).unwrap();
+        left.set_times(FileTimes::new().set_accessed(SystemTime::now() - 2 * ABANDONED_AFTER)).unwrap();
         fs::write(place.join(".mortise-2.part"), b"being written").unwrap();
         assert!(one.get(&engine, &digests[0]).is_some(), "used now");
 

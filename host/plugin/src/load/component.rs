@@ -44,7 +44,7 @@ pub(crate) struct CheckedComponent {
 }
 
 /// Does the first part of loading. `called` is the plugin's name in errors until the manifest is known.
-pub(crate) async fn prepare(inner: &Inner, called: &str, bytes: &[u8]) -> Result<CheckedComponent, LoadError> {
+pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -> Result<CheckedComponent, LoadError> {
     let limit = inner.limits.component_bytes;
     if bytes.len() > limit {
         return Err(LoadError::TooLarge { size: bytes.len(), limit });
@@ -86,5 +86,5 @@ async fn describe(sandbox: &Inner, called: &str, pre: &InstancePre<State>) -> Re
     let indices = DescribedIndices::new(pre).map_err(contract)?;
     let name = PluginName { plugin: called.into(), version: "(unknown)" };
     let guest = |store: &mut Store<State>, instance| indices.load(store, &instance);
-    call_once(sandbox, name, settings::NONE.into(), &sandbox.limits, pre, guest, Describe).await
+    call_once(sandbox, name, settings::EMPTY_SETTINGS.into(), &sandbox.limits, pre, guest, Describe).await
 }

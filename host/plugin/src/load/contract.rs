@@ -13,7 +13,7 @@ pub const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` and `failures` hold no functions.
-const IMPORTS: [&str; 16] = [
+const IMPORT_INTERFACES: [&str; 16] = [
     "types",
     "failures",
     "log",
@@ -33,7 +33,7 @@ const IMPORTS: [&str; 16] = [
 ];
 
 /// Interfaces that a component may export; all but `plugin` are optional.
-const EXPORTS: [&str; 13] = [
+const EXPORT_INTERFACES: [&str; 13] = [
     "plugin",
     "mutating",
     "validating",
@@ -54,18 +54,18 @@ pub(crate) fn import_fault(name: &str) -> Option<String> {
     let known = name
         .strip_prefix(PACKAGE)
         .and_then(|rest| rest.split_once('@'))
-        .is_some_and(|(interface, version)| version == VERSION && IMPORTS.contains(&interface));
+        .is_some_and(|(interface, version)| version == VERSION && IMPORT_INTERFACES.contains(&interface));
     (!known && wasi::interfaces::interface(name).is_none()).then(|| remedy(name))
 }
 
 /// Next step for an export that this host does not call; `None` if it does. Such an export is harmless.
 pub(crate) fn export_fault(name: &str) -> Option<String> {
     let (interface, version) = name.strip_prefix(PACKAGE)?.split_once('@')?;
-    if version == VERSION && EXPORTS.contains(&interface) {
+    if version == VERSION && EXPORT_INTERFACES.contains(&interface) {
         return None;
     }
     Some(match version == VERSION {
-        true => format!("contract {VERSION} does not call {interface:?}; it calls {}", EXPORTS.join(", ")),
+        true => format!("contract {VERSION} does not call {interface:?}; it calls {}", EXPORT_INTERFACES.join(", ")),
         false => remedy(name),
     })
 }
@@ -127,13 +127,13 @@ fn remedy(name: &str) -> String {
              or rebuild the plugin with a mortise-plugin crate of contract {VERSION}"
         ),
         Some((interface, _)) => {
-            format!("contract {VERSION} has no interface {interface:?}; it offers {}", IMPORTS.join(", "))
+            format!("contract {VERSION} has no interface {interface:?}; it offers {}", IMPORT_INTERFACES.join(", "))
         }
         None if name.starts_with("wasi:") => format!(
             "of WASI 0.2 this host offers {}, without any access, and wasi:http/outgoing-handler; build for \
              wasm32-wasip2 with a toolchain that imports only those, or for wasm32-unknown-unknown, which needs none",
             wasi::interfaces::PACKAGES.map(|package| format!("wasi:{package}")).join(", ")
         ),
-        None => format!("plugins may import {PACKAGE}{{{}}}@{VERSION} only", IMPORTS.join(",")),
+        None => format!("plugins may import {PACKAGE}{{{}}}@{VERSION} only", IMPORT_INTERFACES.join(",")),
     }
 }

@@ -27,7 +27,7 @@ use wasmtime::{
 use crate::{
     call::{
         export::ControllerExports,
-        warm_instance::{ControllerComponent, IMPORTS, WarmInstance},
+        warm_instance::{ControllerComponent, MAX_CONCURRENT_IMPORTS, WarmInstance},
     },
     engine::{
         configuration,
@@ -35,8 +35,8 @@ use crate::{
     },
     error::LoadError,
     grants::Permit,
-    host::tcp::CONNECTS,
-    host::{files::FILE_TURNS, state::State, wasi},
+    host::tcp::MAX_CONCURRENT_CONNECTS,
+    host::{files::MAX_FILE_THREADS, state::State, wasi},
     limits::Limits,
     load::{
         code_cache::{self, Cache},
@@ -49,8 +49,8 @@ use crate::{
 };
 
 /// Default of `controllers.instances`: on a machine with less than 1 GiB of memory, and on others.
-const FEW: u32 = 16;
-const MANY: u32 = 64;
+const SMALL_MACHINE_INSTANCES: u32 = 16;
+const DEFAULT_INSTANCES: u32 = 64;
 
 /// Engine for controllers, and its warm instances.
 pub(crate) struct ControllerEngine {
@@ -86,7 +86,7 @@ impl ControllerEngine {
         let host = |what| move |source| LoadError::Host { what, source };
         let (config, size) = size(pool, limits, pool::address_space());
         let mut config = configuration::config(hook_limits, &config);
-        config.async_stack_size(pool::CONTROLLER_STACK);
+        config.async_stack_size(pool::CONTROLLER_STACK_BYTES);
         let engine = Engine::new(&config).map_err(host("setting up the engine for controllers"))?;
         let linker = configuration::linker(&engine).map_err(host("linking the plugin contract for controllers"))?;
         let same = configuration::fingerprint(&engine) == configuration::fingerprint(hooks);
@@ -99,14 +99,14 @@ impl ControllerEngine {
             slots: Arc::new(Semaphore::new(size)),
             slot_count: size,
             idle: Mutex::default(),
-            file_turns: Arc::new(Semaphore::new(FILE_TURNS)),
-            connect_turns: Arc::new(Semaphore::new(CONNECTS)),
+            file_turns: Arc::new(Semaphore::new(MAX_FILE_THREADS)),
+            connect_turns: Arc::new(Semaphore::new(MAX_CONCURRENT_CONNECTS)),
         })
     }
 
     /// Makes a component ready for this engine, compiled under the limits of the hooks. `bytes` are the component's
     /// file, and `component` is the one compiled for the hooks' engine.
-    pub(crate) async fn fit(
+    pub(crate) async fn compile_for_controllers(
         &self,
         hook_limits: &Limits,
         (digest, bytes, component, manifest): (&str, &[u8], &Component, &[u8]),
@@ -124,7 +124,7 @@ impl ControllerEngine {
             });
         }
         let known = match &self.cache {
-            None => code_cache::moved(component, &self.engine),
+            None => code_cache::move_to_engine(component, &self.engine),
             Some(cache) => cache.get(&self.engine, digest).map(|entry| entry.component),
         };
         let component = match known {
@@ -150,7 +150,7 @@ impl ControllerEngine {
             http,
             limits: Arc::new(limits),
             permit: Arc::new(permit),
-            import_turns: Semaphore::new(IMPORTS),
+            import_turns: Semaphore::new(MAX_CONCURRENT_IMPORTS),
         })
     }
 
@@ -179,7 +179,7 @@ impl ControllerEngine {
     }
 
     /// Removes all instances kept under a key.
-    pub(crate) fn give_up(&self, key: u64) -> Vec<WarmInstance> {
+    pub(crate) fn remove_instances(&self, key: u64) -> Vec<WarmInstance> {
         let mut idle = self.idle.lock();
         let (gone, kept) = std::mem::take(&mut idle.idle).into_iter().partition(|(of, _)| *of == key);
         idle.idle = kept;
@@ -192,7 +192,7 @@ impl ControllerEngine {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return Some(slot);
         }
-        let (_waiting, idle) = self.wait();
+        let (_waiting, idle) = self.start_waiting();
         // Dropped outside of the lock: cleaning up takes a moment.
         drop(idle);
         timeout_at(until.into(), self.slots.clone().acquire_owned()).await.ok()?.ok()
@@ -200,7 +200,7 @@ impl ControllerEngine {
 
     /// Counts a waiting call, and removes the least recently used idle instance. While calls wait, finished instances
     /// are dropped, so every freed slot reaches a waiting call.
-    fn wait(&self) -> (Waiting<'_>, Option<WarmInstance>) {
+    fn start_waiting(&self) -> (Waiting<'_>, Option<WarmInstance>) {
         let mut idle = self.idle.lock();
         idle.waiting += 1;
         let idle = idle.idle.pop_front().map(|(_, warm)| warm);
@@ -226,11 +226,12 @@ fn size(hooks: &PoolSize, limits: &ReconcileLimits, free: Option<u64>) -> (PoolS
     config.reservation = hooks.reservation.max(needed);
     let small = pool::physical_memory().is_some_and(|bytes| bytes < 1 << 30);
     let wanted = match (limits.instances, small) {
-        (0, true) => FEW,
-        (0, false) => MANY,
+        (0, true) => SMALL_MACHINE_INSTANCES,
+        (0, false) => DEFAULT_INSTANCES,
         (chosen, _) => chosen,
     };
-    let each = config.reservation.saturating_add(2 * pool::GUARD).saturating_add(pool::CONTROLLER_STACK as u64);
+    let each =
+        config.reservation.saturating_add(2 * pool::GUARD_BYTES).saturating_add(pool::CONTROLLER_STACK_BYTES as u64);
     let fit = free.map_or(u32::MAX, |free| u32::try_from(free / 4 / each).unwrap_or(u32::MAX));
     let count = wanted.min(fit).max(1);
     if count < wanted {
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(size(&hooks, &limits, None).1, 40);
         let (config, count) = size(&hooks, &limits, Some(4 << 30));
         assert!((2..40).contains(&count), "{count}");
-        assert!(count as u64 * (config.reservation + pool::STACK as u64) <= 1 << 30);
+        assert!(count as u64 * (config.reservation + pool::GUEST_STACK_BYTES as u64) <= 1 << 30);
         assert_eq!(size(&hooks, &limits, Some(0)).1, 1);
     }
 

@@ -19,7 +19,7 @@ pub struct NotGranted {
 }
 
 /// Controllers of a manifest that run with these settings, which are JSON.
-pub(crate) fn running<'m>(
+pub(crate) fn running_controllers<'m>(
     manifest: &'m Manifest,
     settings: &str,
 ) -> impl Iterator<Item = &'m ControllerDecl> + use<'m> {
@@ -34,7 +34,7 @@ pub(crate) fn running<'m>(
 pub(crate) fn permit(manifest: &Manifest, grants: Grants, settings: &str) -> Result<Permit, NotGranted> {
     let own = manifest.types.iter().map(|decl| decl.gvk.clone()).collect();
     let needed = || {
-        running(manifest, settings).flat_map(|controller| {
+        running_controllers(manifest, settings).flat_map(|controller| {
             let watched = controller.watches.iter().map(|watch| ("watches", &watch.of));
             std::iter::once(("manages", &controller.manages)).chain(watched).map(move |need| (controller, need))
         })

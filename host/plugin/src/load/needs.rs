@@ -27,7 +27,7 @@ const FIXED: &str = "a fixed limit";
 
 impl Need {
     /// Makes the error for a component that needs `n`.
-    fn over(self, n: u64, limits: &Limits) -> LoadError {
+    fn limit_error(self, n: u64, limits: &Limits) -> LoadError {
         let (what, limit, setting) = match self {
             Self::CoreInstances => (format!("{n} core instances"), limits.core_instances, FIXED),
             Self::Memories => (format!("{n} memories"), limits.memories, FIXED),
@@ -42,7 +42,7 @@ impl Need {
 /// Messages of wasmtime, which has no types for them: after compiling, for a component that does not fit into a slot of
 /// the pool; and for an instance made on demand that has too many parts. Each is the text before the number, the text
 /// after it, and the need that it means.
-const MESSAGES: [(&str, &str, Need); 8] = [
+const LIMIT_MESSAGES: [(&str, &str, Need); 8] = [
     ("component transitively contains ", " core module instances", Need::CoreInstances),
     ("component transitively contains ", " Wasm linear memories", Need::Memories),
     ("component transitively contains ", " tables", Need::Tables),
@@ -56,10 +56,10 @@ const MESSAGES: [(&str, &str, Need); 8] = [
 /// Error for the limit that an error of wasmtime reports; `None` for other errors.
 pub(crate) fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option<LoadError> {
     let text = error.root_cause().to_string();
-    MESSAGES.into_iter().find_map(|(before, after, need)| {
+    LIMIT_MESSAGES.into_iter().find_map(|(before, after, need)| {
         let (_, rest) = text.split_once(before)?;
         let (number, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
-        rest.starts_with(after).then(|| number.parse().ok())?.map(|n| need.over(n, limits))
+        rest.starts_with(after).then(|| number.parse().ok())?.map(|n| need.limit_error(n, limits))
     })
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn check_limits(component: &Component, limits: &Limits) -> Result<(),
         (Need::TableElements, needs.max_initial_table_size.unwrap_or(0), limits.table_elements),
     ] {
         if n > limit as u64 {
-            return Err(need.over(n, limits));
+            return Err(need.limit_error(n, limits));
         }
     }
     Ok(())

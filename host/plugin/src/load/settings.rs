@@ -15,26 +15,26 @@ use serde_json::{Map, Value};
 use crate::{error::LoadError, grants::Grants};
 
 /// Empty settings, as a plugin sees them.
-pub(crate) const NONE: &str = "{}";
+pub(crate) const EMPTY_SETTINGS: &str = "{}";
 
 /// Settings and grants of every plugin, by name. The default has none, and grants nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PluginSettings {
-    told: BTreeMap<String, Value>,
+    settings: BTreeMap<String, Value>,
     granted: BTreeMap<String, Grants>,
 }
 
 impl PluginSettings {
     /// Replaces the settings of the plugin of that name.
     pub fn set(&mut self, name: impl Into<String>, settings: Map<String, Value>) {
-        self.told.insert(name.into(), Value::Object(settings));
+        self.settings.insert(name.into(), Value::Object(settings));
     }
 
     /// Settings of the plugin of that name: always an object, empty if none were set.
     #[must_use]
     pub fn of(&self, name: &str) -> &Value {
         static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
-        self.told.get(name).unwrap_or(&NOTHING)
+        self.settings.get(name).unwrap_or(&NOTHING)
     }
 
     /// Replaces the grants of the plugin of that name.
@@ -51,7 +51,7 @@ impl PluginSettings {
 
     /// Names of plugins with settings or grants, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let names: BTreeSet<_> = self.told.keys().chain(self.granted.keys()).map(String::as_str).collect();
+        let names: BTreeSet<_> = self.settings.keys().chain(self.granted.keys()).map(String::as_str).collect();
         names.into_iter()
     }
 
@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn absent_settings_are_an_empty_object() {
         let mut all = PluginSettings::default();
-        assert_eq!(all.of("demo").to_string(), NONE);
+        assert_eq!(all.of("demo").to_string(), EMPTY_SETTINGS);
         all.set("demo", Map::from_iter([("a".to_owned(), Value::from(1))]));
         assert_eq!(all.of("demo").to_string(), r#"{"a":1}"#);
-        assert_eq!(all.of("other").to_string(), NONE);
+        assert_eq!(all.of("other").to_string(), EMPTY_SETTINGS);
         assert_eq!(all.names().collect::<Vec<_>>(), ["demo"]);
     }
 

@@ -35,12 +35,12 @@ const MAX_INDEXES: usize = 16;
 const MAX_PARALLEL: u32 = 64;
 
 /// Bounds of times in a manifest, milliseconds.
-const SHORTEST_RESYNC: u64 = 1_000;
-const LONGEST_RESYNC: u64 = 30 * 24 * 60 * 60 * 1_000;
-const LONGEST_BACKOFF: u64 = 24 * 60 * 60 * 1_000;
+const MIN_RESYNC_MS: u64 = 1_000;
+const MAX_RESYNC_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+const MAX_BACKOFF_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Name of the built-in index.
-const BY_ID: &str = "id";
+const ID_INDEX: &str = "id";
 
 /// A controller of a plugin.
 #[derive(Debug, Clone)]
@@ -165,7 +165,7 @@ pub enum IndexBy {
 /// Finds two controllers, given as pairs of managed and watched type, that would trigger each other for ever. Longer
 /// cycles are not searched. Answers the fault, in Consul's words.
 #[must_use]
-pub fn circular<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Option<String> {
+pub fn find_cycle<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Option<String> {
     let pairs: HashSet<_> = pairs.into_iter().collect();
     let path = |of: &Gvk| format!("{}/{}/{}", of.group, of.group_version, of.kind).to_lowercase();
     let circles: BTreeSet<_> = pairs
@@ -176,7 +176,7 @@ pub fn circular<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Opti
             if a < b { (a, b) } else { (b, a) }
         })
         .collect();
-    circles.first().map(|(a, b)| format!("circular dependency between {a:?} and {b:?}"))
+    circles.first().map(|(a, b)| format!("find_cycle dependency between {a:?} and {b:?}"))
 }
 
 /// Reads and checks the controllers of a manifest with these `types`.
@@ -186,7 +186,7 @@ pub(crate) fn read(
     exports: Exports,
 ) -> Result<Vec<ControllerDecl>, ManifestError> {
     if wire.len() > MAX_CONTROLLERS {
-        return Err(at_most(MAX_CONTROLLERS, wire.len()).at("controllers"));
+        return Err(too_many(MAX_CONTROLLERS, wire.len()).at("controllers"));
     }
     if !wire.is_empty() && !exports.controlling {
         return Err(ManifestError::new(
@@ -201,12 +201,12 @@ pub(crate) fn read(
         let at = |fault: ManifestError| fault.at(format!("controller {called:?}"));
         let one = Reader { types, exports }.read(declared).map_err(at)?;
         if !names.insert(one.name.clone()) {
-            return Err(at(ManifestError::new(TWICE)));
+            return Err(at(ManifestError::new(DECLARED_TWICE)));
         }
         all.push(one);
     }
     let pairs = all.iter().flat_map(|one| one.watches.iter().map(|watch| (&one.manages, &watch.of)));
-    match circular(pairs) {
+    match find_cycle(pairs) {
         Some(fault) => {
             let fault = format!("{fault}; remove one of the two watches");
             Err(ManifestError::new(fault).at("controllers"))
@@ -229,7 +229,7 @@ impl Reader<'_> {
         let manages = read_type(wire.manages.as_ref()).map_err(|fault| fault.at("manages"))?;
         let indexes = self.indexes(&manages, &wire.indexes)?;
         if wire.watches.len() > MAX_WATCHES {
-            return Err(at_most(MAX_WATCHES, wire.watches.len()).at("watches"));
+            return Err(too_many(MAX_WATCHES, wire.watches.len()).at("watches"));
         }
         let mut seen = HashSet::from([(manages.group.clone(), manages.kind.clone())]);
         let mut watches = Vec::with_capacity(wire.watches.len());
@@ -252,7 +252,7 @@ impl Reader<'_> {
             ));
         }
         if wire.parallel > MAX_PARALLEL {
-            return Err(at_most(MAX_PARALLEL as usize, wire.parallel as usize).at("parallel"));
+            return Err(too_many(MAX_PARALLEL as usize, wire.parallel as usize).at("parallel"));
         }
         let placement = match wire::Placement::try_from(wire.placement) {
             Ok(wire::Placement::Unspecified | wire::Placement::Singleton) => Placement::Singleton,
@@ -264,14 +264,14 @@ impl Reader<'_> {
         };
         let or = |asked, default| if asked == 0 { default } else { asked };
         let resync = or(wire.resync_ms, 8 * 60 * 60 * 1_000);
-        if !(SHORTEST_RESYNC..=LONGEST_RESYNC).contains(&resync) {
-            let fault = format!("must be {SHORTEST_RESYNC} to {LONGEST_RESYNC}, or 0, got: {resync}");
+        if !(MIN_RESYNC_MS..=MAX_RESYNC_MS).contains(&resync) {
+            let fault = format!("must be {MIN_RESYNC_MS} to {MAX_RESYNC_MS}, or 0, got: {resync}");
             return Err(ManifestError::new(fault).at("resync_ms"));
         }
         let (base, max) = (or(wire.backoff_base_ms, 5), or(wire.backoff_max_ms, 1_000_000));
-        if base > max || max > LONGEST_BACKOFF {
+        if base > max || max > MAX_BACKOFF_MS {
             let fault = format!(
-                "base must not be more than max, and max not more than {LONGEST_BACKOFF} ms, got: {base} and {max}"
+                "base must not be more than max, and max not more than {MAX_BACKOFF_MS} ms, got: {base} and {max}"
             );
             return Err(ManifestError::new(fault).at("backoff"));
         }
@@ -326,17 +326,17 @@ impl Reader<'_> {
     fn indexes(&self, of: &Gvk, wire: &[wire::Index]) -> Result<Vec<IndexDecl>, ManifestError> {
         use wire::index::By as Wire;
         if wire.len() > MAX_INDEXES {
-            return Err(at_most(MAX_INDEXES, wire.len()).at("indexes"));
+            return Err(too_many(MAX_INDEXES, wire.len()).at("indexes"));
         }
         let mut all: Vec<IndexDecl> = Vec::with_capacity(wire.len());
         for index in wire {
             let at = |fault: ManifestError| fault.at(format!("index {:?}", index.name));
-            if !name::is_valid(&index.name) || index.name == BY_ID {
+            if !name::is_valid(&index.name) || index.name == ID_INDEX {
                 let fault = "its name must be lower-case letters, digits and dashes, and not \"id\"";
                 return Err(at(ManifestError::new(fault)));
             }
             if all.iter().any(|other| *other.name == *index.name) {
-                return Err(at(ManifestError::new(TWICE)));
+                return Err(at(ManifestError::new(DECLARED_TWICE)));
             }
             let by = match &index.by {
                 Some(Wire::Owner(true)) => IndexBy::Owner,
@@ -384,9 +384,9 @@ impl Reader<'_> {
 }
 
 /// Fault of a repeated name.
-const TWICE: &str = "declared twice; each needs a name of its own";
+const DECLARED_TWICE: &str = "declared twice; each needs a name of its own";
 
-fn at_most(most: usize, got: usize) -> ManifestError {
+fn too_many(most: usize, got: usize) -> ManifestError {
     ManifestError::new(format!("at most {most}, got: {got}"))
 }
 

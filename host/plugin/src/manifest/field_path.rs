@@ -86,7 +86,7 @@ impl DataPath {
     /// # Errors
     /// The fault of the path in this message, or of its last field.
     pub fn references(&self, message: &MessageDescriptor) -> Result<References, DataPathError> {
-        let at = Place::find(message, self)?;
+        let at = ResolvedField::find(message, self)?;
         match at.last.kind() {
             Kind::Message(of) if !at.last.is_map() && of.full_name() == REFERENCE => Ok(References { at, id: false }),
             Kind::Message(of) if !at.last.is_map() && of.full_name() == ID => Ok(References { at, id: true }),
@@ -99,7 +99,7 @@ impl DataPath {
     /// # Errors
     /// The fault of the path in this message, or of its last field.
     pub fn values(&self, message: &MessageDescriptor) -> Result<Values, DataPathError> {
-        let at = Place::find(message, self)?;
+        let at = ResolvedField::find(message, self)?;
         match at.last.kind() {
             Kind::Message(entry) if at.last.is_map() => {
                 let is_text = |field: FieldDescriptor| field.kind() == Kind::String;
@@ -122,7 +122,7 @@ impl DataPath {
 /// A resolved path to references.
 #[derive(Debug, Clone)]
 pub struct References {
-    at: Place,
+    at: ResolvedField,
     /// Whether the field holds ids; otherwise, references.
     id: bool,
 }
@@ -157,7 +157,7 @@ impl References {
 /// A resolved path to values.
 #[derive(Debug, Clone)]
 pub struct Values {
-    at: Place,
+    at: ResolvedField,
 }
 
 impl Values {
@@ -221,13 +221,13 @@ pub(crate) fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<Fie
 
 /// A field, and the path to it.
 #[derive(Debug, Clone)]
-struct Place {
+struct ResolvedField {
     message: MessageDescriptor,
     way: Vec<FieldDescriptor>,
     last: FieldDescriptor,
 }
 
-impl Place {
+impl ResolvedField {
     fn find(message: &MessageDescriptor, path: &DataPath) -> Result<Self, DataPathError> {
         let mut way = resolve(message, path.as_str())?;
         // Always some: a path has at least one step.

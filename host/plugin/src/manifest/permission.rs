@@ -3,7 +3,7 @@
 
 use mortise_resource::{
     IdRef,
-    authorizer::{Authorizer, denial},
+    authorizer::{Authorizer, denial_text},
     manifest as wire,
 };
 
@@ -27,19 +27,19 @@ pub struct Permissions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
     permission: String,
-    on: Vec<Piece>,
+    on: Vec<TextPart>,
 }
 
 /// A piece of the text to ask a permission on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TextPart {
     Text(String),
-    Part(Part),
+    Part(IdPart),
 }
 
 /// A part of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum IdPart {
     Group,
     GroupVersion,
     Kind,
@@ -48,13 +48,13 @@ enum Part {
     Name,
 }
 
-const PARTS: [(&str, Part); 6] = [
-    ("group", Part::Group),
-    ("group_version", Part::GroupVersion),
-    ("kind", Part::Kind),
-    ("partition", Part::Partition),
-    ("namespace", Part::Namespace),
-    ("name", Part::Name),
+const ID_PARTS: [(&str, IdPart); 6] = [
+    ("group", IdPart::Group),
+    ("group_version", IdPart::GroupVersion),
+    ("kind", IdPart::Kind),
+    ("partition", IdPart::Partition),
+    ("namespace", IdPart::Namespace),
+    ("name", IdPart::Name),
 ];
 
 impl Permissions {
@@ -65,7 +65,7 @@ impl Permissions {
             read.map_err(|fault| fault.at(format!("permissions.{what}")))
         };
         let list = one("list", &wire.list)?;
-        if list.as_ref().is_some_and(|list| list.on.contains(&Piece::Part(Part::Name))) {
+        if list.as_ref().is_some_and(|list| list.on.contains(&TextPart::Part(IdPart::Name))) {
             return Err(ManifestError::new("a list has no {name}; leave it out").at("permissions.list"));
         }
         Ok(Self { read: one("read", &wire.read)?, write: one("write", &wire.write)?, list })
@@ -88,20 +88,20 @@ impl Permission {
         let mut rest = wire.on.as_str();
         while let Some((text, after)) = rest.split_once('{') {
             let part = after.split_once('}').and_then(|(name, after)| {
-                let (_, part) = PARTS.iter().find(|(known, _)| *known == name)?;
+                let (_, part) = ID_PARTS.iter().find(|(known, _)| *known == name)?;
                 Some((*part, after))
             });
             let Some((part, after)) = part else {
-                let known = PARTS.map(|(name, _)| format!("{{{name}}}")).join(", ");
+                let known = ID_PARTS.map(|(name, _)| format!("{{{name}}}")).join(", ");
                 return Err(
                     ManifestError::new(format!("{:?} has a brace that is not one of {known}", wire.on)).at("on")
                 );
             };
-            on.extend([Piece::Text(text.to_owned()), Piece::Part(part)]);
+            on.extend([TextPart::Text(text.to_owned()), TextPart::Part(part)]);
             rest = after;
         }
-        on.push(Piece::Text(rest.to_owned()));
-        on.retain(|piece| *piece != Piece::Text(String::new()));
+        on.push(TextPart::Text(rest.to_owned()));
+        on.retain(|piece| *piece != TextPart::Text(String::new()));
         Ok(Self { permission: wire.permission.clone(), on })
     }
 
@@ -110,21 +110,21 @@ impl Permission {
     #[must_use]
     pub fn refusal(&self, caller: &dyn Authorizer, id: IdRef<'_>) -> Option<String> {
         let part = |part| match part {
-            Part::Group => id.group,
-            Part::GroupVersion => id.group_version,
-            Part::Kind => id.kind,
-            Part::Partition => id.partition,
-            Part::Namespace => id.namespace,
-            Part::Name => id.name,
+            IdPart::Group => id.group,
+            IdPart::GroupVersion => id.group_version,
+            IdPart::Kind => id.kind,
+            IdPart::Partition => id.partition,
+            IdPart::Namespace => id.namespace,
+            IdPart::Name => id.name,
         };
         let mut on = String::with_capacity(96);
         for piece in &self.on {
             on.push_str(match piece {
-                Piece::Text(text) => text,
-                Piece::Part(which) => part(*which),
+                TextPart::Text(text) => text,
+                TextPart::Part(which) => part(*which),
             });
         }
-        (!caller.allowed(&self.permission, &on)).then(|| denial(caller.caller(), &self.permission, &on))
+        (!caller.is_allowed(&self.permission, &on)).then(|| denial_text(caller.caller(), &self.permission, &on))
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
             "the tester"
         }
 
-        fn allowed(&self, permission: &str, name: &str) -> bool {
+        fn is_allowed(&self, permission: &str, name: &str) -> bool {
             (permission, name) == (self.0, self.1)
         }
 
@@ -174,7 +174,7 @@ mod tests {
             let permission = permission(on).unwrap();
             assert_eq!(permission.refusal(&Only("key:read", asked), IdRef::from(&id())), None, "{on}");
             let refused = permission.refusal(&Only("key:write", asked), IdRef::from(&id())).unwrap();
-            assert_eq!(refused, denial("the tester", "key:read", asked), "{on}");
+            assert_eq!(refused, denial_text("the tester", "key:read", asked), "{on}");
         }
     }
 

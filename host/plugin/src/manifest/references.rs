@@ -184,7 +184,7 @@ impl ReferenceDecls {
             }
         }
         for (field, value) in message.fields() {
-            if !self.leads_on(&field) {
+            if !self.can_hold_references(&field) {
                 continue;
             }
             way.push(field.name().to_owned());
@@ -235,7 +235,7 @@ impl ReferenceDecls {
             }
         }
         let held: Vec<FieldDescriptor> =
-            message.fields().map(|(field, _)| field).filter(|field| self.leads_on(field)).collect();
+            message.fields().map(|(field, _)| field).filter(|field| self.can_hold_references(field)).collect();
         for field in held {
             way.push(field.name().to_owned());
             match message.get_field_mut(&field) {
@@ -257,7 +257,7 @@ impl ReferenceDecls {
     }
 
     /// Whether messages in a field can hold references.
-    fn leads_on(&self, field: &FieldDescriptor) -> bool {
+    fn can_hold_references(&self, field: &FieldDescriptor) -> bool {
         let inner = match field.kind() {
             Kind::Message(entry) if field.is_map() => entry.map_entry_value_field().kind(),
             kind => kind,

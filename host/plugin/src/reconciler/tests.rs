@@ -332,8 +332,8 @@ async fn a_controller_of_a_foreign_type_needs_a_grant_to_be_loaded() {
     let grants: Grants = serde_json::from_str(r#"{ "read": ["test.v1.Other"] }"#).unwrap();
     settings.grant("tested", grants);
     let plugin = Plugin::load(&sandbox, "tested.wasm", &bytes, &settings).await.unwrap();
-    assert!(plugin.is_set_to(&settings));
-    assert!(!plugin.is_set_to(&PluginSettings::default()), "other grants make another plugin");
+    assert!(plugin.has_settings(&settings));
+    assert!(!plugin.has_settings(&PluginSettings::default()), "other grants make another plugin");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use super::ResourceClient;
 use crate::schema::TypeDescription;
 
 /// Largest answer in bytes: a list comes as one message.
-const MAX_ANSWER: usize = 256 << 20;
+const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// A server behind a channel. Each call carries the token, and fails after the timeout.
 #[derive(Clone)]
@@ -56,22 +56,22 @@ impl GrpcClient {
 
     fn resources(&self) -> ResourceServiceClient<Channel> {
         ResourceServiceClient::new(self.channel.clone())
-            .max_decoding_message_size(MAX_ANSWER)
-            .max_encoding_message_size(MAX_ANSWER)
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+            .max_encoding_message_size(MAX_ANSWER_BYTES)
     }
 
     fn changes(&self) -> ChangeServiceClient<Channel> {
         ChangeServiceClient::new(self.channel.clone())
-            .max_decoding_message_size(MAX_ANSWER)
-            .max_encoding_message_size(MAX_ANSWER)
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+            .max_encoding_message_size(MAX_ANSWER_BYTES)
     }
 
     fn function_service(&self) -> FunctionServiceClient<Channel> {
-        FunctionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+        FunctionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     fn type_service(&self) -> TypeServiceClient<Channel> {
-        TypeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+        TypeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 }
 

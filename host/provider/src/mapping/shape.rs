@@ -2,8 +2,8 @@
 //!
 //! # Limits
 //! Messages come from plugins, and may hold each other in circles, or so often that a full description grows without
-//! bound. A message within itself, or more than [`DEPTH`] deep, is a string that holds JSON. A type with more than
-//! [`ATTRIBUTES`] attributes is rejected.
+//! bound. A message within itself, or more than [`MAX_OBJECT_DEPTH`] deep, is a string that holds JSON. A type with more than
+//! [`MAX_ATTRIBUTES`] attributes is rejected.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::options::FieldOptions;
 use crate::value::{Step, Type};
 
 /// Most levels of messages that are shown as objects.
-const DEPTH: usize = 16;
+const MAX_OBJECT_DEPTH: usize = 16;
 
 /// Most attributes of a type, those of messages within it included.
-const ATTRIBUTES: usize = 10_000;
+const MAX_ATTRIBUTES: usize = 10_000;
 
 /// The attributes of a message, in the order of its fields.
 #[derive(Debug, Clone)]
@@ -115,7 +115,7 @@ pub enum Leaf {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// The message has too many fields.
-    #[error("{message} has more than {ATTRIBUTES} fields, those of messages within it included")]
+    #[error("{message} has more than {MAX_ATTRIBUTES} fields, those of messages within it included")]
     Attributes {
         /// Its name.
         message: String,
@@ -221,7 +221,7 @@ impl ShapeReader<'_> {
         let mut attributes: Vec<Attribute> = Vec::new();
         for field in message.fields() {
             self.attributes += 1;
-            if self.attributes > ATTRIBUTES {
+            if self.attributes > MAX_ATTRIBUTES {
                 return Err(ShapeError::Attributes { message: self.root.full_name().to_owned() });
             }
             let name = attribute_name(field.name());
@@ -264,7 +264,9 @@ impl ShapeReader<'_> {
             Kind::Enum(of) => Shape::Leaf(Leaf::Enum(of.clone())),
             Kind::Message(of) => match well_known(of) {
                 Some(shape) => shape,
-                None if self.within.len() >= DEPTH || self.within.iter().any(|name| name == of.full_name()) => {
+                None if self.within.len() >= MAX_OBJECT_DEPTH
+                    || self.within.iter().any(|name| name == of.full_name()) =>
+                {
                     Shape::Leaf(Leaf::Json)
                 }
                 None => Shape::Object(Arc::new(self.object(of)?)),
@@ -444,7 +446,7 @@ pub(super) mod tests {
         while let Some(Shape::Object(inner)) = of.attributes.first().map(|one| one.shape.clone()) {
             (of, depth) = ((*inner).clone(), depth + 1);
         }
-        assert_eq!(depth, DEPTH - 1);
+        assert_eq!(depth, MAX_OBJECT_DEPTH - 1);
         assert!(matches!(of.attributes[0].shape, Shape::Leaf(Leaf::Json)));
         // Each message holds the next one twice: 2^14 of the last.
         let doubled: String = (0..14).map(|n| format!("message D{n} {{ D{0} a = 1; D{0} b = 2; }}\n", n + 1)).collect();

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use super::{
-    diagnostic::{at, error, refused},
+    diagnostic::{at, error, server_faults},
     pending::take_over,
-    plan::{Plan, contradiction, plan},
+    plan::{Plan, first_changed_path, plan},
     session::{Server, Session},
     validate::duration,
 };
@@ -28,12 +28,12 @@ use crate::{
 };
 
 /// Most attempts of an update while changes of status come in between.
-const ATTEMPTS: usize = 5;
+const UPDATE_ATTEMPTS: usize = 5;
 /// Default wait for conditions, and for finalizers to go.
-const WAIT: Duration = Duration::from_secs(60);
+const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 /// First and longest wait between two reads of a resource.
-const LOOK: Duration = Duration::from_millis(50);
-const LOOK_AT_MOST: Duration = Duration::from_secs(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Result of an apply. After a fault the state is the one that exists then.
 #[derive(Default)]
@@ -69,7 +69,7 @@ pub(crate) async fn apply(
         Ok(plan) => plan,
         Err(diagnostics) => return ApplyResult::refused(diagnostics),
     };
-    if let Some(path) = contradiction(planned, &plan.state) {
+    if let Some(path) = first_changed_path(planned, &plan.state) {
         let summary = "the server's rules changed since this was planned; plan again";
         let detail = format!("{} would get another value than planned. Nothing was written.", PathText(&path));
         return ApplyResult::refused(vec![Diagnostic { detail, ..at(&path, summary) }]);
@@ -86,12 +86,12 @@ pub(crate) async fn apply(
             create(server, request).await
         }
         (false, Some(pending), _) => match take_over(pending, of, server, prior, false).await {
-            Ok(Some(taken)) => adjust(server, taken, request, &mut applied.diagnostics).await,
+            Ok(Some(taken)) => update_taken_over(server, taken, request, &mut applied.diagnostics).await,
             Ok(None) => Err(vec![error("the resource or object to take over no longer exists", "Plan again.")]),
             Err(faults) => Err(faults),
         },
-        (false, None, true) => update(server, &Known::of(prior), request).await,
-        (false, None, false) => current(server, &Known::of(prior), &request).await,
+        (false, None, true) => update(server, &KnownResource::of(prior), request).await,
+        (false, None, false) => current(server, &KnownResource::of(prior), &request).await,
     };
     let resource = match written {
         Ok(resource) => resource,
@@ -124,13 +124,13 @@ async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, 
             };
             Err(vec![said])
         }
-        Err(status) => Err(refused("creating", server.client.address(), &status)),
+        Err(status) => Err(server_faults("creating", server.client.address(), &status)),
     }
 }
 
 /// Brings a moved or imported resource to its configuration. A failure becomes a diagnostic beside the resource's
 /// state.
-async fn adjust(
+async fn update_taken_over(
     server: &Server,
     taken: pb::Resource,
     request: pb::Resource,
@@ -142,7 +142,7 @@ async fn adjust(
     }
     // Its controllers may write it at any time, so its generation is not checked.
     let id = taken.id.clone().unwrap_or_default();
-    match update(server, &Known { uid: &id.uid, generation: None }, request).await {
+    match update(server, &KnownResource { uid: &id.uid, generation: None }, request).await {
         Ok(resource) => Ok(resource),
         Err(faults) => {
             diagnostics.extend(faults);
@@ -152,12 +152,12 @@ async fn adjust(
 }
 
 /// The resource of a state, and its generation, if that has to match.
-struct Known<'s> {
+struct KnownResource<'s> {
     uid: &'s str,
     generation: Option<&'s str>,
 }
 
-impl<'s> Known<'s> {
+impl<'s> KnownResource<'s> {
     /// The resource of a state.
     fn of(prior: &'s Value) -> Self {
         let text = |name| prior.get(name).as_str().unwrap_or_default();
@@ -166,10 +166,14 @@ impl<'s> Known<'s> {
 }
 
 /// Reads the resource, and checks that it is the known one.
-async fn current(server: &Server, known: &Known<'_>, request: &pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
+async fn current(
+    server: &Server,
+    known: &KnownResource<'_>,
+    request: &pb::Resource,
+) -> Result<pb::Resource, Vec<Diagnostic>> {
     let id = pb::Id { uid: known.uid.to_owned(), ..request.id.clone().unwrap_or_default() };
     let found = server.client.read(id).await;
-    match found.map_err(|status| refused("reading", server.client.address(), &status))? {
+    match found.map_err(|status| server_faults("reading", server.client.address(), &status))? {
         Some(found) if known.generation.is_none_or(|known| known == found.generation) => Ok(found),
         Some(_) => Err(vec![error(
             "the resource changed since this was planned",
@@ -182,8 +186,12 @@ async fn current(server: &Server, known: &Known<'_>, request: &pb::Resource) -> 
     }
 }
 
-async fn update(server: &Server, known: &Known<'_>, request: pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
-    for _ in 0..ATTEMPTS {
+async fn update(
+    server: &Server,
+    known: &KnownResource<'_>,
+    request: pb::Resource,
+) -> Result<pb::Resource, Vec<Diagnostic>> {
+    for _ in 0..UPDATE_ATTEMPTS {
         let stored = current(server, known, &request).await?;
         let mut request = request.clone();
         request.id = stored.id;
@@ -197,21 +205,21 @@ async fn update(server: &Server, known: &Known<'_>, request: pb::Resource) -> Re
         match server.client.write(request).await {
             Ok((resource, _)) => return Ok(resource),
             Err(status) if status.code() == Code::Aborted => {}
-            Err(status) => return Err(refused("updating", server.client.address(), &status)),
+            Err(status) => return Err(server_faults("updating", server.client.address(), &status)),
         }
     }
     Err(vec![error("the resource's statuses change too often", "The write was tried 5 times. Apply again.")])
 }
 
 /// Waits between reads, longer each time, until a deadline.
-struct Looks {
+struct ReadDelays {
     until: Instant,
     waits: Waits,
 }
 
-impl Looks {
+impl ReadDelays {
     fn for_at_most(timeout: Duration) -> Self {
-        Self { until: Instant::now() + timeout, waits: Waits::new(Backoff::new(LOOK, LOOK_AT_MOST)) }
+        Self { until: Instant::now() + timeout, waits: Waits::new(Backoff::new(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)) }
     }
 
     /// Waits until the next read; false once the deadline or the end of the run is near.
@@ -226,7 +234,7 @@ impl Looks {
 }
 
 fn timeout(of: &Value) -> Duration {
-    of.get("wait").get("timeout").as_str().and_then(|text| duration(text).ok()).unwrap_or(WAIT)
+    of.get("wait").get("timeout").as_str().and_then(|text| duration(text).ok()).unwrap_or(DEFAULT_WAIT)
 }
 
 /// Waits for the conditions that a configuration names.
@@ -240,9 +248,10 @@ async fn wait(
     let wanted: Vec<_> = wanted.iter().filter_map(Value::as_str).collect();
     let generation = resource.generation.clone();
     let mut found = resource;
-    let mut looks = Looks::for_at_most(timeout(planned));
+    let mut looks = ReadDelays::for_at_most(timeout(planned));
     loop {
-        let missing: Vec<_> = wanted.iter().filter(|condition| !holds(&found, condition, &generation)).collect();
+        let missing: Vec<_> =
+            wanted.iter().filter(|condition| !condition_holds(&found, condition, &generation)).collect();
         if missing.is_empty() {
             return Ok(found);
         }
@@ -251,7 +260,7 @@ async fn wait(
             let missing = missing.iter().map(|one| (**one).to_owned()).collect::<Vec<_>>().join(", ");
             let why = if session.is_stopped() { "the run was stopped" } else { "the timeout passed" };
             let summary = format!("the resource was written, but {why} before these conditions were true: {missing}");
-            return Err(Diagnostic { detail: said(&found), ..at(&path, summary) });
+            return Err(Diagnostic { detail: conditions_text(&found), ..at(&path, summary) });
         }
         match server.client.read(found.id.clone().unwrap_or_default()).await {
             Ok(Some(now)) => found = now,
@@ -267,14 +276,14 @@ async fn wait(
 }
 
 /// Whether a controller reports a condition as true for this generation.
-fn holds(resource: &pb::Resource, condition: &str, generation: &str) -> bool {
+fn condition_holds(resource: &pb::Resource, condition: &str, generation: &str) -> bool {
     let current = resource.status.values().filter(|status| status.observed_generation == generation);
     let mut conditions = current.flat_map(|status| &status.conditions);
     conditions.any(|one| one.r#type == condition && one.state() == pb::condition::State::True)
 }
 
 /// The controllers' conditions, for people.
-fn said(resource: &pb::Resource) -> String {
+fn conditions_text(resource: &pb::Resource) -> String {
     let lines = resource.status.iter().flat_map(|(name, status)| {
         let line = move |one: &pb::Condition| {
             format!("{name}: {} {} {} {}\n", one.r#type, one.state().as_str_name(), one.reason, one.message)
@@ -289,14 +298,14 @@ async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: 
     let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
     let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
     if let Err(status) = server.client.delete(id.clone()).await {
-        return ApplyResult::refused(refused("deleting", server.client.address(), &status));
+        return ApplyResult::refused(server_faults("deleting", server.client.address(), &status));
     }
-    let mut looks = Looks::for_at_most(timeout(prior));
+    let mut looks = ReadDelays::for_at_most(timeout(prior));
     loop {
         let found = match server.client.read(id.clone()).await {
             Ok(None) => return ApplyResult { state: Some(Value::Null), ..ApplyResult::default() },
             Ok(Some(found)) => found,
-            Err(status) => return ApplyResult::refused(refused("deleting", server.client.address(), &status)),
+            Err(status) => return ApplyResult::refused(server_faults("deleting", server.client.address(), &status)),
         };
         if !looks.next(session).await {
             let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");

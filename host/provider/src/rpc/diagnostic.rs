@@ -61,7 +61,7 @@ pub(crate) fn attribute_path(path: &[Step]) -> AttributePath {
 }
 
 /// The server's faults, at the places that it names.
-pub(crate) fn refused(doing: &str, address: &str, status: &Status) -> Vec<Diagnostic> {
+pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<Diagnostic> {
     let violations = status.get_details_bad_request().map(|found| found.field_violations).unwrap_or_default();
     if status.code() == Code::InvalidArgument && !violations.is_empty() {
         return violations.iter().map(|one| at(&attribute_of(&one.field), one.description.as_str())).collect();

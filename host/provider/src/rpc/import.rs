@@ -4,7 +4,7 @@
 use mortise_resource::{Scope, name};
 
 use super::{
-    diagnostic::{error, refused},
+    diagnostic::{error, server_faults},
     pending::take_over,
     session::Server,
 };
@@ -18,19 +18,19 @@ use crate::{
 
 /// The state for an id, and its private data: of an existing resource, or of something outside that the type's plugin
 /// knows.
-pub(crate) async fn imported(
+pub(crate) async fn import_state(
     of: &ResourceSchema,
     server: &Server,
     id: &str,
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
     let settled = |state| (state, Private::write(&Divergences::default(), None));
-    let named = skeleton(of, server, id);
+    let named = state_with_id(of, server, id);
     if !of.imports {
         return named.map(settled);
     }
     if let Ok(named) = named {
         let there = server.client.read(resource_id(of, &named, &Defaults::default())).await;
-        let there = there.map_err(|status| refused("reading", server.client.address(), &status))?;
+        let there = there.map_err(|status| server_faults("reading", server.client.address(), &status))?;
         if there.is_some() {
             return Ok(settled(named));
         }
@@ -46,7 +46,7 @@ pub(crate) async fn imported(
 }
 
 /// A state with the resource's id only; a read fills in the rest.
-fn skeleton(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value, Vec<Diagnostic>> {
+fn state_with_id(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value, Vec<Diagnostic>> {
     let parts: Vec<_> = id.split('/').collect();
     let (partition, namespace, found) = match (of.scope, parts.as_slice()) {
         (_, [name]) => (None, None, *name),

@@ -3,7 +3,7 @@
 use mortise_resource::pb;
 
 use super::{
-    diagnostic::{error, refused},
+    diagnostic::{error, server_faults},
     pending::take_over,
     session::{Server, resource},
 };
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The state in its new type, and its private data.
-pub(crate) async fn moved(
+pub(crate) async fn move_state(
     schema: &ProviderSchema,
     server: &Server,
     request: &move_resource_state::Request,
@@ -38,13 +38,13 @@ pub(crate) async fn moved(
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
     let pending = Pending::Move { from };
     match take_over(&pending, of, server, &prior, true).await? {
-        Some(found) => Ok((shown(of, &found, &prior)?, Private::write(&Divergences::default(), Some(&pending)))),
+        Some(found) => Ok((state_of(of, &found, &prior)?, Private::write(&Divergences::default(), Some(&pending)))),
         // `mortise move` may have moved it before.
         None => {
             let there = server.client.read(resource_id(of, &prior, &Defaults::default())).await;
-            let there = there.map_err(|status| refused("reading", server.client.address(), &status))?;
+            let there = there.map_err(|status| server_faults("reading", server.client.address(), &status))?;
             if let Some(found) = there {
-                return Ok((shown(of, &found, &prior)?, Private::write(&Divergences::default(), None)));
+                return Ok((state_of(of, &found, &prior)?, Private::write(&Divergences::default(), None)));
             }
             let summary = format!("{} {:?} no longer exists", request.source_type_name, text("name"));
             Err(vec![error(summary, format!("No {} of this name exists either. Remove it from the state.", of.name))])
@@ -56,7 +56,7 @@ fn version(stored: &str, kind: &pb::Type) -> String {
     if stored.is_empty() { kind.group_version.clone() } else { stored.to_owned() }
 }
 
-fn shown(of: &ResourceSchema, found: &pb::Resource, prior: &Value) -> Result<Value, Vec<Diagnostic>> {
+fn state_of(of: &ResourceSchema, found: &pb::Resource, prior: &Value) -> Result<Value, Vec<Diagnostic>> {
     state(of, found, prior, &Divergences::default()).map_err(|fault| vec![error(fault.to_string(), "")])
 }
 

@@ -8,7 +8,7 @@ use mortise_resource::{
 };
 use tonic::{Code, Status};
 
-use super::{diagnostic::refused, session::Server};
+use super::{diagnostic::server_faults, session::Server};
 use crate::{
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
@@ -42,7 +42,7 @@ pub(crate) async fn take_over(
             ("importing", server.client.import(request).await)
         }
     };
-    found(answer).map_err(|status| refused(doing, server.client.address(), &status))
+    found(answer).map_err(|status| server_faults(doing, server.client.address(), &status))
 }
 
 fn found(answer: Result<pb::Resource, Status>) -> Result<Option<pb::Resource>, Status> {

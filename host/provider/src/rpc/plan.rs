@@ -7,7 +7,7 @@ use mortise_resource::{data::PlanResponse, pb};
 use tonic::{Code, Status};
 
 use super::{
-    diagnostic::{attribute_of, refused, value_error, warning},
+    diagnostic::{attribute_of, server_faults, value_error, warning},
     session::Server,
 };
 use crate::{
@@ -34,10 +34,10 @@ pub(crate) struct Plan {
 }
 
 /// Attributes that must be wholly known before the server can plan.
-const SENT: [&str; 6] = ["name", "partition", "namespace", "metadata", "owner", "data"];
+const REQUEST_ATTRIBUTES: [&str; 6] = ["name", "partition", "namespace", "metadata", "owner", "data"];
 
 /// Attributes that every write changes; the server sets them.
-const WRITTEN: [&str; 3] = ["generation", "version", "status"];
+const CHANGED_BY_EVERY_WRITE: [&str; 3] = ["generation", "version", "status"];
 
 /// Plans a creation (`prior` is null) or an update. `pending` says that the server does not have the resource yet.
 pub(crate) async fn plan(
@@ -50,7 +50,7 @@ pub(crate) async fn plan(
     let mut diagnostics = Vec::new();
     // A resource that the server does not have yet is created there, even if core calls it an update.
     let creates = prior.is_null() || pending;
-    let known = SENT.iter().all(|name| config.get(name).is_wholly_known());
+    let known = REQUEST_ATTRIBUTES.iter().all(|name| config.get(name).is_wholly_known());
     let sent = match known {
         true => {
             let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
@@ -170,7 +170,7 @@ async fn dry_run(
             diagnostics.push(warning(format!("{}; it must exist when this is applied", status.message())));
             Ok(None)
         }
-        Err(status) => Err(refused("planning", server.client.address(), &status)),
+        Err(status) => Err(server_faults("planning", server.client.address(), &status)),
     }
 }
 
@@ -249,7 +249,7 @@ fn computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, 
     let uid = prior.get("uid");
     parts.insert("uid".to_owned(), if uid.is_null() { Value::unknown() } else { uid.clone() });
     parts.insert("group_version".to_owned(), Value::String(of.kind.group_version.clone()));
-    for name in WRITTEN {
+    for name in CHANGED_BY_EVERY_WRITE {
         parts.insert(name.to_owned(), if writes { Value::unknown() } else { prior.get(name).clone() });
     }
 }
@@ -280,21 +280,21 @@ fn is_changed(of: &ResourceSchema, prior: &Value, planned: &Value, path: &[Step]
 }
 
 /// The path of the first known value that the new plan changes; `None` if the plans agree.
-pub(crate) fn contradiction(before: &Value, now: &Value) -> Option<Vec<Step>> {
+pub(crate) fn first_changed_path(before: &Value, now: &Value) -> Option<Vec<Step>> {
     match (before, now) {
         (Value::Unknown(_), _) => None,
         (Value::Map(before), Value::Map(now)) if before.len() == now.len() => {
             before.iter().find_map(|(name, before)| {
                 let step = Step::Attribute(name.clone());
                 match now.get(name) {
-                    Some(now) => contradiction(before, now).map(|path| [vec![step], path].concat()),
+                    Some(now) => first_changed_path(before, now).map(|path| [vec![step], path].concat()),
                     None => Some(vec![step]),
                 }
             })
         }
         (Value::List(before), Value::List(now)) if before.len() == now.len() => {
             before.iter().zip(now).enumerate().find_map(|(index, (before, now))| {
-                contradiction(before, now).map(|path| [vec![Step::Index(index)], path].concat())
+                first_changed_path(before, now).map(|path| [vec![Step::Index(index)], path].concat())
             })
         }
         (before, now) if before == now => None,

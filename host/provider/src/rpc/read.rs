@@ -3,7 +3,7 @@
 use mortise_resource::{Scope, meta, pb, types::gvk};
 
 use super::{
-    diagnostic::{at, error, refused, warning},
+    diagnostic::{at, error, server_faults, warning},
     pending::take_over,
     session::Server,
 };
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Most resources in the list of a data source.
-const MOST: usize = 100_000;
+const MAX_LISTED_RESOURCES: usize = 100_000;
 
 /// The current state, and its private data; null for a deleted resource. A pending resource has the state that a dry
 /// run predicts.
@@ -28,7 +28,7 @@ pub(crate) async fn resource(
     let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
     let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
     let found = server.client.read(id).await;
-    let found = found.map_err(|status| refused("reading", server.client.address(), &status))?;
+    let found = found.map_err(|status| server_faults("reading", server.client.address(), &status))?;
     let pending = Private::pending(private);
     let (found, kept) = match (found, &pending) {
         (Some(found), None) => (found, private.to_vec()),
@@ -53,7 +53,7 @@ pub(crate) async fn finalizers(
     let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
     let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
     let found = server.client.read(id).await;
-    let found = found.map_err(|status| refused("reading", server.client.address(), &status))?;
+    let found = found.map_err(|status| server_faults("reading", server.client.address(), &status))?;
     let held = found.map(|found| meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", "));
     let held = held.filter(|held| !held.is_empty());
     Ok(held.map(|held| warning(format!("the deletion waits for finalizers: {held}"))).into_iter().collect())
@@ -63,7 +63,7 @@ pub(crate) async fn finalizers(
 pub(crate) async fn by_name(of: &ResourceSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
     let id = resource_id(of, config, &server.defaults);
     let found = server.client.read(id.clone()).await;
-    match found.map_err(|status| refused("reading", server.client.address(), &status))? {
+    match found.map_err(|status| server_faults("reading", server.client.address(), &status))? {
         Some(found) => data_source_state(of, &found).map_err(|fault| vec![error(fault.to_string(), "")]),
         None => {
             let path = [Step::Attribute("name".to_owned())];
@@ -92,15 +92,17 @@ pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Valu
         name_prefix: config.get("name_prefix").as_str().unwrap_or_default().to_owned(),
     };
     let found = server.client.list(request).await;
-    let mut found = found.map_err(|status| refused("listing", server.client.address(), &status))?;
+    let mut found = found.map_err(|status| server_faults("listing", server.client.address(), &status))?;
     if let Value::Map(wanted) = config.get("metadata") {
         found.retain(|one| {
             wanted.iter().all(|(key, value)| one.metadata.get(key).map(String::as_str) == value.as_str())
         });
     }
-    if found.len() > MOST {
-        let summary =
-            format!("there are {} resources, and a list has at most {MOST}; narrow it with name_prefix", found.len());
+    if found.len() > MAX_LISTED_RESOURCES {
+        let summary = format!(
+            "there are {} resources, and a list has at most {MAX_LISTED_RESOURCES}; narrow it with name_prefix",
+            found.len()
+        );
         return Err(vec![error(summary, "")]);
     }
     let entries = found.iter().map(|one| list_entry(of, one)).collect::<Result<_, _>>();

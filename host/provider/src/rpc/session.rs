@@ -10,7 +10,7 @@ use std::sync::{
 
 use tokio::sync::{Mutex, OnceCell};
 
-use super::diagnostic::{error, refused};
+use super::diagnostic::{error, server_faults};
 use crate::{
     client::{ConnectionSettings, Connector, ResourceClient},
     proto::tfplugin6::Diagnostic,
@@ -45,7 +45,7 @@ impl Server {
     pub(crate) async fn schema(&self, prefix: &str) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         let ask = || async {
             let types = self.client.types().await;
-            let types = types.map_err(|status| refused("asking for types", self.client.address(), &status))?;
+            let types = types.map_err(|status| server_faults("asking for types", self.client.address(), &status))?;
             Ok(Arc::new(ProviderSchema::of(&types, prefix)))
         };
         self.schema.get_or_try_init(ask).await.cloned()
@@ -56,7 +56,7 @@ impl Server {
         let ask = || async {
             let functions = self.client.functions().await;
             let functions =
-                functions.map_err(|status| refused("asking for functions", self.client.address(), &status))?;
+                functions.map_err(|status| server_faults("asking for functions", self.client.address(), &status))?;
             Ok(Arc::new(FunctionSet::of(&functions)))
         };
         self.functions.get_or_try_init(ask).await.cloned()
@@ -107,7 +107,7 @@ impl Session {
         };
         match asked {
             Ok(schema) => Ok(schema),
-            Err(faults) => Ok(Arc::new(ProviderSchema::of(&self.written_down(faults)?.types, &self.prefix))),
+            Err(faults) => Ok(Arc::new(ProviderSchema::of(&self.read_export(faults)?.types, &self.prefix))),
         }
     }
 
@@ -119,12 +119,12 @@ impl Session {
         };
         match asked {
             Ok(functions) => Ok(functions),
-            Err(faults) => Ok(Arc::new(FunctionSet::of(&self.written_down(faults)?.functions))),
+            Err(faults) => Ok(Arc::new(FunctionSet::of(&self.read_export(faults)?.functions))),
         }
     }
 
     /// The export for use without a server, or the faults that made it necessary.
-    fn written_down(&self, mut faults: Vec<Diagnostic>) -> Result<Snapshot, Vec<Diagnostic>> {
+    fn read_export(&self, mut faults: Vec<Diagnostic>) -> Result<Snapshot, Vec<Diagnostic>> {
         match self.connector.snapshot() {
             Ok(Some(snapshot)) => return Ok(snapshot),
             Ok(None) => {}

@@ -11,7 +11,7 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 
 /// Version of the file format; other versions are not read.
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// A type in the server's description.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl Snapshot {
             STANDARD.encode(answer.encode_to_vec())
         };
         let file = SnapshotFile {
-            version: VERSION,
+            version: FORMAT_VERSION,
             types: self.types.iter().map(one).collect(),
             functions: self.functions.iter().map(|function| STANDARD.encode(function.encode_to_vec())).collect(),
         };
@@ -68,7 +68,7 @@ impl Snapshot {
             Err(e) => return Err(e),
         };
         let file: SnapshotFile = serde_json::from_slice(&text)?;
-        if file.version != VERSION {
+        if file.version != FORMAT_VERSION {
             return Ok(None);
         }
         let one = |text: &String| {

@@ -8,7 +8,7 @@ use crate::{mapping::Flags, value::Type};
 const REPLACES: Flags = Flags { replace: true, ..REQUIRED };
 const REPLACES_DEFAULTED: Flags = Flags { replace: true, ..DEFAULTED };
 
-fn texts() -> Content {
+fn string_map() -> Content {
     Content::Value(Type::map(Type::String))
 }
 
@@ -73,7 +73,7 @@ pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
     let mut all = vec![text("name", REPLACES, "The name: lower-case letters, digits and dashes.")];
     all.extend(place(scope, REPLACES_DEFAULTED));
     all.extend([
-        attribute("metadata", texts(), DEFAULTED, "Free keys and values."),
+        attribute("metadata", string_map(), DEFAULTED, "Free keys and values."),
         owner(Flags { replace: true, ..OPTIONAL }, REQUIRED, DEFAULTED),
         attribute(
             "wait",
@@ -91,7 +91,7 @@ pub(super) fn read_only(scope: Scope) -> Vec<Attribute> {
     let mut all = vec![text("name", REQUIRED, "The name.")];
     all.extend(place(scope, DEFAULTED));
     all.extend([
-        attribute("metadata", texts(), COMPUTED, "Free keys and values."),
+        attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
         owner(COMPUTED, COMPUTED, COMPUTED),
     ]);
     all.extend(computed());
@@ -108,7 +108,7 @@ pub(super) fn list() -> Vec<Attribute> {
         text("uid", COMPUTED, "The uid."),
         text("generation", COMPUTED, "The generation."),
         text("version", COMPUTED, "The version."),
-        attribute("metadata", texts(), COMPUTED, "Free keys and values."),
+        attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
         text("data", COMPUTED, "The data as JSON, for `jsondecode`."),
     ];
     vec![
@@ -116,7 +116,7 @@ pub(super) fn list() -> Vec<Attribute> {
         text("partition", OPTIONAL, "The partition; `*` for all."),
         text("namespace", OPTIONAL, "The namespace; `*` for all."),
         text("name_prefix", OPTIONAL, "The start of the names to list."),
-        attribute("metadata", texts(), OPTIONAL, "The keys and values that a resource's metadata must have."),
+        attribute("metadata", string_map(), OPTIONAL, "The keys and values that a resource's metadata must have."),
         attribute("resources", Content::List(found), COMPUTED, "The resources, in the order of names."),
     ]
 }

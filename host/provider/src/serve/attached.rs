@@ -19,10 +19,10 @@ use super::{
 use crate::{client::Connector, rpc::Session};
 
 /// Most connections at once; core opens one for each command.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// Longest path of a socket on Linux, bytes.
-const LONGEST: usize = 107;
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// The open socket. Dropping it removes its file.
 pub struct AttachedSocket {
@@ -55,8 +55,10 @@ impl AttachedSocket {
             }
             _ => {}
         }
-        if path.as_os_str().len() > LONGEST {
-            let why = format!("the path has more than {LONGEST} bytes, the most for a socket; choose a shorter one");
+        if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
+            let why = format!(
+                "the path has more than {MAX_SOCKET_PATH_BYTES} bytes, the most for a socket; choose a shorter one"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let dir = path.parent().unwrap_or(Path::new("."));
@@ -81,7 +83,7 @@ impl AttachedSocket {
         let connections = Connections::default();
         let incoming = UnixListenerStream::new(self.listener).filter_map(move |stream| {
             let stream = stream.ok()?;
-            let full = *connections.count().borrow() >= MOST;
+            let full = *connections.count().borrow() >= MAX_CONNECTIONS;
             (!full).then(|| {
                 Ok::<_, io::Error>(Connection::new(
                     stream,

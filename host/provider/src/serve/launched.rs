@@ -17,9 +17,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Server, server::Router};
 
 use super::{
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     connection::{Connection, Connections},
-    handshake::{CLIENT_CERT, MULTIPLEX, is_cookie, line, speaks_6},
+    handshake::{CLIENT_CERT_VARIABLE, MULTIPLEX_VARIABLE, is_cookie, line, speaks_6},
     plugin::{Broker, Controller, Stdio},
     tls::{TlsError, config},
 };
@@ -36,15 +36,15 @@ use crate::{
 };
 
 /// Longest wait for the first connection.
-const FIRST: Duration = Duration::from_secs(60);
+const FIRST_CONNECTION_WAIT: Duration = Duration::from_secs(60);
 /// Time without connections after which the process ends.
-const LAST: Duration = Duration::from_secs(5);
+const IDLE_TIME: Duration = Duration::from_secs(5);
 /// Time for calls under way at the end: core kills the process after two seconds.
-const GRACE: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Pause after a connection could not be accepted.
-const AGAIN: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Longest handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reasons why a process cannot be a provider.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub enum LaunchError {
     Serve(#[from] tonic::transport::Error),
 }
 
-fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
+fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
     move |source| LaunchError::System { what, source }
 }
 
@@ -86,8 +86,8 @@ pub(super) async fn router(controller: Controller) -> Router {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("plugin", tonic_health::ServingStatus::Serving).await;
     let provider = ProviderServer::new(ProviderService)
-        .max_decoding_message_size(MAX_MESSAGE)
-        .max_encoding_message_size(MAX_MESSAGE);
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Server::builder()
         .max_concurrent_streams(MAX_CALLS)
         .add_service(provider)
@@ -113,17 +113,17 @@ pub async fn launch(
         return Err(LaunchError::Version);
     }
     // Takes and ignores interrupts until the process ends.
-    let mut interrupts = signal(SignalKind::interrupt()).map_err(system("listening for signals"))?;
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(system_error("listening for signals"))?;
     tokio::spawn(async move { while interrupts.recv().await.is_some() {} });
-    let tls = env(CLIENT_CERT).filter(|pem| !pem.is_empty()).map(|pem| config(&pem)).transpose()?;
+    let tls = env(CLIENT_CERT_VARIABLE).filter(|pem| !pem.is_empty()).map(|pem| config(&pem)).transpose()?;
     // Only the user may enter the directory; it is removed at the end.
     let dir = tempfile::Builder::new().prefix("mortise-provider-").tempdir();
-    let dir = dir.map_err(system("making a directory for the socket"))?;
+    let dir = dir.map_err(system_error("making a directory for the socket"))?;
     let socket = dir.path().join("s");
-    let listener = UnixListener::bind(&socket).map_err(system("opening the socket"))?;
-    let said = line(&socket, tls.as_ref().map(|(_, own)| own.as_ref()), env(MULTIPLEX).is_some());
+    let listener = UnixListener::bind(&socket).map_err(system_error("opening the socket"))?;
+    let said = line(&socket, tls.as_ref().map(|(_, own)| own.as_ref()), env(MULTIPLEX_VARIABLE).is_some());
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{said}").and_then(|()| out.flush()).map_err(system("writing to stdout"))?;
+    writeln!(out, "{said}").and_then(|()| out.flush()).map_err(system_error("writing to stdout"))?;
     drop(out);
 
     let end = watch::Sender::new(false);
@@ -143,7 +143,7 @@ pub async fn launch(
     Ok(())
 }
 
-/// Serves until `stopped`, and then for [`GRACE`] at most: streams that core keeps open do not hold up the end.
+/// Serves until `stopped`, and then for [`SHUTDOWN_GRACE`] at most: streams that core keeps open do not hold up the end.
 pub(super) async fn within_grace<E, S: Future<Output = Result<(), E>>>(
     stopped: impl Future<Output = ()>,
     serve: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> S,
@@ -156,7 +156,7 @@ pub(super) async fn within_grace<E, S: Future<Output = Result<(), E>>>(
     let ending = async {
         stopped.await;
         let _ = begin.send(());
-        sleep(GRACE).await;
+        sleep(SHUTDOWN_GRACE).await;
     };
     tokio::select! {
         served = serving => served,
@@ -171,12 +171,12 @@ async fn stopped(mut end: watch::Receiver<bool>, mut connections: watch::Receive
         let _ = end.wait_for(|end| *end).await;
     };
     let alone = async {
-        if timeout(FIRST, connections.wait_for(|count| *count > 0)).await.is_err() {
+        if timeout(FIRST_CONNECTION_WAIT, connections.wait_for(|count| *count > 0)).await.is_err() {
             return;
         }
         loop {
             let _ = connections.wait_for(|count| *count == 0).await;
-            sleep(LAST).await;
+            sleep(IDLE_TIME).await;
             if *connections.borrow() == 0 {
                 return;
             }
@@ -197,7 +197,7 @@ async fn next(listener: &UnixListener) -> UnixStream {
             Ok((stream, _)) => return stream,
             Err(why) => {
                 tracing::warn!("a connection cannot be accepted: {why}; trying again");
-                sleep(AGAIN).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -239,14 +239,16 @@ fn accept_tls(
             let (session, connections) = (Session::new(connector.clone(), &prefix), connections.clone());
             // A silent connection does not hold up others.
             tokio::spawn(async move {
-                match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let connection = Connection::new(stream, session, connections.open());
                         // At the end of the process the receiver is gone.
                         let _ = sender.send(Ok(connection)).await;
                     }
                     Ok(Err(why)) => tracing::warn!("the TLS handshake of a connection failed: {why}"),
-                    Err(_) => tracing::warn!("a connection did not finish its TLS handshake within {HANDSHAKE:?}"),
+                    Err(_) => {
+                        tracing::warn!("a connection did not finish its TLS handshake within {HANDSHAKE_TIMEOUT:?}")
+                    }
                 }
             });
         }

@@ -12,4 +12,4 @@ pub use handshake::{MAGIC_COOKIE, is_launched};
 pub use launched::{LaunchError, launch};
 
 /// Largest message in either direction, bytes.
-const MAX_MESSAGE: usize = 256 << 20;
+const MAX_MESSAGE_BYTES: usize = 256 << 20;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Version of the form; other versions are not read.
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// The private data of a state.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,14 +50,15 @@ impl Private {
             value: STANDARD.encode(msgpack::encode(value)),
         });
         // Texts and numbers always have a form in JSON.
-        serde_json::to_vec(&Self { v: VERSION, div: recorded.collect(), pending: pending.cloned() }).unwrap_or_default()
+        serde_json::to_vec(&Self { v: FORMAT_VERSION, div: recorded.collect(), pending: pending.cloned() })
+            .unwrap_or_default()
     }
 
     /// The change to make before the server has the resource; `None` for most states.
     #[must_use]
     pub fn pending(bytes: &[u8]) -> Option<Pending> {
         match serde_json::from_slice(bytes) {
-            Ok(Self { v: VERSION, pending, .. }) => pending,
+            Ok(Self { v: FORMAT_VERSION, pending, .. }) => pending,
             _ => None,
         }
     }
@@ -66,7 +67,7 @@ impl Private {
     #[must_use]
     pub fn read(bytes: &[u8], of: &ResourceSchema) -> Divergences {
         let mut divergences = Divergences::default();
-        let Ok(Self { v: VERSION, div, .. }) = serde_json::from_slice(bytes) else { return divergences };
+        let Ok(Self { v: FORMAT_VERSION, div, .. }) = serde_json::from_slice(bytes) else { return divergences };
         for one in div {
             let path: Vec<_> = one.path.into_iter().map(StepRecord::into_step).collect();
             let shape = match path.split_first() {

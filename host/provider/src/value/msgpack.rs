@@ -7,11 +7,11 @@ use rmpv::Value as Packed;
 use super::{DEPTH, Number, Refinements, Step, Type, Value, ValueError, json};
 
 /// The extension of an unknown value without refinements.
-const UNKNOWN: i8 = 0;
+const UNKNOWN_EXTENSION: i8 = 0;
 /// The extension of an unknown value with refinements.
-const REFINED: i8 = 12;
+const REFINED_EXTENSION: i8 = 12;
 /// Most bytes of refinements.
-const MAX_REFINEMENTS: usize = 1_024;
+const MAX_REFINEMENT_BYTES: usize = 1_024;
 
 /// Keys of refinements.
 const IS_NULL: u64 = 1;
@@ -117,7 +117,7 @@ fn number(packed: &Packed) -> Result<Number, ValueError> {
 fn unknown(kind: i8, bytes: &[u8]) -> Read {
     match kind {
         _ if bytes.len() <= 1 => Ok(Value::unknown()),
-        REFINED if bytes.len() <= MAX_REFINEMENTS => refinements(bytes).map(Value::Unknown),
+        REFINED_EXTENSION if bytes.len() <= MAX_REFINEMENT_BYTES => refinements(bytes).map(Value::Unknown),
         _ => Err(ValueError::new(format!("the extension {kind} of {} bytes is not an unknown value", bytes.len()))),
     }
 }
@@ -220,15 +220,15 @@ fn pack_unknown(refinements: &Refinements) -> Packed {
     ];
     let known: Vec<_> = known.into_iter().filter_map(|(key, value)| Some((Packed::from(key), value?))).collect();
     if known.is_empty() {
-        return Packed::Ext(UNKNOWN, vec![0]);
+        return Packed::Ext(UNKNOWN_EXTENSION, vec![0]);
     }
     let mut bytes = Vec::new();
     // Writes to memory do not fail.
     let _ = rmpv::encode::write_value(&mut bytes, &Packed::Map(known));
     match bytes.len() {
         // Refinements that are too long are left out: the value is unknown all the same.
-        len if len > MAX_REFINEMENTS => Packed::Ext(UNKNOWN, vec![0]),
-        _ => Packed::Ext(REFINED, bytes),
+        len if len > MAX_REFINEMENT_BYTES => Packed::Ext(UNKNOWN_EXTENSION, vec![0]),
+        _ => Packed::Ext(REFINED_EXTENSION, bytes),
     }
 }
 

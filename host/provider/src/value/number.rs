@@ -5,15 +5,15 @@ use std::{fmt, str::FromStr};
 use bigdecimal::{BigDecimal, ToPrimitive as _, num_bigint::ToBigInt as _};
 
 /// Most digits of a number, before and after the point.
-pub const DIGITS: usize = 4_096;
+pub const MAX_DIGITS: usize = 4_096;
 
 /// A decimal number. Equal numbers are equal in every spelling.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(BigDecimal);
 
-/// The text is not a decimal number, or has more than [`DIGITS`] digits.
+/// The text is not a decimal number, or has more than [`MAX_DIGITS`] digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a decimal number of at most {DIGITS} digits")]
+#[error("it is not a decimal number of at most {MAX_DIGITS} digits")]
 pub struct NumberError;
 
 impl Number {
@@ -76,8 +76,8 @@ impl FromStr for Number {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let exponent: i64 = exponent.parse().map_err(|_| NumberError)?;
         let is_part = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-');
-        let bound = i64::try_from(DIGITS).unwrap_or(i64::MAX);
-        if mantissa.len() > DIGITS || !(-bound..=bound).contains(&exponent) || !mantissa.bytes().all(is_part) {
+        let bound = i64::try_from(MAX_DIGITS).unwrap_or(i64::MAX);
+        if mantissa.len() > MAX_DIGITS || !(-bound..=bound).contains(&exponent) || !mantissa.bytes().all(is_part) {
             return Err(NumberError);
         }
         let number = BigDecimal::from_str(text).map_err(|_| NumberError)?.normalized();
@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn what_is_no_number_or_too_long_is_refused() {
-        let long = "9".repeat(DIGITS + 1);
+        let long = "9".repeat(MAX_DIGITS + 1);
         for wrong in
             ["", "x", "NaN", "inf", "1e", "e1", "1e9999999999", "1e5000", "1e-5000", "0x10", "1_000", " 1", &long]
         {
             assert!(wrong.parse::<Number>().is_err(), "{wrong}");
         }
-        assert!("9".repeat(DIGITS).parse::<Number>().is_ok());
+        assert!("9".repeat(MAX_DIGITS).parse::<Number>().is_ok());
     }
 }

@@ -12,29 +12,29 @@ use super::{
 };
 use crate::{
     Fact, Path, Subject,
-    fact::either,
+    fact::common_facts,
     name::NamePattern,
     path::{Root, Step},
     value_type::Shape,
 };
 
-pub(super) fn of(node: &Node) -> Vec<Fact> {
+pub(super) fn required_facts(node: &Node) -> Vec<Fact> {
     match node {
-        Node::All(parts) => parts.iter().flat_map(of).collect(),
-        Node::Any(parts) => either(parts.iter().map(of)),
-        Node::Name(patterns) => names(patterns),
+        Node::All(parts) => parts.iter().flat_map(required_facts).collect(),
+        Node::Any(parts) => common_facts(parts.iter().map(required_facts)),
+        Node::Name(patterns) => name_facts(patterns),
         Node::Not(inner) => match inner.as_ref() {
-            Node::Test { path, test: Test::IsNull } => presence(path),
-            Node::Not(inner) => of(inner),
+            Node::Test { path, test: Test::IsNull } => presence_facts(path),
+            Node::Not(inner) => required_facts(inner),
             _ => Vec::new(),
         },
-        Node::Test { path, test } => tested(path, test),
+        Node::Test { path, test } => facts_of_test(path, test),
         Node::Constant(_) => Vec::new(),
     }
 }
 
-fn names(patterns: &[NamePattern]) -> Vec<Fact> {
-    either(patterns.iter().map(|pattern| {
+fn name_facts(patterns: &[NamePattern]) -> Vec<Fact> {
+    common_facts(patterns.iter().map(|pattern| {
         let part = |subject, value: &Option<String>| value.clone().map(|value| Fact::new(subject, [value]));
         let parts = [
             part(Subject::Name, &pattern.name),
@@ -46,16 +46,16 @@ fn names(patterns: &[NamePattern]) -> Vec<Fact> {
 }
 
 /// The facts of a test for presence (not NULL).
-fn presence(path: &Path) -> Vec<Fact> {
+fn presence_facts(path: &Path) -> Vec<Fact> {
     match subject(path) {
         Some(Subject::Label(key)) => vec![Fact::new(Subject::LabelPresence(key), [])],
         _ => Vec::new(),
     }
 }
 
-fn tested(path: &Path, test: &Test) -> Vec<Fact> {
+fn facts_of_test(path: &Path, test: &Test) -> Vec<Fact> {
     if let (Test::HasEntry { all, entries }, true) = (test, is_labels(path)) {
-        return labels(*all, entries);
+        return label_facts(*all, entries);
     }
     let Some(subject) = subject(path) else { return Vec::new() };
     let fact = |literals: &[Literal]| {
@@ -77,14 +77,14 @@ fn tested(path: &Path, test: &Test) -> Vec<Fact> {
 
 /// The facts of entries `key:value` of the labels. An entry with several colons gives none, since it can be read in
 /// several ways.
-fn labels(all: bool, entries: &[String]) -> Vec<Fact> {
+fn label_facts(all: bool, entries: &[String]) -> Vec<Fact> {
     let facts = entries.iter().map(|entry| match entry.split_once(':') {
         Some((key, value)) if !value.is_empty() && !value.contains(':') => {
             vec![Fact::new(Subject::Label(key.to_owned()), [value.to_owned()])]
         }
         _ => Vec::new(),
     });
-    if all { facts.flatten().collect() } else { either(facts) }
+    if all { facts.flatten().collect() } else { common_facts(facts) }
 }
 
 fn is_labels(path: &Path) -> bool {

@@ -67,7 +67,7 @@ impl Filter {
     /// The facts that hold for every resource that matches. Each holds by itself.
     #[must_use]
     pub fn required(&self) -> Vec<Fact> {
-        facts::of(&self.root)
+        facts::required_facts(&self.root)
     }
 
     /// Whether everything matches, so that evaluation can be skipped.

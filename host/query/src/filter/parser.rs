@@ -51,7 +51,7 @@ fn or<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
     while opt(take(|token| *token == Token::Mark('|') || token.is_keyword("OR"))).parse_next(input)?.is_some() {
         parts.push(and(input)?);
     }
-    Ok(one_or(parts, Expression::Any))
+    Ok(single_or(parts, Expression::Any))
 }
 
 fn and<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
@@ -66,13 +66,13 @@ fn and<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
         if is_operator {
             any.parse_next(input)?;
         } else if !starts_condition(input, 0) {
-            return Ok(one_or(parts, Expression::All));
+            return Ok(single_or(parts, Expression::All));
         }
         parts.push(unary(input)?);
     }
 }
 
-fn one_or<'t>(mut parts: Vec<Expression<'t>>, many: fn(Vec<Expression<'t>>) -> Expression<'t>) -> Expression<'t> {
+fn single_or<'t>(mut parts: Vec<Expression<'t>>, many: fn(Vec<Expression<'t>>) -> Expression<'t>) -> Expression<'t> {
     match (parts.len(), parts.pop()) {
         (1, Some(only)) => only,
         (_, last) => {
@@ -91,8 +91,8 @@ fn unary<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
         any.parse_next(input)?;
     }
     let negated = if opt(take(|token| *token == Token::Mark('('))).parse_next(input)?.is_some() {
-        let inner = deeper(input, or)?;
-        closing(input, ')', "AND, OR or ")?;
+        let inner = parse_nested(input, or)?;
+        expect_closing(input, ')', "AND, OR or ")?;
         inner
     } else {
         Expression::Condition(condition(input)?)
@@ -162,7 +162,7 @@ fn list<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<Term<'t>>> {
     if values.len() == limits::LIST_VALUES && input.input.first().is_some_and(|word| word.token == Token::Mark(',')) {
         return Err(Fault::cut(open.at, format!("the list has more than {} values; split it", limits::LIST_VALUES)));
     }
-    closing(input, close, "a comma or ")?;
+    expect_closing(input, close, "a comma or ")?;
     Ok(values)
 }
 
@@ -180,7 +180,7 @@ fn value<'t>(input: &mut Input<'_, 't>) -> Parsing<Term<'t>> {
     };
     let at = word.at;
     any.parse_next(input)?;
-    let value = if let TermValue::Map(_) = value { TermValue::Map(deeper(input, entries)?) } else { value };
+    let value = if let TermValue::Map(_) = value { TermValue::Map(parse_nested(input, entries)?) } else { value };
     Ok(Term { at, value })
 }
 
@@ -202,7 +202,7 @@ fn entries<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<(Term<'t>, Term<'t>)>> 
 }
 
 /// Parses what is within one more pair of parentheses or braces.
-fn deeper<'s, 't, O>(input: &mut Input<'s, 't>, parser: fn(&mut Input<'s, 't>) -> Parsing<O>) -> Parsing<O> {
+fn parse_nested<'s, 't, O>(input: &mut Input<'s, 't>, parser: fn(&mut Input<'s, 't>) -> Parsing<O>) -> Parsing<O> {
     if input.state.depth >= limits::NESTING {
         let at = input.input.first().map_or(input.state.end, |word| word.at);
         return Err(Fault::cut(
@@ -216,7 +216,7 @@ fn deeper<'s, 't, O>(input: &mut Input<'s, 't>, parser: fn(&mut Input<'s, 't>) -
     Ok(inner)
 }
 
-fn closing(input: &mut Input<'_, '_>, mark: char, or: &str) -> Parsing<()> {
+fn expect_closing(input: &mut Input<'_, '_>, mark: char, or: &str) -> Parsing<()> {
     match opt(take(move |token| *token == Token::Mark(mark))).parse_next(input)? {
         Some(_) => Ok(()),
         None => Err(expected(input, &format!("{or}{mark}"))),

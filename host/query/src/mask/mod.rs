@@ -90,7 +90,7 @@ impl Mask {
         let mut mask = Self { schema: schema.clone(), root: Selection::nothing() };
         let paths = if paths.is_empty() { &everything } else { paths };
         for path in resolve(paths, schema)? {
-            for path in writable(path, schema)? {
+            for path in writable_parts(path, schema)? {
                 if path.is_through_list() {
                     let path = shown(&path.to_string());
                     let fault = format!(
@@ -215,7 +215,7 @@ fn resolve(paths: &[String], schema: &Schema) -> Result<Vec<Path>, QueryError> {
 }
 
 /// The parts of a path that a client may write.
-fn writable(path: Path, schema: &Schema) -> Result<Vec<Path>, QueryError> {
+fn writable_parts(path: Path, schema: &Schema) -> Result<Vec<Path>, QueryError> {
     let name = |step: Option<&Step>| match step {
         Some(Step::Field(field)) => field.name().to_owned(),
         _ => String::new(),

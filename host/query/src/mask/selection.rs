@@ -119,7 +119,7 @@ impl Selection {
                 Self::Fields { .. } if old.is_empty() && new.is_empty() => Vec::new(),
                 Self::Fields { .. } => {
                     let mut out = Vec::new();
-                    wire::write(*number, &below.merge(&joined(&old), &joined(new))?, &mut out);
+                    wire::write(*number, &below.merge(&join_parts(&old), &join_parts(new))?, &mut out);
                     out
                 }
                 Self::Keys { kind, keys } => merge_entries(*number, kind, keys, &old, new)?,
@@ -199,7 +199,7 @@ fn raw(records: &[Record<'_>]) -> Vec<u8> {
 }
 
 /// Joins a message that is encoded in several parts: a decoder merges parts that follow one another.
-fn joined(records: &[Record<'_>]) -> Vec<u8> {
+fn join_parts(records: &[Record<'_>]) -> Vec<u8> {
     records.iter().filter_map(|record| record.value.bytes()).flatten().copied().collect()
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn resource(json: &str) -> pb::Resource {
 /// Whether a resource matches a filter.
 pub(crate) fn try_matches(filter: &str, resource: &pb::Resource) -> Result<bool, QueryError> {
     let filter = Filter::parse(filter, &SCHEMA)?;
-    let encoded = EncodedResource::of(resource).unwrap();
+    let encoded = EncodedResource::encode(resource).unwrap();
     Ok(filter.matches(&Candidate::new(&encoded, &SCHEMA)).unwrap())
 }
 

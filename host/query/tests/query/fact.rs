@@ -198,7 +198,7 @@ fn random_resource(random: &mut fastrand::Rng) -> pb::Resource {
 fn every_match_satisfies_the_facts() {
     let mut random = fastrand::Rng::with_seed(7);
     let resources: Vec<pb::Resource> = (0..60).map(|_| random_resource(&mut random)).collect();
-    let encoded: Vec<EncodedResource> = resources.iter().map(|of| EncodedResource::of(of).unwrap()).collect();
+    let encoded: Vec<EncodedResource> = resources.iter().map(|of| EncodedResource::encode(of).unwrap()).collect();
     let (mut matches, mut checked) = (0, 0);
     for _ in 0..3_000 {
         let text = random_filter(&mut random, 4);

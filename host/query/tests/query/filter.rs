@@ -330,7 +330,7 @@ fn data_of_another_message_is_a_typed_error() {
     let mut of = resource("{}");
     let filter = Filter::parse("data.live = TRUE", &SCHEMA).unwrap();
     let fault = |of: &pb::Resource| {
-        let encoded = EncodedResource::of(of).unwrap();
+        let encoded = EncodedResource::encode(of).unwrap();
         filter.matches(&Candidate::new(&encoded, &SCHEMA)).unwrap_err().to_string()
     };
     of.data = Some(message("test.v1.Old", "{}"));
@@ -344,7 +344,7 @@ fn data_of_another_message_is_a_typed_error() {
 
 #[test]
 fn nothing_is_decoded_for_a_name() {
-    let encoded = EncodedResource::of(&resource("{}")).unwrap();
+    let encoded = EncodedResource::encode(&resource("{}")).unwrap();
     let candidate = Candidate::new(&encoded, &SCHEMA);
     assert!(Filter::parse(r#"name = "d1""#, &SCHEMA).unwrap().matches(&candidate).unwrap());
     assert!(!candidate.is_decoded());
@@ -378,10 +378,10 @@ fn values_of_lists_are_found_whatever_their_order() {
 
 #[test]
 fn labels_are_read_alone() {
-    let encoded = EncodedResource::of(&resource("{}")).unwrap();
+    let encoded = EncodedResource::encode(&resource("{}")).unwrap();
     let candidate = Candidate::new(&encoded, &SCHEMA);
     let labels = candidate.labels().unwrap();
     assert_eq!(labels, &resource("{}").meta.unwrap().labels);
-    let none = EncodedResource::of(&pb::Resource::default()).unwrap();
+    let none = EncodedResource::encode(&pb::Resource::default()).unwrap();
     assert!(Candidate::new(&none, &SCHEMA).labels().unwrap().is_empty());
 }

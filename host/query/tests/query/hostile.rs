@@ -171,7 +171,7 @@ fn random_texts_never_panic() {
         "data.cover",
         "\u{0}",
     ];
-    let encoded = EncodedResource::of(&resource(r#"{"inner": {"name": "x"}, "names": ["x"]}"#)).unwrap();
+    let encoded = EncodedResource::encode(&resource(r#"{"inner": {"name": "x"}, "names": ["x"]}"#)).unwrap();
     let order = OrderBy::parse("data.title", &SCHEMA).unwrap();
     let (none, binding) = (Schema::new(None), Binding::new(&[]));
     let mut random = fastrand::Rng::with_seed(11);
@@ -229,7 +229,7 @@ fn random_data_never_panics() {
             let at = random.usize(..value.len());
             value[at] = random.u8(..);
         }
-        let encoded = EncodedResource::of(&of).unwrap();
+        let encoded = EncodedResource::encode(&of).unwrap();
         let _ = filter.matches(&Candidate::new(&encoded, &SCHEMA));
         let _ = (read.project(&of), write.update(&of, &good), write.update(&good, &of), read.is_equal(&of, &good));
         let _ = mortise_query::changed_paths(&of, &good, &SCHEMA);

@@ -12,7 +12,7 @@ fn named(json: &str, name: &str) -> pb::Resource {
 }
 
 fn key(order: &OrderBy, of: &pb::Resource) -> SortKey {
-    let encoded = EncodedResource::of(of).unwrap();
+    let encoded = EncodedResource::encode(of).unwrap();
     order.key(&Candidate::new(&encoded, &SCHEMA)).unwrap()
 }
 

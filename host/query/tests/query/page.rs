@@ -9,7 +9,7 @@ use crate::common::{SCHEMA, resource};
 fn boundary(order: &OrderBy, name: &str) -> SortKey {
     let mut of = resource("{}");
     of.id.as_mut().unwrap().name = name.into();
-    let encoded = EncodedResource::of(&of).unwrap();
+    let encoded = EncodedResource::encode(&of).unwrap();
     order.key(&Candidate::new(&encoded, &SCHEMA)).unwrap()
 }
 

@@ -45,13 +45,13 @@ fn the_head_is_what_decoding_finds() {
         pb::Resource { owner: None, metadata: BTreeMap::new(), schema_version: 0, ..whole.clone() },
         pb::Resource { schema_version: u32::MAX, version: "ü".into(), ..whole.clone() },
     ] {
-        let encoded = EncodedResource::of(&resource).unwrap();
+        let encoded = EncodedResource::encode(&resource).unwrap();
         assert_eq!(encoded.decode().unwrap(), resource);
         assert_eq!(encoded.bytes(), &resource.encode_to_vec());
         assert_eq!(encoded.id(), resource.id.as_ref().map(IdRef::from).unwrap_or_default());
         assert_eq!(encoded.references().unwrap(), resource.references);
         let without = pb::Resource { references: Vec::new(), ..resource.clone() };
-        assert_eq!(encoded.references_len(), resource.encoded_len() - without.encoded_len());
+        assert_eq!(encoded.references_bytes(), resource.encoded_len() - without.encoded_len());
         assert_eq!(encoded.uid(), encoded.id().uid);
         assert_eq!(encoded.name(), encoded.id().name);
         assert_eq!([encoded.partition(), encoded.namespace()], [encoded.id().partition, encoded.id().namespace]);
@@ -60,7 +60,7 @@ fn the_head_is_what_decoding_finds() {
             [("demo", "v2", "Artist"), ("demo", "v1", "Artist"), ("", "", ""), ("demo", "v2", "Album")]
         {
             let is_of = (id.group, id.group_version, id.kind) == (group, group_version, kind);
-            assert_eq!(encoded.is_of(&Gvk::new(group, group_version, kind)), is_of);
+            assert_eq!(encoded.has_type(&Gvk::new(group, group_version, kind)), is_of);
         }
         assert_eq!(encoded.decode_id().unwrap(), resource.id);
         assert_eq!(encoded.decode_owner().unwrap(), resource.owner);

@@ -9,7 +9,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use mortise_audit::{AuditLog, Decision, Events, Place, Record};
+use mortise_audit::{AuditLog, Decision, Events, Record, Reservation};
 use mortise_resource::{Code, EncodedResource, Error, authorizer::Authorizer, pb, types};
 
 use super::{
@@ -92,7 +92,7 @@ pub struct Call(Option<Box<Entry>>);
 struct Entry {
     log: AuditLog,
     /// Room for the record, taken before what changes something.
-    place: Option<Place>,
+    place: Option<Reservation>,
     origin: Arc<Origin>,
     caller: Arc<dyn Authorizer>,
     method: Cow<'static, str>,
@@ -227,7 +227,7 @@ impl Drop for Entry {
 }
 
 impl Entry {
-    fn record(&self, place: Place, decision: Option<Decision>, code: &str) {
+    fn record(&self, place: Reservation, decision: Option<Decision>, code: &str) {
         let (kind, peer) = (self.id.r#type.as_ref().map(types::gvk), self.origin.remote.to_string());
         let nowhere = pb::Tenancy::default();
         let tenancy = self.id.tenancy.as_ref().unwrap_or(&nowhere);

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use mortise_plugin_host::CallerNumber;
+use mortise_plugin_host::CallerId;
 use mortise_resource::{
     Scope,
     authorizer::{AllowAll, Authorizer},
@@ -119,8 +119,8 @@ impl Caller {
     }
 
     /// The caller, as plugins' faults are told apart by it.
-    pub(crate) fn number(&self) -> CallerNumber {
-        CallerNumber::new(self.turn().holder.number())
+    pub(crate) fn number(&self) -> CallerId {
+        CallerId::new(self.turn().holder.number())
     }
 
     /// The caller, at a source.

@@ -34,15 +34,15 @@ impl RuledCaller {
 }
 
 impl Authorizer for RuledCaller {
-    fn allowed(&self, permission: &str, name: &str) -> bool {
+    fn is_allowed(&self, permission: &str, name: &str) -> bool {
         match self.allows() {
-            true => !self.caller.denied(permission, name),
-            false => self.caller.allowed(permission, name),
+            true => !self.caller.is_denied(permission, name),
+            false => self.caller.is_allowed(permission, name),
         }
     }
 
-    fn denied(&self, permission: &str, name: &str) -> bool {
-        self.caller.denied(permission, name)
+    fn is_denied(&self, permission: &str, name: &str) -> bool {
+        self.caller.is_denied(permission, name)
     }
 
     fn caller(&self) -> &str {

@@ -10,7 +10,7 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     let code = match error {
         StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
         StoreError::Poisoned(_) => Code::Unavailable,
-        StoreError::ScanOutrun { .. } => Code::Aborted,
+        StoreError::ScanAborted { .. } => Code::Aborted,
         _ => Code::Internal,
     };
     Error::new(code, format!("{context}: {error}"))
@@ -30,7 +30,7 @@ pub(crate) fn ended(error: &StoreError) -> Error {
             Error::new(Code::Aborted, error.to_string())
         }
         StoreError::Unreadable { place, .. } => {
-            store_fault("failed next", error).of_resource(&place.partition, &place.namespace, &place.name)
+            store_fault("failed next", error).with_resource(&place.partition, &place.namespace, &place.name)
         }
         other => store_fault("failed next", other),
     }

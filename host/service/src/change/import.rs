@@ -18,7 +18,7 @@ use mortise_store::StoreError;
 use super::{
     changes::Changes,
     import_host::ImportHost,
-    import_result::{ImportResult, already_exists, unusable},
+    import_result::{ImportResult, already_exists, blame_answer},
 };
 use crate::{
     call::{Caller, store_fault::store_fault},
@@ -69,7 +69,7 @@ impl Changes {
             }
         }
         hooks.release();
-        let importer = importer.by(caller.number());
+        let importer = importer.for_caller(caller.number());
         let reply = importer.import(of, tenancy, request.external_id, Arc::new(ImportHost), &Cancel::new()).await?;
         let mut result = ImportResult::read(&kind, caller, "import", reply)?;
         let name = match request.name.is_empty() {
@@ -101,7 +101,7 @@ impl Changes {
         let batch = result.batch(&kind, resource, place.expect, references);
         let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
-            StoreError::Unexpected { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
+            StoreError::ExpectationFailed { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
             e => store_fault("failed to import resource", &e),
         })?;
@@ -117,6 +117,6 @@ fn found_name(kind: &ResourceType, caller: &Caller, result: &ImportResult) -> Re
     id.r#type = Some(kind.gvk.to_pb());
     match types::check_id("id", &mut id) {
         Ok(()) => Ok(id.name),
-        Err(fault) => Err(unusable(kind, caller, "import", format!("its name: {fault}"))),
+        Err(fault) => Err(blame_answer(kind, caller, "import", format!("its name: {fault}"))),
     }
 }

@@ -1,6 +1,6 @@
 //! The resource that a plugin made for `move` or `import`, checked before it is used.
 
-use mortise_plugin_host::MadeReply;
+use mortise_plugin_host::NewResourceReply;
 use mortise_resource::{Code, Error, meta, pb, types};
 use mortise_store::{Batch, Expectation, Mutation};
 use prost::Message as _;
@@ -29,16 +29,17 @@ impl ImportResult {
         kind: &ResourceType,
         caller: &Caller,
         hook: &'static str,
-        reply: MadeReply,
+        reply: NewResourceReply,
     ) -> Result<Self, Error> {
         let (bytes, kept) = match reply {
-            MadeReply::Made { resource, kept } => (resource, kept),
-            MadeReply::Refused(diagnostics) => return Err(refusal(diagnostics)),
+            NewResourceReply::Made { resource, kept } => (resource, kept),
+            NewResourceReply::Refused(diagnostics) => return Err(refusal(diagnostics)),
         };
-        let mut resource = pb::Resource::decode(bytes.as_slice())
-            .map_err(|e| unusable(kind, caller, hook, format!("it is no hashicorp.consul.resource.Resource: {e}")))?;
+        let mut resource = pb::Resource::decode(bytes.as_slice()).map_err(|e| {
+            blame_answer(kind, caller, hook, format!("it is no hashicorp.consul.resource.Resource: {e}"))
+        })?;
         if let Some(data) = &resource.data {
-            admit::check_data(kind, data).map_err(|fault| unusable(kind, caller, hook, fault.message))?;
+            admit::check_data(kind, data).map_err(|fault| blame_answer(kind, caller, hook, fault.message))?;
         }
         for key in [meta::FINALIZERS, meta::DELETION_TIMESTAMP] {
             resource.metadata.remove(key);
@@ -62,7 +63,7 @@ impl ImportResult {
             mutations.push(Mutation::Put(Box::new(private_bytes::fresh(plugin.name(), &owner, kept))));
         }
         mutations.extend(references.work);
-        Batch { expect, ..Batch::of_all(mutations).limited() }
+        Batch { expect, ..Batch::new(mutations).limited() }
     }
 }
 
@@ -72,9 +73,9 @@ pub(super) fn already_exists(id: &pb::Id) -> Error {
 }
 
 /// The plugin's fault: an answer to a caller that cannot be used.
-pub(super) fn unusable(kind: &ResourceType, caller: &Caller, hook: &'static str, what: String) -> Error {
+pub(super) fn blame_answer(kind: &ResourceType, caller: &Caller, hook: &'static str, what: String) -> Error {
     match kind.owner.plugin() {
-        Some(plugin) => plugin.unusable(hook, caller.number(), what).into(),
+        Some(plugin) => plugin.blame_answer(hook, caller.number(), what).into(),
         None => Error::internal(what),
     }
 }

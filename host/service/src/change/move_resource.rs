@@ -86,7 +86,7 @@ impl Changes {
         batch.mutations.extend(removal(old));
         let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. }
-            | StoreError::Unexpected { .. }
+            | StoreError::ExpectationFailed { .. }
             | StoreError::ReferrersChanged
             | StoreError::WrongUid => {
                 Error::new(Code::Aborted, "the resource, its place or its new name changed meanwhile; try again")
@@ -109,7 +109,7 @@ impl Changes {
             return Ok(Vec::new());
         }
         let id = old.id.clone().unwrap_or_default();
-        let plan = self.deletions.plan(registry, EncodedResource::of(old)?, Purpose::Delete).await?;
+        let plan = self.deletions.plan(registry, EncodedResource::encode(old)?, Purpose::Delete).await?;
         if plan.is_blocked() {
             return Err(self.deletions.refusal(registry, caller, &plan).await);
         }
@@ -141,7 +141,7 @@ impl Changes {
         let mut seen = old.clone();
         hooks.upgrade(&mut seen).await?;
         if reading == ReadDecision::NeedsResource {
-            hooks.authorize_read_of(&EncodedResource::of(&seen)?).await?;
+            hooks.authorize_read_of(&EncodedResource::encode(&seen)?).await?;
         }
         hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
         hooks.release();

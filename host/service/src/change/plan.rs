@@ -112,7 +112,7 @@ impl Changes {
         };
         let stored = upgrade::current(registry, hooks, stored).await?;
         if reading == ReadDecision::NeedsResource {
-            hooks.authorize_read_of(&EncodedResource::of(&stored)?).await?;
+            hooks.authorize_read_of(&EncodedResource::encode(&stored)?).await?;
         }
         hooks.release();
         let known = stored.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();

@@ -58,7 +58,7 @@ impl Changes {
             stored.next().await.map_err(failed)?
         } {
             for resource in page {
-                if !resource.is_of(&kind.gvk) {
+                if !resource.has_type(&kind.gvk) {
                     continue;
                 }
                 report.seen += 1;
@@ -82,13 +82,13 @@ impl Changes {
                     // The instance goes back while the disk is waited for.
                     hooks.release();
                     let mutations = std::mem::take(&mut upgraded);
-                    self.core.backend.commit(Batch::of_all(mutations)).await.map_err(failed)?;
+                    self.core.backend.commit(Batch::new(mutations)).await.map_err(failed)?;
                 }
             }
         }
         hooks.release();
         if !upgraded.is_empty() {
-            self.core.backend.commit(Batch::of_all(upgraded)).await.map_err(failed)?;
+            self.core.backend.commit(Batch::new(upgraded)).await.map_err(failed)?;
         }
         Ok(report)
     }

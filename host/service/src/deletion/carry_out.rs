@@ -59,7 +59,7 @@ impl Deletions {
                 }
             }
         }
-        self.core.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::of_all(mutations) }).await?;
+        self.core.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::new(mutations) }).await?;
         Ok(action)
     }
 

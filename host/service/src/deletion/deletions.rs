@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use mortise_resource::EncodedResource;
-use mortise_store::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet, StoreError};
+use mortise_store::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet, StoreError};
 use tokio::sync::Semaphore;
 
 use super::plan::{DeletionPlan, DeletionSize, PlanError, Purpose, ReferenceGraph, SMALL, WHOLE};
@@ -78,12 +78,12 @@ impl Deletions {
         target: ResourceKey,
     ) -> Result<(), PlanError> {
         let id = target.expected();
-        let mut in_one_commit = ReferrerSet::default();
-        for on_delete in IN_ONE_COMMIT {
+        let mut at_commit = ReferrerSet::default();
+        for on_delete in COMMIT_BEHAVIOURS {
             let mut referrers = self.core.backend.scan_referrers(&id, on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 for referrer in page {
-                    in_one_commit.add(on_delete, referrer.id());
+                    at_commit.add(on_delete, referrer.id());
                     if !target.is(&referrer) && !region::is_foreign(&self.core, &referrer) {
                         graph.refer(referrer, &target, on_delete)?;
                     }
@@ -91,7 +91,7 @@ impl Deletions {
             }
         }
         let later = self.look_at_later(graph, index, &target).await?;
-        graph.plan.referrers.push(ExpectedReferrers { id, in_one_commit, later });
+        graph.plan.referrers.push(ExpectedReferrers { id, at_commit, deferred: later });
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Deletions {
         target: &ResourceKey,
     ) -> Result<Option<ReferrerSet>, PlanError> {
         let mut seen = ReferrerSet::default();
-        for on_delete in LATER {
+        for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.core.backend.scan_referrers(&target.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 for referrer in page {

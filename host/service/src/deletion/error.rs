@@ -35,8 +35,8 @@ impl From<ReferenceError> for RemovalError {
     }
 }
 
-impl From<mortise_resource::BadEncoding> for RemovalError {
-    fn from(fault: mortise_resource::BadEncoding) -> Self {
+impl From<mortise_resource::EncodingError> for RemovalError {
+    fn from(fault: mortise_resource::EncodingError) -> Self {
         Self::Store(fault.into())
     }
 }

@@ -121,8 +121,8 @@ pub(crate) enum PlanError {
     TooFar,
 }
 
-impl From<mortise_resource::BadEncoding> for PlanError {
-    fn from(fault: mortise_resource::BadEncoding) -> Self {
+impl From<mortise_resource::EncodingError> for PlanError {
+    fn from(fault: mortise_resource::EncodingError) -> Self {
         Self::Store(fault.into())
     }
 }

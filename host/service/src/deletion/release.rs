@@ -21,7 +21,7 @@ use mortise_resource::{
     goten::{Meta, OwnerReference},
     meta, pb, types,
 };
-use mortise_store::{Consistency, LATER, StoreError};
+use mortise_store::{Consistency, DEFERRED_BEHAVIOURS, StoreError};
 use prost::Message as _;
 use prost_types::Timestamp;
 
@@ -251,7 +251,7 @@ impl Deletions {
 
     /// Whether something refers to a resource that is worked off later.
     async fn is_referred_to_later(&self, key: &ResourceKey) -> Result<bool, RemovalError> {
-        for on_delete in LATER {
+        for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.core.backend.scan_referrers(&key.expected(), on_delete).await?;
             if referrers.next().await?.is_some() {
                 return Ok(true);
@@ -265,7 +265,7 @@ impl Deletions {
         let id = marked.id.clone().unwrap_or_default();
         let key = ResourceKey::from(&id);
         let mut outcome = Ok(());
-        for on_delete in LATER {
+        for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.core.backend.scan_referrers(&key.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 let (key, registry) = (&key, &registry);
@@ -280,7 +280,8 @@ impl Deletions {
             }
         }
         outcome?;
-        let plan = self.plan(&registry, EncodedResource::of(marked)?, Purpose::Finish { ignores_finalizers: false });
+        let plan =
+            self.plan(&registry, EncodedResource::encode(marked)?, Purpose::Finish { ignores_finalizers: false });
         let plan = plan.await?;
         if plan.is_blocked() || plan.action() == PlannedAction::Mark {
             return Ok(WorkedOff::Held);

@@ -38,11 +38,11 @@ impl Deletions {
         let id = stored.id.clone().unwrap_or_default();
         let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
-            return self.core.backend.commit(Batch::of(delete)).await.map(drop);
+            return self.core.backend.commit(Batch::single(delete)).await.map(drop);
         }
         let with = |tombstone| Batch {
             referrers: referrers.clone(),
-            ..Batch::of_all(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
+            ..Batch::new(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
         };
         match self.core.backend.commit(with(tombstone::tombstone(&id, &id.uid))).await {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
@@ -96,7 +96,7 @@ impl Deletions {
             return Ok(false);
         }
         if self.is_planned(registry, &stored) {
-            let plan = self.plan(registry, EncodedResource::of(&stored)?, purpose).await?;
+            let plan = self.plan(registry, EncodedResource::encode(&stored)?, purpose).await?;
             let host = Caller::host(Consistency::Consistent);
             return Ok(self.carry_out(registry, &host, plan).await? == PlannedAction::Remove);
         }
@@ -141,7 +141,7 @@ impl Deletions {
         if !self.is_planned(registry, stored) {
             return Ok(self.remove(stored).await?);
         }
-        let root = EncodedResource::of(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
+        let root = EncodedResource::encode(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
         let plan = self.plan(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
         self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)
     }

@@ -160,7 +160,7 @@ impl CheckedList {
         }
         for resource in page {
             let kind = match &self.selection {
-                Selection::Type(kind, _) if resource.is_of(&kind.gvk) => kind,
+                Selection::Type(kind, _) if resource.has_type(&kind.gvk) => kind,
                 Selection::Type(..) => continue,
                 Selection::Owner(_) => self.registry.resolve_type(&type_of_stored(&resource))?,
             };

@@ -173,13 +173,13 @@ async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<Wat
         WatchEvent::Upsert(resource) => (resource, WatchEvent::Upsert),
         WatchEvent::Delete(resource) => (resource, WatchEvent::Delete),
     };
-    if !resource.is_of(&hooks.kind.gvk) {
+    if !resource.has_type(&hooks.kind.gvk) {
         return Ok(None);
     }
     let stored = resource.clone();
     let resource = hooks.upgraded(resource).await.map_err(|e| {
         let IdRef { partition, namespace, name, .. } = stored.id();
-        e.of_resource(partition, namespace, name)
+        e.with_resource(partition, namespace, name)
     })?;
     Ok(hooks.may_read(&resource).await?.then(|| event(resource)))
 }

@@ -54,14 +54,14 @@ impl TypeWatch {
             };
             let registry = self.core.types();
             let kind = registry.resolve_type(&self.wanted)?;
-            if resource.is_of(&kind.gvk) {
+            if resource.has_type(&kind.gvk) {
                 let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
                 return hooks.upgraded(resource).await.map(WatchEvent::Upsert);
             }
             if self.live {
                 // Its data is of another version's message.
                 let gone = pb::Resource { data: None, ..resource.decode()? };
-                return Ok(WatchEvent::Delete(EncodedResource::of(&gone)?));
+                return Ok(WatchEvent::Delete(EncodedResource::encode(&gone)?));
             }
         }
     }

@@ -124,7 +124,7 @@ mod tests {
                         generation: "g".repeat(random.usize(..100)),
                         ..pb::Resource::default()
                     };
-                    EncodedResource::of(&resource).unwrap()
+                    EncodedResource::encode(&resource).unwrap()
                 })
                 .collect();
             let sorted: Vec<_> = offered.iter().map(|resource| resource.name().to_owned()).collect();

@@ -155,7 +155,7 @@ pub(crate) fn undecodable(id: &pb::Id, error: &Undecodable) -> Error {
 
 /// A resource as an answer has it: with all of its meta, and what the mask means.
 pub(crate) fn project(mask: &Mask, mut resource: pb::Resource) -> Result<pb::Resource, Error> {
-    resource_meta::complete(&mut resource);
+    resource_meta::complete_server_part(&mut resource);
     let id = resource.id.clone().unwrap_or_default();
     mask.project(&resource).map_err(|e| undecodable(&id, &e))
 }

@@ -143,7 +143,7 @@ impl Reading {
     }
 
     async fn look_at(&mut self, resource: EncodedResource) -> Result<(), Error> {
-        if !resource.is_of(&self.search.kind.gvk) {
+        if !resource.has_type(&self.search.kind.gvk) {
             return Ok(());
         }
         self.hooks.next_item();
@@ -177,8 +177,8 @@ pub(crate) fn complete(resource: EncodedResource) -> Result<EncodedResource, Err
         return Ok(resource);
     }
     let mut whole = resource.decode()?;
-    resource_meta::complete(&mut whole);
-    Ok(EncodedResource::of(&whole)?)
+    resource_meta::complete_server_part(&mut whole);
+    Ok(EncodedResource::encode(&whole)?)
 }
 
 fn answer(search: &Search, page: Page, plan: Option<QueryPlan>) -> Result<SearchResponse, Error> {

@@ -1,6 +1,6 @@
 //! The error of looking up references.
 
-use mortise_resource::{BadEncoding, Error};
+use mortise_resource::{EncodingError, Error};
 use mortise_store::StoreError;
 
 /// The reason for which it is not known whether an owner reference holds.
@@ -16,8 +16,8 @@ impl From<StoreError> for ReferenceError {
     }
 }
 
-impl From<BadEncoding> for ReferenceError {
-    fn from(fault: BadEncoding) -> Self {
+impl From<EncodingError> for ReferenceError {
+    fn from(fault: EncodingError) -> Self {
         Self::Store(fault.into())
     }
 }

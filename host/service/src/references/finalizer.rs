@@ -2,7 +2,7 @@
 
 use mortise_resource::{Error, meta};
 
-pub(crate) use mortise_resource::meta::HELD_BY_REFERENCES as FINALIZER;
+pub(crate) use mortise_resource::meta::REFERENCES_FINALIZER as FINALIZER;
 
 /// Whether the finalizer is among those of a resource.
 pub(crate) fn has_finalizer(metadata: &meta::Metadata) -> bool {

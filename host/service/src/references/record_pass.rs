@@ -115,7 +115,7 @@ impl RecordPasses {
         loop {
             hooks.release();
             let Some(page) = stored.next().await.map_err(failed)? else { break };
-            for resource in page.into_iter().filter(|resource| resource.is_of(&kind.gvk)) {
+            for resource in page.into_iter().filter(|resource| resource.has_type(&kind.gvk)) {
                 hooks.next_item();
                 // Of one that cannot be upgraded what it says in its own version is better than nothing.
                 let current = match hooks.upgraded(resource.clone()).await {
@@ -136,13 +136,13 @@ impl RecordPasses {
                 if rewritten.len() >= BATCH || bytes >= BATCH_BYTES {
                     hooks.release();
                     bytes = 0;
-                    self.core.backend.commit(Batch::of_all(std::mem::take(&mut rewritten))).await.map_err(failed)?;
+                    self.core.backend.commit(Batch::new(std::mem::take(&mut rewritten))).await.map_err(failed)?;
                 }
             }
             tokio::task::yield_now().await;
         }
         if !rewritten.is_empty() {
-            self.core.backend.commit(Batch::of_all(rewritten)).await.map_err(failed)?;
+            self.core.backend.commit(Batch::new(rewritten)).await.map_err(failed)?;
         }
         if unread > 0 {
             tracing::warn!(r#type = %kind.gvk, unread, "resources that their plugin cannot upgrade refer to what they say in their own schema version");

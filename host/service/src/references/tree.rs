@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use mortise_resource::{
-    BadEncoding, EncodedResource, Error,
+    EncodedResource, EncodingError, Error,
     data::{GetTreeResponse, OnDelete, TreeLink, tree_link::By},
     pb,
 };
@@ -168,7 +168,7 @@ pub(crate) fn field_of(
     referrer: &EncodedResource,
     target: &ResourceKey,
     on_delete: OnDelete,
-) -> Result<String, BadEncoding> {
+) -> Result<String, EncodingError> {
     let records = referrer.references()?;
     let record = records.into_iter().find(|one| one.on_delete() == on_delete && ResourceKey::from(one) == *target);
     Ok(record.map(|record| record.field).unwrap_or_default())

@@ -32,7 +32,7 @@ impl Regions {
     pub async fn record_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
         let next = self.next_peer(name, address, conditions).await;
         let committed = match next {
-            Ok(Some(next)) => self.core.backend.commit(Batch::of(Mutation::Put(Box::new(next)))).await.map(drop),
+            Ok(Some(next)) => self.core.backend.commit(Batch::single(Mutation::Put(Box::new(next)))).await.map(drop),
             Ok(None) => Ok(()),
             Err(e) => Err(e),
         };
@@ -55,7 +55,7 @@ impl Regions {
             let id = stored.id.unwrap_or_default();
             if !names.contains(&id.name.as_str()) {
                 let delete = Mutation::Delete { id, version: stored.version };
-                self.core.backend.commit(Batch::of(delete)).await.map_err(fault)?;
+                self.core.backend.commit(Batch::single(delete)).await.map_err(fault)?;
             }
         }
         Ok(())

@@ -201,7 +201,7 @@ impl Regions {
     pub(super) async fn drop_progress(&self, key: &ReplicatedType) -> Result<(), StoreError> {
         let Some(stored) = self.stored_progress(key).await? else { return Ok(()) };
         let delete = Mutation::Delete { id: stored.id.unwrap_or_default(), version: stored.version };
-        self.core.backend.commit(mortise_store::Batch::of(delete)).await.map(drop)
+        self.core.backend.commit(mortise_store::Batch::single(delete)).await.map(drop)
     }
 
     async fn stored_progress(&self, key: &ReplicatedType) -> Result<Option<pb::Resource>, StoreError> {

@@ -16,7 +16,7 @@ use crate::{
 struct PeerCaller(String);
 
 impl Authorizer for PeerCaller {
-    fn allowed(&self, _permission: &str, _name: &str) -> bool {
+    fn is_allowed(&self, _permission: &str, _name: &str) -> bool {
         false
     }
 

@@ -158,10 +158,10 @@ impl Regions {
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
             renew_records(&self.core, &mut stored);
-            let batch = Batch { expect: place.expect, ..Batch::of(Mutation::Put(Box::new(stored))) };
+            let batch = Batch { expect: place.expect, ..Batch::single(Mutation::Put(Box::new(stored))) };
             match self.core.backend.commit(batch).await {
                 Ok(_) => return Ok(true),
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::Unexpected { .. }) => {}
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. }) => {}
                 Err(e) => return Err(e),
             }
             stored = match self

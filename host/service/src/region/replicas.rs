@@ -219,15 +219,14 @@ impl Regions {
                 next.stored();
             }
             let unlimited = Some(TypeKey::from(&types::region_progress().to_pb()));
-            let batch =
-                Batch { expect: expect.into_values().collect(), unlimited, ..Batch::of_all(mutations).limited() };
+            let batch = Batch { expect: expect.into_values().collect(), unlimited, ..Batch::new(mutations).limited() };
             let committed = match batch.mutations.is_empty() {
                 true => Ok(()),
                 false => self.core.backend.commit(batch).await.map(drop),
             };
             attempts += 1;
             match committed {
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::Unexpected { .. })
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. })
                     if attempts < ATTEMPTS => {}
                 Err(e) => return Err(e),
                 Ok(()) => {
@@ -414,7 +413,7 @@ fn is_of_one(error: &StoreError) -> bool {
 
 fn failed(error: &StoreError) -> Error {
     match error {
-        StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::Unexpected { .. } => {
+        StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. } => {
             Error::new(Code::Aborted, "what is copied keeps changing here; try again")
         }
         other => store_fault("failed to write copies", other),

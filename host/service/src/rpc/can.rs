@@ -46,7 +46,7 @@ impl ResourceService {
         let stored = match self.core.backend.read_encoded(Consistency::Eventual, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {
-                EncodedResource::of(&pb::Resource { id: Some(id), ..pb::Resource::default() })?
+                EncodedResource::encode(&pb::Resource { id: Some(id), ..pb::Resource::default() })?
             }
             Err(e) => return Err(store_fault("failed read", &e)),
         };

@@ -108,7 +108,7 @@ impl ResourceService {
         if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
             return Ok(deleted(Some(stored.version), before.clone()));
         }
-        let root = EncodedResource::of(&stored).map_err(|fault| Failure::Final(fault.into()))?;
+        let root = EncodedResource::encode(&stored).map_err(|fault| Failure::Final(fault.into()))?;
         let mut plans = 0;
         let done = loop {
             let plan = self.deletions.plan(registry, root.clone(), Purpose::Delete).await;

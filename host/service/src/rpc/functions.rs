@@ -51,7 +51,7 @@ impl ResourceService {
         let registry = self.core.types();
         let found = registry.plugin(&plugin);
         let found = found.ok_or_else(|| Error::not_found(format!("no plugin {plugin:?} serves functions")))?;
-        let mut call = PluginCall::new(found.clone(), caller.authorizer.clone()).by(caller.number());
+        let mut call = PluginCall::new(found.clone(), caller.authorizer.clone()).for_caller(caller.number());
         let outcome = match call.function(&name, &arguments).await? {
             Ok(result) => Outcome::Result(result),
             Err(fault) => Outcome::Fault(FunctionFault {

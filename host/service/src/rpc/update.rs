@@ -83,7 +83,7 @@ impl ResourceService {
         match read_checked(&self.core, &caller, read).await {
             Ok(stored) => {
                 let mut stored = stored.decode()?;
-                resource_meta::complete(&mut stored);
+                resource_meta::complete_server_part(&mut stored);
                 Ok(Some(stored))
             }
             Err(error) if error.code == Code::NotFound && update.allow_missing => Ok(None),

@@ -198,7 +198,7 @@ impl ResourceService {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
                 match is_unchanged && !region::computes_other(&self.core, kind, &stored, place.policy.as_deref()) {
-                    true => EncodedResource::of(&stored).map_err(Error::from)?,
+                    true => EncodedResource::encode(&stored).map_err(Error::from)?,
                     false => self.replace(sent, resource, stored, place).await?,
                 }
             }
@@ -314,7 +314,7 @@ impl ResourceService {
                     RemovalError::Refused(error) => error.into(),
                 },
             )?;
-            return Ok(EncodedResource::of(&resource).map_err(Error::from)?);
+            return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
         }
         let references = match meta::is_marked(&stored.metadata) && stored.data == resource.data {
             // It loses a finalizer, and refers to what it did.
@@ -341,7 +341,7 @@ impl ResourceService {
         mut references: WrittenReferences,
     ) -> Result<WrittenReferences, Error> {
         if self.deletions.is_planned(registry, stored) {
-            let plan = self.deletions.plan(registry, EncodedResource::of(stored)?, Purpose::Delete).await?;
+            let plan = self.deletions.plan(registry, EncodedResource::encode(stored)?, Purpose::Delete).await?;
             if plan.is_blocked() {
                 return Err(self.deletions.refusal(registry, caller, &plan).await);
             }
@@ -361,7 +361,7 @@ impl ResourceService {
         expect.extend(references.expect);
         let mut mutations = vec![Mutation::Put(Box::new(resource))];
         mutations.extend(references.work);
-        let batch = Batch { expect, referrers: references.referrers, ..Batch::of_all(mutations).limited() };
+        let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
         let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
@@ -442,7 +442,7 @@ fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
         StoreError::WrongUid => {
             AttemptError::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
         }
-        StoreError::Unexpected { .. } | StoreError::ReferrersChanged => AttemptError::StaleExpectation,
+        StoreError::ExpectationFailed { .. } | StoreError::ReferrersChanged => AttemptError::StaleExpectation,
         StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),
         other => unexpected(&other).into(),
     }

@@ -11,10 +11,10 @@ use crate::{
     call::{Caller, RuledCaller},
     registry::{DataFault, Owner, ResourceType},
 };
-use mortise_plugin_host::{Call, Decision, HookError, MadeReply, MutateReply, Permission};
+use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission};
 use mortise_resource::{
     Code, Diagnostic, EncodedResource, Error, FieldPath, IdRef, PathStep, Severity,
-    authorizer::{Authorizer as _, Effect, Verb, denial},
+    authorizer::{Authorizer as _, Effect, Verb, denial_text},
     meta, pb,
 };
 use prost::Message as _;
@@ -57,7 +57,7 @@ impl RequestHooks {
         let ruled = RuledCaller::new(caller.authorizer.clone());
         let call = match &kind.owner {
             Owner::Host | Owner::Missing(_) => None,
-            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone()).by(caller.number())),
+            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone()).for_caller(caller.number())),
         };
         let is_own = |asks: &Arc<str>| matches!(&kind.owner, Owner::Plugin(plugin) if plugin.name() == &**asks);
         let is_own = caller.hook_of.as_ref().is_some_and(is_own);
@@ -85,7 +85,7 @@ impl RequestHooks {
                     Ok(())
                 }
                 (Err(what), Owner::Plugin(plugin)) => {
-                    let error = plugin.unusable("mutate", self.caller.number(), what.to_string());
+                    let error = plugin.blame_answer("mutate", self.caller.number(), what.to_string());
                     self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
                 }
                 (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
@@ -100,7 +100,7 @@ impl RequestHooks {
 
     /// Handles a broken `mutate`: refuses the write, unless the type's policy is to go on without it.
     fn without_mutate(&mut self, error: HookError) -> Result<(), HookError> {
-        let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.skips_broken_mutate(&self.kind.gvk));
+        let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.bypasses_mutate(&self.kind.gvk));
         if !skips {
             return Err(error);
         }
@@ -152,7 +152,9 @@ impl RequestHooks {
             return Err(refusal(said.diagnostics));
         }
         let unusable = |what: String| match &self.kind.owner {
-            Owner::Plugin(plugin) => Error::from(plugin.unusable("plan", self.caller.number(), what)).context(CONTEXT),
+            Owner::Plugin(plugin) => {
+                Error::from(plugin.blame_answer("plan", self.caller.number(), what)).context(CONTEXT)
+            }
             Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
         };
         let root =
@@ -173,7 +175,7 @@ impl RequestHooks {
         source: &pb::Resource,
         since: u32,
         kept: Option<Vec<u8>>,
-    ) -> Result<MadeReply, Error> {
+    ) -> Result<NewResourceReply, Error> {
         const CONTEXT: &str = "failed move hook";
         match &mut self.call {
             Some(call) => call
@@ -283,10 +285,10 @@ impl RequestHooks {
         let effect = caller.effect(verb, id, name);
         self.ruled.set(effect == Effect::Allow);
         match effect {
-            Effect::Allow | Effect::Silent => Ok(()),
+            Effect::Allow | Effect::Undecided => Ok(()),
             Effect::Deny => {
                 let permission = format!("{}:{}", self.kind.gvk, verb.name());
-                Err(Error::denied(denial(caller.caller(), &permission, name.unwrap_or_default())))
+                Err(Error::denied(denial_text(caller.caller(), &permission, name.unwrap_or_default())))
             }
         }
     }
@@ -297,8 +299,8 @@ impl RequestHooks {
         match declared {
             None if caller.allows() => Ok(()),
             Some(permission) => permission.refusal(caller, id).map_or(Ok(()), |refusal| Err(Error::denied(refusal))),
-            None if caller.allowed(otherwise, "") => Ok(()),
-            None => Err(Error::denied(denial(caller.caller(), otherwise, ""))),
+            None if caller.is_allowed(otherwise, "") => Ok(()),
+            None => Err(Error::denied(denial_text(caller.caller(), otherwise, ""))),
         }
     }
 
@@ -400,7 +402,7 @@ mod tests {
     struct Only(&'static str, &'static str);
 
     impl Authorizer for Only {
-        fn allowed(&self, permission: &str, name: &str) -> bool {
+        fn is_allowed(&self, permission: &str, name: &str) -> bool {
             (permission, name) == (self.0, self.1)
         }
 
@@ -426,7 +428,7 @@ mod tests {
         let mut hooks = RequestHooks::new(kind, &caller);
         [
             hooks.authorize_read(&id).await.is_ok(),
-            hooks.authorize_read_of(&EncodedResource::of(&resource).unwrap()).await.is_ok(),
+            hooks.authorize_read_of(&EncodedResource::encode(&resource).unwrap()).await.is_ok(),
             hooks.authorize_write(Verb::Write, &resource, "").await.is_ok(),
             hooks.authorize_list(&place).await.is_ok(),
         ]

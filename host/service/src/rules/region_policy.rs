@@ -185,7 +185,7 @@ mod tests {
         let with = |policy: Option<MultiRegionPolicy>| {
             let data = Partition { description: "é ".repeat(40), multi_region_policy: policy }.encode_to_vec();
             let data = Some(prost_types::Any { type_url: String::new(), value: data });
-            EncodedResource::of(&pb::Resource { data, ..pb::Resource::default() }).unwrap()
+            EncodedResource::encode(&pb::Resource { data, ..pb::Resource::default() }).unwrap()
         };
         assert_eq!(of_partition(&with(None)), None);
         let some = policy(&["eu"], "eu", vec![]);

@@ -7,7 +7,7 @@
 use mortise_resource::{
     goten::Meta,
     meta, pb,
-    resource_meta::{self, lifecycle, merge, normalized, time_of},
+    resource_meta::{self, lifecycle, merge, normalized, ulid_time},
 };
 
 use crate::{core::ids, registry::ResourceType};
@@ -31,7 +31,7 @@ pub(crate) fn set(
     let mut next = proposed(incoming, stored).unwrap_or_default();
     let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
     if stored.is_none() {
-        next.create_time = time_of(uid);
+        next.create_time = ulid_time(uid);
         uid.clone_into(&mut next.uuid);
     }
     let changed = stored.is_none_or(|stored| changes_content(kind, stored, resource));
@@ -63,8 +63,8 @@ fn touch(next: &mut Meta, resource: &pb::Resource) {
 fn known(stored: &pb::Resource) -> Meta {
     match &stored.meta {
         Some(meta) if !meta.uuid.is_empty() => (**meta).clone(),
-        Some(meta) => merge((**meta).clone(), resource_meta::derived(stored)),
-        None => resource_meta::derived(stored),
+        Some(meta) => merge((**meta).clone(), resource_meta::derive_server_part(stored)),
+        None => resource_meta::derive_server_part(stored),
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
 /// unique.
 fn tombstone_name(owner: &str, uid: &str) -> String {
     const PREFIX: &str = "tombstone-";
-    let room = name::MAX_LEN.saturating_sub(PREFIX.len() + 1 + uid.len());
+    let room = name::MAX_NAME_BYTES.saturating_sub(PREFIX.len() + 1 + uid.len());
     let cut: String = owner.chars().take(room).collect();
     format!("{PREFIX}{cut}-{}", uid.to_lowercase())
 }

@@ -50,12 +50,12 @@ impl RequestHooks {
     /// # Errors
     /// As there.
     pub(crate) async fn upgraded(&mut self, stored: EncodedResource) -> Result<EncodedResource, Error> {
-        if !stored.is_of(&self.kind.gvk) || !is_older(&self.kind, stored.schema_version()) {
+        if !stored.has_type(&self.kind.gvk) || !is_older(&self.kind, stored.schema_version()) {
             return Ok(stored);
         }
         let mut resource = stored.decode()?;
         Box::pin(self.upgrade_older(&mut resource)).await?;
-        Ok(EncodedResource::of(&resource)?)
+        Ok(EncodedResource::encode(&resource)?)
     }
 
     async fn upgrade_older(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
@@ -65,7 +65,7 @@ impl RequestHooks {
         if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
             let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;
             let unusable = |what: String| match &kind.owner {
-                Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", by, what)).context(CONTEXT),
+                Owner::Plugin(plugin) => Error::from(plugin.blame_answer("upgrade", by, what)).context(CONTEXT),
                 Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
             };
             match answer.map_err(|e| Error::from(e).context(CONTEXT))? {

@@ -17,7 +17,7 @@ fn delete_of(stored: &pb::Resource) -> Mutation {
 }
 
 fn expecting(expectations: impl IntoIterator<Item = Expectation>, mutation: Mutation) -> Batch {
-    Batch { expect: expectations.into_iter().collect(), ..Batch::of(mutation) }
+    Batch { expect: expectations.into_iter().collect(), ..Batch::single(mutation) }
 }
 
 fn exists(resource: &pb::Resource) -> Expectation {
@@ -28,7 +28,7 @@ fn exists(resource: &pb::Resource) -> Expectation {
 pub async fn results_stand_in_order<B: Backend>(store: &B) {
     let old = write(store, &resource("old")).await;
     let mutations = vec![put(resource("a")), delete_of(&old), put(resource("b"))];
-    let results = commit(store, Batch::of_all(mutations)).await.unwrap();
+    let results = commit(store, Batch::new(mutations)).await.unwrap();
     let names: Vec<_> = results.iter().map(|result| result.as_ref().map(name)).collect();
     assert_eq!(names, [Some("a".into()), None, Some("b".into())]);
     for stored in results.into_iter().flatten() {
@@ -46,7 +46,7 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
     let child = pb::Resource { owner: Some(id(&owner)), ..resource("child") };
     let stale = pb::Resource { version: "nonsense".into(), ..old.clone() };
     let mutations = vec![put(child.clone()), delete_of(&owner), put(numbered(old.clone(), 1)), put(stale)];
-    let result = store.commit(Batch::of_all(mutations)).await;
+    let result = store.commit(Batch::new(mutations)).await;
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 3 })), "{result:?}");
     assert_eq!(read(store, &id(&child)).await, None);
     assert_eq!(list(store, &everything()).await, [old.clone(), owner.clone()]);
@@ -60,7 +60,7 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
 pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = resource("a");
-    let results = commit(store, Batch::of_all(vec![delete_of(&first), put(second.clone())])).await.unwrap();
+    let results = commit(store, Batch::new(vec![delete_of(&first), put(second.clone())])).await.unwrap();
     let stored = results[1].clone().unwrap();
     assert_eq!(id(&stored), id(&second));
     assert_ne!(stored.version, first.version);
@@ -68,7 +68,7 @@ pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
 
     let twice = resource("b");
     let mutations = vec![put(twice.clone()), put(twice.clone())];
-    let result = store.commit(Batch::of_all(mutations)).await;
+    let result = store.commit(Batch::new(mutations)).await;
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 1 })), "{result:?}");
     assert_eq!(read(store, &id(&twice)).await, None);
 }
@@ -77,7 +77,7 @@ pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
 pub async fn failures_name_the_mutation<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stale = Mutation::Delete { id: id(&stored), version: "nonsense".into() };
-    let result = store.commit(Batch::of_all(vec![put(resource("b")), stale.clone(), stale])).await;
+    let result = store.commit(Batch::new(vec![put(resource("b")), stale.clone(), stale])).await;
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 1 })), "{result:?}");
 }
 
@@ -87,11 +87,11 @@ pub async fn expectations_of_existence<B: Backend>(store: &B) {
     let absent = resource("absent");
     let stale = pb::Resource { version: "nonsense".into(), ..resource("a") };
     let result = store.commit(expecting([exists(&there), exists(&absent), exists(&absent)], put(stale))).await;
-    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 1 })), "{result:?}");
+    assert!(matches!(result, Err(StoreError::ExpectationFailed { expectation: 1 })), "{result:?}");
     store.commit(expecting([exists(&there)], put(resource("a")))).await.unwrap();
     delete(store, &there).await;
     let result = store.commit(expecting([exists(&there)], put(resource("b")))).await;
-    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
+    assert!(matches!(result, Err(StoreError::ExpectationFailed { expectation: 0 })), "{result:?}");
 }
 
 /// An expectation with a uid needs that incarnation; without one, any.
@@ -100,7 +100,7 @@ pub async fn expectations_of_an_incarnation<B: Backend>(store: &B) {
     delete(store, &first).await;
     let _second = write(store, &resource("x")).await;
     let result = store.commit(expecting([exists(&first)], put(resource("a")))).await;
-    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
+    assert!(matches!(result, Err(StoreError::ExpectationFailed { expectation: 0 })), "{result:?}");
     let mut any = exists(&first);
     any.id.uid.clear();
     store.commit(expecting([any], put(resource("a")))).await.unwrap();
@@ -114,7 +114,7 @@ pub async fn expectations_of_a_generation<B: Backend>(store: &B) {
     store.commit(expecting([expected.clone()], put(resource("a")))).await.unwrap();
     write(store, &pb::Resource { generation: ulid(), ..status }).await;
     let result = store.commit(expecting([expected], put(resource("b")))).await;
-    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
+    assert!(matches!(result, Err(StoreError::ExpectationFailed { expectation: 0 })), "{result:?}");
 }
 
 /// A deletion and a creation that expects the deleted resource, at once, never both succeed.
@@ -130,7 +130,7 @@ pub async fn expectations_see_other_batches<B: Backend>(store: &B) {
         match created {
             // The creation came first.
             Ok(_) => assert!(read(store, &id(&child)).await.is_some()),
-            Err(StoreError::Unexpected { expectation: 0 }) => assert_eq!(read(store, &id(&child)).await, None),
+            Err(StoreError::ExpectationFailed { expectation: 0 }) => assert_eq!(read(store, &id(&child)).await, None),
             Err(error) => panic!("{error}"),
         }
     }
@@ -143,7 +143,7 @@ pub async fn each_change_is_one_event<B: Backend>(store: &B) {
     let other_type = resource_in(type_of("v1", "B"), tenancy("default", "default"), "b");
     let again = resource("old");
     let mutations = vec![put(resource("a")), delete_of(&old), put(other_type), put(again), put(resource("c"))];
-    let results = commit(store, Batch::of_all(mutations)).await.unwrap();
+    let results = commit(store, Batch::new(mutations)).await.unwrap();
     let stored = |position: usize| Event::Upsert(results[position].clone().unwrap());
     assert_eq!(next(&mut events).await, stored(0));
     assert_eq!(next(&mut events).await, Event::Delete(old));

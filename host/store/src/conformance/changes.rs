@@ -7,8 +7,8 @@ use super::fixtures::{
     write,
 };
 use crate::{
-    Backend, Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, Query, ScanPart, Term, TermField,
-    TermSubject,
+    Backend, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState, Query, ScanPart, Term,
+    TermField, TermSubject,
 };
 
 /// A change in the model.
@@ -20,9 +20,9 @@ struct Step {
 
 fn step(change: ChangeEvent) -> Step {
     let before = match change.before {
-        Before::Absent => None,
-        Before::Resource(resource) => Some(decoded(&resource)),
-        Before::Unknown => panic!("the history has everything: {:?}", change.now),
+        PriorState::Absent => None,
+        PriorState::Resource(resource) => Some(decoded(&resource)),
+        PriorState::Unknown => panic!("the history has everything: {:?}", change.now),
     };
     Step { before, now: change.now.as_ref().map(decoded) }
 }
@@ -79,13 +79,13 @@ fn terms() -> [Vec<Term>; 8] {
     let name = Term { subject: TermSubject::Name, values: values(&["r-03", "r-11", "none"]) };
     let digit = TermField::new("digit", |resource| digit(&decoded(resource)).map(|digit| vec![digit]));
     let digit = |of: &[&str]| Term { subject: TermSubject::Field(digit.clone()), values: values(of) };
-    let elsewhere = Term::of_tenancy(&tenancy("default", "elsewhere"));
+    let elsewhere = Term::for_tenancy(&tenancy("default", "elsewhere"));
     [
         Vec::new(),
         vec![env(&["a", "b"])],
         vec![name.clone()],
         vec![digit(&["1"])],
-        vec![Term::of_tenancy(&tenancy("default", "default")), env(&["a"]), digit(&["1", "2", "3", "4"])],
+        vec![Term::for_tenancy(&tenancy("default", "default")), env(&["a"]), digit(&["1", "2", "3", "4"])],
         vec![digit(&["5", "6"]), name, env(&["b", "c"])],
         vec![digit(&[])],
         vec![elsewhere, env(&["a"])],
@@ -103,7 +103,7 @@ fn holds(step: &Step, terms: &[Term]) -> bool {
         !values.is_empty()
             && step.before.iter().chain(&step.now).any(|resource| match subject {
                 TermSubject::Name => values.contains(&id(resource).name),
-                TermSubject::Tenancy => values == &Term::of_tenancy(&id(resource).tenancy.unwrap()).values,
+                TermSubject::Tenancy => values == &Term::for_tenancy(&id(resource).tenancy.unwrap()).values,
                 TermSubject::Label(label) => resource
                     .meta
                     .as_deref()
@@ -125,7 +125,7 @@ struct Live {
 }
 
 /// A random history with its positions, and the changes that watches opened in its midst get.
-pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
+pub async fn each_change_comes_once_from_any_start<B: Backend>(store: &B) {
     let queries = [everything(), query("*", "*", "r-1")];
     let parts = [ScanPart::default(), of_label("a"), of_label("b"), of_label("none")];
     // A linear congruential generator; its high bits are random enough for a history.
@@ -200,7 +200,7 @@ pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
 }
 
 /// A resumed watch also gets the changes after its replay.
-pub async fn a_replay_goes_on_with_what_happens<B: Backend>(store: &B) {
+pub async fn a_replay_continues_with_live_changes<B: Backend>(store: &B) {
     let first = write(store, &labelled(resource("r"), "env", "a")).await;
     let from = store.open_changes(&everything(), &of_label("a"), &[]).await.unwrap().position;
     let second = write(store, &numbered(first.clone(), 2)).await;

@@ -131,7 +131,7 @@ pub async fn thousands<B: Backend>(store: &B) {
         (from..from + 500).map(put).collect()
     };
     for from in (0..3_000).step_by(500) {
-        store.commit(crate::Batch::of_all(mutations(from))).await.unwrap();
+        store.commit(crate::Batch::new(mutations(from))).await.unwrap();
     }
     let all = list(store, &everything()).await;
     assert_eq!(all.len(), 3_000);
@@ -153,7 +153,7 @@ pub async fn follows_writes<B: Backend>(store: &B) {
 }
 
 /// Types are listed in byte order; a type goes with its last resource and comes back with the next.
-pub async fn types_are_those_that_have_resources<B: Backend>(store: &B) {
+pub async fn types_with_resources_are_listed<B: Backend>(store: &B) {
     let kinds = async || store.types().await.unwrap().into_iter().map(|key| key.to_string()).collect::<Vec<_>>();
     assert!(kinds().await.is_empty());
     let at = |group_version: &str, kind: &str, name: &str| {

@@ -90,7 +90,7 @@ pub async fn lists_are_of_one_commit<B: Backend>(store: &B) {
     const RESOURCES: usize = 200;
     let put = |resource: pb::Resource| Mutation::Put(Box::new(resource));
     let mutations = (0..RESOURCES).map(|n| put(numbered(resource(&format!("r-{n:03}")), 10))).collect();
-    let created = commit(store, Batch::of_all(mutations)).await.unwrap();
+    let created = commit(store, Batch::new(mutations)).await.unwrap();
     let total = 10 * RESOURCES as u64;
     let done = AtomicBool::new(false);
     let writer = async {
@@ -103,7 +103,7 @@ pub async fn lists_are_of_one_commit<B: Backend>(store: &B) {
             }
             let less = numbered(stored[from].clone(), number(&stored[from]) - 1);
             let more = numbered(stored[to].clone(), number(&stored[to]) + 1);
-            let results = commit(store, Batch::of_all(vec![put(less), put(more)])).await.unwrap();
+            let results = commit(store, Batch::new(vec![put(less), put(more)])).await.unwrap();
             stored[from] = results[0].clone().unwrap();
             stored[to] = results[1].clone().unwrap();
         }

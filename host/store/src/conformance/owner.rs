@@ -74,7 +74,7 @@ pub async fn goes_with_the_child<B: Backend>(store: &B) {
 }
 
 /// Updates and status writes keep the child on the list, in its newest state.
-pub async fn updates_keep_it<B: Backend>(store: &B) {
+pub async fn updates_keep_the_child<B: Backend>(store: &B) {
     let owner = write(store, &resource("owner")).await;
     let mut child = write(store, &owned(resource("child"), &owner)).await;
     for n in 1..5 {

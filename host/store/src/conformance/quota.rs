@@ -21,7 +21,7 @@ fn delete_of(stored: &pb::Resource) -> Mutation {
 }
 
 async fn limited<B: Backend>(store: &B, mutations: Vec<Mutation>) -> Written {
-    commit(store, Batch::of_all(mutations).limited()).await
+    commit(store, Batch::new(mutations).limited()).await
 }
 
 /// Writes a limited resource, successfully.
@@ -47,7 +47,7 @@ fn with_text(resource: &pb::Resource, bytes: usize) -> pb::Resource {
 /// Writes `r-1` and so on, without quotas.
 async fn fill<B: Backend>(store: &B, count: u64) -> Vec<pb::Resource> {
     let resources: Vec<_> = (1..=count).map(|n| put(&resource(&format!("r-{n}")))).collect();
-    commit(store, Batch::of_all(resources)).await.unwrap().into_iter().flatten().collect()
+    commit(store, Batch::new(resources)).await.unwrap().into_iter().flatten().collect()
 }
 
 /// The last resource that fits is accepted and the next refused, only for this type and tenancy, and only in limited
@@ -120,7 +120,7 @@ pub async fn bytes_are_taken_to_the_limit<B: Backend>(store: &B) {
 }
 
 /// A deletion makes room for additions in the same batch, in any order, and for no more than that.
-pub async fn a_batch_counts_by_what_it_comes_to<B: Backend>(store: &B) {
+pub async fn the_net_effect_of_a_batch_counts<B: Backend>(store: &B) {
     let stored = fill(store, QUOTAS.resources).await;
     let batch = |from: usize, creations: &[&str]| {
         let creations = creations.iter().map(|name| put(&resource(name)));
@@ -152,7 +152,7 @@ pub async fn a_refused_batch_changes_nothing<B: Backend>(store: &B) {
 }
 
 /// A tenancy over its limit accepts writes that do not grow, marks and deletions.
-pub async fn what_is_over_the_limit_may_stay_shrink_and_go<B: Backend>(store: &B) {
+pub async fn resources_over_the_limit_may_stay_shrink_and_go<B: Backend>(store: &B) {
     let mut stored = fill(store, QUOTAS.resources + 2).await;
     stored[0] = write(store, &with_text(&stored[0], 9_000)).await;
     refused(limited(store, vec![put(&resource("more"))]).await);
@@ -169,7 +169,7 @@ pub async fn what_is_over_the_limit_may_stay_shrink_and_go<B: Backend>(store: &B
     stored[0] = limited(store, same).await.unwrap()[0].clone().unwrap();
     // Rewrites are the host's own, and unlimited.
     let rewritten = pb::Resource { version: stored[0].version.clone(), ..with_text(&stored[0], 9_500) };
-    store.commit(Batch::of(Mutation::Rewrite(Box::new(rewritten)))).await.unwrap();
+    store.commit(Batch::single(Mutation::Rewrite(Box::new(rewritten)))).await.unwrap();
     for stored in [&stored[0], &stored[2], &stored[3]] {
         limited(store, vec![delete_of(stored)]).await.unwrap();
     }
@@ -177,7 +177,7 @@ pub async fn what_is_over_the_limit_may_stay_shrink_and_go<B: Backend>(store: &B
 }
 
 /// Racing writers of the last places, or bytes, succeed exactly as often as there is room.
-pub async fn racing_writers_share_what_is_left<B: Backend>(store: &B) {
+pub async fn racing_writers_share_the_rest<B: Backend>(store: &B) {
     let free = 4;
     fill(store, QUOTAS.resources - free).await;
     let places = race(store, (0..24).map(|n| resource(&format!("w-{n}"))).collect()).await;
@@ -220,7 +220,7 @@ async fn join_all<F: Future + Unpin>(futures: &mut [F]) -> Vec<F::Output> {
 }
 
 /// The usage has the totals and the fullest places, after creations, changes of length, and deletions.
-pub async fn usage_is_what_is_stored<B: Backend>(store: &B) {
+pub async fn usage_equals_the_content<B: Backend>(store: &B) {
     assert_eq!(store.usage(10).await.unwrap(), crate::Usage { quotas: QUOTAS, ..Default::default() });
     for (namespace, count) in [("a", 1), ("b", 2), ("", 3)] {
         for n in 0..count {

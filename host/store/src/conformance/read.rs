@@ -28,7 +28,7 @@ pub async fn another_uid_is_not_found<B: Backend>(store: &B) {
 }
 
 /// A read under another GroupVersion fails and returns the stored resource.
-pub async fn another_group_version_hands_over_what_is_stored<B: Backend>(store: &B) {
+pub async fn another_group_version_returns_the_stored_resource<B: Backend>(store: &B) {
     let resource = write(store, &resource("a")).await;
     let mut wanted = id(&resource);
     wanted.r#type = Some(type_of("v2", "A"));

@@ -60,22 +60,22 @@ pub async fn are_found_by_behaviour<B: Backend>(store: &B) {
 }
 
 /// A new version replaces a resource's references, also in a rewrite; a deleted resource has none.
-pub async fn follow_what_is_written<B: Backend>(store: &B) {
+pub async fn follow_each_write<B: Backend>(store: &B) {
     let target = resource("target");
     let stored = write(store, &referring(resource("a"), vec![to(&target, OnDelete::Block, "a")])).await;
     assert_eq!(referrers(store, &target, OnDelete::Block).await, ["a"]);
     let rewritten = referring(stored, vec![to(&target, OnDelete::Unset, "a")]);
-    store.commit(Batch::of(Mutation::Rewrite(Box::new(rewritten.clone())))).await.unwrap();
+    store.commit(Batch::single(Mutation::Rewrite(Box::new(rewritten.clone())))).await.unwrap();
     assert_eq!(referrers(store, &target, OnDelete::Block).await, Vec::<String>::new());
     assert_eq!(referrers(store, &target, OnDelete::Unset).await, ["a"]);
     delete(store, &rewritten).await;
     assert_eq!(referrers(store, &target, OnDelete::Unset).await, Vec::<String>::new());
 }
 
-fn deletion(target: &pb::Resource, in_one_commit: ReferrerSet, later: Option<ReferrerSet>) -> Batch {
-    let seen = ExpectedReferrers { id: expected(target), in_one_commit, later };
+fn deletion(target: &pb::Resource, at_commit: ReferrerSet, deferred: Option<ReferrerSet>) -> Batch {
+    let seen = ExpectedReferrers { id: expected(target), at_commit, deferred };
     let delete = Mutation::Delete { id: id(target), version: target.version.clone() };
-    Batch { referrers: vec![seen], ..Batch::of(delete) }
+    Batch { referrers: vec![seen], ..Batch::single(delete) }
 }
 
 async fn is_refused<B: Backend>(store: &B, batch: Batch) -> bool {
@@ -123,7 +123,7 @@ pub async fn of_other_batches_are_seen<B: Backend>(store: &B) {
         let referrer = resource(&format!("referrer-{round}"));
         let referrer = referring(referrer, vec![to(&target, OnDelete::Block, "a")]);
         let expect = vec![Expectation { id: expected(&target), generation: None, is_unmarked: true }];
-        let creation = Batch { expect, ..Batch::of(Mutation::Put(Box::new(referrer.clone()))) };
+        let creation = Batch { expect, ..Batch::single(Mutation::Put(Box::new(referrer.clone()))) };
         let removal = deletion(&target, ReferrerSet::default(), Some(ReferrerSet::default()));
         let (created, removed) = match round % 2 {
             0 => tokio::join!(store.commit(creation), store.commit(removal)),
@@ -134,7 +134,7 @@ pub async fn of_other_batches_are_seen<B: Backend>(store: &B) {
         };
         match (created, removed) {
             (Ok(_), Err(StoreError::ReferrersChanged)) => refused += 1,
-            (Err(StoreError::Unexpected { expectation: 0 }), Ok(_)) => {}
+            (Err(StoreError::ExpectationFailed { expectation: 0 }), Ok(_)) => {}
             both => panic!("{both:?}"),
         }
     }
@@ -146,9 +146,9 @@ pub async fn a_mark_is_expected_not_to_be_there<B: Backend>(store: &B) {
     let mut target = write(store, &resource("target")).await;
     let expect = || vec![Expectation { id: expected(&resource("target")), generation: None, is_unmarked: true }];
     let put = |name: &str| Mutation::Put(Box::new(resource(name)));
-    store.commit(Batch { expect: expect(), ..Batch::of(put("a")) }).await.unwrap();
+    store.commit(Batch { expect: expect(), ..Batch::single(put("a")) }).await.unwrap();
     target.metadata.insert(mortise_resource::meta::DELETION_TIMESTAMP.to_owned(), String::new());
     write(store, &target).await;
-    let result = store.commit(Batch { expect: expect(), ..Batch::of(put("b")) }).await;
-    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
+    let result = store.commit(Batch { expect: expect(), ..Batch::single(put("b")) }).await;
+    assert!(matches!(result, Err(StoreError::ExpectationFailed { expectation: 0 })), "{result:?}");
 }

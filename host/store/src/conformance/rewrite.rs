@@ -15,7 +15,7 @@ fn with_data(resource: &pb::Resource, mark: u8, len: usize) -> pb::Resource {
 }
 
 async fn rewrite<B: Backend>(store: &B, resource: &pb::Resource) -> Option<pb::Resource> {
-    let stored = commit(store, Batch::of(Mutation::Rewrite(Box::new(resource.clone())))).await.unwrap();
+    let stored = commit(store, Batch::single(Mutation::Rewrite(Box::new(resource.clone())))).await.unwrap();
     assert_eq!(stored.len(), 1);
     stored.into_iter().next().flatten()
 }
@@ -61,7 +61,7 @@ pub async fn is_all_or_nothing_with_its_batch<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stale = pb::Resource { version: "nonsense".into(), ..stored.clone() };
     let mutations = vec![Mutation::Rewrite(Box::new(with_data(&stored, 1, 9))), Mutation::Put(Box::new(stale))];
-    let failed = store.commit(Batch::of_all(mutations)).await;
+    let failed = store.commit(Batch::new(mutations)).await;
     assert!(matches!(failed, Err(StoreError::CasFailure { mutation: 1 })), "{failed:?}");
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
 }

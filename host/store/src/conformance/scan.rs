@@ -20,7 +20,7 @@ async fn fill<B: Backend>(store: &B, count: u32) {
             Mutation::Put(Box::new(resource_in(type_of("v1", "A"), tenancy, &format!("r-{n:05}"))))
         };
         let mutations = (from..(from + 500).min(count)).map(put).collect();
-        store.commit(Batch::of_all(mutations)).await.unwrap();
+        store.commit(Batch::new(mutations)).await.unwrap();
     }
 }
 
@@ -46,7 +46,7 @@ pub async fn of_nothing_ends_at_once<B: Backend>(store: &B) {
 }
 
 /// A scan returns the list of its query, in the same order.
-pub async fn gives_what_a_list_gives<B: Backend>(store: &B) {
+pub async fn equals_a_list<B: Backend>(store: &B) {
     fill(store, MANY).await;
     for query in [
         everything(),
@@ -60,7 +60,7 @@ pub async fn gives_what_a_list_gives<B: Backend>(store: &B) {
 }
 
 /// A scan shows the state of its commit, whatever changes while it is read, before, at and behind its place.
-pub async fn is_of_the_commit_at_which_it_was_opened<B: Backend>(store: &B) {
+pub async fn shows_the_commit_of_its_opening<B: Backend>(store: &B) {
     fill(store, MANY).await;
     let before = list(store, &everything()).await;
     let mut untouched = store.scan(&everything()).await.unwrap();
@@ -137,7 +137,7 @@ pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
             let stored = list(store, &everything()).await;
             let put = |stored: pb::Resource| Mutation::Put(Box::new(numbered(stored, round)));
             let mutations = stored.into_iter().map(put).collect();
-            store.commit(Batch::of_all(mutations)).await.unwrap();
+            store.commit(Batch::new(mutations)).await.unwrap();
         }
     };
     let reading = async {
@@ -163,7 +163,7 @@ async fn fill_owned<B: Backend>(store: &B, owner: &pb::Id, count: u32) {
             Mutation::Put(Box::new(pb::Resource { owner: Some(owner.clone()), ..child }))
         };
         let mutations = (from..(from + 500).min(count)).map(put).collect();
-        store.commit(Batch::of_all(mutations)).await.unwrap();
+        store.commit(Batch::new(mutations)).await.unwrap();
     }
 }
 
@@ -193,7 +193,7 @@ pub async fn of_an_owner_gives_its_children_in_order<B: Backend>(store: &B) {
 
 /// A scan of an owner shows one commit, whatever happens to children before and behind its place: changed, deleted,
 /// moved to or from the owner, and the owner deleted.
-pub async fn of_an_owner_is_of_one_commit<B: Backend>(store: &B) {
+pub async fn of_an_owner_shows_one_commit<B: Backend>(store: &B) {
     let (owner, other) = (write(store, &resource("owner")).await, write(store, &resource("other")).await);
     fill_owned(store, &id(&owner), MANY).await;
     let before = scan_owned(store, &id(&owner)).await;

@@ -23,7 +23,7 @@ async fn fill<B: Backend>(store: &B) {
             let resource = if n.is_multiple_of(7) { labelled(resource, "none", "") } else { resource };
             Mutation::Put(Box::new(resource))
         };
-        store.commit(Batch::of_all((from..from + 500).map(put).collect())).await.unwrap();
+        store.commit(Batch::new((from..from + 500).map(put).collect())).await.unwrap();
     }
     // Resources of another type, and with a label of the same prefix.
     let other = resource_in(type_of("v1", "B"), tenancy("default", "even"), "r-00000");
@@ -54,7 +54,7 @@ fn has(resource: &pb::Resource, label: &str, value: &str) -> bool {
 }
 
 /// A scan by label returns the matching resources of the list, in the same order, for each query.
-pub async fn of_a_label_gives_what_has_it_in_order<B: Backend>(store: &B) {
+pub async fn by_label_returns_matches_in_order<B: Backend>(store: &B) {
     fill(store).await;
     let mut sizes = Vec::new();
     for query in [
@@ -77,7 +77,7 @@ pub async fn of_a_label_gives_what_has_it_in_order<B: Backend>(store: &B) {
 }
 
 /// A scan by label shows one commit, whatever happens to resources before and behind its place.
-pub async fn of_a_label_is_of_one_commit<B: Backend>(store: &B) {
+pub async fn by_label_shows_one_commit<B: Backend>(store: &B) {
     fill(store).await;
     let (query, part) = (everything(), with("env", "prod"));
     let before = scan(store, &query, &part).await;
@@ -102,7 +102,7 @@ pub async fn of_a_label_is_of_one_commit<B: Backend>(store: &B) {
 }
 
 /// Scans follow a label that changes, goes, or comes back.
-pub async fn labels_follow_what_is_written<B: Backend>(store: &B) {
+pub async fn labels_follow_each_write<B: Backend>(store: &B) {
     let count = async |value: &str| scan(store, &everything(), &with("env", value)).await.len();
     let stored = write(store, &labelled(resource("a"), "env", "prod")).await;
     assert_eq!((count("prod").await, count("test").await), (1, 0));
@@ -114,7 +114,7 @@ pub async fn labels_follow_what_is_written<B: Backend>(store: &B) {
     assert_eq!((count("prod").await, count("test").await), (1, 0));
     let mut rewritten = stored.clone();
     rewritten.meta.as_mut().unwrap().labels.insert("env".into(), "test".into());
-    store.commit(Batch::of(Mutation::Rewrite(Box::new(rewritten)))).await.unwrap();
+    store.commit(Batch::single(Mutation::Rewrite(Box::new(rewritten)))).await.unwrap();
     assert_eq!((count("prod").await, count("test").await), (0, 1));
     delete(store, &stored).await;
     assert_eq!((count("prod").await, count("test").await), (0, 0));

@@ -45,7 +45,7 @@ fn resources(records: &[Record]) -> Vec<pb::Resource> {
 async fn fill<B: Backend>(store: &B, count: u64) {
     for from in (0..count).step_by(500) {
         let put = |n: u64| Mutation::Put(Box::new(numbered(resource(&format!("r-{n:04}")), n)));
-        store.commit(Batch::of_all((from..from + 500).map(put).collect())).await.unwrap();
+        store.commit(Batch::new((from..from + 500).map(put).collect())).await.unwrap();
     }
 }
 
@@ -79,7 +79,7 @@ pub async fn is_everything<B: Backend>(store: &B) {
 }
 
 /// Resources that are changed, rewritten, deleted, recreated or added later are as at the start of the snapshot.
-pub async fn later_changes_are_not_in_it<B: Backend>(store: &B) {
+pub async fn excludes_later_changes<B: Backend>(store: &B) {
     fill(store, 6_000).await;
     write(store, &large(resource("z-large"))).await;
     let before = list(store, &everything()).await;
@@ -96,7 +96,7 @@ pub async fn later_changes_are_not_in_it<B: Backend>(store: &B) {
                 1 => delete(store, resource).await,
                 2 => {
                     let other = numbered(resource.clone(), 2_000_000);
-                    store.commit(Batch::of(Mutation::Rewrite(Box::new(other)))).await.unwrap();
+                    store.commit(Batch::single(Mutation::Rewrite(Box::new(other)))).await.unwrap();
                     if round == 1 {
                         write(store, &numbered(resource.clone(), 3_000_000)).await;
                     }
@@ -151,7 +151,7 @@ pub async fn is_of_one_commit_under_load<B: Backend>(store: &B) {
                 };
                 let (Some(a), Some(b)) = (moved(&a, -1), moved(&b, 1)) else { continue };
                 // Another writer may have been faster.
-                store.commit(Batch::of_all(vec![a, b])).await.ok();
+                store.commit(Batch::new(vec![a, b])).await.ok();
             }
         }
     };
@@ -168,7 +168,7 @@ pub async fn is_of_one_commit_under_load<B: Backend>(store: &B) {
 }
 
 /// A snapshot without a reader blocks no writer, and ends when it is dropped.
-pub async fn an_idle_one_stops_nobody<B: Backend>(store: &B) {
+pub async fn an_idle_snapshot_blocks_no_writer<B: Backend>(store: &B) {
     fill(store, 3_000).await;
     let mut idle = store.snapshot().await.unwrap();
     idle.next().await.unwrap().unwrap();

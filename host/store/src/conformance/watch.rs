@@ -178,7 +178,7 @@ async fn follow<B: Backend>(store: &B) -> BTreeMap<String, pb::Resource> {
 }
 
 /// A reader that lags too far gets an error instead of a gap, also in later calls.
-pub async fn a_slow_reader_is_told<B: Backend>(store: &B) {
+pub async fn a_slow_reader_gets_an_error<B: Backend>(store: &B) {
     let (_, mut events) = watch(store, &everything()).await;
     let (_, mut other_type) =
         watch(store, &Query { type_key: TypeKey { group: "test".into(), kind: "B".into() }, ..everything() }).await;

@@ -26,7 +26,7 @@ pub async fn creation_needs_an_empty_version<B: Backend>(store: &B) {
 }
 
 /// An empty version does not overwrite.
-pub async fn creation_over_what_exists_fails<B: Backend>(store: &B) {
+pub async fn creation_over_a_stored_resource_fails<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     refused_as_stale(store, numbered(pb::Resource { version: String::new(), ..stored.clone() }, 1)).await;
     assert_eq!(read(store, &id(&stored)).await, Some(stored));

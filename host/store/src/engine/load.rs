@@ -98,12 +98,12 @@ impl Loader {
         };
         record::write(&mut self.batch, &key, kind, record.sequence, &record.payload);
         if kind == Kind::Resource {
-            for entry in record::index_entries(&EncodedResource::of(&resource)?, &key)? {
+            for entry in record::index_entries(&EncodedResource::encode(&resource)?, &key)? {
                 self.sums.step(Step::Add, &entry, 0);
                 self.batch.insert(entry, &[]);
             }
             self.sums.step(Step::Add, &key, record.sequence);
-            self.sums.usage.found(&key, u32::try_from(record.payload.len()).unwrap_or(u32::MAX));
+            self.sums.usage.add_read(&key, u32::try_from(record.payload.len()).unwrap_or(u32::MAX));
         }
         self.batch_bytes += key.len() + record.payload.len();
         self.batch_keys.insert(key);

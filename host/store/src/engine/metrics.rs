@@ -34,7 +34,7 @@ pub(crate) fn watch_lagged() {
 }
 
 /// Counts an aborted scan: too much was overwritten ahead of it.
-pub(crate) fn scan_outrun() {
+pub(crate) fn scan_aborted() {
     metrics::counter!("mortise_store_scans_aborted_total").increment(1);
 }
 

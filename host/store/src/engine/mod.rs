@@ -34,8 +34,8 @@ use tokio::sync::{oneshot, watch};
 use self::{
     commit::{job::Job, shared::Shared},
     files::wal::{self, SyncDisk},
-    read::{changes, filter::Filter, point, publisher::Wanted, replay, watch::SledWatch},
-    tree::panics::contained_read,
+    read::{changes, filter::Filter, point, publisher::SubscribeRequest, replay, watch::SledWatch},
+    tree::panics::catch_sled_panic,
 };
 pub use self::{
     comparison::Comparison,
@@ -72,7 +72,7 @@ impl SledBackend {
     /// Opens as [`SledBackend::open`]. `sync_disk` replaces the sync of the disk, for tests.
     fn open_on(options: Options, sync_disk: Option<SyncDisk>) -> Result<Self, StoreError> {
         let file = options.path.join(files::layout::STORE).join(files::layout::DB);
-        let (shared, threads) = contained_read(&file, || open::open(options, sync_disk))?;
+        let (shared, threads) = catch_sled_panic(&file, || open::open(options, sync_disk))?;
         Ok(Self { shared, threads: Mutex::new(threads) })
     }
 
@@ -149,7 +149,7 @@ impl SledBackend {
             thread.join().ok();
         }
         if running {
-            self.shared.note_the_end();
+            self.shared.note_last_commit();
         }
         self.shared.publisher.close();
     }
@@ -212,7 +212,7 @@ impl Backend for SledBackend {
             None => Filter::Query(query.clone()),
             after => Filter::Part(query.clone(), ScanPart { label: None, after }),
         };
-        let wanted = Wanted { type_key: &query.type_key, terms: &[], compares: false };
+        let wanted = SubscribeRequest { type_key: &query.type_key, terms: &[], compares: false };
         let (snapshot, events, _) = self.shared.scanner.watch(filter.clone(), &wanted)?;
         Ok(Box::new(SledWatch::new(snapshot, filter, events)))
     }

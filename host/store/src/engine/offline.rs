@@ -19,7 +19,7 @@ use super::{
         recovery, wal,
     },
     tree::{
-        check, checkpoint_position::CheckpointPosition, panics::contained_read, record::Meta, sled_file, table::Table,
+        check, checkpoint_position::CheckpointPosition, panics::catch_sled_panic, record::Meta, sled_file, table::Table,
     },
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 const CACHE_BYTES: u64 = 64 << 20;
 
 /// A store, and the copy that is opened instead of it.
-pub(super) struct Copied {
+pub(super) struct StoreCopy {
     pub(super) dir: PathBuf,
     pub(super) copy: TempDir,
     format: u32,
@@ -40,7 +40,7 @@ pub(super) struct Copied {
     _lock: Option<File>,
 }
 
-impl Copied {
+impl StoreCopy {
     pub(super) fn make(path: &Path, work_dir: Option<&Path>) -> Result<Self, StoreError> {
         let dir = path.join(STORE);
         if !dir.exists() {
@@ -53,7 +53,7 @@ impl Copied {
             }
             None => Some(layout::lock(path)?),
         };
-        let format = format::judge(path, &dir)?;
+        let format = format::check(path, &dir)?;
         if work_dir.is_none() {
             layout::remove_copies(path)?;
         }
@@ -80,15 +80,15 @@ impl Copied {
     }
 
     /// Copies the log to the tree.
-    pub(super) fn settle(&self, table: &Table) -> Result<(), StoreError> {
+    pub(super) fn replay_log(&self, table: &Table) -> Result<(), StoreError> {
         let data = sled_file::data_file(&self.copy.path().join(DB))?;
-        recovery::settle(&self.dir, table, &data, || Ok(()), false).map(drop)
+        recovery::replay_log(&self.dir, table, &data, || Ok(()), false).map(drop)
     }
 
     /// Puts the readable part of a damaged log in front of the tree.
-    pub(super) fn settle_readable(&self, table: &Table) -> Result<(), StoreError> {
+    pub(super) fn replay_readable_log(&self, table: &Table) -> Result<(), StoreError> {
         if let Some((checkpoint, end)) = CheckpointPosition::read(table)? {
-            table.recent().put_in_front(wal::readable(&self.dir, checkpoint, end));
+            table.recent().add_below_active(wal::readable(&self.dir, checkpoint, end));
         }
         Ok(())
     }
@@ -96,16 +96,16 @@ impl Copied {
 
 /// Checks the store in `path`.
 pub(crate) fn check(path: &Path, work_dir: Option<&Path>) -> Result<Report, StoreError> {
-    let copied = Copied::make(path, work_dir)?;
-    let Copied { dir, format, .. } = &copied;
+    let copied = StoreCopy::make(path, work_dir)?;
+    let StoreCopy { dir, format, .. } = &copied;
     let file = dir.join(DB);
-    let (meta, mut problems) = contained_read(&file, || {
+    let (meta, mut problems) = catch_sled_panic(&file, || {
         let table = copied.open()?;
-        copied.settle(&table)?;
+        copied.replay_log(&table)?;
         let meta = recovery::meta(&table)?;
         Ok((meta, check::walk(&table, &dir.join("blobs"), meta)?))
     })?;
-    let lost = closed_at::judge(dir, meta.last_seq)?;
+    let lost = closed_at::check(dir, meta.last_seq)?;
     problems.extend(lost.map(|fault| Problem { thing: file.display().to_string(), fault }));
     let Meta { last_seq: sequence, first_event, .. } = meta;
     Ok(Report {

@@ -28,26 +28,26 @@ use tokio::sync::watch;
 
 use super::{
     commit::{
-        checkpoint_thread::Checkpoints, commit_thread::Committer, history, history::History, queue::Queue, room::Room,
-        scrub, shared::Shared,
+        checkpoint_thread::Checkpoints, commit_thread::Committer, history, history::History, queue::Queue,
+        room::DiskBudget, scrub, shared::Shared,
     },
     files::{
         closed_at, format,
         layout::{DB, STORE, UNFINISHED, lock, remove_copies},
-        recovery::{carry, meta, settle},
+        recovery::{copy_states, meta, replay_log},
         reserve::{self, Reserve, keep_spare},
         wal::{self, SyncDisk, Wal},
     },
     options::Options,
     read::{
         hub::HubLimits,
-        publisher::{Newest, Publisher},
+        publisher::{PublishedHead, Publisher},
         scan::Scanner,
     },
     tree::{
         check, keys,
         record::Meta,
-        sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
+        sled_file::{data_file, drop_cached_pages, open_sled, remove_unfinished_snapshots},
         sums::Sums,
         table::Table,
     },
@@ -55,13 +55,13 @@ use super::{
 use crate::{Health, StoreError, check::Problem, error::io_fault};
 
 /// Size of a file, bytes, up to which a store is compared at each opening, which takes some tens of milliseconds.
-const SMALL: u64 = 16 << 20;
+const SMALL_STORE_BYTES: u64 = 16 << 20;
 /// Divisor of the tree's reserve, for the reserve of each file of the log.
-const LOG_SHARE: u64 = 4;
+const LOG_RESERVE_DIVISOR: u64 = 4;
 /// Number of sequences that an opening skips after an unclean close: the end of the log may be lost, with acknowledged
 /// commits, whose versions must not be given again. The log holds two generations of some 150 MB at most, and a change
 /// takes 150 bytes of it at least.
-pub(crate) const PASSED_OVER: u64 = 1 << 22;
+pub(crate) const SKIPPED_SEQUENCES: u64 = 1 << 22;
 
 /// Opens or makes a store. Returns the shared state and the threads, the commit thread first. `sync_disk` replaces the
 /// sync of the disk, for tests.
@@ -84,13 +84,13 @@ pub(crate) fn open(
         create(&unfinished, &options)?;
         complete(&path, &unfinished)?;
     }
-    let format = format::judge(&path, &dir)?;
+    let format = format::check(&path, &dir)?;
     remove_unfinished_snapshots(&dir)?;
 
     let file = dir.join(DB);
     let (log, used) = (wal::size_on_disk(&dir), wal::is_there(&dir));
     if log > 0 {
-        read_anew(&file)?;
+        drop_cached_pages(&file)?;
     }
     let db = match open_sled(&dir, &file, options.cache_bytes) {
         // Sled writes a table of its pages when it opens.
@@ -107,21 +107,21 @@ pub(crate) fn open(
     // For sled, which has renamed a snapshot into place.
     sync(&dir)?;
     let data = data_file(&file)?;
-    let room = Room::new(Reserve::of(&file)?, options.reserve_bytes);
-    let (checkpoint, mut settled) = settle(&dir, &table, &data, || room.for_batch(), true)?;
+    let room = DiskBudget::new(Reserve::of(&file)?, options.reserve_bytes);
+    let (checkpoint, mut settled) = replay_log(&dir, &table, &data, || room.ensure_batch(), true)?;
     let mut meta = meta(&table)?;
-    if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
+    if let Some(what) = closed_at::check(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
     }
     let unclean = log > 0 || !closed_at::is(&dir, meta.last_seq);
-    let small = fs::metadata(&file).is_ok_and(|found| found.len() <= SMALL);
+    let small = fs::metadata(&file).is_ok_and(|found| found.len() <= SMALL_STORE_BYTES);
     let sums = Sums::read(&table, &meta)?;
     let compare = unclean || small || options.compare_at_start;
-    let problems = if compare { compared(&table, &dir, meta, &sums) } else { Vec::new() };
+    let problems = if compare { compare_content(&table, &dir, meta, &sums) } else { Vec::new() };
     if unclean && (used || meta.last_seq > 0) {
-        meta.highest += PASSED_OVER;
+        meta.highest += SKIPPED_SEQUENCES;
         let state = (keys::META.into(), Some(meta.encode().into()));
-        settled &= carry(&table, &data, || room.for_batch(), [state].into(), checkpoint)?;
+        settled &= copy_states(&table, &data, || room.ensure_batch(), [state].into(), checkpoint)?;
     }
     let mut older = (format < format::CURRENT).then(|| dir.clone());
     if settled && let Some(dir) = older.take() {
@@ -129,7 +129,7 @@ pub(crate) fn open(
     }
     let types: BTreeSet<_> = sums.types().cloned().collect();
     let sync_disk = sync_disk.unwrap_or_else(|| Box::new(File::sync_data));
-    let wal = Wal::begin(&dir, checkpoint, options.reserve_bytes / LOG_SHARE, sync_disk)?;
+    let wal = Wal::begin(&dir, checkpoint, options.reserve_bytes / LOG_RESERVE_DIVISOR, sync_disk)?;
     if let Err(error) = room.take().and_then(|()| keep_spare(&dir, spare_bytes(&file))) {
         // The first write that needs space is refused, with the reason.
         tracing::warn!(%error, "no disk space is reserved for the next start");
@@ -167,16 +167,16 @@ pub(crate) fn open(
 }
 
 /// Returns the last event. Ignores faults; a reader of the event finds them.
-fn newest(table: &Table, meta: Meta) -> Newest {
+fn newest(table: &Table, meta: Meta) -> PublishedHead {
     let sequence = meta.last_seq;
     let key = keys::event(sequence);
     let carried = table.load(&key).ok().flatten().map(|event| event.resource);
-    Newest { sequence, carried }
+    PublishedHead { sequence, carried }
 }
 
 /// Compares the content with the sums and counters, the history included. Where they differ, walks the whole store
 /// to name the records.
-fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
+fn compare_content(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
     let unreadable = |error: StoreError| vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }];
     let events = (meta.event_count(), meta.event_bytes);
     let agrees = Sums::count(table).and_then(|found| Ok(found == *sums && history::count(table)? == events));

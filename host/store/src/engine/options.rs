@@ -45,7 +45,7 @@ pub struct Options {
 }
 
 /// Smallest reserve, bytes: twice what sled may write for one batch of a checkpoint.
-const MIN_RESERVE: u64 = 8 << 20;
+const MIN_RESERVE_BYTES: u64 = 8 << 20;
 
 impl Options {
     /// Makes the defaults for a store in `path`.
@@ -81,7 +81,7 @@ impl Options {
         self.watch_buffer = self.watch_buffer.clamp(1, 1 << 20).next_power_of_two();
         self.commit_queue = self.commit_queue.clamp(1, 1 << 20);
         self.scrub_per_second = self.scrub_per_second.min(1_000_000);
-        self.reserve_bytes = self.reserve_bytes.clamp(MIN_RESERVE, 1 << 30);
+        self.reserve_bytes = self.reserve_bytes.clamp(MIN_RESERVE_BYTES, 1 << 30);
         self
     }
 }

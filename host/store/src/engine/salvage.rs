@@ -24,11 +24,11 @@ use crate::{
     check::Problem,
     engine::{
         files::{closed_at, layout::DB, recovery, wal},
-        offline::Copied,
-        open::PASSED_OVER,
+        offline::StoreCopy,
+        open::SKIPPED_SEQUENCES,
         tree::{
             check, keys,
-            panics::contained_read,
+            panics::catch_sled_panic,
             record::{Head, Kind},
             sled_messages,
             table::Table,
@@ -47,17 +47,17 @@ pub(crate) fn salvage(
     let mut problem = |thing: String, fault: String| problems.push(Problem { thing, fault });
     let (copied, table) = open(path, work_dir, &mut problem)?;
     let file = copied.dir.join(DB);
-    if let Err(error) = contained_read(&file, || copied.settle(&table)) {
+    if let Err(error) = catch_sled_panic(&file, || copied.replay_log(&table)) {
         problem("the write-ahead log".to_owned(), error.to_string());
         // The problem above explains what is missing here.
-        contained_read(&file, || copied.settle_readable(&table)).ok();
+        catch_sled_panic(&file, || copied.replay_readable_log(&table)).ok();
     }
-    let counters = contained_read(&file, || recovery::meta(&table));
+    let counters = catch_sled_panic(&file, || recovery::meta(&table));
     let mut highest = counters.as_ref().map_or(0, |meta| meta.highest);
     if let Err(error) = &counters {
         problem("the counters".to_owned(), error.to_string());
     }
-    match closed_at::judge(&copied.dir, counters.as_ref().map_or(0, |meta| meta.last_seq)) {
+    match closed_at::check(&copied.dir, counters.as_ref().map_or(0, |meta| meta.last_seq)) {
         Ok(None) => {}
         Ok(Some(lost)) => problem(file.display().to_string(), lost),
         Err(error) => problem("the commit at which the store was closed".to_owned(), error.to_string()),
@@ -80,7 +80,7 @@ pub(crate) fn salvage(
         Ok(())
     });
     let mut known: BTreeSet<_> = newest.keys().cloned().collect();
-    if let Err(error) = contained_read(&file, || first_keys(&table, &mut known)) {
+    if let Err(error) = catch_sled_panic(&file, || first_keys(&table, &mut known)) {
         problem("the list of types".to_owned(), error.to_string());
     }
     let behind = |from: &[u8]| known.range::<[u8], _>((Bound::Excluded(from), Bound::Unbounded)).next().cloned();
@@ -105,7 +105,7 @@ pub(crate) fn salvage(
     let mut regained = HashSet::new();
     for (about, (seq, _)) in newest {
         let key = keys::event(seq);
-        let read = contained_read(&file, || {
+        let read = catch_sled_panic(&file, || {
             let value = table.get(&key)?.ok_or_else(|| table.damaged(&key, "it is missing"))?;
             walk.read(&key, value)
         });
@@ -124,13 +124,13 @@ pub(crate) fn salvage(
     }
     problems.retain(|problem| !regained.contains(&problem.thing));
     if let Ok(meta) = counters
-        && let Ok(walked) = contained_read(&file, || check::walk(&table, &copied.dir.join("blobs"), meta))
+        && let Ok(walked) = catch_sled_panic(&file, || check::walk(&table, &copied.dir.join("blobs"), meta))
     {
         let said: HashSet<_> = problems.iter().map(|said| said.thing.clone()).collect();
         problems.extend(walked.into_iter().filter(|of| !said.contains(&of.thing) && !regained.contains(&of.thing)));
     }
     // As at an opening: the end of the log may be lost.
-    Ok((if unclean { highest.saturating_add(PASSED_OVER) } else { highest }, problems))
+    Ok((if unclean { highest.saturating_add(SKIPPED_SEQUENCES) } else { highest }, problems))
 }
 
 /// Opens a copy in the first way that works.
@@ -138,11 +138,11 @@ fn open(
     path: &Path,
     work_dir: Option<&Path>,
     problem: &mut dyn FnMut(String, String),
-) -> Result<(Copied, Table), StoreError> {
-    let copied = Copied::make(path, work_dir)?;
+) -> Result<(StoreCopy, Table), StoreError> {
+    let copied = StoreCopy::make(path, work_dir)?;
     let file = copied.dir.join(DB);
-    let opened = contained_read(&file, || {
-        let damaged = sled_messages::mend_damaged(&copied.copy.path().join(DB))?;
+    let opened = catch_sled_panic(&file, || {
+        let damaged = sled_messages::repair_checksums(&copied.copy.path().join(DB))?;
         let table = copied.open()?;
         reads_something(&table, &file)?;
         Ok((table, damaged))
@@ -160,8 +160,8 @@ fn open(
     problem(file.display().to_string(), format!("{what}: {error}"));
     // The first attempt may have changed the copy.
     drop(copied);
-    let copied = Copied::make(path, work_dir)?;
-    let table = contained_read(&file, || copied.open_without_snapshot())?;
+    let copied = StoreCopy::make(path, work_dir)?;
+    let table = catch_sled_panic(&file, || copied.open_without_snapshot())?;
     Ok((copied, table))
 }
 
@@ -169,7 +169,7 @@ fn open(
 fn reads_something(table: &Table, file: &Path) -> Result<(), StoreError> {
     let first = |space: u8| {
         let mut items = table.range(vec![space]..vec![space + 1]);
-        contained_read(file, || items.next().transpose().map(drop))
+        catch_sled_panic(file, || items.next().transpose().map(drop))
     };
     first(keys::RESOURCE).or_else(|_| first(keys::EVENT)).or_else(|_| first(keys::SUM))
 }
@@ -194,7 +194,7 @@ impl Walk<'_> {
         let mut in_gap = false;
         loop {
             let begun = from.clone();
-            let walked = contained_read(self.file, || {
+            let walked = catch_sled_panic(self.file, || {
                 for item in self.table.range(from.clone()..vec![space + 1]) {
                     let (key, value) = item?;
                     if *key < *from {
@@ -225,7 +225,7 @@ impl Walk<'_> {
         let reads = |seq: u64| {
             let key = keys::event(seq);
             let mut items = self.table.range(key.clone()..vec![keys::EVENT + 1]);
-            let next = contained_read(self.file, || items.next().transpose());
+            let next = catch_sled_panic(self.file, || items.next().transpose());
             // A key out of order counts as unreadable, as in the walk.
             next.is_ok_and(|next| next.is_none_or(|(next, _)| *next >= *key))
         };
@@ -262,7 +262,7 @@ fn as_record(head: &Head, resource: &pb::Resource) -> Record {
 /// Adds the first key of each type's resources, as far as they can be read.
 fn first_keys(table: &Table, found: &mut BTreeSet<Vec<u8>>) -> Result<(), StoreError> {
     for item in table.range(vec![keys::SUM]..vec![keys::SUM + 1]) {
-        let key = keys::sum_type(&item?.0).map(|type_key| keys::of_type(&type_key));
+        let key = keys::sum_type(&item?.0).map(|type_key| keys::type_prefix(&type_key));
         found.extend(key.and_then(Result::ok));
     }
     Ok(())

@@ -7,7 +7,7 @@ type State = Option<u64>;
 
 /// Knowledge about one resource.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownState {
     acknowledged: State,
     /// State that a begun commit may have produced instead.
     perhaps: Option<State>,
@@ -17,7 +17,7 @@ pub(crate) struct Known {
 
 #[derive(Default)]
 pub(crate) struct Ledger {
-    pub(crate) known: BTreeMap<String, Known>,
+    pub(crate) known: BTreeMap<String, KnownState>,
     /// Newest version of an earlier round.
     pub(crate) bar: u64,
     newest: u64,
@@ -30,7 +30,7 @@ impl Ledger {
         (known.perhaps, known.partner) = (Some(state), partner.map(str::to_owned));
     }
 
-    pub(crate) fn hear(&mut self, line: &str) {
+    pub(crate) fn apply_line(&mut self, line: &str) {
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {
             ["put", name, n] => self.begin(name, Some(n.parse().unwrap()), None),
@@ -77,7 +77,7 @@ impl Ledger {
             known.perhaps
         );
         let both = known.partner.clone().filter(|_| begun && found != known.acknowledged);
-        *known = Known { acknowledged: found, ..Known::default() };
+        *known = KnownState { acknowledged: found, ..KnownState::default() };
         if let Some(partner) = both {
             // The other half of the batch must be there, too.
             let other = self.known.get_mut(&partner).unwrap();

@@ -31,7 +31,7 @@ use std::{
 use ledger::Ledger;
 use mortise_resource::pb;
 use mortise_store::{Backend, Consistency, Options, Query, SledBackend, TypeKey};
-use writer::{NAMES, Writer, name, number, say};
+use writer::{NAMES, Writer, name, number, print_line};
 
 const CHILD: &str = "MORTISE_STORE_CRASH_CHILD";
 const WRITERS: usize = 16;
@@ -64,7 +64,7 @@ fn child() {
             let names = (0..NAMES).map(|n| format!("w{writer:02}-{n}"));
             let known: Vec<_> = names.map(|name| (name.clone(), stored.remove(&name))).collect();
             for (name, resource) in &known {
-                say(&format!("found {name} {}", resource.as_ref().map_or(0, number)));
+                print_line(&format!("found {name} {}", resource.as_ref().map_or(0, number)));
             }
             let owner = known[0].1.as_ref().and_then(|r| r.id.clone());
             // Numbers grow for each resource by itself only.
@@ -142,7 +142,7 @@ fn acknowledged_writes_survive_kills() {
         let lines = listener.join().unwrap();
         opened += u64::from(lines.iter().any(|line| line.starts_with("done")));
         for line in lines {
-            ledger.hear(&line);
+            ledger.apply_line(&line);
         }
         ledger.round_over();
         // Not every time: a store without a clean close for several rounds is a case of its own.

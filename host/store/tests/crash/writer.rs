@@ -37,7 +37,7 @@ pub(crate) struct Writer {
     pub(crate) number: u64,
 }
 
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     // One system call: a kill cannot tear the line of a step already begun.
     std::io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
@@ -71,12 +71,12 @@ impl Writer {
         let (first, second) = (self.next(a), self.next(b));
         let (m, n) = (number(&first), number(&second));
         let names = (self.known[a].0.clone(), self.known[b].0.clone());
-        say(&format!("pair {} {m} {} {n}", names.0, names.1));
+        print_line(&format!("pair {} {m} {} {n}", names.0, names.1));
         let mutations = vec![Mutation::Put(Box::new(first)), Mutation::Put(Box::new(second))];
-        let mut results = self.store.commit(Batch::of_all(mutations)).await.unwrap();
+        let mut results = self.store.commit(Batch::new(mutations)).await.unwrap();
         for (slot, name) in [(b, names.1), (a, names.0)] {
             let stored = results.pop().unwrap().unwrap();
-            say(&format!("done {name} {}", stored.version()));
+            print_line(&format!("done {name} {}", stored.version()));
             self.known[slot].1 = Some(stored.decode().unwrap());
         }
     }
@@ -96,16 +96,16 @@ impl Writer {
         let name = self.known[slot].0.clone();
         match self.known[slot].1.clone() {
             Some(stored) if fastrand::u8(..) < 60 => {
-                say(&format!("delete {name}"));
+                print_line(&format!("delete {name}"));
                 self.store.delete_cas(stored.id.as_ref().unwrap(), &stored.version).await.unwrap();
-                say(&format!("done {name} 0"));
+                print_line(&format!("done {name} 0"));
                 self.known[slot].1 = None;
             }
             _ => {
                 let resource = self.next(slot);
-                say(&format!("put {name} {}", self.number));
+                print_line(&format!("put {name} {}", self.number));
                 let stored = self.store.write_cas(resource).await.unwrap();
-                say(&format!("done {name} {}", stored.version));
+                print_line(&format!("done {name} {}", stored.version));
                 if slot == 0 {
                     // The first resource owns those created from here on.
                     self.owner = stored.id.clone();

@@ -104,7 +104,7 @@ impl Decoder<'_, '_> {
 
     /// Replaces the faults of a redacted field's value by a single fault that quotes no part of the value.
     fn redact(&mut self, field: &FieldDescriptor, since: usize, span: Span) {
-        if self.redacted.contain(field) && self.sink.forget_since(since) {
+        if self.redacted.contain(field) && self.sink.drop_since(since) {
             let kind = if field.is_map() { "map".to_owned() } else { format!("{:?}", field.kind()) };
             let list = if field.is_list() { "list of " } else { "" };
             self.fault(

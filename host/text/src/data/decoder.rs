@@ -4,7 +4,7 @@ use mortise_resource::{FieldPath, PathStep, redaction::RedactedFields};
 
 use crate::{
     Format, Types,
-    diagnostic::Sink,
+    diagnostic::DiagnosticSink,
     node::{self, Node},
     place::{Position, Span},
 };
@@ -13,7 +13,7 @@ use crate::{
 /// checked.
 pub(crate) struct Decoder<'a, 's> {
     pub(crate) types: &'a dyn Types,
-    pub(crate) sink: &'s mut Sink,
+    pub(crate) sink: &'s mut DiagnosticSink,
     /// Path of the current node, from the resource down.
     pub(crate) path: FieldPath,
     /// The text's name of the latest field; HCL's faults name it.
@@ -22,7 +22,7 @@ pub(crate) struct Decoder<'a, 's> {
 }
 
 impl<'a, 's> Decoder<'a, 's> {
-    pub(crate) fn new(types: &'a dyn Types, sink: &'s mut Sink) -> Self {
+    pub(crate) fn new(types: &'a dyn Types, sink: &'s mut DiagnosticSink) -> Self {
         Self { types, sink, path: FieldPath::default(), argument: String::new(), redacted: RedactedFields::default() }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     Types,
     data::{
         BYTES, TYPE, UNKNOWN,
-        hidden::Hidden,
+        hidden::RedactedValues,
         scalar, time, wellknown,
         wire::{self, order},
     },
@@ -17,14 +17,14 @@ use crate::{
 
 /// Most messages within each other, those in an `Any` included. It is protobuf's own limit, although protobuf counts
 /// from zero again in each `Any`; printing takes stack for each level.
-const DEPTH: usize = 100;
+const MAX_MESSAGE_DEPTH: usize = 100;
 
 /// Reasons why a message cannot be printed as its fields.
 #[derive(Debug)]
 enum Unprintable {
     /// It has no form in proto3's JSON, such as a timestamp of the year 20,000.
     NoForm,
-    /// It is nested more than [`DEPTH`] levels deep.
+    /// It is nested more than [`MAX_MESSAGE_DEPTH`] levels deep.
     TooDeep,
 }
 
@@ -37,14 +37,14 @@ type PrintResult = Result<Tree, Unprintable>;
 struct Scope<'a> {
     types: &'a dyn Types,
     /// Numbers to print in place of redacted values; `None` prints the values.
-    hidden: Option<&'a Hidden>,
+    hidden: Option<&'a RedactedValues>,
     /// Further levels of messages that may follow.
     depth: usize,
 }
 
 impl<'a> Scope<'a> {
-    fn new(types: &'a dyn Types, hidden: Option<&'a Hidden>) -> Self {
-        Self { types, hidden, depth: DEPTH }
+    fn new(types: &'a dyn Types, hidden: Option<&'a RedactedValues>) -> Self {
+        Self { types, hidden, depth: MAX_MESSAGE_DEPTH }
     }
 
     fn inner(self) -> Result<Self, Unprintable> {
@@ -54,7 +54,7 @@ impl<'a> Scope<'a> {
 
 /// The data of a resource, as the map of its fields. It is printed as `@type` and `@bytes`, which read back unchanged,
 /// if its type is unknown, if it is not an instance of the type's message, or if it has no form in JSON.
-pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
+pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden: Option<&RedactedValues>) -> Tree {
     let name = data.type_url.rsplit('/').next().unwrap_or_default();
     let known = ty.and_then(|ty| types.message(ty));
     let decoded = known
@@ -76,7 +76,7 @@ fn is_mistakable(tree: &Tree) -> bool {
 }
 
 /// Prints a message other than data, such as a status; `None` when it has no form.
-pub(crate) fn known(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
+pub(crate) fn message_tree(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
     self::message(message, Scope::new(types, None)).ok()
 }
 
@@ -92,7 +92,7 @@ fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
     let descriptor = message.descriptor();
     if wellknown::has_own_form(descriptor.full_name()) && descriptor.name() != "Empty" {
         // Their forms have no place for unknown fields.
-        if !wire::beyond(message).is_empty() {
+        if !wire::undeclared_fields(message).is_empty() {
             return Err(NoForm);
         }
         return own_form(message, &descriptor, scope);
@@ -127,7 +127,7 @@ fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tre
         };
         entries.push((field.json_name().to_owned(), tree));
     }
-    let beyond = wire::beyond(message);
+    let beyond = wire::undeclared_fields(message);
     if !beyond.is_empty() {
         entries.push((UNKNOWN.to_owned(), Tree::Text(scalar::to_base64(&beyond))));
     }

@@ -10,12 +10,12 @@ use crate::tree::Tree;
 
 /// The values of redacted fields so far.
 #[derive(Debug, Default)]
-pub(crate) struct Hidden {
+pub(crate) struct RedactedValues {
     values: RefCell<Vec<Value>>,
     fields: RefCell<RedactedFields>,
 }
 
-impl Hidden {
+impl RedactedValues {
     /// Whether a field's values must not be printed.
     pub(crate) fn covers(&self, field: &FieldDescriptor) -> bool {
         self.fields.borrow_mut().contain(field)

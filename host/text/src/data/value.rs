@@ -93,10 +93,10 @@ impl Decoder<'_, '_> {
             }
             Err(NotNumber::Malformed) => self.mismatch(node, "a number", None),
             Err(NotNumber::Fraction) => {
-                self.fault(node.span, format!("{} is not an integer, and {name} needs one", cut(literal)), None);
+                self.fault(node.span, format!("{} is not an integer, and {name} needs one", shorten(literal)), None);
             }
             Err(NotNumber::Range) => {
-                let text = format!("{} is out of the range of {name}, which is {low} to {high}", cut(literal));
+                let text = format!("{} is out of the range of {name}, which is {low} to {high}", shorten(literal));
                 self.fault(node.span, text, None);
             }
         }
@@ -116,7 +116,7 @@ impl Decoder<'_, '_> {
         match parse(literal, special) {
             Ok(value) => return Some(value),
             Err(NotNumber::Range) => {
-                self.fault(node.span, format!("{} is out of the range of {name}", cut(literal)), None);
+                self.fault(node.span, format!("{} is out of the range of {name}", shorten(literal)), None);
             }
             Err(_) => self.mismatch(node, "a number", None),
         }
@@ -155,7 +155,7 @@ impl Decoder<'_, '_> {
             }
             self.fault(
                 node.span,
-                format!("{} is not a value of {}", cut(literal), descriptor.name()),
+                format!("{} is not a value of {}", shorten(literal), descriptor.name()),
                 Some(values(descriptor)),
             );
             return None;
@@ -224,10 +224,10 @@ pub(crate) fn integer_range(kind: &Kind) -> Option<(&'static str, i128, i128)> {
 
 /// Quotes a value for a sentence; long ones are cut.
 pub(crate) fn quoted(text: &str) -> String {
-    format!("{:?}", cut(text))
+    format!("{:?}", shorten(text))
 }
 
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let mut letters = text.chars();
     let start: String = letters.by_ref().take(60).collect();
     if letters.next().is_some() { start + "…" } else { start }

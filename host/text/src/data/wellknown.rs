@@ -274,7 +274,7 @@ pub(crate) fn names_message(url: &str, descriptor: &MessageDescriptor) -> bool {
 }
 
 /// Reads data as bytes, the form for data whose fields cannot be printed.
-pub(crate) fn opaque(
+pub(crate) fn data_from_bytes(
     node: &Node,
     bytes: &Node,
     descriptor: Option<&MessageDescriptor>,

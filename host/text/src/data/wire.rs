@@ -25,12 +25,12 @@ pub(crate) fn encode(message: &DynamicMessage) -> Vec<u8> {
             value => bytes.extend(alone(&message.descriptor(), &field, value)),
         }
     }
-    bytes.extend(beyond(message));
+    bytes.extend(undeclared_fields(message));
     bytes
 }
 
 /// The part of a message beyond the fields of its descriptor: extensions and unknown fields.
-pub(crate) fn beyond(message: &DynamicMessage) -> Vec<u8> {
+pub(crate) fn undeclared_fields(message: &DynamicMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (extension, value) in message.extensions() {
         let mut one = DynamicMessage::new(message.descriptor());

@@ -9,7 +9,7 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 use crate::{
     Types,
-    data::{encode, hidden::Hidden},
+    data::{encode, hidden::RedactedValues},
     document::{meta_descriptor, status_descriptor},
     tree::Tree,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// types ask for all of it. It leaves out the records of references, which repeat the data and the meta.
 ///
 /// With `hidden`, numbers replace the values of redacted fields.
-pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
+pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&RedactedValues>) -> Tree {
     let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version, meta, references: _ } =
         resource;
     let mut entries = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Optio
     }
     let part = |meta: &Meta| if types.prints_whole_meta() { meta.clone() } else { client_part(meta) };
     let meta = meta.as_deref().map(part).filter(|meta| *meta != Meta::default());
-    if let Some(meta) = meta.and_then(|meta| known(meta_descriptor(), &meta, types)) {
+    if let Some(meta) = meta.and_then(|meta| message_tree(meta_descriptor(), &meta, types)) {
         put("meta", meta);
     }
     if let Some(data) = data {
@@ -50,8 +50,10 @@ pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Optio
     if *schema_version > 0 {
         put("schemaVersion", Tree::Int(i64::from(*schema_version)));
     }
-    let statuses: Vec<_> =
-        status.iter().filter_map(|(key, one)| Some((key.clone(), known(status_descriptor(), one, types)?))).collect();
+    let statuses: Vec<_> = status
+        .iter()
+        .filter_map(|(key, one)| Some((key.clone(), message_tree(status_descriptor(), one, types)?)))
+        .collect();
     if !statuses.is_empty() {
         put("status", Tree::Map(statuses));
     }
@@ -81,7 +83,7 @@ fn strings<const N: usize>(entries: [(&str, &String); N]) -> Tree {
 }
 
 /// Prints a message of the resource crate.
-fn known(descriptor: Option<MessageDescriptor>, message: &impl Message, types: &dyn Types) -> Option<Tree> {
+fn message_tree(descriptor: Option<MessageDescriptor>, message: &impl Message, types: &dyn Types) -> Option<Tree> {
     let message = DynamicMessage::decode(descriptor?, message.encode_to_vec().as_slice()).ok()?;
-    encode::known(&message, types)
+    encode::message_tree(&message, types)
 }

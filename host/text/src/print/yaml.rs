@@ -38,7 +38,7 @@ pub(crate) fn write(tree: &Tree) -> String {
 
 /// Longest key in short form, bytes; longer keys are written in YAML's long form, since a short one may not exceed 1024
 /// characters.
-const LONG_KEY: usize = 512;
+const LONG_KEY_BYTES: usize = 512;
 
 fn indent(level: usize, text: &mut String) {
     for _ in 0..level {
@@ -52,7 +52,7 @@ fn map(entries: &[(String, Tree)], level: usize, text: &mut String) {
             indent(level, text);
         }
         let key = if is_plain(key) { key.clone() } else { quoted(key) };
-        if key.len() > LONG_KEY {
+        if key.len() > LONG_KEY_BYTES {
             text.push_str("? ");
             text.push_str(&key);
             text.push('\n');

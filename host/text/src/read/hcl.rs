@@ -15,7 +15,7 @@ use hcl_edit::{
 use mortise_resource::FieldPath;
 
 use crate::{
-    diagnostic::Sink,
+    diagnostic::DiagnosticSink,
     limits::Budget,
     node::{Entry, Node, Value},
     place::{Position, Span},
@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_ENTRIES: usize = 5_000;
 
 /// Reads a text, which is one document.
-pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node> {
+pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -> Vec<Node> {
     let mut reader = Reader { text, sink, budget };
     // Every entry has one of these; those in strings count too, which is harmless at this size.
     let entries = text.bytes().filter(|byte| matches!(byte, b'=' | b':')).count();
@@ -85,7 +85,7 @@ pub(crate) fn looks_like(text: &str) -> bool {
 
 struct Reader<'a, 's> {
     text: &'a str,
-    sink: &'s mut Sink,
+    sink: &'s mut DiagnosticSink,
     budget: &'s mut Budget,
 }
 

@@ -8,7 +8,7 @@ use mortise_resource::FieldPath;
 use serde_json::value::RawValue;
 
 use crate::{
-    diagnostic::Sink,
+    diagnostic::DiagnosticSink,
     limits::Budget,
     node::{Entry, Node, Value},
     place::Span,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Reads every value of a text. Values before a syntax error are returned, so that their faults are found too.
-pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node> {
+pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -> Vec<Node> {
     let mut nodes = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         match value {
@@ -38,7 +38,7 @@ pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node
     nodes
 }
 
-fn syntax(sink: &mut Sink, text: &str, offset: usize, error: &serde_json::Error) {
+fn syntax(sink: &mut DiagnosticSink, text: &str, offset: usize, error: &serde_json::Error) {
     let printed = error.to_string();
     // The fault has the position; serde_json's own is relative to the slice that it read.
     let mut message = printed.rsplit_once(" at line ").map_or(printed.as_str(), |(message, _)| message);
@@ -57,7 +57,7 @@ struct Reader<'a, 's> {
     text: &'a str,
     /// Bytes read so far.
     at: usize,
-    sink: &'s mut Sink,
+    sink: &'s mut DiagnosticSink,
     budget: &'s mut Budget,
 }
 

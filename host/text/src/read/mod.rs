@@ -7,13 +7,13 @@ pub(crate) mod yaml;
 use mortise_resource::FieldPath;
 
 use crate::{
-    diagnostic::Sink,
+    diagnostic::DiagnosticSink,
     node::Entry,
     place::{Position, Span},
 };
 
 /// Reports repeated keys of a map, and keeps the first of each.
-pub(crate) fn refuse_duplicates(entries: &mut Vec<Entry>, sink: &mut Sink) {
+pub(crate) fn refuse_duplicates(entries: &mut Vec<Entry>, sink: &mut DiagnosticSink) {
     let mut seen: std::collections::HashMap<String, Span> = std::collections::HashMap::with_capacity(entries.len());
     entries.retain(|entry| match seen.get(&entry.key) {
         Some(first) => {

@@ -10,7 +10,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use mortise_resource::FieldPath;
 
 use crate::{
-    diagnostic::Sink,
+    diagnostic::DiagnosticSink,
     limits::Budget,
     node::{Entry, Node, Value, plain_bool, plain_null},
     place::Span,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Reads every document of a text; empty ones are left out. The documents before a syntax error are returned, so that
 /// their faults are found too.
-pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node> {
+pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -> Vec<Node> {
     let mut builder = Builder { sink, budget, open: Vec::new(), anchors: HashMap::new(), documents: Vec::new() };
     let options = granit_parser::options! { emit_comments: false };
     for event in Parser::new_from_str_with_options(text, options) {
@@ -42,7 +42,7 @@ pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node
 }
 
 /// A list or a map that is not closed yet.
-struct Open {
+struct OpenCollection {
     span: Span,
     anchor: usize,
     size: Size,
@@ -64,9 +64,9 @@ enum Content {
 }
 
 struct Builder<'s> {
-    sink: &'s mut Sink,
+    sink: &'s mut DiagnosticSink,
     budget: &'s mut Budget,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     /// Values of anchors with their sizes; `None` while the value is not closed.
     anchors: HashMap<usize, Option<(Node, Size)>>,
     documents: Vec<Node>,
@@ -80,7 +80,7 @@ impl Builder<'_> {
                 self.budget.take(1, self.open.len() + 1, span, self.sink)?;
                 let size = Size { values: 1, bytes: text.len() };
                 let value = self.scalar(text.into_owned(), style, tag.as_deref(), span);
-                self.anchored(anchor, &value, size)?;
+                self.keep_anchor(anchor, &value, size)?;
                 self.push(value, size)
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -159,7 +159,7 @@ impl Builder<'_> {
         if anchor > 0 {
             self.anchors.insert(anchor, None);
         }
-        self.open.push(Open { span, anchor, size: Size { values: 1, bytes: 0 }, content });
+        self.open.push(OpenCollection { span, anchor, size: Size { values: 1, bytes: 0 }, content });
         Some(())
     }
 
@@ -173,12 +173,12 @@ impl Builder<'_> {
             }
         };
         let node = Node::new(Span::new(open.span.start, end.end), value);
-        self.anchored(open.anchor, &node, open.size)?;
+        self.keep_anchor(open.anchor, &node, open.size)?;
         self.push(node, open.size)
     }
 
     /// Keeps a copy of an anchor's value; nested anchors keep one each, so each copy counts against the limits.
-    fn anchored(&mut self, anchor: usize, node: &Node, size: Size) -> Option<()> {
+    fn keep_anchor(&mut self, anchor: usize, node: &Node, size: Size) -> Option<()> {
         if anchor > 0 {
             self.budget.take(size.values, 1, node.span, self.sink)?;
             self.budget.copy(size.bytes, node.span, self.sink)?;

@@ -101,7 +101,7 @@ impl Definitions {
     }
 
     fn field(&mut self, field: &FieldDescriptor) -> Value {
-        let schema = self.shaped(&field.kind(), field.is_map(), field.is_list());
+        let schema = self.collection_schema(&field.kind(), field.is_map(), field.is_list());
         let Value::Object(mut schema) = schema else { return schema };
         describe(&mut schema, &field.comment());
         if field.field_descriptor_proto().options.as_ref().is_some_and(|options| options.deprecated()) {
@@ -111,10 +111,10 @@ impl Definitions {
     }
 
     fn extension(&mut self, extension: &ExtensionDescriptor) -> Value {
-        self.shaped(&extension.kind(), extension.is_map(), extension.is_list())
+        self.collection_schema(&extension.kind(), extension.is_map(), extension.is_list())
     }
 
-    fn shaped(&mut self, kind: &Kind, is_map: bool, is_list: bool) -> Value {
+    fn collection_schema(&mut self, kind: &Kind, is_map: bool, is_list: bool) -> Value {
         match kind {
             Kind::Message(entry) if is_map => {
                 let value = self.kind(&entry.map_entry_value_field().kind());
@@ -134,7 +134,7 @@ impl Definitions {
         match kind {
             Kind::Message(message) => self.message(message),
             Kind::Enum(of) => enumeration(of),
-            scalar => simple(scalar),
+            scalar => scalar_schema(scalar),
         }
     }
 }
@@ -181,7 +181,7 @@ fn integer(minimum: i64, maximum: i64) -> Value {
 }
 
 /// The schema of a scalar.
-fn simple(kind: &Kind) -> Value {
+fn scalar_schema(kind: &Kind) -> Value {
     match kind {
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::String => json!({ "type": "string" }),
@@ -227,7 +227,7 @@ fn key(kind: &Kind) -> Option<Value> {
 
 /// The schemas of types with their own form in the mapping.
 fn well_known(name: &str) -> Option<Value> {
-    let wrapped = |kind: Kind| Some(simple(&kind));
+    let wrapped = |kind: Kind| Some(scalar_schema(&kind));
     match name.strip_prefix("google.protobuf.")? {
         "Timestamp" => Some(json!({ "type": "string", "format": "date-time" })),
         "Duration" => Some(json!({ "type": "string", "pattern": "^-?[0-9]{1,12}(?:\\.[0-9]{1,9})?s$" })),

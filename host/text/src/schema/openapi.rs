@@ -16,7 +16,7 @@ use super::{comments::Commented as _, json_schema::Definitions};
 mod components;
 
 /// Start of references to messages.
-const SCHEMAS: &str = "#/components/schemas/";
+const SCHEMA_REFERENCE_PREFIX: &str = "#/components/schemas/";
 
 /// Input of the document.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub fn openapi(api: &Api<'_>) -> Value {
     // The message `Resource` itself is never sent: each type has its own schema.
     let template = host
         .first()
-        .and_then(|reference| reference.get("$ref")?.as_str()?.strip_prefix(SCHEMAS))
+        .and_then(|reference| reference.get("$ref")?.as_str()?.strip_prefix(SCHEMA_REFERENCE_PREFIX))
         .and_then(|name| components.schemas.remove(name))
         .unwrap_or_default();
 
@@ -63,7 +63,7 @@ pub fn openapi(api: &Api<'_>) -> Value {
         let data = components.add(t.plugin.unwrap_or("host"), |definitions| vec![definitions.message(t.message)]);
         let data = data.into_iter().next().unwrap_or_default();
         components.schemas.insert(format!("Resource-{name}"), resource(&template, &data));
-        components.schemas.insert(format!("Write-{name}"), written(&template, &data));
+        components.schemas.insert(format!("Write-{name}"), body_schema(&template, &data));
         let mut tag = json!({ "name": name });
         describe(&mut tag, t.message.comment());
         tags.push(tag);
@@ -111,14 +111,14 @@ impl Components {
     /// Adds definitions, with names prefixed by `owner` if other definitions have the same names; returns the
     /// references to them.
     fn add(&mut self, owner: &str, define: impl Fn(&mut Definitions) -> Vec<Value>) -> Vec<Value> {
-        let mut plain = Definitions::new(SCHEMAS, "");
+        let mut plain = Definitions::new(SCHEMA_REFERENCE_PREFIX, "");
         let references = define(&mut plain);
         let defined = plain.into_map();
         if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| known == schema)) {
             self.schemas.extend(defined);
             return references;
         }
-        let mut own = Definitions::new(SCHEMAS, format!("{owner}-"));
+        let mut own = Definitions::new(SCHEMA_REFERENCE_PREFIX, format!("{owner}-"));
         let references = define(&mut own);
         self.schemas.extend(own.into_map());
         references
@@ -139,7 +139,7 @@ fn resource(template: &Value, data: &Value) -> Value {
 }
 
 /// The schema of the body of a write.
-fn written(template: &Value, data: &Value) -> Value {
+fn body_schema(template: &Value, data: &Value) -> Value {
     let owner = template.pointer("/properties/owner").cloned().unwrap_or_default();
     let metadata = template.pointer("/properties/metadata").cloned().unwrap_or_default();
     let meta = template.pointer("/properties/meta").cloned().unwrap_or_default();
@@ -173,7 +173,7 @@ fn operation(t: &TypeDoc<'_>, name: &str, verb: &str, summary: &str, parameters:
 }
 
 /// Adds the answers to an operation: the successful ones, and the codes of the failures.
-fn answering(mut operation: Value, success: Value, codes: &[&str]) -> Value {
+fn with_responses(mut operation: Value, success: Value, codes: &[&str]) -> Value {
     let mut responses = success;
     if let Some(responses) = responses.as_object_mut() {
         for code in codes {
@@ -187,9 +187,9 @@ fn answering(mut operation: Value, success: Value, codes: &[&str]) -> Value {
 }
 
 /// Codes of failures of each operation on resources.
-const READS: [&str; 7] = ["400", "403", "404", "429", "500", "503", "504"];
-const DELETES: [&str; 8] = ["400", "403", "404", "409", "429", "500", "503", "504"];
-const WRITES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "429", "500", "503", "504"];
+const READ_FAILURE_CODES: [&str; 7] = ["400", "403", "404", "429", "500", "503", "504"];
+const DELETE_FAILURE_CODES: [&str; 8] = ["400", "403", "404", "409", "429", "500", "503", "504"];
+const WRITE_FAILURE_CODES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "429", "500", "503", "504"];
 
 /// A stream of server-sent events. OpenAPI 3.1 cannot describe the parts of a stream; as tools for such streams expect,
 /// the schema describes one event.
@@ -215,7 +215,7 @@ fn events(item: &str) -> Value {
 }
 
 fn item_schema(name: &str) -> String {
-    format!("{SCHEMAS}Resource-{name}")
+    format!("{SCHEMA_REFERENCE_PREFIX}Resource-{name}")
 }
 
 fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
@@ -263,7 +263,7 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
             },
         },
     });
-    json!({ "get": answering(list, success, &READS) })
+    json!({ "get": with_responses(list, success, &READ_FAILURE_CODES) })
 }
 
 fn item(t: &TypeDoc<'_>, name: &str) -> Value {
@@ -307,15 +307,15 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
     );
     json!({
         "parameters": [{ "$ref": "#/components/parameters/name" }],
-        "get": answering(read, json!({ "200": found }), &READS),
-        "put": answering(write, json!({ "200": stored }), &WRITES),
-        "delete": answering(delete, json!({ "204": { "description": "Deleted, or marked for deletion." } }), &DELETES),
+        "get": with_responses(read, json!({ "200": found }), &READ_FAILURE_CODES),
+        "put": with_responses(write, json!({ "200": stored }), &WRITE_FAILURE_CODES),
+        "delete": with_responses(delete, json!({ "204": { "description": "Deleted, or marked for deletion." } }), &DELETE_FAILURE_CODES),
     })
 }
 
 fn body(operation: &mut Value, name: &str) {
     if let Some(operation) = operation.as_object_mut() {
-        let schema = json!({ "$ref": format!("{SCHEMAS}Write-{name}") });
+        let schema = json!({ "$ref": format!("{SCHEMA_REFERENCE_PREFIX}Write-{name}") });
         operation.insert(
             "requestBody".to_owned(),
             json!({ "required": true, "content": { "application/json": { "schema": schema } } }),
@@ -344,7 +344,7 @@ fn validate(t: &TypeDoc<'_>, name: &str) -> Value {
             "additionalProperties": false,
         } } },
     } });
-    json!({ "parameters": [{ "$ref": "#/components/parameters/name" }], "post": answering(dry, success, &WRITES) })
+    json!({ "parameters": [{ "$ref": "#/components/parameters/name" }], "post": with_responses(dry, success, &WRITE_FAILURE_CODES) })
 }
 
 /// Adds the paths that do not depend on types.
@@ -353,7 +353,7 @@ fn server_paths(paths: &mut Map<String, Value>) {
         let operation = json!({ "operationId": id, "tags": ["server"], "summary": summary });
         let content = Map::from_iter([(media.to_owned(), json!({ "schema": schema }))]);
         let success = json!({ "200": { "description": summary, "content": content } });
-        json!({ "get": answering(operation, success, codes) })
+        json!({ "get": with_responses(operation, success, codes) })
     };
     let text = || json!({ "type": "string" });
     let types = json!({

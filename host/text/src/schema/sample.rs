@@ -35,7 +35,7 @@ struct Sample {
 }
 
 /// A value, or the message to write in its place.
-enum Shown {
+enum SampleValue {
     Here(&'static str),
     Owned(String),
     Message(MessageDescriptor),
@@ -55,7 +55,7 @@ impl Sample {
         for line in field.comment().lines() {
             self.line(indent, commented_out, &format!("# {line}"));
         }
-        self.line(indent, commented_out, &format!("# {}", about(field)));
+        self.line(indent, commented_out, &format!("# {}", describe_field(field)));
         let name = quoted(field.json_name());
         match (field.kind(), field.is_map(), field.is_list()) {
             (Kind::Message(entry), true, _) => {
@@ -64,7 +64,7 @@ impl Sample {
                     Kind::Bool => "\"true\"",
                     _ => "\"0\"",
                 };
-                match self.shown(&entry.map_entry_value_field().kind()) {
+                match self.sample_value(&entry.map_entry_value_field().kind()) {
                     None => self.line(indent, commented_out, &format!("{name}: {{}}")),
                     Some(shown) => {
                         self.line(indent, commented_out, &format!("{name}:"));
@@ -72,14 +72,14 @@ impl Sample {
                     }
                 }
             }
-            (kind, _, true) => match self.shown(&kind) {
+            (kind, _, true) => match self.sample_value(&kind) {
                 None => self.line(indent, commented_out, &format!("{name}: []")),
                 Some(shown) => {
                     self.line(indent, commented_out, &format!("{name}:"));
                     self.element(shown, indent + 2, commented_out);
                 }
             },
-            (kind, ..) => match self.shown(&kind) {
+            (kind, ..) => match self.sample_value(&kind) {
                 None => self.line(indent, commented_out, &format!("{name}: {{}}")),
                 Some(shown) => self.entry(&name, shown, indent, commented_out),
             },
@@ -87,41 +87,41 @@ impl Sample {
     }
 
     /// The sample of a value; `None` for a message that is open already, or beyond the bounds.
-    fn shown(&self, kind: &Kind) -> Option<Shown> {
+    fn sample_value(&self, kind: &Kind) -> Option<SampleValue> {
         let value = match kind {
-            Kind::Bool => Shown::Here("false"),
-            Kind::String | Kind::Bytes => Shown::Here("\"\""),
-            Kind::Double | Kind::Float => Shown::Here("0.0"),
-            Kind::Enum(of) if of.full_name() == "google.protobuf.NullValue" => Shown::Here("null"),
-            Kind::Enum(of) => Shown::Owned(quoted(of.default_value().name())),
+            Kind::Bool => SampleValue::Here("false"),
+            Kind::String | Kind::Bytes => SampleValue::Here("\"\""),
+            Kind::Double | Kind::Float => SampleValue::Here("0.0"),
+            Kind::Enum(of) if of.full_name() == "google.protobuf.NullValue" => SampleValue::Here("null"),
+            Kind::Enum(of) => SampleValue::Owned(quoted(of.default_value().name())),
             Kind::Message(message) => match well_known(message.full_name()) {
-                Some(value) => Shown::Here(value),
-                None if message.fields().len() == 0 => Shown::Here("{}"),
+                Some(value) => SampleValue::Here(value),
+                None if message.fields().len() == 0 => SampleValue::Here("{}"),
                 None if self.open.iter().any(|open| open == message.full_name()) => return None,
                 None if self.lines.len() >= MAX_LINES || self.open.len() >= MAX_DEPTH => return None,
-                None => Shown::Message(message.clone()),
+                None => SampleValue::Message(message.clone()),
             },
-            _ => Shown::Here("0"),
+            _ => SampleValue::Here("0"),
         };
         Some(value)
     }
 
-    fn entry(&mut self, name: &str, shown: Shown, indent: usize, commented_out: bool) {
+    fn entry(&mut self, name: &str, shown: SampleValue, indent: usize, commented_out: bool) {
         match shown {
-            Shown::Here(value) => self.line(indent, commented_out, &format!("{name}: {value}")),
-            Shown::Owned(value) => self.line(indent, commented_out, &format!("{name}: {value}")),
-            Shown::Message(message) => {
+            SampleValue::Here(value) => self.line(indent, commented_out, &format!("{name}: {value}")),
+            SampleValue::Owned(value) => self.line(indent, commented_out, &format!("{name}: {value}")),
+            SampleValue::Message(message) => {
                 self.line(indent, commented_out, &format!("{name}:"));
                 self.within(&message, indent + 2, commented_out);
             }
         }
     }
 
-    fn element(&mut self, shown: Shown, indent: usize, commented_out: bool) {
+    fn element(&mut self, shown: SampleValue, indent: usize, commented_out: bool) {
         match shown {
-            Shown::Here(value) => self.line(indent, commented_out, &format!("- {value}")),
-            Shown::Owned(value) => self.line(indent, commented_out, &format!("- {value}")),
-            Shown::Message(message) => {
+            SampleValue::Here(value) => self.line(indent, commented_out, &format!("- {value}")),
+            SampleValue::Owned(value) => self.line(indent, commented_out, &format!("- {value}")),
+            SampleValue::Message(message) => {
                 self.line(indent, commented_out, "-");
                 self.within(&message, indent + 2, commented_out);
             }
@@ -141,7 +141,7 @@ impl Sample {
 }
 
 /// Describes a field: its type, the values of an enum, and its `oneof`.
-fn about(field: &FieldDescriptor) -> String {
+fn describe_field(field: &FieldDescriptor) -> String {
     let kind = field.kind();
     let mut text = match &kind {
         Kind::Message(entry) if field.is_map() => {

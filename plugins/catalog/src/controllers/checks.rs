@@ -9,7 +9,7 @@
 //!
 //! # Limits
 //! Only the instance that performed a check knows when. Another instance that is woken, or one that has just
-//! started, performs it once more. Checks of one workload run one by one, for [`BUDGET`] in one reconcile.
+//! started, performs it once more. Checks of one workload run one by one, for [`MAX_CHECKS_TIME`] in one reconcile.
 
 use std::{collections::BTreeMap, net::Ipv6Addr, sync::Mutex, time::Duration};
 
@@ -25,19 +25,19 @@ use crate::{
 };
 
 /// Longest time that one reconcile spends on checks.
-const BUDGET: Duration = Duration::from_secs(12);
+const MAX_CHECKS_TIME: Duration = Duration::from_secs(12);
 
 /// Delay until a reconcile continues that had no time for all checks.
-const AGAIN: Duration = Duration::from_secs(1);
+const CONTINUE_DELAY: Duration = Duration::from_secs(1);
 
 /// Workloads that are checked at once, each in an instance that waits for answers.
 const PARALLEL: u32 = 16;
 
 /// Most checks whose times an instance keeps.
-const REMEMBERED: usize = 4_096;
+const MAX_KEPT_TIMES: usize = 4_096;
 
 /// Times of the last checks by this instance: milliseconds, by the workload's uid and the check's name.
-static PERFORMED: Mutex<BTreeMap<(String, String), u64>> = Mutex::new(BTreeMap::new());
+static CHECK_TIMES: Mutex<BTreeMap<(String, String), u64>> = Mutex::new(BTreeMap::new());
 
 pub(crate) static CONTROLLER: Controller<Checks> = Controller::new("checks", WORKLOAD, Checks).parallel(PARALLEL);
 
@@ -54,11 +54,11 @@ impl Reconciler for Checks {
         let started = ctx.elapsed();
         let mut next: Option<Duration> = None;
         for check in &workload.data.checks {
-            if ctx.cancelled() || ctx.elapsed().saturating_sub(started) > BUDGET {
-                next = Some(AGAIN);
+            if ctx.cancelled() || ctx.elapsed().saturating_sub(started) > MAX_CHECKS_TIME {
+                next = Some(CONTINUE_DELAY);
                 break;
             }
-            let wait = look_at(ctx, &workload, check)?;
+            let wait = perform_if_due(ctx, &workload, check)?;
             next = match (next, wait) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
@@ -69,7 +69,11 @@ impl Reconciler for Checks {
 }
 
 /// Performs one check if it is due; answers the time until it is due again.
-fn look_at(ctx: &Context<'_>, workload: &Typed<Workload>, check: &HealthCheck) -> Result<Option<Duration>, Failure> {
+fn perform_if_due(
+    ctx: &Context<'_>,
+    workload: &Typed<Workload>,
+    check: &HealthCheck,
+) -> Result<Option<Duration>, Failure> {
     let perform = match &check.check {
         Some(Check::Ttl(ttl)) => return expire(ctx, workload, &check.name, length(ttl)),
         Some(perform) => perform,
@@ -84,15 +88,15 @@ fn look_at(ctx: &Context<'_>, workload: &Typed<Workload>, check: &HealthCheck) -
     let timeout = check.timeout.as_ref().map_or(Duration::from_secs(1), length);
     let found = match address(workload, perform) {
         Some(target) => perform_check(ctx, perform, &target, timeout),
-        None => Condition::fails(PASSING).because("NoPort").message("the workload has no port of that name"),
+        None => Condition::fails(PASSING).reason("NoPort").message("the workload has no port of that name"),
     };
     let mut times = performed();
-    if times.len() >= REMEMBERED {
+    if times.len() >= MAX_KEPT_TIMES {
         times.clear();
     }
     times.insert(place, u64::try_from(ctx.now().as_millis()).unwrap_or(u64::MAX));
     drop(times);
-    gone_is_done(
+    ignore_not_found(
         Status::new(health::status_key(&check.name), workload).with(found).write_if_changed(ctx, workload).map(drop),
     )?;
     Ok(Some(interval))
@@ -111,11 +115,11 @@ fn expire(
         return Ok(Some(wait));
     }
     let text = format!("no client reported within {ttl:?}");
-    let expired = Condition::fails(PASSING).because("Expired").message(text);
+    let expired = Condition::fails(PASSING).reason("Expired").message(text);
     // A client that was faster wakes this controller again.
     match Status::new(key, workload).with(expired).write_unchanged(ctx, workload) {
         Err(failure) if failure.is_conflict() => Ok(None),
-        written => gone_is_done(written).map(|()| None),
+        written => ignore_not_found(written).map(|()| None),
     }
 }
 
@@ -152,19 +156,19 @@ fn perform_check(ctx: &Context<'_>, check: &Check, target: &Target<'_>, timeout:
     };
     match done {
         Ok(Some(answer)) if !answer.is_success() => {
-            Condition::fails(PASSING).because("Status").message(format!("{what} was answered {}", answer.status))
+            Condition::fails(PASSING).reason("Status").message(format!("{what} was answered {}", answer.status))
         }
         Ok(Some(answer)) => {
-            Condition::holds(PASSING).because("Answered").message(format!("{what} was answered {}", answer.status))
+            Condition::holds(PASSING).reason("Answered").message(format!("{what} was answered {}", answer.status))
         }
-        Ok(None) => Condition::holds(PASSING).because("Connected").message(format!("{what} was accepted")),
+        Ok(None) => Condition::holds(PASSING).reason("Connected").message(format!("{what} was accepted")),
         Err(failure) => {
             let reason = match failure.code {
                 Failure::DENIED => "NotGranted",
                 Failure::LATE => "Timeout",
                 _ => "Unreachable",
             };
-            Condition::fails(PASSING).because(reason).message(format!("{what}: {}", failure.message))
+            Condition::fails(PASSING).reason(reason).message(format!("{what}: {}", failure.message))
         }
     }
 }
@@ -184,7 +188,7 @@ fn time(stamp: Option<&Timestamp>) -> Duration {
 }
 
 /// A workload that was deleted meanwhile needs no status.
-fn gone_is_done(written: Result<(), Failure>) -> Result<(), Failure> {
+fn ignore_not_found(written: Result<(), Failure>) -> Result<(), Failure> {
     match written {
         Err(failure) if !failure.is_not_found() => Err(failure),
         _ => Ok(()),
@@ -192,5 +196,5 @@ fn gone_is_done(written: Result<(), Failure>) -> Result<(), Failure> {
 }
 
 fn performed() -> std::sync::MutexGuard<'static, BTreeMap<(String, String), u64>> {
-    PERFORMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    CHECK_TIMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

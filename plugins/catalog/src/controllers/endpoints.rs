@@ -19,10 +19,10 @@ use mortise_plugin::{
 use crate::{ENDPOINTS, SERVICE, WORKLOAD, compute, proto::catalog::v1::Service, selection};
 
 /// Key of a Service's status.
-const KEY: &str = "catalog.v1/endpoints";
+const STATUS_KEY: &str = "catalog.v1/endpoints";
 
 /// Delay until refused endpoints are tried again, if nothing changes.
-const REFUSED: Duration = Duration::from_secs(60);
+const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Services that are computed at once: their writes share syncs of the disk.
 const PARALLEL: u32 = 16;
@@ -63,7 +63,7 @@ impl Reconciler for Endpoints {
         if stored.as_ref().is_some_and(|stored| stored.owner().is_none_or(|owner| owner.uid != service.id().uid)) {
             let text = "ServiceEndpoints of this name exist, and do not belong to this service; delete them, or remove \
                         the selector of the service";
-            write_status(ctx, service, Condition::fails("Computed").because("Taken").message(text))?;
+            write_status(ctx, service, Condition::fails("Computed").reason("Taken").message(text))?;
             return Ok(Outcome::Done);
         }
 
@@ -78,14 +78,14 @@ impl Reconciler for Endpoints {
         };
         match written {
             Ok(()) => {
-                write_status(ctx, service, Condition::holds("Computed").because("Computed"))?;
+                write_status(ctx, service, Condition::holds("Computed").reason("Computed"))?;
                 Ok(Outcome::Done)
             }
             // For example, too many endpoints for one resource: the last that could be stored stay.
             Err(failure) if failure.code == Failure::INVALID => {
-                let refused = Condition::fails("Computed").because("Refused").message(failure.message.clone());
+                let refused = Condition::fails("Computed").reason("Refused").message(failure.message.clone());
                 write_status(ctx, service, refused)?;
-                Ok(Outcome::Deferred(REFUSED, failure.message))
+                Ok(Outcome::Deferred(REFUSED_RETRY_DELAY, failure.message))
             }
             Err(failure) => Err(failure.into()),
         }
@@ -94,7 +94,7 @@ impl Reconciler for Endpoints {
 
 /// Writes the status, unless the Service has been deleted meanwhile.
 fn write_status(ctx: &Context<'_>, service: &Typed<Service>, condition: Condition) -> Result<(), Failure> {
-    match Status::new(KEY, service).with(condition).write_if_changed(ctx, service) {
+    match Status::new(STATUS_KEY, service).with(condition).write_if_changed(ctx, service) {
         Err(failure) if !failure.is_not_found() => Err(failure),
         _ => Ok(()),
     }

@@ -116,10 +116,10 @@ fn long_names_stay_legal() {
     assert_eq!(count, 10);
     assert!(names(&world).iter().all(|name| name.len() <= 63 && name.starts_with("xxxx")));
     let longest = |words: &[&str]| words.iter().map(|word| word.len()).max().unwrap();
-    assert!(STEM + longest(&ADJECTIVES) + longest(&NOUNS) + "---9".len() <= 63);
+    assert!(MAX_STEM_CHARACTERS + longest(&ADJECTIVES) + longest(&NOUNS) + "---9".len() <= 63);
 
     long.data.set_genre(Genre::Metal);
-    world.put(&long.whatever_is_there()).unwrap();
+    world.put(&long.without_version()).unwrap();
     settle(&world);
     assert_eq!(names(&world).len(), 3, "surplus is known by what is left of the name");
 }

@@ -163,11 +163,11 @@ fn without_a_grant_it_says_what_to_add() {
     let world = World::new(&PLUGIN);
     let id = world.put(&route("web", "a.example", "/", "10.0.0.1:80")).unwrap().id().clone();
     let later = world.settle().unwrap().later;
-    assert_eq!((later.len(), later[0].wait), (1, UNGRANTED));
+    assert_eq!((later.len(), later[0].wait), (1, UNGRANTED_RETRY_DELAY));
     let (holds, reason, message) = applied(&world, &id);
     assert!(!holds && reason == "NotGranted", "{reason}");
     assert!(message.contains("write = true") && message.contains("[plugin.routes.grants.directories]"), "{message}");
-    assert!(!RELEASE.is_on(&world.get::<Route>(&id).unwrap()), "nothing keeps it from going");
+    assert!(!FINALIZER.is_on(&world.get::<Route>(&id).unwrap()), "nothing keeps it from going");
 
     world.grant_directory(DIRECTORY);
     world.settle().unwrap();
@@ -192,7 +192,7 @@ fn a_directory_that_fails_is_told_of_and_tried_again() {
     world.delete(&id).unwrap();
     world.fail_next("files.remove", Failure::new(Failure::INTERNAL, "no"));
     assert!(reconcile().is_err());
-    assert!(world.get::<Route>(&id).is_some_and(|route| RELEASE.is_on(&route)), "it waits for its file");
+    assert!(world.get::<Route>(&id).is_some_and(|route| FINALIZER.is_on(&route)), "it waits for its file");
     world.settle().unwrap();
     assert!(world.get::<Route>(&id).is_none() && file(&world, "web").is_none());
 }
@@ -204,7 +204,7 @@ fn a_route_whose_finalizer_was_torn_off_leaves_nothing() {
     put(&world, &route("api", "a.example", "/api", "10.0.0.2:80"));
     world.delete(&id).unwrap();
     let mut marked = world.get::<Route>(&id).unwrap();
-    RELEASE.remove(&world.context(), &mut marked).unwrap();
+    FINALIZER.remove(&world.context(), &mut marked).unwrap();
     world.context().files(DIRECTORY).write("default.default.mine.conf", b"# mine\n").unwrap();
     world.reconcile(&Routes, &id).unwrap();
     world.reconcile(&Routes, &ROUTE.id("mine", &World::tenancy())).unwrap();

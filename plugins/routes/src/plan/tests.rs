@@ -95,9 +95,9 @@ fn a_new_server_block_is_there_before_the_old_one_goes() {
 fn the_older_keeps_the_path() {
     let members = fresh([route("young", 2, "/", "10.0.0.2:80"), route("old", 1, "/", "10.0.0.1:80")]);
     let steps = plan("a.example", LISTEN, &members).unwrap();
-    assert_eq!(steps[0].verdict, Verdict::Written);
+    assert_eq!(steps[0].verdict, RouteResult::Written);
     assert_eq!((steps[1].member, &steps[1].action), (0, &FileAction::Remove), "removals are last");
-    assert_eq!(steps[1].verdict, Verdict::Conflict(members[1].route.id().clone()));
+    assert_eq!(steps[1].verdict, RouteResult::Conflict(members[1].route.id().clone()));
     assert!(!text(&steps, 1).contains("young"));
 }
 
@@ -118,8 +118,8 @@ fn what_the_rules_refuse_keeps_what_it_had() {
     assert!(text(&steps, 0).contains("server 10.0.0.1:80 weight=1;") && text(&steps, 0).contains("location = /a {"));
     assert!(text(&steps, 0).contains("location = /c {"), "others go on");
     let verdicts = steps.iter().map(|step| (step.member, &step.verdict)).collect::<BTreeMap<_, _>>();
-    assert!(matches!(verdicts[&0], Verdict::Invalid(fault) if fault.starts_with("data.upstreams[0].address: ")));
-    assert_eq!(verdicts[&1], &Verdict::Written);
+    assert!(matches!(verdicts[&0], RouteResult::Invalid(fault) if fault.starts_with("data.upstreams[0].address: ")));
+    assert_eq!(verdicts[&1], &RouteResult::Written);
 
     members[0].before = members[0].before.take().map(|text| text.replace("10.0.0.1:80", "10.0.0.1:80; evil"));
     let steps = plan("a.example", LISTEN, &members).unwrap();
@@ -177,7 +177,7 @@ fn no_hostile_route_gets_into_a_file() {
                 }
                 Ok(steps) => {
                     assert_eq!(text(&steps, 0), "", "{evil:?}");
-                    assert!(steps.iter().any(|step| matches!(step.verdict, Verdict::Invalid(_))), "{evil:?}");
+                    assert!(steps.iter().any(|step| matches!(step.verdict, RouteResult::Invalid(_))), "{evil:?}");
                 }
             }
         }

@@ -26,17 +26,17 @@ use crate::{
 };
 
 /// Most bytes that a stream takes at once.
-const PIECE: usize = 4096;
+const WRITE_CHUNK_BYTES: usize = 4096;
 
 /// Most bytes that are read from a stream at once.
-const READ: u64 = 64 << 10;
+const READ_CHUNK_BYTES: u64 = 64 << 10;
 
 pub fn send(request: &HttpRequest) -> Result<HttpResponse, Failure> {
     let parts = request.parts()?;
     let failed = |code: ErrorCode| failure(&parts, code);
     let outgoing = head(request, &parts)?;
     let body = outgoing.body().map_err(|()| invalid("its content-length header is malformed"))?;
-    let options = request.timeout.map(patience);
+    let options = request.timeout.map(request_options);
     // The body is taken while the request is sent, so sending comes first.
     let answer = outgoing_handler::handle(outgoing, options).map_err(failed)?;
     write(body, &request.body);
@@ -94,7 +94,7 @@ fn method(name: &str) -> Method {
     }
 }
 
-fn patience(timeout: std::time::Duration) -> RequestOptions {
+fn request_options(timeout: std::time::Duration) -> RequestOptions {
     let options = RequestOptions::new();
     let timeout = Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
     // A host that does not support them has limits of its own.
@@ -107,7 +107,7 @@ fn patience(timeout: std::time::Duration) -> RequestOptions {
 /// Writes a request's body. A failure shows in the answer.
 fn write(body: OutgoingBody, bytes: &[u8]) {
     if let Ok(stream) = body.write() {
-        for piece in bytes.chunks(PIECE) {
+        for piece in bytes.chunks(WRITE_CHUNK_BYTES) {
             if stream.blocking_write_and_flush(piece).is_err() {
                 return;
             }
@@ -122,7 +122,7 @@ fn read(body: &IncomingBody) -> Result<Vec<u8>, ErrorCode> {
     let stream = body.stream().map_err(|()| lost())?;
     let mut bytes = Vec::new();
     loop {
-        match stream.blocking_read(READ) {
+        match stream.blocking_read(READ_CHUNK_BYTES) {
             Ok(piece) => bytes.extend_from_slice(&piece),
             Err(StreamError::Closed) => return Ok(bytes),
             Err(StreamError::LastOperationFailed(fault)) => return Err(http_error_code(&fault).unwrap_or_else(lost)),

@@ -185,11 +185,11 @@ impl Host for Imports {
     }
 
     fn cache_get(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, Failure> {
-        cache::get(&type_name(of), index, &raw(key, false)).map_err(failure)
+        cache::get(&type_name(of), index, &wire_key(key, false)).map_err(failure)
     }
 
     fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure> {
-        cache::list(&type_name(of), index, &raw(key, true)).map_err(failure)
+        cache::list(&type_name(of), index, &wire_key(key, true)).map_err(failure)
     }
 
     fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {
@@ -272,7 +272,7 @@ fn type_name(of: pb::Type) -> types::TypeName {
 
 /// Key on the wire. A stored value ends with a zero byte, and a list compares prefixes: with that byte the prefix is
 /// the whole value.
-fn raw(key: Key<'_>, listing: bool) -> cache::Key {
+fn wire_key(key: Key<'_>, listing: bool) -> cache::Key {
     match key {
         Key::Id(id) => cache::Key::Id(id.encode_to_vec()),
         Key::Value(value) => cache::Key::Value(value.to_owned()),

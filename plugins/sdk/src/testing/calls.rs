@@ -21,7 +21,7 @@ fn encode(resources: Vec<pb::Resource>) -> Vec<Vec<u8>> {
 }
 
 /// Most private bytes of one resource.
-const PRIVATE_BYTES: usize = 64 << 10;
+const MAX_PRIVATE_BYTES: usize = 64 << 10;
 
 fn with_uid(id: &[u8]) -> Result<pb::Id, Failure> {
     let id = decode::<pb::Id>(id)?;
@@ -139,8 +139,8 @@ impl Host for World {
     fn private_bytes_set(&self, id: &[u8], value: &[u8]) -> Result<(), Failure> {
         self.fails("private-bytes.set")?;
         let id = with_uid(id)?;
-        if value.len() > PRIVATE_BYTES {
-            let text = format!("{} bytes for one resource are more than {PRIVATE_BYTES}", value.len());
+        if value.len() > MAX_PRIVATE_BYTES {
+            let text = format!("{} bytes for one resource are more than {MAX_PRIVATE_BYTES}", value.len());
             return Err(Failure::new(Failure::EXHAUSTED, text));
         }
         if self.store.borrow().read(&id).is_none() {

@@ -16,10 +16,10 @@ use super::World;
 use crate::{Key, Outcome};
 
 /// Most reconciles of one resource before it counts as waking itself.
-const AWAKE: usize = 50;
+const MAX_RECONCILES_PER_RESOURCE: usize = 50;
 
 /// Most attempts at a failing resource.
-const TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Work that was done.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,12 +27,12 @@ pub struct Settled {
     /// Number of reconciles.
     pub reconciles: usize,
     /// Reconciles that wait for a later time: call [`World::advance`], and settle again.
-    pub later: Vec<Later>,
+    pub later: Vec<PendingReconcile>,
 }
 
 /// A reconcile that waits for its time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Later {
+pub struct PendingReconcile {
     /// Name of the controller.
     pub controller: String,
     /// Id of the resource.
@@ -47,7 +47,7 @@ pub struct Later {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsettled {
     /// A resource was reconciled again and again. Most often, the reconciler writes something each time.
-    Awake {
+    WakesItself {
         /// Name of the controller.
         controller: String,
         /// Name of the resource.
@@ -67,8 +67,11 @@ pub enum Unsettled {
 impl fmt::Display for Unsettled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Awake { controller, resource } => {
-                write!(f, "controller {controller} reconciled {resource:?} {AWAKE} times: does it wake itself?")
+            Self::WakesItself { controller, resource } => {
+                write!(
+                    f,
+                    "controller {controller} reconciled {resource:?} {MAX_RECONCILES_PER_RESOURCE} times: does it wake itself?"
+                )
             }
             Self::Failing { controller, resource, error } => {
                 let name = resource.as_deref().unwrap_or("its initializer");
@@ -88,7 +91,7 @@ struct Work {
     queue: VecDeque<Item>,
     reconciles: BTreeMap<Item, usize>,
     failures: BTreeMap<Item, usize>,
-    later: Vec<Later>,
+    later: Vec<PendingReconcile>,
 }
 
 impl Work {
@@ -121,11 +124,11 @@ impl World {
             let name = controller.name.clone();
             let count = work.reconciles.entry((place, bytes.clone())).or_default();
             *count = count.saturating_add(1);
-            if *count > AWAKE {
-                return Err(Unsettled::Awake { controller: name, resource: id.name });
+            if *count > MAX_RECONCILES_PER_RESOURCE {
+                return Err(Unsettled::WakesItself { controller: name, resource: id.name });
             }
             work.later.retain(|later| later.id != id || later.controller != name);
-            let later = |wait, reason| Later { controller: name.clone(), id: id.clone(), wait, reason };
+            let later = |wait, reason| PendingReconcile { controller: name.clone(), id: id.clone(), wait, reason };
             match self.plugin().reconcile(self, &name, &bytes) {
                 Ok(Outcome::Done) => {}
                 Ok(Outcome::RequeueNow) => work.push(place, &id),
@@ -134,7 +137,7 @@ impl World {
                 Err(error) => {
                     let failures = work.failures.entry((place, bytes)).or_default();
                     *failures = failures.saturating_add(1);
-                    if *failures >= TRIES {
+                    if *failures >= MAX_ATTEMPTS {
                         return Err(Unsettled::Failing {
                             controller: name,
                             resource: Some(id.name),
@@ -154,7 +157,7 @@ impl World {
     fn enqueue(&self, work: &mut Work, changes: &[pb::Resource]) -> Result<(), Unsettled> {
         for (place, controller) in self.controllers().iter().enumerate() {
             for changed in changes {
-                for id in self.concerned(controller, changed)? {
+                for id in self.mapped_ids(controller, changed)? {
                     work.push(place, &id);
                 }
             }
@@ -162,7 +165,7 @@ impl World {
         Ok(())
     }
 
-    fn concerned(&self, controller: &Controller, changed: &pb::Resource) -> Result<Vec<pb::Id>, Unsettled> {
+    fn mapped_ids(&self, controller: &Controller, changed: &pb::Resource) -> Result<Vec<pb::Id>, Unsettled> {
         let Some((id, of)) = changed.id.as_ref().and_then(|id| Some((id, id.r#type.as_ref()?))) else {
             return Ok(Vec::new());
         };

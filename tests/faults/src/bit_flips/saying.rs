@@ -110,7 +110,7 @@ pub(super) async fn compare(store: &SledBackend, before: &Saying) -> Found {
 /// Returns the fault of the version that a new write gets, if it has one.
 pub(super) async fn new_version(store: &SledBackend, before: &Saying, must: bool) -> Option<String> {
     let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
-    match store.commit(Batch::of(Mutation::Put(Box::new(resource("after", &state))))).await {
+    match store.commit(Batch::single(Mutation::Put(Box::new(resource("after", &state))))).await {
         Ok(answers) => {
             let version = answers.into_iter().flatten().find_map(|stored| stored.version().parse::<u64>().ok());
             let given = before.sequence;

@@ -20,10 +20,10 @@ use super::super::status::status;
 use super::{CallGuard, CountsItself, OpenCall, Shared};
 
 /// Bytes handed to HTTP/2 at once; a frame of up to one and a half times this is not split.
-const FRAME: usize = 32 << 10;
+const FRAME_BYTES: usize = 32 << 10;
 
 /// Applies the limits to an answer.
-pub(super) fn answered(
+pub(super) fn limit_answer(
     calls: &Arc<Shared>,
     open: OpenCall,
     guard: CallGuard,
@@ -81,7 +81,7 @@ struct OpenAnswer {
 
 impl Answer {
     /// Time for which the client has read nothing; `None` while the client waits for the server.
-    pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn stalled_for(&self, now: Instant) -> Option<Duration> {
         match &*self.state.lock() {
             AnswerState::Open(open) => open.handed_over.map(|at| now.duration_since(at)),
             AnswerState::Ended(_) | AnswerState::Done => None,
@@ -119,8 +119,8 @@ impl OpenAnswer {
     }
 
     /// Takes the next piece of the unsent rest.
-    fn piece(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
-        let piece = self.rest.split_to(FRAME.min(self.rest.len()));
+    fn next_frame(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
+        let piece = self.rest.split_to(FRAME_BYTES.min(self.rest.len()));
         self.uncount(piece.len(), held);
         self.handed_over = Some(Instant::now());
         // Copied, since HTTP/2 would keep the whole buffer for a part of it.
@@ -154,7 +154,7 @@ impl AnswerBody {
         };
         open.handed_over = None;
         if !open.rest.is_empty() {
-            return (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), false);
+            return (Poll::Ready(Some(Ok(open.next_frame(&self.calls.held)))), false);
         }
         match Pin::new(&mut open.body).poll_frame(cx) {
             Poll::Pending => {
@@ -162,10 +162,10 @@ impl AnswerBody {
                 (Poll::Pending, false)
             }
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                Ok(data) if data.len() > FRAME + FRAME / 2 => {
+                Ok(data) if data.len() > FRAME_BYTES + FRAME_BYTES / 2 => {
                     open.count(data.len(), &self.calls.held);
                     open.rest = data;
-                    (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), true)
+                    (Poll::Ready(Some(Ok(open.next_frame(&self.calls.held)))), true)
                 }
                 Ok(data) => {
                     open.handed_over = Some(Instant::now());
@@ -185,7 +185,7 @@ impl HttpBody for AnswerBody {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
         let (polled, more) = self.poll(cx);
         if more {
-            self.calls.relieve();
+            self.calls.end_least_read();
         }
         polled
     }

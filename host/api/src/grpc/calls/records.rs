@@ -10,14 +10,14 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use super::super::status::status;
-use crate::authenticate::REQUEST;
+use crate::authenticate::REQUEST_ID_HEADER;
 
 /// Services without records here: the resource service makes its own, and orchestrators ask for health all the time.
-const ELSEWHERE: [&str; 2] = ["/hashicorp.consul.resource.ResourceService/", "/grpc.health.v1.Health/"];
+const SELF_RECORDING_SERVICES: [&str; 2] = ["/hashicorp.consul.resource.ResourceService/", "/grpc.health.v1.Health/"];
 
 /// Whether calls of a path are recorded here.
-pub(super) fn are_made_here(path: &str) -> bool {
-    !ELSEWHERE.iter().any(|service| path.starts_with(service))
+pub(super) fn is_recorded(path: &str) -> bool {
+    !SELF_RECORDING_SERVICES.iter().any(|service| path.starts_with(service))
 }
 
 fn method(path: &str) -> std::borrow::Cow<'static, str> {
@@ -38,7 +38,7 @@ pub(super) fn refuse(
             Ok(call) => call.end(Err(error)).await,
             Err(error) => Err(error),
         };
-        numbered(answer.unwrap_or_else(|error| status(error).into_http()), &origin)
+        with_request_id(answer.unwrap_or_else(|error| status(error).into_http()), &origin)
     }
 }
 
@@ -73,11 +73,11 @@ where
 }
 
 /// Adds the request's number to a failed answer; records of the call have the same number.
-pub(super) fn numbered(mut response: Response<Body>, origin: &Origin) -> Response<Body> {
+pub(super) fn with_request_id(mut response: Response<Body>, origin: &Origin) -> Response<Body> {
     if let (true, Ok(number)) =
         (response.headers().contains_key(Status::GRPC_STATUS), HeaderValue::from_str(origin.request()))
     {
-        response.headers_mut().insert(REQUEST, number);
+        response.headers_mut().insert(REQUEST_ID_HEADER, number);
     }
     response
 }

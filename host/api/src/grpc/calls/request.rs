@@ -1,7 +1,7 @@
 //! An arriving message of a request: its bytes are counted, and it ends if it takes too long.
 //!
 //! All bytes count from the first on, by one atomic addition for each frame. Over the limit, messages of more than
-//! [`SMALL_MESSAGE`] bytes are refused, and over twice the limit all messages: so small calls go on while large
+//! [`SMALL_MESSAGE_BYTES`] bytes are refused, and over twice the limit all messages: so small calls go on while large
 //! messages arrive. A stream of requests may last for ever, so it counts as much as the largest question to reflection.
 
 use std::{
@@ -18,7 +18,7 @@ use hyper::body::{Body as HttpBody, Bytes, Frame};
 use tonic::{Status, body::Body};
 
 /// Largest small message, bytes. Small messages have the same budget again when large ones use all of theirs.
-pub(crate) const SMALL_MESSAGE: usize = 4 << 10;
+pub(crate) const SMALL_MESSAGE_BYTES: usize = 4 << 10;
 
 /// The budget of all arriving messages.
 pub(super) struct RequestBytes {
@@ -48,15 +48,15 @@ pub(super) struct ReceivedShare {
 
 impl ReceivedShare {
     /// Counts the bytes of a stream, up to those of a small message.
-    fn add_of_stream(&self, bytes: usize) -> bool {
-        self.add(bytes.min(SMALL_MESSAGE.saturating_sub(self.bytes.load(Ordering::Relaxed))))
+    fn add_stream_bytes(&self, bytes: usize) -> bool {
+        self.add(bytes.min(SMALL_MESSAGE_BYTES.saturating_sub(self.bytes.load(Ordering::Relaxed))))
     }
 
     /// Counts arriving bytes. Returns false when the budget is used up.
     fn add(&self, bytes: usize) -> bool {
         let own = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
-        let room = if own > SMALL_MESSAGE { self.limit } else { self.limit.saturating_mul(2) };
+        let room = if own > SMALL_MESSAGE_BYTES { self.limit } else { self.limit.saturating_mul(2) };
         if before.saturating_add(bytes) > room {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
             return false;
@@ -102,7 +102,7 @@ impl HttpBody for RequestBody {
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                let fits = if self.is_stream { self.share.add_of_stream(bytes) } else { self.share.add(bytes) };
+                let fits = if self.is_stream { self.share.add_stream_bytes(bytes) } else { self.share.add(bytes) };
                 if fits {
                     return Poll::Ready(Some(Ok(frame)));
                 }
@@ -163,11 +163,11 @@ mod tests {
         assert_eq!((frames, refused.code(), held()), (1, tonic::Code::ResourceExhausted, 90 << 10), "{refused}");
         assert!(refused.message().contains("grpc.inbound_buffer_bytes"), "{refused}");
         assert!(taken(&mut unfinished(vec![10 << 10], second.clone(), false)).await.1.is_none(), "to the last byte");
-        for (bytes, fits) in [(SMALL_MESSAGE, true), (SMALL_MESSAGE + 1, false)] {
+        for (bytes, fits) in [(SMALL_MESSAGE_BYTES, true), (SMALL_MESSAGE_BYTES + 1, false)] {
             assert_eq!(taken(&mut unfinished(vec![bytes], all.share(), false)).await.1.is_none(), fits, "{bytes}");
             assert_eq!(held(), 100 << 10);
         }
-        let small = || unfinished(vec![SMALL_MESSAGE], all.share(), false);
+        let small = || unfinished(vec![SMALL_MESSAGE_BYTES], all.share(), false);
         let mut many: Vec<_> = (0..25).map(|_| small()).collect();
         for one in &mut many {
             assert!(taken(one).await.1.is_none());
@@ -180,13 +180,13 @@ mod tests {
     /// A stream may carry any number of messages, one after the other, and takes little from others meanwhile.
     #[tokio::test]
     async fn a_stream_counts_as_one_small_message() {
-        let all = RequestBytes::new(SMALL_MESSAGE);
+        let all = RequestBytes::new(SMALL_MESSAGE_BYTES);
         let stream = |frames| unfinished(frames, all.share(), true);
         let mut streams = [stream(vec![1 << 20; 1_000]), stream(vec![100; 100])];
         for (stream, frames) in streams.iter_mut().zip([1_000, 100]) {
             assert_eq!(taken(stream).await.0, frames);
         }
-        assert_eq!(all.held.load(Ordering::Relaxed), 2 * SMALL_MESSAGE);
+        assert_eq!(all.held.load(Ordering::Relaxed), 2 * SMALL_MESSAGE_BYTES);
         assert!(taken(&mut stream(vec![1])).await.1.is_some(), "streams are bounded together, too");
         drop(streams);
         assert_eq!(all.held.load(Ordering::Relaxed), 0);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use mortise_resource::{Error, name};
 
-use crate::call::cut;
+use crate::call::truncate;
 
 /// The port of a target without a port.
 const DEFAULT_PORT: u16 = 80;
@@ -21,7 +21,7 @@ const CLUSTER_ZONE: &str = "cluster.local";
 const SCHEME: &str = "k8s";
 
 /// Most bytes of a target that errors quote.
-const QUOTED: usize = 300;
+const MAX_QUOTED_BYTES: usize = 300;
 
 /// A service and the selected addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,11 +78,11 @@ pub(super) fn authority(scheme: &str, path: &str, zone: &str) -> Result<Authorit
 /// Those of [`authority`], except that an address is accepted.
 pub(super) fn target(scheme: &str, path: &str, zone: &str) -> Result<Target, Error> {
     if !scheme.is_empty() && scheme != SCHEME {
-        let scheme = cut(scheme, QUOTED);
+        let scheme = truncate(scheme, MAX_QUOTED_BYTES);
         return Err(Error::invalid(format!("scheme {scheme:?} is unknown; write {SCHEME} or leave it empty")));
     }
     let malformed = |fault: &str| {
-        let path = cut(path, QUOTED);
+        let path = truncate(path, MAX_QUOTED_BYTES);
         Error::invalid(format!("path {path:?} {fault}; write name.namespace.svc.{zone}:port"))
     };
     if let Some(address) = address(path).filter(|address| address.port() > 0) {
@@ -125,7 +125,7 @@ fn address(path: &str) -> Option<SocketAddr> {
 
 fn is_label(label: &str) -> bool {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    (1..=name::MAX_LEN).contains(&label.len())
+    (1..=name::MAX_NAME_BYTES).contains(&label.len())
         && label.bytes().all(is_part)
         && !label.starts_with('-')
         && !label.ends_with('-')

@@ -14,7 +14,7 @@ use prost::{
     encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len},
 };
 
-use super::super::frames::{PREFIX, prefix};
+use super::super::frames::{PREFIX_BYTES, prefix};
 use crate::linkerd::{
     destination::{TlsIdentity, WeightedAddr, WeightedAddrSet, tls_identity},
     net,
@@ -141,7 +141,7 @@ pub(super) fn empty_add() -> Bytes {
 /// Begins an Update with one field of `length` bytes.
 fn update(out: &mut Vec<u8>, number: u32, length: usize) {
     let message = field_len(number, length);
-    out.reserve(PREFIX + message);
+    out.reserve(PREFIX_BYTES + message);
     prefix(out, message);
     field(out, number, length);
 }
@@ -171,8 +171,8 @@ mod tests {
     /// The single message of a frame.
     fn message(frame: &[u8]) -> &[u8] {
         let length = u32::from_be_bytes(frame[1..5].try_into().unwrap());
-        assert_eq!((frame[0], length as usize), (0, frame.len() - PREFIX));
-        &frame[PREFIX..]
+        assert_eq!((frame[0], length as usize), (0, frame.len() - PREFIX_BYTES));
+        &frame[PREFIX_BYTES..]
     }
 
     fn added(addresses: &[Address], labels: &[(&str, &str)], dialect: Dialect) -> Vec<u8> {

@@ -39,13 +39,13 @@ use super::{
     view::View,
 };
 use crate::{
-    call::guarded,
+    call::run_guarded,
     endpoints::{decode, require_catalog, service_endpoints},
     grpc::{calls::AnswerBytes, status::status},
 };
 
 /// The partition of all services.
-const PARTITION: &str = "default";
+const SERVICE_PARTITION: &str = "default";
 
 /// First and longest wait before a watch is opened again.
 const REOPEN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -140,9 +140,9 @@ impl Hub {
             if self.memory.used() > limit {
                 let what = "the endpoints of the watched services take too much memory already";
                 let text = format!("{what} ({limit} bytes, limit destination.state_bytes); try again later");
-                return Err(refused(text));
+                return Err(exhausted(text));
             }
-            service.tell(&subscription.view, missing)?;
+            service.update_views(&subscription.view, missing)?;
         }
         Ok(subscription)
     }
@@ -156,7 +156,7 @@ impl Hub {
             Entry::Occupied(watch) => watch.into_mut(),
             Entry::Vacant(_) if full => {
                 let text = format!("{limit} services are watched already (a fixed limit)");
-                return Err(refused(text));
+                return Err(exhausted(text));
             }
             Entry::Vacant(place) => {
                 let memory = self.memory.share();
@@ -236,7 +236,7 @@ impl WatchedService {
         }
     }
 
-    fn tell(&self, view: &View, (seen, state): (u64, State)) -> Result<(), Error> {
+    fn update_views(&self, view: &View, (seen, state): (u64, State)) -> Result<(), Error> {
         match state {
             State::Unknown => Ok(()),
             State::Known(data) => {
@@ -283,7 +283,7 @@ impl WatchedService {
     }
 }
 
-fn refused(text: String) -> Error {
+fn exhausted(text: String) -> Error {
     metrics::counter!("mortise_destination_streams_refused_total").increment(1);
     Error::new(Code::ResourceExhausted, text)
 }
@@ -298,7 +298,7 @@ async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watche
     let mut waits = Waits::new(Backoff::new(REOPEN.0, REOPEN.1).with_jitter(0.25));
     loop {
         let watching = Box::pin(watch_once(&service, &caller, &watched, &mut waits));
-        let Err(error) = guarded(Span::none(), watching).await else { continue };
+        let Err(error) = run_guarded(Span::none(), watching).await else { continue };
         let forbidden = matches!(error.code, Code::PermissionDenied | Code::Unauthenticated);
         if forbidden || (!watched.is_known() && error.code != Code::Aborted) {
             if let Some(hub) = hub.upgrade() {
@@ -324,7 +324,7 @@ async fn watch_once(
     let ServiceName { namespace, name } = watched.name.clone();
     let request = pb::WatchListRequest {
         r#type: Some(service_endpoints().to_pb()),
-        tenancy: Some(pb::Tenancy { partition: PARTITION.to_owned(), namespace }),
+        tenancy: Some(pb::Tenancy { partition: SERVICE_PARTITION.to_owned(), namespace }),
         name_prefix: name.clone(),
         after: None,
     };

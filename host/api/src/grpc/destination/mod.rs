@@ -46,20 +46,20 @@ use self::{
     authority::{Target, authority, target},
     encode::Dialect,
     hub::Hub,
-    stream::{Content, OpenStream, Place},
+    stream::{Content, OpenStream, StreamPermit},
 };
 use super::{
     calls::{AnswerBytes, CountsItself},
-    frames::{self, ended, framed, received},
+    frames::{self, framed, receive_message, trailers},
     resource_service::caller,
     status::answer,
 };
-use crate::{call::span_of_call, conduit, linkerd};
+use crate::{call::call_span, conduit, linkerd};
 
 pub use options::DestinationOptions;
 
 /// Largest request, bytes: names have some hundred.
-const MAX_REQUEST: usize = 64 << 10;
+const MAX_REQUEST_BYTES: usize = 64 << 10;
 
 /// The API, in both of its forms. Cheap to clone.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl Destination {
     }
 
     /// The gRPC service of one package.
-    pub(crate) fn served_as<P>(&self) -> DestinationService<P> {
+    pub(crate) fn service_for<P>(&self) -> DestinationService<P> {
         DestinationService { destination: self.clone(), package: PhantomData }
     }
 
@@ -103,7 +103,7 @@ impl Destination {
             Target::Address(_) => {
                 let end = self.stopped().map(move |()| {
                     drop(place);
-                    ended(&Status::unavailable("the server is stopping; ask again"))
+                    trailers(&Status::unavailable("the server is stopping; ask again"))
                 });
                 let profile = Ok(Frame::data(framed(&profile::unknown())));
                 return Ok(Body::new(StreamBody::new(streams::iter([profile]).chain(streams::once(end)))));
@@ -114,9 +114,9 @@ impl Destination {
         Ok(OpenStream::new(content, subscription, self.stopped(), place).body())
     }
 
-    fn place(&self) -> Result<Place, Error> {
+    fn place(&self) -> Result<StreamPermit, Error> {
         let permit = self.0.streams.clone().try_acquire_owned();
-        permit.map(Place::new).map_err(|_| {
+        permit.map(StreamPermit::new).map_err(|_| {
             metrics::counter!("mortise_destination_streams_refused_total").increment(1);
             let limit = self.0.options.max_streams;
             let text = format!("{limit} streams are open already (a fixed limit); try again later");
@@ -161,9 +161,9 @@ impl Package for Conduit {
         body: Body,
     ) -> Option<BoxFuture<'static, Result<Body, Status>>> {
         let get = async move {
-            let request: conduit::common::Destination = received(body, MAX_REQUEST).await?;
+            let request: conduit::common::Destination = receive_message(body, MAX_REQUEST_BYTES).await?;
             let get = destination.get(&caller, &request.scheme, &request.path, Dialect::Conduit);
-            Ok(answer(span_of_call("destination.Get"), get).await?.into_inner())
+            Ok(answer(call_span("destination.Get"), get).await?.into_inner())
         };
         (method == "Get").then(|| get.boxed())
     }
@@ -185,16 +185,16 @@ impl Package for Linkerd {
         };
         Some(
             async move {
-                let request: linkerd::destination::GetDestination = received(body, MAX_REQUEST).await?;
+                let request: linkerd::destination::GetDestination = receive_message(body, MAX_REQUEST_BYTES).await?;
                 let (scheme, path) = (&request.scheme, &request.path);
                 let body = match is_profile {
                     false => {
                         let get = destination.get(&caller, scheme, path, Dialect::Linkerd);
-                        answer(span_of_call("destination.Get"), get).await?
+                        answer(call_span("destination.Get"), get).await?
                     }
                     true => {
                         let get = destination.get_profile(&caller, scheme, path);
-                        answer(span_of_call("destination.GetProfile"), get).await?
+                        answer(call_span("destination.GetProfile"), get).await?
                     }
                 };
                 Ok(body.into_inner())

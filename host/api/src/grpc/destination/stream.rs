@@ -12,13 +12,13 @@ use tokio::{
 };
 use tonic::{Status, body::Body};
 
-use super::super::frames::ended;
+use super::super::frames::trailers;
 use super::{
     authority::Authority,
     encode::{self, Dialect},
     hub::Subscription,
     profile,
-    view::{Broken, Position, Told, View},
+    view::{Position, SentState, StreamError, View},
 };
 
 /// An open stream.
@@ -27,7 +27,7 @@ pub(super) struct OpenStream {
     subscription: Subscription,
     versions: watch::Receiver<u64>,
     stopped: BoxFuture<'static, ()>,
-    _place: Place,
+    _place: StreamPermit,
 }
 
 /// The content of a stream.
@@ -54,7 +54,7 @@ impl Content {
     }
 
     /// The message to send now, if any.
-    fn next(&mut self, view: &View) -> Result<Option<Bytes>, Broken> {
+    fn next(&mut self, view: &View) -> Result<Option<Bytes>, StreamError> {
         match self {
             Self::Addresses { position, dialect, heartbeat, due } => {
                 let bytes = view.next(position, *dialect)?;
@@ -77,10 +77,10 @@ impl Content {
     /// Waits for the next heartbeat and returns it. Waits for ever if the client has not received anything yet.
     async fn heartbeat(&mut self) -> Bytes {
         let Self::Addresses { position, heartbeat, due, .. } = self else { return std::future::pending().await };
-        let bytes = match position.told {
-            Told::Nothing => return std::future::pending().await,
-            Told::NoEndpoints { exists } => encode::no_endpoints(exists),
-            Told::Endpoints => encode::empty_add(),
+        let bytes = match position.sent {
+            SentState::Nothing => return std::future::pending().await,
+            SentState::NoEndpoints { exists } => encode::no_endpoints(exists),
+            SentState::Endpoints => encode::empty_add(),
         };
         sleep_until(*due).await;
         *due = Instant::now() + *heartbeat;
@@ -93,7 +93,7 @@ impl OpenStream {
         content: Content,
         subscription: Subscription,
         stopped: BoxFuture<'static, ()>,
-        place: Place,
+        place: StreamPermit,
     ) -> Self {
         let versions = subscription.view.versions();
         Self { content, subscription, versions, stopped, _place: place }
@@ -108,7 +108,7 @@ impl OpenStream {
                     metrics::counter!("mortise_destination_updates_total").increment(1);
                     (Ok(Frame::data(bytes)), Some(open))
                 }
-                Err(status) => (ended(&status), None),
+                Err(status) => (trailers(&status), None),
             })
         })))
     }
@@ -123,8 +123,8 @@ impl OpenStream {
             match self.content.next(&self.subscription.view) {
                 Ok(Some(bytes)) => return Ok(bytes),
                 Ok(None) => {}
-                Err(Broken::Failed(status)) => return Err(status),
-                Err(Broken::Lagged) => {
+                Err(StreamError::Failed(status)) => return Err(status),
+                Err(StreamError::Lagged) => {
                     metrics::counter!("mortise_destination_streams_lagged_total").increment(1);
                     let what = "the client fell behind the changes of the service; subscribe again";
                     return Err(Status::unavailable(what));
@@ -141,16 +141,16 @@ impl OpenStream {
 }
 
 /// A place within the limit of streams, counted while it is taken.
-pub(super) struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+pub(super) struct StreamPermit(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
-impl Place {
+impl StreamPermit {
     pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
         metrics::gauge!("mortise_destination_streams").increment(1);
         Self(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         metrics::gauge!("mortise_destination_streams").decrement(1);
     }

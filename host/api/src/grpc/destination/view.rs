@@ -7,7 +7,7 @@
 //! # Differences
 //! The view has a log: an entry for each change of an address, with its version and the previous state of the address.
 //! The state of an address at some version is in its first later entry, or is the present one if it has no later entry.
-//! The log holds twice as many entries as there are addresses, and [`LOG_FLOOR`] more; a stream that is further behind
+//! The log holds twice as many entries as there are addresses, and [`MIN_LOG_ENTRIES`] more; a stream that is further behind
 //! has lagged.
 //!
 //! # Messages
@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// Entries of the log of a view without addresses.
-const LOG_FLOOR: usize = 1_024;
+const MIN_LOG_ENTRIES: usize = 1_024;
 
 /// A view; see the module.
 pub(super) struct View {
@@ -97,12 +97,12 @@ struct Change {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Position {
     version: u64,
-    pub(super) told: Told,
+    pub(super) sent: SentState,
 }
 
 /// The last state that a stream was sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum SentState {
     #[default]
     Nothing,
     NoEndpoints {
@@ -113,7 +113,7 @@ pub(super) enum Told {
 
 /// The reason why a stream cannot continue.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum StreamError {
     /// The stream is further behind than the log reaches.
     Lagged,
     Failed(Status),
@@ -190,23 +190,23 @@ impl View {
     ///
     /// # Errors
     /// The stream cannot continue.
-    pub(super) fn next(&self, position: &mut Position, dialect: Dialect) -> Result<Option<Bytes>, Broken> {
+    pub(super) fn next(&self, position: &mut Position, dialect: Dialect) -> Result<Option<Bytes>, StreamError> {
         let mut inner = self.inner.lock();
-        let none = |exists| match position.told == (Told::NoEndpoints { exists }) {
-            true => (position.told, None),
-            false => (Told::NoEndpoints { exists }, Some(encode::no_endpoints(exists))),
+        let none = |exists| match position.sent == (SentState::NoEndpoints { exists }) {
+            true => (position.sent, None),
+            false => (SentState::NoEndpoints { exists }, Some(encode::no_endpoints(exists))),
         };
-        let (told, bytes) = match &inner.state {
+        let (sent, bytes) = match &inner.state {
             State::Unknown => return Ok(None),
-            State::Failed(status) => return Err(Broken::Failed(status.clone())),
+            State::Failed(status) => return Err(StreamError::Failed(status.clone())),
             State::Absent => none(false),
             State::Present { .. } if inner.addresses.is_empty() => none(true),
             State::Present { .. } => {
-                let from = (position.told == Told::Endpoints).then_some(position.version);
-                (Told::Endpoints, inner.encoded(from, dialect, &self.answers)?)
+                let from = (position.sent == SentState::Endpoints).then_some(position.version);
+                (SentState::Endpoints, inner.encoded(from, dialect, &self.answers)?)
             }
         };
-        *position = Position { version: inner.version, told };
+        *position = Position { version: inner.version, sent };
         Ok(bytes)
     }
 
@@ -214,11 +214,11 @@ impl View {
     ///
     /// # Errors
     /// The service cannot be watched.
-    pub(super) fn summary(&self) -> Result<Option<Summary>, Broken> {
+    pub(super) fn summary(&self) -> Result<Option<Summary>, StreamError> {
         let inner = self.inner.lock();
         Ok(Some(match &inner.state {
             State::Unknown => return Ok(None),
-            State::Failed(status) => return Err(Broken::Failed(status.clone())),
+            State::Failed(status) => return Err(StreamError::Failed(status.clone())),
             State::Absent => Summary::Absent,
             State::Present { is_undefined } => {
                 Summary::Present { is_undefined: *is_undefined, first: inner.addresses.first().cloned() }
@@ -241,7 +241,7 @@ impl Inner {
         if same_state && set_labels.is_none() && changes.is_empty() {
             return false;
         }
-        let most = 2 * self.addresses.len().max(addresses.len()) + LOG_FLOOR;
+        let most = 2 * self.addresses.len().max(addresses.len()) + MIN_LOG_ENTRIES;
         self.log.extend(changes);
         while self.log.len() > most {
             let oldest = self.log.pop_front().map_or(version, |change| change.version);
@@ -260,12 +260,17 @@ impl Inner {
 
     /// The encoded difference from version `from` to the newest one; `None` if nothing differs. Without `from`, all
     /// addresses.
-    fn encoded(&mut self, from: Option<u64>, dialect: Dialect, answers: &AnswerBytes) -> Result<Option<Bytes>, Broken> {
+    fn encoded(
+        &mut self,
+        from: Option<u64>,
+        dialect: Dialect,
+        answers: &AnswerBytes,
+    ) -> Result<Option<Bytes>, StreamError> {
         if from == Some(self.version) {
             return Ok(None);
         }
         if from.is_some_and(|from| from < self.complete_since) {
-            return Err(Broken::Lagged);
+            return Err(StreamError::Lagged);
         }
         if let Some(bytes) = self.encoded.get(&(from, dialect)).and_then(Weak::upgrade) {
             return Ok(Some(CountedBytes::share(bytes)));

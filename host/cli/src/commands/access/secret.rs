@@ -50,7 +50,7 @@ pub(super) fn write(path: &Path, secret: &str) -> Result<(), CliError> {
 
 fn prepare(path: &Path, secret: &str) -> Result<AtomicFile, FsError> {
     // Temporary files are readable by their owner alone, and stay so after the rename.
-    let mut file = AtomicFile::beside(path)?;
-    file.write_all(format!("{secret}\n").as_bytes()).map_err(FsError::at(path, "write"))?;
+    let mut file = AtomicFile::new_beside(path)?;
+    file.write_all(format!("{secret}\n").as_bytes()).map_err(FsError::with_path(path, "write"))?;
     Ok(file)
 }

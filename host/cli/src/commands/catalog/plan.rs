@@ -99,7 +99,7 @@ pub(super) fn resource_name(text: &str) -> Option<String> {
         let letter = letter.to_ascii_lowercase();
         if letter.is_ascii_lowercase() || letter.is_ascii_digit() { letter } else { '-' }
     };
-    let name: String = text.chars().map(letter).take(name::MAX_LEN).collect();
+    let name: String = text.chars().map(letter).take(name::MAX_NAME_BYTES).collect();
     let name = name.trim_matches('-');
     name::is_valid(name).then(|| name.to_owned())
 }

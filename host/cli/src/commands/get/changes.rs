@@ -16,10 +16,10 @@ use mortise_resource::{
 };
 
 use super::watch::{EventKind, Printer};
-use crate::{CliError, Exit, Session, Shield};
+use crate::{CliError, CriticalSection, Exit, Session};
 
 /// Pause before an ended watch is opened again.
-const PAUSE: Duration = Duration::from_secs(1);
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Prints events until Ctrl-C, until the server is gone, or until the output is closed. Ctrl-C prints the token of the
 /// last change.
@@ -30,7 +30,7 @@ pub(super) async fn follow(
     printer: Printer<'_>,
 ) -> Result<Exit, CliError> {
     let mut changes = Changes { resume, is_current: false, printer };
-    let _shield = Shield::raise();
+    let _section = CriticalSection::enter();
     let ended = tokio::select! {
         ended = changes.follow(session, &query) => ended,
         interrupted = tokio::signal::ctrl_c() => match interrupted {
@@ -58,7 +58,7 @@ impl Changes<'_> {
         loop {
             // After a position there are only changes.
             self.is_current = !self.resume.is_empty();
-            let request = WatchResourcesRequest::of_search(query.clone(), WatchType::Stateless, self.resume.clone());
+            let request = WatchResourcesRequest::from_search(query.clone(), WatchType::Stateless, self.resume.clone());
             let opened = session.call(gvk(&ty), async { session.watches().watch_resources(request).await });
             let mut messages = opened.await?;
             loop {
@@ -73,7 +73,7 @@ impl Changes<'_> {
                     Err(status) => return Err(CliError::rpc(gvk(&ty), &status)),
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(REOPEN_PAUSE).await;
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) async fn follow(
     mut show: impl FnMut(&Found) -> Result<(), CliError>,
 ) -> Result<Exit, CliError> {
     let ty = query.r#type.clone().unwrap_or_default();
-    let request = WatchResourcesRequest::of_search(query, WatchType::Stateful, String::new());
+    let request = WatchResourcesRequest::from_search(query, WatchType::Stateful, String::new());
     let opened = session.call(gvk(&ty), async { session.watches().watch_resources(request).await });
     let mut messages = opened.await?;
     let mut page = Found::default();

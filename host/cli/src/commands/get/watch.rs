@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Pause before an ended watch is opened again.
-const PAUSE: Duration = Duration::from_secs(1);
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,6 +149,6 @@ pub(super) async fn follow(
                 printer.event(kind, &resource)?;
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(REOPEN_PAUSE).await;
     }
 }

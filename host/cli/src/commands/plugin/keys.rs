@@ -117,9 +117,11 @@ impl Keygen {
 /// Writes a whole file; replaces an existing one only if `replace` is set.
 pub(super) fn write_new(path: &Path, text: &str, mode: u32, replace: bool) -> Result<(), CliError> {
     let write = || {
-        let mut file = AtomicFile::beside(path)?;
-        file.write_all(text.as_bytes()).map_err(FsError::at(path, "write"))?;
-        file.file().set_permissions(std::fs::Permissions::from_mode(mode)).map_err(FsError::at(path, "write"))?;
+        let mut file = AtomicFile::new_beside(path)?;
+        file.write_all(text.as_bytes()).map_err(FsError::with_path(path, "write"))?;
+        file.file()
+            .set_permissions(std::fs::Permissions::from_mode(mode))
+            .map_err(FsError::with_path(path, "write"))?;
         if replace { file.replace_durably() } else { file.create_durably() }
     };
     write().map_err(CliError::fs)

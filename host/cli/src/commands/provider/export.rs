@@ -57,7 +57,7 @@ impl Export {
 
 /// Replaces a file, even that of a running program; an interrupted write leaves nothing behind.
 fn put(content: &mut impl Read, mode: u32, to: &Path) -> Result<(), CliError> {
-    let mut file = AtomicFile::beside(to).map_err(CliError::fs)?;
+    let mut file = AtomicFile::new_beside(to).map_err(CliError::fs)?;
     let written = io::copy(content, &mut file).and_then(|_| file.file().set_permissions(Permissions::from_mode(mode)));
     written.map_err(|e| CliError::file("cannot write", to, e))?;
     file.replace_durably().map_err(CliError::fs)

@@ -263,10 +263,10 @@ impl Plan {
         }
         for NewFile { path, text, mode } in &self.new {
             let write = || {
-                let mut file = AtomicFile::beside(path)?;
-                file.write_all(text.as_bytes()).map_err(FsError::at(path, "write"))?;
+                let mut file = AtomicFile::new_beside(path)?;
+                file.write_all(text.as_bytes()).map_err(FsError::with_path(path, "write"))?;
                 let mode = std::fs::Permissions::from_mode(*mode);
-                file.file().set_permissions(mode).map_err(FsError::at(path, "write"))?;
+                file.file().set_permissions(mode).map_err(FsError::with_path(path, "write"))?;
                 if self.force { file.replace_durably() } else { file.create_durably() }
             };
             write().map_err(CliError::fs)?;

@@ -7,12 +7,12 @@ const fn at(seconds: u64) -> Duration {
 
 /// A call of the host.
 fn of(trial: Option<u64>, input: Option<u64>) -> Admitted {
-    Admitted { trial, input, caller: CallerNumber::HOST }
+    Admitted { trial, input, caller: CallerId::HOST }
 }
 
 /// A call of a caller with an input of its own.
 fn by(caller: u64, trial: Option<u64>, input: u64) -> Admitted {
-    Admitted { trial, input: Some(input), caller: CallerNumber::new(caller) }
+    Admitted { trial, input: Some(input), caller: CallerId::new(caller) }
 }
 
 /// Ten faults within a minute; waits of 1 to 60 seconds.
@@ -33,7 +33,7 @@ fn quarantined(now: Duration) -> Breaker {
 }
 
 fn trial(breaker: &mut Breaker, now: Duration) -> u64 {
-    match breaker.admit(&rules(), now, CallerNumber::HOST, 0) {
+    match breaker.admit(&rules(), now, CallerId::HOST, 0) {
         Admission::Trial(number) => number,
         other => panic!("no trial: {other:?}"),
     }
@@ -43,7 +43,7 @@ fn trial(breaker: &mut Breaker, now: Duration) -> u64 {
 fn healthy_probation_quarantined() {
     let mut breaker = Breaker::default();
     for (n, expected) in [Healthy, Healthy, Probation, Probation].into_iter().enumerate() {
-        assert_eq!(breaker.admit(&rules(), at(0), CallerNumber::HOST, 0), Admission::Go);
+        assert_eq!(breaker.admit(&rules(), at(0), CallerId::HOST, 0), Admission::Go);
         fail(&mut breaker, at(n as u64), None);
         assert_eq!(breaker.state(), expected, "{n}");
         assert_eq!(breaker.retry_in(&rules(), at(0)), None);
@@ -53,7 +53,7 @@ fn healthy_probation_quarantined() {
     fail(&mut breaker, at(9), None);
     assert_eq!(breaker.state(), Quarantined);
     assert_eq!((breaker.faults(), breaker.last_fault()), (10, "trapped"));
-    assert_eq!(breaker.admit(&rules(), at(9), CallerNumber::HOST, 0), Admission::Refused(at(1)));
+    assert_eq!(breaker.admit(&rules(), at(9), CallerId::HOST, 0), Admission::Refused(at(1)));
 }
 
 #[test]
@@ -92,19 +92,15 @@ fn a_quiet_window_and_a_good_call_end_probation() {
 fn one_trial_at_a_time() {
     let mut breaker = quarantined(at(0));
     assert_eq!(
-        breaker.admit(&rules(), Duration::from_millis(999), CallerNumber::HOST, 0),
+        breaker.admit(&rules(), Duration::from_millis(999), CallerId::HOST, 0),
         Admission::Refused(Duration::from_millis(1))
     );
     let number = trial(&mut breaker, at(1));
-    assert_eq!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 0), Admission::Refused(at(1)));
-    assert_eq!(
-        breaker.admit(&rules(), at(99), CallerNumber::HOST, 0),
-        Admission::Refused(at(1)),
-        "even if it takes long"
-    );
+    assert_eq!(breaker.admit(&rules(), at(1), CallerId::HOST, 0), Admission::Refused(at(1)));
+    assert_eq!(breaker.admit(&rules(), at(99), CallerId::HOST, 0), Admission::Refused(at(1)), "even if it takes long");
     breaker.succeeded(&rules(), at(100), of(Some(number), None), 0);
     assert_eq!(breaker.state(), Probation);
-    assert_eq!(breaker.admit(&rules(), at(100), CallerNumber::HOST, 0), Admission::Go);
+    assert_eq!(breaker.admit(&rules(), at(100), CallerId::HOST, 0), Admission::Go);
 }
 
 #[test]
@@ -112,7 +108,7 @@ fn each_failed_trial_doubles_the_wait_up_to_a_bound() {
     let mut breaker = quarantined(at(0));
     let mut now = at(0);
     for wait in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
-        assert_eq!(breaker.admit(&rules(), now, CallerNumber::HOST, 0), Admission::Refused(at(wait)));
+        assert_eq!(breaker.admit(&rules(), now, CallerId::HOST, 0), Admission::Refused(at(wait)));
         now += at(wait);
         let number = trial(&mut breaker, now);
         fail(&mut breaker, now, Some(number));
@@ -170,7 +166,7 @@ fn a_trial_without_an_outcome_is_free_again() {
     let second = trial(&mut breaker, at(1));
     breaker.released(first);
     assert_eq!(
-        breaker.admit(&rules(), at(1), CallerNumber::HOST, 0),
+        breaker.admit(&rules(), at(1), CallerId::HOST, 0),
         Admission::Refused(at(1)),
         "the second is still under way"
     );
@@ -190,7 +186,7 @@ fn calls_that_began_before_the_quarantine_change_nothing() {
     let number = trial(&mut breaker, at(1));
     fail(&mut breaker, at(1), None);
     breaker.succeeded(&rules(), at(1), of(None, None), 0);
-    assert_eq!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 0), Admission::Refused(at(1)));
+    assert_eq!(breaker.admit(&rules(), at(1), CallerId::HOST, 0), Admission::Refused(at(1)));
     breaker.succeeded(&rules(), at(1), of(Some(number), None), 0);
     assert_eq!(breaker.state(), Probation);
 }
@@ -216,7 +212,7 @@ fn odd_settings_are_bounded() {
     let mut breaker = Breaker::default();
     breaker.failed(&odd, at(0), of(None, None), 0, String::new());
     assert_eq!(breaker.state(), Quarantined);
-    assert_eq!(breaker.admit(&odd, at(0), CallerNumber::HOST, 0), Admission::Refused(Duration::from_millis(1)));
+    assert_eq!(breaker.admit(&odd, at(0), CallerId::HOST, 0), Admission::Refused(Duration::from_millis(1)));
     let many = Quarantine { faults: u32::MAX, ..rules() };
     let mut breaker = Breaker::default();
     (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), of(None, None), 0, String::new()));
@@ -248,14 +244,14 @@ fn the_share_of_calls_decides() {
 fn an_input_that_set_it_off_is_the_trial_only_when_no_other_comes() {
     let mut breaker = Breaker::default();
     (0..10).for_each(|_| breaker.failed(&rules(), at(0), of(None, Some(13)), 0, "trapped".into()));
-    assert_eq!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 13), Admission::Refused(at(1)));
-    assert!(matches!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 7), Admission::Trial(_)));
+    assert_eq!(breaker.admit(&rules(), at(1), CallerId::HOST, 13), Admission::Refused(at(1)));
+    assert!(matches!(breaker.admit(&rules(), at(1), CallerId::HOST, 7), Admission::Trial(_)));
     breaker.released(1);
-    assert_eq!(breaker.admit(&rules(), at(2), CallerNumber::HOST, 13), Admission::Trial(2));
+    assert_eq!(breaker.admit(&rules(), at(2), CallerId::HOST, 13), Admission::Trial(2));
     // A trial that fails makes its input one of those.
     breaker.failed(&rules(), at(2), of(Some(2), Some(8)), 0, "trapped".into());
-    assert_eq!(breaker.admit(&rules(), at(4), CallerNumber::HOST, 8), Admission::Refused(at(2)));
-    assert_eq!(breaker.admit(&rules(), at(4), CallerNumber::HOST, 9), Admission::Trial(3));
+    assert_eq!(breaker.admit(&rules(), at(4), CallerId::HOST, 8), Admission::Refused(at(2)));
+    assert_eq!(breaker.admit(&rules(), at(4), CallerId::HOST, 9), Admission::Trial(3));
 }
 
 #[test]
@@ -277,7 +273,7 @@ fn one_callers_many_poisons_do_not_close_the_hook_for_another() {
     for now in 0..90 {
         for n in 0..20 {
             let poison = now * 20 + n;
-            match breaker.admit(&rules(), at(now), CallerNumber::new(1), poison) {
+            match breaker.admit(&rules(), at(now), CallerId::new(1), poison) {
                 Admission::Go => breaker.failed(&rules(), at(now), by(1, None, poison), good, "trapped".into()),
                 Admission::Trial(number) => {
                     breaker.failed(&rules(), at(now), by(1, Some(number), poison), good, "trapped".into());
@@ -285,7 +281,7 @@ fn one_callers_many_poisons_do_not_close_the_hook_for_another() {
                 Admission::Refused(_) => {}
             }
         }
-        let trial = match breaker.admit(&rules(), at(now), CallerNumber::new(2), u64::MAX) {
+        let trial = match breaker.admit(&rules(), at(now), CallerId::new(2), u64::MAX) {
             Admission::Refused(_) => {
                 refused += 1;
                 continue;
@@ -319,20 +315,20 @@ fn the_share_of_callers_decides_too() {
     breaker.succeeded(&rules(), at(0), by(1, None, 0), 1);
     (3..200).for_each(|n| breaker.failed(&rules(), at(0), by(1, None, n), 1, "trapped".into()));
     assert_eq!(breaker.state(), Quarantined, "who has faults does not speak for it");
-    (0..1_000).for_each(|n| serve(&mut breaker.served, CallerNumber::new(n), at(n)));
-    assert_eq!((breaker.served.len(), breaker.served.contains_key(&CallerNumber::new(999))), (MAX_SERVED, true));
+    (0..1_000).for_each(|n| record_served(&mut breaker.served, CallerId::new(n), at(n)));
+    assert_eq!((breaker.served.len(), breaker.served.contains_key(&CallerId::new(999))), (MAX_SERVED, true));
 }
 
 #[test]
 fn a_caller_whose_trial_failed_makes_room_for_others() {
     let mut breaker = quarantined(at(0));
-    let number = match breaker.admit(&rules(), at(1), CallerNumber::new(1), 1) {
+    let number = match breaker.admit(&rules(), at(1), CallerId::new(1), 1) {
         Admission::Trial(number) => number,
         other => panic!("no trial: {other:?}"),
     };
     breaker.failed(&rules(), at(1), by(1, Some(number), 1), 0, "trapped".into());
-    assert_eq!(breaker.admit(&rules(), at(3), CallerNumber::new(1), 2), Admission::Refused(at(2)));
-    assert!(matches!(breaker.admit(&rules(), at(3), CallerNumber::new(2), 3), Admission::Trial(_)));
+    assert_eq!(breaker.admit(&rules(), at(3), CallerId::new(1), 2), Admission::Refused(at(2)));
+    assert!(matches!(breaker.admit(&rules(), at(3), CallerId::new(2), 3), Admission::Trial(_)));
     breaker.released(number + 1);
-    assert!(matches!(breaker.admit(&rules(), at(5), CallerNumber::new(1), 4), Admission::Trial(_)), "nobody else came");
+    assert!(matches!(breaker.admit(&rules(), at(5), CallerId::new(1), 4), Admission::Trial(_)), "nobody else came");
 }

@@ -8,17 +8,17 @@ use wasmtime::{
     },
 };
 
-use super::{handles::handle, printed::CHUNK, stub};
+use super::{handles::handle, printed::MAX_WRITE_BYTES, stub};
 use crate::host::{abort_reason::AbortReason, state::State};
 
 /// Most random bytes of one call.
-const RANDOM: u64 = 64 << 10;
+const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
 /// Cases of WASI's error types that mean a refusal, and the end of a stream.
-const REFUSALS: [&str; 5] = ["access-denied", "access", "not-permitted", "closed", "HTTP-request-denied"];
+const REFUSAL_CASES: [&str; 5] = ["access-denied", "access", "not-permitted", "closed", "HTTP-request-denied"];
 
 /// Representation of a request body's stream, whose content is discarded.
-const NOWHERE: u32 = 3;
+const DISCARDED_STREAM: u32 = 3;
 
 /// Answers a call, or ends it. Releases the handles in its arguments.
 pub(super) fn answer(
@@ -46,14 +46,14 @@ pub(super) fn answer(
         ("io/poll", "[method]pollable.block") => None,
         ("io/streams", _) => match function.split_once('.') {
             Some((_, "subscribe")) => Some(handle(store, "pollable", 0)?),
-            Some(("[method]output-stream", "check-write")) => Some(done(Some(Val::U64(CHUNK as u64)))),
+            Some(("[method]output-stream", "check-write")) => Some(done(Some(Val::U64(MAX_WRITE_BYTES as u64)))),
             Some(("[method]output-stream", "write" | "blocking-write-and-flush")) => {
                 let bytes =
                     arguments.iter().find_map(|one| if let Val::List(bytes) = one { Some(bytes) } else { None });
                 let bytes =
                     bytes.into_iter().flatten().filter_map(|one| if let Val::U8(b) = one { Some(*b) } else { None });
                 match first {
-                    Some(NOWHERE) => {}
+                    Some(DISCARDED_STREAM) => {}
                     stream => state.print(stream.unwrap_or(1), bytes),
                 }
                 Some(done(None))
@@ -81,8 +81,8 @@ pub(super) fn answer(
 
         ("random/random", "get-random-bytes") | ("random/insecure", "get-insecure-random-bytes") => {
             let count = number(arguments);
-            if count > RANDOM {
-                return Err(AbortReason::Random { limit: RANDOM }.into());
+            if count > MAX_RANDOM_BYTES {
+                return Err(AbortReason::Random { limit: MAX_RANDOM_BYTES }.into());
             }
             let bytes = (0..count).map(|_| Val::U8(state.wasi.random().to_le_bytes()[0]));
             Some(Val::List(bytes.collect()))
@@ -94,10 +94,10 @@ pub(super) fn answer(
             Some(Val::Tuple(vec![Val::U64(state.wasi.random()), Val::U64(state.wasi.random())]))
         }
         // All parts of a request can be made; none is sent.
-        ("http/types", function) => match made(function) {
-            Some(("output-stream", _)) => Some(done(Some(handle(store, "output-stream", NOWHERE)?))),
-            Some((resource, Made::Plain)) => Some(handle(store, resource, 0)?),
-            Some((resource, Made::Done)) => Some(done(Some(handle(store, resource, 0)?))),
+        ("http/types", function) => match returned_resource(function) {
+            Some(("output-stream", _)) => Some(done(Some(handle(store, "output-stream", DISCARDED_STREAM)?))),
+            Some((resource, ResourceForm::Plain)) => Some(handle(store, resource, 0)?),
+            Some((resource, ResourceForm::Done)) => Some(done(Some(handle(store, resource, 0)?))),
             None if is_set(function) => Some(done(None)),
             None if function == "[method]fields.has" => Some(Val::Bool(false)),
             None if function == "[method]outgoing-request.method" => Some(Val::Variant("get".into(), None)),
@@ -108,20 +108,22 @@ pub(super) fn answer(
 }
 
 /// Form in which a function returns a resource: plain, or in a result.
-enum Made {
+enum ResourceForm {
     Plain,
     Done,
 }
 
 /// Resource that a function of `http/types` makes.
-fn made(function: &str) -> Option<(&'static str, Made)> {
+fn returned_resource(function: &str) -> Option<(&'static str, ResourceForm)> {
     Some(match function {
-        "[constructor]fields" | "[method]fields.clone" | "[method]outgoing-request.headers" => ("fields", Made::Plain),
-        "[static]fields.from-list" => ("fields", Made::Done),
-        "[constructor]outgoing-request" => ("outgoing-request", Made::Plain),
-        "[constructor]request-options" => ("request-options", Made::Plain),
-        "[method]outgoing-request.body" => ("outgoing-body", Made::Done),
-        "[method]outgoing-body.write" => ("output-stream", Made::Done),
+        "[constructor]fields" | "[method]fields.clone" | "[method]outgoing-request.headers" => {
+            ("fields", ResourceForm::Plain)
+        }
+        "[static]fields.from-list" => ("fields", ResourceForm::Done),
+        "[constructor]outgoing-request" => ("outgoing-request", ResourceForm::Plain),
+        "[constructor]request-options" => ("request-options", ResourceForm::Plain),
+        "[method]outgoing-request.body" => ("outgoing-body", ResourceForm::Done),
+        "[method]outgoing-body.write" => ("output-stream", ResourceForm::Done),
         _ => return None,
     })
 }
@@ -143,12 +145,12 @@ fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Resu
         Some(Type::Result(result)) => match result.err() {
             None => Some(Val::Result(Err(None))),
             Some(Type::Enum(all)) => {
-                let named = REFUSALS.into_iter().find(|refusal| all.names().any(|name| name == *refusal));
+                let named = REFUSAL_CASES.into_iter().find(|refusal| all.names().any(|name| name == *refusal));
                 named.map(|name| Val::Result(Err(Some(Box::new(Val::Enum(name.to_owned()))))))
             }
             Some(Type::Variant(all)) => {
                 let mut cases = all.cases().filter(|case| case.ty.is_none()).map(|case| case.name.to_owned());
-                let named = cases.find(|name| REFUSALS.contains(&name.as_str()));
+                let named = cases.find(|name| REFUSAL_CASES.contains(&name.as_str()));
                 named.map(|name| Val::Result(Err(Some(Box::new(Val::Variant(name, None))))))
             }
             Some(_) => None,

@@ -20,8 +20,8 @@
 //! A request has `controllers.host_call_ms` from its beginning to the last byte of its answer, and never more than the
 //! remaining time of the call; a guest may ask for less for connecting, for the first byte, and between bytes. Bodies
 //! of all answers of a call together are bounded by `sandbox.reply_bytes`, those of requests likewise. An instance has
-//! at most [`IN_FLIGHT`] open requests. The host's memory for a guest is bounded by [`HANDLES`], headers of 128 KiB
-//! each, and [`PIECE`]. Each call of the guest here counts towards `controllers.host_calls`; past that, requests fail.
+//! at most [`MAX_OPEN_REQUESTS`] open requests. The host's memory for a guest is bounded by [`MAX_HTTP_HANDLES`], headers of 128 KiB
+//! each, and [`SEND_BUFFER_BYTES`]. Each call of the guest here counts towards `controllers.host_calls`; past that, requests fail.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -48,16 +48,16 @@ use crate::{
 };
 
 /// Open requests of one instance, including answers that are being read.
-const IN_FLIGHT: usize = 16;
+const MAX_OPEN_REQUESTS: usize = 16;
 
 /// Most requests, headers, bodies and the like of one instance; `Limits::handles` may lower it.
-const HANDLES: usize = 256;
+const MAX_HTTP_HANDLES: usize = 256;
 
 /// Buffered part of a request's body, bytes.
-const PIECE: usize = 16 << 10;
+const SEND_BUFFER_BYTES: usize = 16 << 10;
 
 /// Head and body of an answer, and the work that drives its connection.
-type Sent = (http::Response<WasiBody>, Work);
+type SentRequest = (http::Response<WasiBody>, Work);
 type Work = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 /// State of an instance's HTTP.
@@ -102,11 +102,11 @@ pub(crate) struct Call {
 impl Http {
     pub(crate) fn new(limits: &Limits) -> Self {
         let mut table = ResourceTable::new();
-        table.set_max_capacity(limits.handles.min(HANDLES));
+        table.set_max_capacity(limits.handles.min(MAX_HTTP_HANDLES));
         Self {
             ctx: WasiHttpCtx::new(),
             table,
-            outgoing: Outgoing { call: None, turns: Arc::new(Semaphore::new(IN_FLIGHT)), exhausted: false },
+            outgoing: Outgoing { call: None, turns: Arc::new(Semaphore::new(MAX_OPEN_REQUESTS)), exhausted: false },
             printed: PrintedLines::new(limits.log_bytes),
         }
     }
@@ -128,7 +128,7 @@ impl WasiHttpHooks for Outgoing {
         request: http::Request<WasiBody>,
         options: Option<RequestOptions>,
         _read: Work,
-    ) -> Box<dyn Future<Output = Result<Sent, Error>> + Send> {
+    ) -> Box<dyn Future<Output = Result<SentRequest, Error>> + Send> {
         let admitted = self.admit(request);
         Box::new(async move {
             let (call, request, turn) = admitted?;
@@ -142,7 +142,7 @@ impl WasiHttpHooks for Outgoing {
     }
 
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {
-        PIECE
+        SEND_BUFFER_BYTES
     }
 
     fn p2_error_from_hyper(&mut self, fault: &hyper::Error) -> ErrorCode {
@@ -228,7 +228,7 @@ async fn send(
     request: http::Request<WasiBody>,
     options: RequestOptions,
     turn: OwnedSemaphorePermit,
-) -> Result<Sent, Error> {
+) -> Result<SentRequest, Error> {
     let now = Instant::now();
     let within = call.host_call.min(call.until.saturating_duration_since(now));
     let until = tokio::time::Instant::from_std(now + within);
@@ -334,7 +334,7 @@ mod tests {
     fn only_so_many_are_in_flight_and_none_between_calls() {
         let mut outgoing = granted(&["allowed.org"]);
         let mut ask = || outgoing.admit(request("GET", "https://allowed.org/"));
-        let turns: Vec<_> = (0..IN_FLIGHT).map(|_| ask().unwrap()).collect();
+        let turns: Vec<_> = (0..MAX_OPEN_REQUESTS).map(|_| ask().unwrap()).collect();
         assert!(matches!(ask(), Err(Error::ConnectionLimitReached)));
         drop(turns);
         assert!(ask().is_ok());

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 /// Most bytes of one write to stdout or stderr: the answer of `check-write`.
-pub(super) const CHUNK: usize = 4096;
+pub(super) const MAX_WRITE_BYTES: usize = 4096;
 
 /// Longest line of stdout or stderr, bytes; longer ones are split.
-pub(crate) const LINE: usize = 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 1024;
 
 /// Output to stdout and stderr that is not logged yet. Clones share one buffer.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct PrintedLines {
 
 impl PrintedLines {
     pub(super) fn new(log_bytes: usize) -> Self {
-        Self { streams: Arc::default(), limit: log_bytes.saturating_add(LINE) }
+        Self { streams: Arc::default(), limit: log_bytes.saturating_add(MAX_LINE_BYTES) }
     }
 
     /// Takes bytes of stderr or of stdout, as far as there is room.

@@ -13,7 +13,7 @@ use wasmtime_wasi_io::{
 
 use super::{
     http::Http,
-    printed::{CHUNK, PrintedLines},
+    printed::{MAX_WRITE_BYTES, PrintedLines},
 };
 use crate::host::state::State;
 
@@ -37,15 +37,15 @@ pub(super) fn handle(
     let Some(Http { table, printed, .. }) = store.data_mut().http.as_deref_mut() else { return Ok(None) };
     Ok(Some(Val::Resource(match resource {
         "pollable" => {
-            let ready = table.push(Still)?;
+            let ready = table.push(InertStream)?;
             subscribe(table, ready)?.try_into_resource_any(store)?
         }
         "input-stream" => {
-            let stream: DynInputStream = Box::new(Still);
+            let stream: DynInputStream = Box::new(InertStream);
             table.push(stream)?.try_into_resource_any(store)?
         }
         "output-stream" => {
-            let stream: DynOutputStream = Box::new(Out { printed: printed.clone(), err: rep == 2 });
+            let stream: DynOutputStream = Box::new(PrintedStream { printed: printed.clone(), err: rep == 2 });
             table.push(stream)?.try_into_resource_any(store)?
         }
         _ => return Ok(None),
@@ -63,31 +63,31 @@ pub(super) fn release(store: &mut StoreContextMut<'_, State>, any: ResourceAny) 
 }
 
 /// A stream that is ready, and at its end.
-struct Still;
+struct InertStream;
 
 #[async_trait]
-impl Pollable for Still {
+impl Pollable for InertStream {
     async fn ready(&mut self) {}
 }
 
-impl InputStream for Still {
+impl InputStream for InertStream {
     fn read(&mut self, _: usize) -> StreamResult<Bytes> {
         Err(StreamError::Closed)
     }
 }
 
 /// stdout or stderr.
-struct Out {
+struct PrintedStream {
     printed: PrintedLines,
     err: bool,
 }
 
 #[async_trait]
-impl Pollable for Out {
+impl Pollable for PrintedStream {
     async fn ready(&mut self) {}
 }
 
-impl OutputStream for Out {
+impl OutputStream for PrintedStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.printed.write(self.err, &bytes);
         Ok(())
@@ -98,6 +98,6 @@ impl OutputStream for Out {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(CHUNK)
+        Ok(MAX_WRITE_BYTES)
     }
 }

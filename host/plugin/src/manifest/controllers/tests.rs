@@ -240,5 +240,5 @@ fn two_controllers_may_not_feed_each_other() {
     assert!(read_all(vec![things, others], EVERYTHING).is_ok());
     let types = ["a", "b", "c"].map(|group| Gvk::new(group, "v1", "Kind"));
     let ring = [(&types[0], &types[1]), (&types[1], &types[2]), (&types[2], &types[0])];
-    assert_eq!(circular(ring), None, "longer circles are not looked for");
+    assert_eq!(find_cycle(ring), None, "longer circles are not looked for");
 }

@@ -2,7 +2,7 @@
 
 use mortise_query::{Candidate, IndexPath, Schema};
 use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};
-use mortise_store::{Before, ChangeEvent, Query, TypeKey};
+use mortise_store::{ChangeEvent, PriorState, Query, TypeKey};
 
 use super::content::{Entry, Step, Terms};
 use crate::registry::ResourceType;
@@ -41,7 +41,7 @@ impl Declared {
 
     /// What of a resource stands in the indexes; nothing of one of another GroupVersion, which no query of this finds.
     pub(super) fn entry(&self, resource: &EncodedResource) -> Option<Entry> {
-        if !resource.is_of(&self.gvk) {
+        if !resource.has_type(&self.gvk) {
             return None;
         }
         let place = [resource.partition(), resource.namespace(), resource.name()].join("\0");
@@ -53,8 +53,8 @@ impl Declared {
     /// What a change does to the indexes.
     pub(super) fn step(&self, change: &ChangeEvent) -> Step {
         let before = match &change.before {
-            Before::Resource(before) => self.entry(before),
-            Before::Absent | Before::Unknown => None,
+            PriorState::Resource(before) => self.entry(before),
+            PriorState::Absent | PriorState::Unknown => None,
         };
         Step { before, now: change.now.as_ref().and_then(|now| self.entry(now)) }
     }
@@ -97,7 +97,7 @@ mod tests {
         let paths = vec![IndexPath::parse("data.tags", &schema).unwrap()];
         let declared = Declared { gvk: Gvk::new("g", "v1", "Kind"), paths, schema, schema_version: 2 };
         let terms = |resource: &pb::Resource| {
-            declared.entry(&EncodedResource::of(resource).unwrap()).map(|Entry { terms, .. }| match terms {
+            declared.entry(&EncodedResource::encode(resource).unwrap()).map(|Entry { terms, .. }| match terms {
                 Terms::Known(terms) => Some(terms.len()),
                 Terms::Any => None,
             })

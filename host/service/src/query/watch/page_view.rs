@@ -245,7 +245,7 @@ mod tests {
                 metadata: [("n".to_owned(), value.clone())].into(),
                 ..pb::Resource::default()
             };
-            let encoded = EncodedResource::of(&resource).unwrap();
+            let encoded = EncodedResource::encode(&resource).unwrap();
             let key = self.order.key(&Candidate::new(&encoded, &self.schema)).unwrap();
             Row { key, place: place(name), uid: String::new(), shown: *shown, bytes: *bytes, kept: 0 }
         }
@@ -255,8 +255,8 @@ mod tests {
             let mut collector = Collector::new(bounds.size, bounds.bytes, bounds.token.clone());
             for (name, (_, _, bytes)) in &self.stored {
                 // Of the length that counts; the tag and the length of what is added take two.
-                let empty = EncodedResource::of(&named(name, 0)).unwrap().bytes().len();
-                let resource = EncodedResource::of(&named(name, bytes - empty - 2)).unwrap();
+                let empty = EncodedResource::encode(&named(name, 0)).unwrap().bytes().len();
+                let resource = EncodedResource::encode(&named(name, bytes - empty - 2)).unwrap();
                 assert_eq!(resource.bytes().len(), *bytes);
                 collector.offer(self.row(name).key, resource);
             }

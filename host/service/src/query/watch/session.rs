@@ -84,7 +84,7 @@ impl Session {
             }
         }
         if [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD) {
-            terms.push(Term::of_tenancy(&query.tenancy));
+            terms.push(Term::for_tenancy(&query.tenancy));
         }
         (query, part, terms)
     }
@@ -118,7 +118,7 @@ impl Session {
         hooks: &mut RequestHooks,
         resource: &EncodedResource,
     ) -> Result<Option<Visible>, Error> {
-        if !resource.is_of(&self.search.kind.gvk) {
+        if !resource.has_type(&self.search.kind.gvk) {
             return Ok(None);
         }
         hooks.next_item();

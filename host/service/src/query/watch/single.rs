@@ -7,7 +7,7 @@ use mortise_resource::{
     pb,
 };
 use mortise_store::{
-    Before, ChangeStep, ChangeWatch, OpenedChanges, Query, ScanPart, StoreError, Term, TermSubject, TypeKey,
+    ChangeStep, ChangeWatch, OpenedChanges, PriorState, Query, ScanPart, StoreError, Term, TermSubject, TypeKey,
 };
 
 use crate::{
@@ -101,7 +101,7 @@ impl ResourceChanges {
         let query = Query { type_key: TypeKey::from(&of), tenancy, name_prefix: self.id.name.clone() };
         let terms = [
             Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() },
-            Term::of_tenancy(&query.tenancy),
+            Term::for_tenancy(&query.tenancy),
         ];
         let opened = self.core.backend.open_changes(&query, &ScanPart::default(), &terms).await;
         let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
@@ -126,7 +126,7 @@ impl ResourceChanges {
         self.changes = Some(changes);
         match (&change.now, &change.before) {
             (Some(now), _) if self.is_it(now) => self.visible(now).await.map(Some),
-            (None, Before::Resource(before)) if self.is_it(before) => Ok(Some(None)),
+            (None, PriorState::Resource(before)) if self.is_it(before) => Ok(Some(None)),
             _ => Ok(None),
         }
     }
@@ -139,7 +139,7 @@ impl ResourceChanges {
     async fn visible(&self, resource: &EncodedResource) -> Result<Option<pb::Resource>, Error> {
         let registry = self.core.types();
         let kind = registry.resolve_type(self.open.wanted())?;
-        if !resource.is_of(&kind.gvk) {
+        if !resource.has_type(&kind.gvk) {
             return Ok(None);
         }
         let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());

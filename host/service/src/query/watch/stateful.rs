@@ -187,7 +187,7 @@ impl Stateful {
         let (row, shown) = now.unzip();
         let place = match (&row, &change.now, &change.before) {
             (Some(row), ..) => row.place.clone(),
-            (None, Some(resource), _) | (None, None, mortise_store::Before::Resource(resource)) => place(resource),
+            (None, Some(resource), _) | (None, None, mortise_store::PriorState::Resource(resource)) => place(resource),
             (None, None, _) => return Ok(Some(Vec::new())),
         };
         Ok(match self.view.apply(&place, row) {

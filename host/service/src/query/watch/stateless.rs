@@ -14,7 +14,7 @@ use mortise_resource::{
     EncodedResource, Error,
     data::{ResourceChange, WatchResourcesResponse, resource_change::*},
 };
-use mortise_store::{Before, ChangeEvent, ChangeStep, ChangeWatch, Cursor, OpenedChanges, Position, StoreError};
+use mortise_store::{ChangeEvent, ChangeStep, ChangeWatch, Cursor, OpenedChanges, Position, PriorState, StoreError};
 use prost::Message as _;
 use prost_types::Timestamp;
 use tokio::time::{Instant, sleep_until};
@@ -394,7 +394,7 @@ async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Optio
     };
     if let Some(visible) = visible {
         if !session.search.mask.is_everything()
-            && let Before::Resource(before) = before
+            && let PriorState::Resource(before) = before
             && let Some(before) = session.visible(&mut hooks, before).await?
             && session.shown(&before.resource)? == session.shown(&visible.resource)?
         {
@@ -403,12 +403,12 @@ async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Optio
         return current(session, &visible.resource).map(Some);
     }
     let left = match (before, now) {
-        (Before::Resource(before), _) => session.visible(&mut hooks, before).await?.map(|before| before.resource),
+        (PriorState::Resource(before), _) => session.visible(&mut hooks, before).await?.map(|before| before.resource),
         // It may have matched.
-        (Before::Unknown, Some(now)) if now.is_of(&session.search.kind.gvk) && hooks.may_read(now).await? => {
+        (PriorState::Unknown, Some(now)) if now.has_type(&session.search.kind.gvk) && hooks.may_read(now).await? => {
             Some(now.clone())
         }
-        (Before::Absent | Before::Unknown, _) => None,
+        (PriorState::Absent | PriorState::Unknown, _) => None,
     };
     let Some(left) = left else { return Ok(None) };
     let removed = Removed { name: left.decode_id()?, view_index: 0 };

@@ -59,7 +59,7 @@ fn field(
     let registered = Registered::new(kind, registry.clone());
     let decoded = decoded.clone();
     Some(TermField::new(&id, move |resource: &EncodedResource| {
-        if !resource.is_of(&registered.gvk) {
+        if !resource.has_type(&registered.gvk) {
             return Some(Vec::new());
         }
         // Queries see data of another schema version as the plugin upgrades it, and a meta where none is stored.
@@ -133,7 +133,7 @@ mod tests {
             let metadata = [("k".to_owned(), "v".to_owned()), ("other".to_owned(), "x".repeat(bytes))].into();
             let meta = meta.map(Box::new);
             let resource = pb::Resource { id: Some(id), metadata, schema_version, meta, ..pb::Resource::default() };
-            EncodedResource::of(&resource).unwrap()
+            EncodedResource::encode(&resource).unwrap()
         };
         let meta = || Some(Meta::default());
         let small = resource(types::namespace(), 10, 1, meta());

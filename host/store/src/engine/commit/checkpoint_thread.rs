@@ -26,7 +26,7 @@ use crate::{
     StoreError,
     engine::{
         commit::{
-            room::{RETRY, Room},
+            room::{DiskBudget, SPACE_RETRY_PAUSE},
             shared::Shared,
         },
         metrics,
@@ -34,7 +34,7 @@ use crate::{
             checkpoint::{BATCH_EDITS, copy},
             checkpoint_position::CheckpointPosition,
             memtable::{Memtable, State},
-            panics::contained,
+            panics::catch_panic,
         },
     },
     error::io_fault,
@@ -77,9 +77,9 @@ impl Checkpoints {
     }
 
     /// Waits for the end of the running checkpoint. False when it failed, or waits for disk space.
-    pub(crate) fn wait(&mut self, room: &Room) -> bool {
+    pub(crate) fn wait(&mut self, room: &DiskBudget) -> bool {
         while self.running {
-            match self.done.recv_timeout(RETRY) {
+            match self.done.recv_timeout(SPACE_RETRY_PAUSE) {
                 Ok(()) => self.running = false,
                 Err(RecvTimeoutError::Timeout) if !room.is_waiting() => {}
                 Err(_) => break,
@@ -111,7 +111,7 @@ impl Checkpoints {
 fn run(shared: &Shared, data: &File, todo: &Receiver<Work>, done: &Sender<()>) {
     while let Ok(Work { frozen, checkpoint }) = todo.recv() {
         let begun = Instant::now();
-        let copied = contained("checkpoint", || {
+        let copied = catch_panic("checkpoint", || {
             let room = || shared.room.wait_for_batch();
             copy(&shared.table, room, || data.sync_data(), Entries::of(&frozen), checkpoint, || *shared.log_end.lock())
         });

@@ -20,7 +20,7 @@ use crate::engine::tree::{
 use crate::{
     Batch, Expectation, ExpectedId, ExpectedReferrers, Mutation, Quotas, ReferrerSet, StoreError, TypeKey,
     referrers::{IN_ONE_COMMIT, LATER},
-    resource_size::{limited_size, limited_size_encoded},
+    resource_size::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS},
     set_hash::Step,
 };
 
@@ -44,7 +44,7 @@ impl Slot {
 /// An unfinished group.
 pub(crate) struct CommitGroup<'t> {
     table: &'t Table,
-    /// Newest sequence in use.
+    /// PublishedHead sequence in use.
     pub(crate) seq: u64,
     /// Slots of every resource that was read, by key.
     pub(crate) slots: HashMap<Vec<u8>, Slot>,
@@ -61,10 +61,10 @@ pub(crate) struct CommitGroup<'t> {
 
 /// Longest id of an owner or of a referenced resource in a key, bytes: sled moves whole nodes, and puts large ones into
 /// files that it does not sync.
-const MAX_OWNER: usize = 1_024;
+const MAX_INDEXED_ID_BYTES: usize = 1_024;
 
 /// Longest label with its value, bytes, for the same reason.
-const MAX_LABEL: usize = 1_024;
+const MAX_LABEL_BYTES: usize = 1_024;
 
 /// Added and removed referrers, by prefix of their keys in the reference index.
 type PendingReferences = HashMap<Vec<u8>, Vec<(Step, Vec<u8>)>>;
@@ -99,13 +99,13 @@ impl<'t> CommitGroup<'t> {
     pub(crate) fn add(&mut self, batch: Batch, usage: &UsageSums) -> Result<Vec<Option<EncodedResource>>, StoreError> {
         for (position, expectation) in batch.expect.iter().enumerate() {
             if !self.holds(expectation)? {
-                return Err(StoreError::Unexpected { expectation: position });
+                return Err(StoreError::ExpectationFailed { expectation: position });
             }
         }
         if !batch.referrers.is_empty() {
             let pending = self.pending_references()?;
             for expected in &batch.referrers {
-                if !self.is_referred_to_as(expected, &pending)? {
+                if !self.matches_referrers(expected, &pending)? {
                     return Err(StoreError::ReferrersChanged);
                 }
             }
@@ -118,7 +118,7 @@ impl<'t> CommitGroup<'t> {
         let mut undo = Undo::new();
         let applied = self.apply(batch.mutations, shortage.as_ref(), &mut undo);
         let limits = batch.limited.then_some((usage, batch.unlimited.as_ref()));
-        let judged = applied.and_then(|results| Ok((results, self.growth_of(&undo, limits)?)));
+        let judged = applied.and_then(|results| Ok((results, self.check_growth(&undo, limits)?)));
         match judged {
             Ok((results, growth)) => {
                 self.growth.extend(growth);
@@ -154,7 +154,7 @@ impl<'t> CommitGroup<'t> {
 
     /// Returns the growth of tenancies by the batch in `undo`, after a check against the quotas if `limits` is set: the
     /// usage before the group, and a type that does not count.
-    fn growth_of(&self, undo: &Undo, limits: Option<(&UsageSums, Option<&TypeKey>)>) -> Result<Growth, StoreError> {
+    fn check_growth(&self, undo: &Undo, limits: Option<(&UsageSums, Option<&TypeKey>)>) -> Result<Growth, StoreError> {
         // The first entry of a resource in `undo` has its state before the batch.
         let mut before = BTreeMap::new();
         for (key, stored, _) in undo {
@@ -183,7 +183,7 @@ impl<'t> CommitGroup<'t> {
                 let now: usize = within().map(|(key, _)| size(now(key))).sum();
                 now > within().map(|(_, before)| size(*before)).sum()
             };
-            usage.judge(self.quotas, &self.growth, &counted, grows)?;
+            usage.check(self.quotas, &self.growth, &counted, grows)?;
         }
         Ok(growth)
     }
@@ -203,7 +203,7 @@ impl<'t> CommitGroup<'t> {
         let mut pending = PendingReferences::new();
         for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed()) {
             for (step, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
-                let Some(of) = of.as_ref().filter(|of| of.resource.references_len() > 0) else { continue };
+                let Some(of) = of.as_ref().filter(|of| of.resource.references_bytes() > 0) else { continue };
                 for entry in of.index_entries(key)? {
                     if let Some((to, referrer)) = keys::split_reference(&entry) {
                         pending.entry(to.to_vec()).or_default().push((step, referrer.to_vec()));
@@ -215,12 +215,12 @@ impl<'t> CommitGroup<'t> {
     }
 
     /// Whether the references to a resource are those that the caller saw.
-    fn is_referred_to_as(&self, expected: &ExpectedReferrers, pending: &PendingReferences) -> Result<bool, StoreError> {
-        let later = match expected.later {
-            Some(later) => later == self.referrers(&expected.id, &LATER, pending)?,
+    fn matches_referrers(&self, expected: &ExpectedReferrers, pending: &PendingReferences) -> Result<bool, StoreError> {
+        let later = match expected.deferred {
+            Some(later) => later == self.referrers(&expected.id, &DEFERRED_BEHAVIOURS, pending)?,
             None => true,
         };
-        Ok(later && expected.in_one_commit == self.referrers(&expected.id, &IN_ONE_COMMIT, pending)?)
+        Ok(later && expected.at_commit == self.referrers(&expected.id, &COMMIT_BEHAVIOURS, pending)?)
     }
 
     /// Returns the references to a resource with some behaviours, after the batches so far.
@@ -232,7 +232,7 @@ impl<'t> CommitGroup<'t> {
     ) -> Result<ReferrerSet, StoreError> {
         let mut found = ReferrerSet::default();
         for on_delete in behaviours {
-            let begin = keys::references_to(target, *on_delete).map_err(StoreError::IncompleteId)?;
+            let begin = keys::reference_prefix(target, *on_delete).map_err(StoreError::IncompleteId)?;
             for item in self.table.range(begin.clone()..keys::after(&begin)) {
                 found.step(Step::Add, *on_delete, item?.0.get(begin.len()..).unwrap_or_default());
             }
@@ -266,7 +266,7 @@ impl<'t> CommitGroup<'t> {
         if let Some(meta) = &mut resource.meta {
             meta.resource_version.clone_from(&resource.version);
         }
-        let resource = EncodedResource::of(&resource)?;
+        let resource = EncodedResource::encode(&resource)?;
         let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
         let prior = was.as_ref().map(|s| s.resource.clone());
         undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
@@ -290,7 +290,7 @@ impl<'t> CommitGroup<'t> {
         };
         let Some(stored) = slot.now.as_ref().filter(same) else { return Ok(None) };
         let (seq, prior) = (stored.seq, Some(stored.resource.clone()));
-        let resource = EncodedResource::of(&resource)?;
+        let resource = EncodedResource::encode(&resource)?;
         let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
         undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
         self.changes.push(Change { key, type_key, seq, is_event: false, prior, now: Some(resource.clone()) });
@@ -365,20 +365,20 @@ pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), St
         return Err(StoreError::IncompleteId(what));
     }
     if let Some(owner) = &resource.owner {
-        let entry = keys::owned_by(owner).map_err(|_| StoreError::IncompleteId("owner"))?;
-        if entry.len() > MAX_OWNER {
+        let entry = keys::owner_prefix(owner).map_err(|_| StoreError::IncompleteId("owner"))?;
+        if entry.len() > MAX_INDEXED_ID_BYTES {
             return Err(StoreError::IncompleteId("owner"));
         }
     }
     let labels = resource.meta.iter().flat_map(|meta| &meta.labels);
     for (label, value) in labels {
-        if label.len() + value.len() > MAX_LABEL || label.contains('\0') || value.contains('\0') {
+        if label.len() + value.len() > MAX_LABEL_BYTES || label.contains('\0') || value.contains('\0') {
             return Err(StoreError::IncompleteId("meta.labels"));
         }
     }
     for record in &resource.references {
         let entry = keys::reference(record, &[]).map_err(StoreError::IncompleteId)?;
-        if entry.len() > MAX_OWNER {
+        if entry.len() > MAX_INDEXED_ID_BYTES {
             return Err(StoreError::IncompleteId("references"));
         }
     }

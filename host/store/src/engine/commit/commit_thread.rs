@@ -25,7 +25,7 @@ use crate::engine::{
         commit_group::{CommitGroup, Slot},
         history::History,
         job::{Job, Reply, Results},
-        room::{RETRY, Shortage},
+        room::{SPACE_RETRY_PAUSE, Shortage},
         scrub::{self, Scrub},
         shared::Shared,
     },
@@ -34,7 +34,7 @@ use crate::engine::{
     read::snapshot::{Overwrite, SledSnapshot},
     tree::{
         check, keys,
-        panics::contained,
+        panics::catch_panic,
         record::{self, Kind, Meta, StoredResource},
         sums::Sums,
         write_batch::WriteBatch,
@@ -46,7 +46,7 @@ use crate::{Batch, SnapshotHead, StoreError, check::Problem, set_hash::Step};
 const MAX_GROUP_BYTES: usize = 8 << 20;
 /// Size of the log that starts a checkpoint, as a multiple of the memtable's bound. The log is larger mostly by keys
 /// that changed more than once.
-const LOG_TO_MEMORY: u64 = 4;
+const LOG_TO_MEMTABLE_RATIO: u64 = 4;
 
 /// State of the commit thread.
 pub(crate) struct Committer {
@@ -64,7 +64,7 @@ pub(crate) struct Committer {
     /// Whether a checkpoint was started.
     checkpointed: bool,
     /// Time of the last attempt to allocate space on a full disk.
-    asked_for_room: Option<Instant>,
+    last_refill: Option<Instant>,
 }
 
 impl Committer {
@@ -89,7 +89,7 @@ impl Committer {
             settled,
             older,
             checkpointed: false,
-            asked_for_room: None,
+            last_refill: None,
         }
     }
 
@@ -99,14 +99,14 @@ impl Committer {
             self.checkpointed = true;
             self.checkpoints.begin(frozen, self.wal.settled());
         }
-        self.look_for_room();
-        metrics::quotas(self.shared.options.quotas, self.sums.usage.fullest());
+        self.refill_reserve();
+        metrics::quotas(self.shared.options.quotas, self.sums.usage.largest_use());
         // Writers that were answered together are likely to come back together; see the queue.
         let mut expected = 1;
         while let Some(jobs) = self.shared.clone().queue.take(expected) {
             expected = jobs.len();
             let (mut jobs, mut batches) = (jobs.into_iter(), Vec::new());
-            let worked = contained("commit", || {
+            let worked = catch_panic("commit", || {
                 self.work(&mut jobs, &mut batches);
                 Ok(())
             });
@@ -132,7 +132,7 @@ impl Committer {
                 Job::Check(reply) => {
                     self.commit(std::mem::take(batches));
                     // A failed send means that the caller is gone; the same below.
-                    reply.send(contained("commit", || self.walk())).ok();
+                    reply.send(catch_panic("commit", || self.walk())).ok();
                 }
                 Job::Scrub(count) => {
                     self.commit(std::mem::take(batches));
@@ -140,7 +140,7 @@ impl Committer {
                 }
                 Job::Head(reply) => {
                     self.commit(std::mem::take(batches));
-                    self.look_for_room();
+                    self.refill_reserve();
                     reply.send(Ok(self.head())).ok();
                 }
                 Job::Usage(limit, reply) => {
@@ -163,12 +163,12 @@ impl Committer {
         let (shared, scrub) = (&self.shared, &mut self.scrub);
         let should = (&self.sums, self.meta.event_count());
         let unreadable = |error: &StoreError| vec![Problem { thing: "the scrub".to_owned(), fault: error.to_string() }];
-        match contained("commit", || scrub.step(&shared.table, should, count)) {
+        match catch_panic("commit", || scrub.step(&shared.table, should, count)) {
             Ok(None) => {}
             // Damage is permanent, and a full walk takes a while: one is enough.
             Ok(Some(problems)) if problems.is_empty() || self.shared.is_damaged() => {}
             Ok(Some(mut problems)) => {
-                problems.extend(contained("commit", || self.walk()).unwrap_or_default());
+                problems.extend(catch_panic("commit", || self.walk()).unwrap_or_default());
                 self.shared.note_damage(&problems);
             }
             Err(error) => {
@@ -214,7 +214,7 @@ impl Committer {
         while !batches.as_slice().is_empty() {
             let result = match shared.poisoned.get() {
                 Some(why) => Err(StoreError::Poisoned(why.clone())),
-                None => contained("commit", || self.attempt(&mut batches)),
+                None => catch_panic("commit", || self.attempt(&mut batches)),
             };
             match result {
                 Ok(results) => {
@@ -222,7 +222,7 @@ impl Committer {
                         reply.send(result).ok();
                     }
                     // After the answers, since it may have to wait.
-                    if let Err(error) = self.make_room() {
+                    if let Err(error) = self.start_due_checkpoint() {
                         shared.poison(&error);
                     }
                 }
@@ -238,25 +238,25 @@ impl Committer {
         }
     }
 
-    /// Allocates the reserved disk space if it is missing; on a full disk only once every [`RETRY`].
-    fn look_for_room(&mut self) {
+    /// Allocates the reserved disk space if it is missing; on a full disk only once every [`SPACE_RETRY_PAUSE`].
+    fn refill_reserve(&mut self) {
         let Shared { room, .. } = &*self.shared;
         let short = room.shortage().is_some();
-        if short && self.asked_for_room.is_some_and(|asked| asked.elapsed() < RETRY) {
+        if short && self.last_refill.is_some_and(|asked| asked.elapsed() < SPACE_RETRY_PAUSE) {
             return;
         }
         if short || !self.wal.is_reserved() {
             // Any other fault of the file comes back with the next write.
             let taken = self.wal.reserve().and_then(|()| if short { room.take() } else { Ok(()) });
-            self.shared.note_room(taken.err().as_ref().and_then(Shortage::of));
-            self.asked_for_room = Some(Instant::now());
+            self.shared.note_shortage(taken.err().as_ref().and_then(Shortage::of));
+            self.last_refill = Some(Instant::now());
         }
     }
 
     /// Waits for a checkpoint that must come first. Fails while the checkpoint of an opening waits for disk space. Any
     /// other waiting checkpoint blocks nothing: groups refuse writes without space, and deletions continue in the log.
-    fn check_room(&mut self) -> Result<(), StoreError> {
-        self.look_for_room();
+    fn await_required_checkpoint(&mut self) -> Result<(), StoreError> {
+        self.refill_reserve();
         let room = &self.shared.room;
         if self.settled && (!self.reached(2) || room.is_waiting()) {
             return Ok(());
@@ -281,7 +281,7 @@ impl Committer {
     ) -> Result<Vec<Result<Results, StoreError>>, StoreError> {
         let begun = Instant::now();
         let shared = self.shared.clone();
-        if let Err(error) = self.check_room() {
+        if let Err(error) = self.await_required_checkpoint() {
             let shortage = Shortage::of(&error).ok_or(error)?;
             return Ok(batches.map(|_| Err(shortage.error())).collect());
         }
@@ -308,7 +308,7 @@ impl Committer {
                 self.history.forget();
                 // Every result may depend on another batch of the group, so all fail.
                 results.iter_mut().for_each(|result| *result = Err(shortage.error()));
-                shared.note_room(Some(shortage));
+                shared.note_shortage(Some(shortage));
                 return Ok(results);
             }
             metrics::group(changing, changes, begun.elapsed(), self.meta.event_count());
@@ -338,7 +338,7 @@ impl Committer {
         let appending = Instant::now();
         if let Err(error) = self.wal.append(&batch) {
             for (key, slot) in changed() {
-                scrub::steps(key, slot, |step, key, version| sums.step(step.undone(), key, version));
+                scrub::steps(key, slot, |step, key, version| sums.step(step.inverse(), key, version));
             }
             sums.usage.shrink(&group.growth);
             return Err(error);
@@ -367,7 +367,7 @@ impl Committer {
         let stored = group.changes.iter().filter(|change| change.is_event && change.seq >= meta.first_event);
         self.scrub.note_events(Step::Add, stored.map(|change| change.seq));
         if !group.growth.is_empty() {
-            metrics::quotas(self.shared.options.quotas, self.sums.usage.fullest());
+            metrics::quotas(self.shared.options.quotas, self.sums.usage.largest_use());
         }
         Ok(())
     }
@@ -376,11 +376,11 @@ impl Committer {
     fn reached(&self, times: usize) -> bool {
         let bound = self.shared.options.memtable_bytes();
         let active = self.shared.table.recent().active();
-        active.bytes() >= bound * times || self.wal.len() >= bound as u64 * times as u64 * LOG_TO_MEMORY
+        active.bytes() >= bound * times || self.wal.len() >= bound as u64 * times as u64 * LOG_TO_MEMTABLE_RATIO
     }
 
     /// Starts a checkpoint if one is due; waits for the running one if that is overdue.
-    fn make_room(&mut self) -> Result<(), StoreError> {
+    fn start_due_checkpoint(&mut self) -> Result<(), StoreError> {
         let Shared { room, .. } = &*self.shared;
         // On a full disk the log cannot grow, but its other file keeps its length.
         let short = room.shortage().is_some() && self.wal.len() >= self.wal.ahead() / 2;

@@ -1,7 +1,7 @@
 //! The bounded queue of the commit thread: many async producers, one blocking consumer that takes everything.
 //!
 //! Closing lets the consumer drain the accepted items without waiting for producers that still wait for a place. The
-//! consumer passes the number of items that it expects, and waits a moment for them ([`LINGER`]); a lone producer is
+//! consumer passes the number of items that it expects, and waits a moment for them ([`GROUP_WAIT`]); a lone producer is
 //! never waited for. A channel has neither: docs/decisions/0013-the-commit-thread-has-a-queue-of-its-own.md.
 
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use crate::StoreError;
 
 /// Longest wait of the consumer for expected items.
-const LINGER: Duration = Duration::from_micros(500);
+const GROUP_WAIT: Duration = Duration::from_micros(500);
 
 /// A bounded queue of `T`.
 pub(crate) struct Queue<T> {
@@ -66,7 +66,7 @@ impl<T> Queue<T> {
             }
             self.filled.wait(&mut state);
         }
-        let until = Instant::now() + LINGER;
+        let until = Instant::now() + GROUP_WAIT;
         state.wanted = expected;
         while state.items.len() < expected && !state.closed {
             if self.filled.wait_until(&mut state, until).timed_out() {

@@ -1,7 +1,7 @@
 //! Disk space: the reserve for the tree, and the writes to refuse while the disk is full.
 //!
 //! After one error of its file sled fails for ever, even for reads. So it must never meet a full disk: each batch of a
-//! checkpoint waits until [`BATCH`] bytes behind the end of sled's file are allocated. Normally,
+//! checkpoint waits until [`CHECKPOINT_BATCH_BYTES`] bytes behind the end of sled's file are allocated. Normally,
 //! [`reserve_bytes`](crate::engine::options::Options::reserve_bytes) are allocated. When the disk cannot provide them,
 //! the store is *short*: it accepts deletes and mutations that do not grow, which use the rest of the reserve, and
 //! refuses all else. When even a batch has no space, the checkpoint waits, and the write-ahead log takes deletions
@@ -20,12 +20,12 @@ use crate::{StoreError, engine::files::reserve::Reserve};
 
 /// Most bytes that sled may write for one batch of a checkpoint: a page for each edit, and as much again for pages that
 /// sled moves meanwhile.
-const BATCH: u64 = 4 << 20;
+const CHECKPOINT_BATCH_BYTES: u64 = 4 << 20;
 /// Pause between two attempts to allocate space on a full disk.
-pub(crate) const RETRY: Duration = Duration::from_millis(100);
+pub(crate) const SPACE_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Disk space of the tree.
-pub(crate) struct Room {
+pub(crate) struct DiskBudget {
     tree: Reserve,
     bytes: u64,
     shortage: Mutex<Option<Shortage>>,
@@ -62,7 +62,7 @@ impl Shortage {
     }
 }
 
-impl Room {
+impl DiskBudget {
     /// Makes the state for the tree in the file of `tree`, with `bytes` in reserve.
     pub(crate) fn new(tree: Reserve, bytes: u64) -> Self {
         Self {
@@ -96,11 +96,11 @@ impl Room {
     ///
     /// # Errors
     /// [`StoreError::Full`].
-    pub(crate) fn for_batch(&self) -> Result<(), StoreError> {
+    pub(crate) fn ensure_batch(&self) -> Result<(), StoreError> {
         let Err(error) = self.take() else { return Ok(()) };
         let Some(shortage) = Shortage::of(&error) else { return Err(error) };
         self.note(Some(shortage));
-        if self.tree.taken()? >= BATCH { Ok(()) } else { Err(error) }
+        if self.tree.taken()? >= CHECKPOINT_BATCH_BYTES { Ok(()) } else { Err(error) }
     }
 
     /// Ensures the same, and waits for it until the store is closed.
@@ -109,13 +109,13 @@ impl Room {
     /// [`StoreError::Full`] when the store was closed first.
     pub(crate) fn wait_for_batch(&self) -> Result<(), StoreError> {
         loop {
-            let result = self.for_batch();
+            let result = self.ensure_batch();
             let full = matches!(result, Err(StoreError::Full { .. }));
             self.waiting.store(full, Ordering::Release);
             if !full || self.closing.load(Ordering::Acquire) {
                 return result;
             }
-            thread::park_timeout(RETRY);
+            thread::park_timeout(SPACE_RETRY_PAUSE);
         }
     }
 

@@ -20,19 +20,19 @@ use crate::{
     engine::{
         commit::{commit_group::Slot, job::Job, shared::Shared},
         metrics,
-        tree::{keys, panics::contained, record::StoredResource, sums::Sums, table::Table, usage::Growth},
+        tree::{keys, panics::catch_panic, record::StoredResource, sums::Sums, table::Table, usage::Growth},
     },
     error::io_fault,
     set_hash::Step,
 };
 
 /// Slices each second.
-const PACE: u64 = 10;
+const SLICES_PER_SECOND: u64 = 10;
 /// Pause between two passes, so that a small store does not keep a processor awake.
-const REST: Duration = Duration::from_secs(10);
+const PASS_PAUSE: Duration = Duration::from_secs(10);
 /// First key of a pass, and the key behind its last. The sums and counters in between do not count.
-const BEGIN: &[u8] = &[keys::EVENT];
-const END: &[u8] = &[keys::RESOURCE + 1];
+const FIRST_KEY: &[u8] = &[keys::EVENT];
+const END_KEY: &[u8] = &[keys::RESOURCE + 1];
 
 /// An unfinished pass.
 pub(crate) struct Scrub {
@@ -45,7 +45,7 @@ pub(crate) struct Scrub {
 impl Scrub {
     /// Makes a pass at its beginning.
     pub(crate) fn new() -> Self {
-        Self { found: Sums::default(), events: 0, upto: BEGIN.to_vec() }
+        Self { found: Sums::default(), events: 0, upto: FIRST_KEY.to_vec() }
     }
 
     /// Counts the next `count` keys. Returns, at the end of a pass, the differences from the expected sums and number
@@ -57,9 +57,9 @@ impl Scrub {
         count: usize,
     ) -> Result<Option<Vec<Problem>>, StoreError> {
         let mut seen = 0;
-        for item in table.range(self.upto.clone()..END.to_vec()).take(count) {
+        for item in table.range(self.upto.clone()..END_KEY.to_vec()).take(count) {
             let (key, value) = item?;
-            self.found.found(table, &key, &value)?;
+            self.found.add_read(table, &key, &value)?;
             self.events += u64::from(key.first() == Some(&keys::EVENT));
             self.upto = after(&key);
             seen += 1;
@@ -122,7 +122,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 
 /// Starts the thread that paces the scrub of a store, `rate` keys each second. The thread ends with the store.
 pub(crate) fn start(shared: &Arc<Shared>, rate: u64) -> Result<Option<JoinHandle<()>>, StoreError> {
-    let count = usize::try_from(rate.div_ceil(PACE)).unwrap_or(usize::MAX);
+    let count = usize::try_from(rate.div_ceil(SLICES_PER_SECOND)).unwrap_or(usize::MAX);
     if count == 0 {
         return Ok(None);
     }
@@ -133,8 +133,8 @@ pub(crate) fn start(shared: &Arc<Shared>, rate: u64) -> Result<Option<JoinHandle
 }
 
 fn pace(shared: &Weak<Shared>, count: usize) {
-    let slice = Duration::from_secs(1) / u32::try_from(PACE).unwrap_or(1);
-    let (mut from, mut pause) = (BEGIN.to_vec(), slice);
+    let slice = Duration::from_secs(1) / u32::try_from(SLICES_PER_SECOND).unwrap_or(1);
+    let (mut from, mut pause) = (FIRST_KEY.to_vec(), slice);
     loop {
         thread::park_timeout(pause);
         let Some(shared) = shared.upgrade() else { return };
@@ -142,14 +142,14 @@ fn pace(shared: &Weak<Shared>, count: usize) {
             return;
         }
         // Reads into memory. Faults and panics of sled come up again in the commit thread, which reports them.
-        let (seen, last) = contained("scrub", || {
-            let read = shared.table.range(from.clone()..END.to_vec()).take(count).map_while(Result::ok);
+        let (seen, last) = catch_panic("scrub", || {
+            let read = shared.table.range(from.clone()..END_KEY.to_vec()).take(count).map_while(Result::ok);
             Ok(read.fold((0, None), |(seen, _), (key, _)| (seen + 1, Some(key))))
         })
         .unwrap_or_default();
         (from, pause) = match last {
             Some(key) if seen == count => (after(&key), slice),
-            _ => (BEGIN.to_vec(), REST),
+            _ => (FIRST_KEY.to_vec(), PASS_PAUSE),
         };
         // Skips the slice when writes fill the queue.
         shared.queue.push_if_room(Job::Scrub(count));

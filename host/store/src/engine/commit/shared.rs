@@ -16,7 +16,7 @@ use crate::{
             commit_group,
             job::Job,
             queue::Queue,
-            room::{Room, Shortage},
+            room::{DiskBudget, Shortage},
         },
         files::{closed_at, layout, recovery},
         metrics,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Number of problems that a message lists.
-const SHOWN: usize = 5;
+const SHOWN_PROBLEMS: usize = 5;
 
 /// Shared state of callers, scans and the commit thread. Fields are dropped in order: the lock goes last.
 pub(crate) struct Shared {
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) poisoned: OnceLock<String>,
     /// Faults of the store, for callers to follow.
     pub(crate) health: watch::Sender<Health>,
-    pub(crate) room: Room,
+    pub(crate) room: DiskBudget,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) scanner: Arc<Scanner>,
     /// End of the log, for the mark of the next checkpoint.
@@ -64,7 +64,7 @@ impl Shared {
     }
 
     /// Notes whether the disk has space, and logs a change.
-    pub(crate) fn note_room(&self, shortage: Option<Shortage>) {
+    pub(crate) fn note_shortage(&self, shortage: Option<Shortage>) {
         let path = self.options.path.display();
         let now = shortage.as_ref().map(|shortage| shortage.error().to_string());
         metrics::missing(shortage.as_ref().map_or(0, Shortage::missing));
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// Notes the last commit in a file. Without the file no data is lost, but the next opening would not notice a loss.
-    pub(crate) fn note_the_end(&self) {
+    pub(crate) fn note_last_commit(&self) {
         if self.poisoned.get().is_some() {
             return;
         }
@@ -100,9 +100,9 @@ impl Shared {
 
     /// Notes damage of the store, and logs it.
     pub(crate) fn note_damage(&self, problems: &[Problem]) {
-        let mut shown: Vec<_> = problems.iter().take(SHOWN).map(ToString::to_string).collect();
-        if problems.len() > SHOWN {
-            shown.push(format!("and {} more", problems.len() - SHOWN));
+        let mut shown: Vec<_> = problems.iter().take(SHOWN_PROBLEMS).map(ToString::to_string).collect();
+        if problems.len() > SHOWN_PROBLEMS {
+            shown.push(format!("and {} more", problems.len() - SHOWN_PROBLEMS));
         }
         let why = shown.join("; ");
         if !why.is_empty() && self.health.borrow().damaged.as_ref() != Some(&why) {

@@ -71,7 +71,7 @@ pub(crate) fn is(dir: &Path, last_seq: u64) -> bool {
 }
 
 /// Returns the fault of a store with this last commit, if any.
-pub(crate) fn judge(dir: &Path, last_seq: u64) -> Result<Option<String>, StoreError> {
+pub(crate) fn check(dir: &Path, last_seq: u64) -> Result<Option<String>, StoreError> {
     for name in [FILE, IN_USE] {
         let closed_at = read(dir, name).map_err(|error| match error {
             StoreError::Corrupt { path, what } => {

@@ -27,7 +27,7 @@ pub(crate) fn raise(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// Checks the format of the store in `dir`. Errors name `path`.
-pub(crate) fn judge(path: &Path, dir: &Path) -> Result<u32, StoreError> {
+pub(crate) fn check(path: &Path, dir: &Path) -> Result<u32, StoreError> {
     let file = dir.join(FILE);
     let corrupt = |what: &str| StoreError::Corrupt { path: file.clone(), what: what.to_owned() };
     let found = number_file::read(&file, WORD)?.ok_or_else(|| corrupt("it is missing"))?;

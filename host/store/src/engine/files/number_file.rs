@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use crate::{StoreError, error::io_fault};
 
 /// Characters of a file that errors show.
-const SHOWN: usize = 40;
+const SHOWN_CHARS: usize = 40;
 
 /// Returns the content of such a file.
 pub(crate) fn text(word: &str, number: u64) -> String {
@@ -31,7 +31,7 @@ pub(crate) fn read(file: &Path, word: &str) -> Result<Option<u64>, StoreError> {
     let text = String::from_utf8_lossy(&bytes);
     let number = text.strip_prefix(word).and_then(|rest| rest.strip_prefix(' ')?.trim_end().parse().ok());
     number.map(Some).ok_or_else(|| {
-        let shown: String = text.chars().take(SHOWN).collect();
+        let shown: String = text.chars().take(SHOWN_CHARS).collect();
         let what = format!("it holds {shown:?} instead of {word:?} and a number");
         StoreError::Corrupt { path: file.to_owned(), what }
     })

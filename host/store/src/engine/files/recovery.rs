@@ -25,7 +25,7 @@ use crate::{
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when the log lacks acknowledged data.
-pub(crate) fn settle(
+pub(crate) fn replay_log(
     dir: &Path,
     table: &Table,
     data: &File,
@@ -39,7 +39,7 @@ pub(crate) fn settle(
             return Err(table.damaged(keys::CHECKPOINT, "it is missing, though there is a write-ahead log"));
         }
         let checkpoint = CheckpointPosition::new();
-        return carry(table, data, room, BTreeMap::new(), checkpoint).map(|settled| (checkpoint, settled));
+        return copy_states(table, data, room, BTreeMap::new(), checkpoint).map(|settled| (checkpoint, settled));
     };
     // The counters may be behind the log, but those of a closed store are right.
     let last_seq = table.get(keys::META)?.and_then(|value| Meta::decode(&value)).map(|meta| meta.last_seq);
@@ -54,7 +54,7 @@ pub(crate) fn settle(
             recovered.secure()?;
         }
         tracing::info!(keys = recovered.states.len(), "copying the write-ahead log to the tree");
-        let settled = carry(table, data, room, recovered.states, recovered.checkpoint)?;
+        let settled = copy_states(table, data, room, recovered.states, recovered.checkpoint)?;
         return Ok((recovered.checkpoint, settled));
     }
     Ok((recovered.checkpoint, true))
@@ -62,7 +62,7 @@ pub(crate) fn settle(
 
 /// Copies states to the tree, durably, with the log at `checkpoint`. Without disk space (`room`) the states stay in
 /// memory in front of the tree, to be copied later, and the result is false.
-pub(crate) fn carry(
+pub(crate) fn copy_states(
     table: &Table,
     data: &File,
     room: impl Fn() -> Result<(), StoreError>,
@@ -74,7 +74,7 @@ pub(crate) fn carry(
     match checkpoint::copy(table, room, || data.sync_data(), copies, checkpoint, end) {
         Err(error @ StoreError::Full { .. }) => {
             tracing::error!(%error, "the store opens for reading only: the disk is full");
-            table.recent().put_in_front(states);
+            table.recent().add_below_active(states);
             Ok(false)
         }
         copied => copied.map(|()| true),

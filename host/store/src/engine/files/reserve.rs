@@ -28,7 +28,7 @@ use crate::{StoreError, error::io_fault};
 /// File that only reserves space, and is removed when sled needs the space to open.
 const SPARE: &str = "spare";
 /// Smallest unit of allocation, bytes.
-const BLOCK: u64 = 4096;
+const BLOCK_BYTES: u64 = 4096;
 
 /// A file and the allocated blocks behind its end.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ fn available(file: &File) -> u64 {
 /// Returns how many of `bytes` have no space. At least a block: the reason may be a quota, which the free space does
 /// not show.
 pub(crate) fn missing(file: &File, bytes: u64) -> u64 {
-    bytes.saturating_sub(available(file)).max(BLOCK)
+    bytes.saturating_sub(available(file)).max(BLOCK_BYTES)
 }
 
 /// Whether an error of the file system means a full disk.

@@ -56,12 +56,12 @@ use crate::{
     error::io_fault,
 };
 
-use self::record::{BLOCK, DISK_BLOCKS, edit, encode, generation, parse};
+use self::record::{DISK_BLOCK_BYTES, MIN_BLOCK_BYTES, edit, encode, generation, parse};
 
 /// Files grow by as much as they hold, at least by this and at most by eight times this, bytes.
-const GROWTH: u64 = 1 << 20;
+const GROWTH_BYTES: u64 = 1 << 20;
 /// Largest buffer that is kept for the next group, bytes.
-const KEPT_BUFFER: usize = 1 << 20;
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
 /// Names of the files in the store's directory.
 pub(crate) const FILES: [&str; 2] = ["wal.0", "wal.1"];
 
@@ -201,7 +201,7 @@ impl Wal {
         self.current.durable_len = self.current.len;
         self.position = end;
         self.number += 1;
-        if record.capacity() <= KEPT_BUFFER {
+        if record.capacity() <= KEPT_BUFFER_BYTES {
             self.buffer = record;
         }
         result
@@ -236,9 +236,9 @@ impl LogFile {
 
     /// Extends the file with zeros to `end`, and further if there is space.
     fn extend(&mut self, end: u64) -> Result<(), StoreError> {
-        let more = self.len.clamp(GROWTH, GROWTH * 8);
-        let grown = (self.len + more).max(end).next_multiple_of(GROWTH);
-        let zeros = vec![0; GROWTH as usize];
+        let more = self.len.clamp(GROWTH_BYTES, GROWTH_BYTES * 8);
+        let grown = (self.len + more).max(end).next_multiple_of(GROWTH_BYTES);
+        let zeros = vec![0; GROWTH_BYTES as usize];
         while self.len < grown {
             let left = usize::try_from(grown - self.len).unwrap_or(usize::MAX);
             match self.file.write_at(zeros.get(..left).unwrap_or(&zeros), self.len) {
@@ -268,7 +268,7 @@ fn physical_block(dir: &Path) -> usize {
         fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{queue}/physical_block_size")).ok()
     });
     let told = told.and_then(|text| text.trim().parse::<u64>().ok()).filter(|block| block.is_power_of_two());
-    told.unwrap_or(0).clamp(*DISK_BLOCKS.start(), *DISK_BLOCKS.end()) as usize
+    told.unwrap_or(0).clamp(*DISK_BLOCK_BYTES.start(), *DISK_BLOCK_BYTES.end()) as usize
 }
 
 fn path(dir: &Path, generation: u64) -> PathBuf {
@@ -357,7 +357,7 @@ fn read(
             recovered.checkpoint = CheckpointPosition { generation, number, salt: checkpoint.salt };
         }
         // The rest of the file is from an earlier turn, or zeros.
-        if let Some(later) = (at..bytes.len()).step_by(BLOCK).find(|later| record_at(*later).is_some()) {
+        if let Some(later) = (at..bytes.len()).step_by(MIN_BLOCK_BYTES).find(|later| record_at(*later).is_some()) {
             return Err(damaged(later, number, "is damaged, and others follow it"));
         }
         let [even, odd] = durable.lengths;

@@ -10,12 +10,12 @@ use async_trait::async_trait;
 use mortise_resource::EncodedResource;
 
 use crate::{
-    Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, Query, ScanPart, StoreError, Term,
+    ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState, Query, ScanPart, StoreError, Term,
     WatchEvent,
     engine::read::{
         filter::Filter,
         hub::HubEvent,
-        publisher::{Subscription, Wanted},
+        publisher::{SubscribeRequest, Subscription},
         replay::Replay,
         scan::Scanner,
     },
@@ -23,13 +23,13 @@ use crate::{
 
 /// Changes of a watch: those of resources that match before or after the change.
 #[derive(Clone)]
-pub(crate) struct Concern {
+pub(crate) struct ChangeFilter {
     /// Filter by place, which a change cannot alter.
     place: Filter,
     whole: Filter,
 }
 
-impl Concern {
+impl ChangeFilter {
     fn new(query: &Query, part: &ScanPart) -> Self {
         let place = ScanPart { label: None, ..part.clone() };
         Self { place: Filter::Part(query.clone(), place), whole: Filter::Part(query.clone(), part.clone()) }
@@ -45,9 +45,9 @@ impl Concern {
         let matches = |resource: &EncodedResource| self.whole.matches(resource);
         change.now.as_ref().is_some_and(matches)
             || match &change.before {
-                Before::Absent => false,
-                Before::Resource(before) => matches(before),
-                Before::Unknown => change.now.as_ref().is_none_or(|now| self.is_in_place(now)),
+                PriorState::Absent => false,
+                PriorState::Resource(before) => matches(before),
+                PriorState::Unknown => change.now.as_ref().is_none_or(|now| self.is_in_place(now)),
             }
     }
 }
@@ -59,9 +59,9 @@ pub(crate) fn open(
     part: &ScanPart,
     terms: &[Term],
 ) -> Result<OpenedChanges, StoreError> {
-    let wanted = Wanted { type_key: &query.type_key, terms, compares: true };
+    let wanted = SubscribeRequest { type_key: &query.type_key, terms, compares: true };
     let (content, events, position) = scanner.watch(Filter::Part(query.clone(), part.clone()), &wanted)?;
-    let changes = SledChanges { concern: Concern::new(query, part), replay: None, caught_up: None, events };
+    let changes = SledChanges { concern: ChangeFilter::new(query, part), replay: None, caught_up: None, events };
     Ok(OpenedChanges { content: Box::new(content), position, changes: Box::new(changes) })
 }
 
@@ -73,16 +73,16 @@ pub(crate) async fn after(
     terms: &[Term],
     position: Position,
 ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
-    let wanted = Wanted { type_key: &query.type_key, terms, compares: true };
+    let wanted = SubscribeRequest { type_key: &query.type_key, terms, compares: true };
     let (events, newest) = scanner.follow(&wanted)?;
-    let concern = Concern::new(query, part);
+    let concern = ChangeFilter::new(query, part);
     let Some(replay) = Replay::open(scanner, concern.clone(), position, newest).await? else { return Ok(None) };
     Ok(Some(Box::new(SledChanges { concern, replay: Some(replay), caught_up: Some(newest), events })))
 }
 
 /// A watch of changes on the engine.
 struct SledChanges {
-    concern: Concern,
+    concern: ChangeFilter,
     /// Changes from the history; `None` once they are read.
     replay: Option<Replay>,
     /// Position to report at the end of the replay; `None` once it is reported.
@@ -94,8 +94,8 @@ impl SledChanges {
     fn wanted(&self, event: HubEvent) -> Option<ChangeEvent> {
         let HubEvent { event, sequence, before } = event;
         let (now, before) = match event {
-            WatchEvent::Upsert(now) => (Some(now), before.map_or(Before::Absent, Before::Resource)),
-            WatchEvent::Delete(before) => (None, Before::Resource(before)),
+            WatchEvent::Upsert(now) => (Some(now), before.map_or(PriorState::Absent, PriorState::Resource)),
+            WatchEvent::Delete(before) => (None, PriorState::Resource(before)),
             WatchEvent::EndOfSnapshot => return None,
         };
         Some(ChangeEvent { sequence, before, now }).filter(|change| self.concern.has(change))

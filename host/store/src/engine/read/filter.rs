@@ -47,7 +47,7 @@ fn is_about(record: &ReferenceRecord, target: &ExpectedId) -> bool {
 
 fn matches_query(query: &Query, resource: &EncodedResource) -> bool {
     let Query { type_key, tenancy: pb::Tenancy { partition, namespace }, name_prefix } = query;
-    resource.is_of_kind(&type_key.group, &type_key.kind)
+    resource.has_kind(&type_key.group, &type_key.kind)
         && (partition == tenancy::WILDCARD || partition == resource.partition())
         && (namespace == tenancy::WILDCARD || namespace == resource.namespace())
         && (name_prefix.is_empty() || resource.name().starts_with(name_prefix))

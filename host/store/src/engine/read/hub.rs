@@ -138,7 +138,7 @@ impl Hub {
     }
 
     /// Pushes out the oldest event. False without an event.
-    pub(crate) fn push_out(&self) -> bool {
+    pub(crate) fn evict_oldest(&self) -> bool {
         self.state.lock().drop_first(&self.total)
     }
 
@@ -229,7 +229,7 @@ mod tests {
 
     fn resource(version: usize) -> EncodedResource {
         let resource = pb::Resource { version: version.to_string(), ..pb::Resource::default() };
-        EncodedResource::of(&resource).unwrap()
+        EncodedResource::encode(&resource).unwrap()
     }
 
     fn event(version: usize) -> HubEvent {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_before_is_kept_for_who_wants_to_know_and_counts() {
+    async fn prior_states_are_kept_for_comparing_readers_and_counted() {
         let (hub, total) = hub();
         let before = resource(1_000);
         let compared = || HubEvent { before: Some(before.clone()), ..event(1_001) };
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_lags_is_told_and_holds_no_more_than_the_bounds() {
+    async fn lagging_readers_get_an_error_and_hold_no_more_than_the_bounds() {
         let (hub, total) = hub();
         for (bytes, fits) in [(10, 4), (40, 2), (1_000, 1)] {
             let (mut slow, mut quick) = (hub.subscribe(false), hub.subscribe(false));
@@ -301,12 +301,12 @@ mod tests {
         }
         let mut pushed = hub.subscribe(false);
         hub.send(event(0), 10, LIMITS);
-        assert!(hub.push_out() && !hub.push_out());
+        assert!(hub.evict_oldest() && !hub.evict_oldest());
         assert_eq!(pushed.next().await, Err(HubEnd::Lagged));
     }
 
     #[tokio::test]
-    async fn who_waits_is_woken() {
+    async fn waiting_readers_are_woken() {
         let (hub, _) = hub();
         let mut reader = hub.subscribe(false);
         let taking = tokio::spawn(async move { (reader.next().await, reader.next().await) });

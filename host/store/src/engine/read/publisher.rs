@@ -9,7 +9,7 @@
 //! under the lock; its result is exact for *S*, the last published commit. From then on, each publication notes in the
 //! window the state at *S* of each matching key that changes: its state before the first change. The scan goes on in
 //! pages, in key order. It reads a page without the lock and then, under the lock, takes the noted states up to the
-//! page's last key and moves the window behind it ([`Window::pass`]):
+//! page's last key and moves the window behind it ([`OverwriteWindow::pass`]):
 //! - a noted key changed after *S*: the noted state replaces that of the page, which may be newer, or half of each;
 //! - any other key did not change between *S* and that moment: the state in the page is right.
 //!
@@ -63,14 +63,14 @@ pub(crate) struct Publisher {
 }
 
 /// Approximate bytes of an event, or of a state in a window, besides its encoding.
-const EVENT: usize = 512;
+const EVENT_OVERHEAD_BYTES: usize = 512;
 
 #[derive(Default)]
 struct State {
     types: BTreeSet<TypeKey>,
     hubs: HashMap<TypeKey, TypeHubs>,
-    newest: Newest,
-    windows: HashMap<u64, WindowChanges>,
+    newest: PublishedHead,
+    windows: HashMap<u64, WindowStates>,
     next_window: u64,
     /// Bytes of the states in all windows.
     window_bytes: usize,
@@ -79,13 +79,13 @@ struct State {
 
 /// The last event, with its resource if known.
 #[derive(Default)]
-pub(crate) struct Newest {
+pub(crate) struct PublishedHead {
     pub(crate) sequence: u64,
     pub(crate) carried: Option<EncodedResource>,
 }
 
 /// Events that a subscription requires.
-pub(crate) struct Wanted<'w> {
+pub(crate) struct SubscribeRequest<'w> {
     pub(crate) type_key: &'w TypeKey,
     /// Terms; the subscription gets at least the events of resources for which all hold, before or after the change.
     pub(crate) terms: &'w [Term],
@@ -93,7 +93,7 @@ pub(crate) struct Wanted<'w> {
     pub(crate) compares: bool,
 }
 
-struct WindowChanges {
+struct WindowStates {
     filter: Filter,
     /// Last key that the scan passed.
     passed: Option<Vec<u8>>,
@@ -120,14 +120,14 @@ pub(crate) struct Subscription {
 }
 
 /// An open window of a scan. Dropping it closes it.
-pub(crate) struct Window {
+pub(crate) struct OverwriteWindow {
     publisher: Arc<Publisher>,
     number: u64,
 }
 
 impl Publisher {
     /// Makes the publisher of a store with resources of these types.
-    pub(crate) fn new(types: BTreeSet<TypeKey>, newest: Newest, limits: HubLimits, max_bytes: usize) -> Self {
+    pub(crate) fn new(types: BTreeSet<TypeKey>, newest: PublishedHead, limits: HubLimits, max_bytes: usize) -> Self {
         let state = State { types, newest, ..State::default() };
         Self { state: Mutex::new(state), limits, bytes: Arc::default(), max_bytes }
     }
@@ -149,23 +149,23 @@ impl Publisher {
                 && let Some(fullest) = windows.values_mut().max_by_key(|window| window.bytes)
                 && fullest.bytes > 0
             {
-                *window_bytes -= fullest.give_up();
-                metrics::scan_outrun();
+                *window_bytes -= fullest.drop_states();
+                metrics::scan_aborted();
             }
             if change.is_event
                 && let Some(hubs) = hubs.get(&change.type_key)
                 && let Some(event) = event(change)
             {
-                let bytes = change.payload().len() + EVENT;
-                hubs.of(change, |hub| hub.send(event.clone(), bytes, self.limits));
+                let bytes = change.payload().len() + EVENT_OVERHEAD_BYTES;
+                hubs.send_to_matching(change, |hub| hub.send(event.clone(), bytes, self.limits));
             }
         }
         if let Some(last) = changes.iter().rfind(|change| change.is_event) {
-            *newest = Newest { sequence: last.seq, carried: last.now.as_ref().or(last.prior.as_ref()).cloned() };
+            *newest = PublishedHead { sequence: last.seq, carried: last.now.as_ref().or(last.prior.as_ref()).cloned() };
         }
         while self.bytes.load(Ordering::Relaxed) > self.max_bytes {
             let fullest = hubs.values().flat_map(TypeHubs::each).max_by_key(|hub| hub.bytes());
-            if !fullest.is_some_and(|hub| hub.push_out()) {
+            if !fullest.is_some_and(|hub| hub.evict_oldest()) {
                 break;
             }
         }
@@ -185,7 +185,7 @@ impl Publisher {
     }
 
     /// Opens a window for the resources that match.
-    pub(crate) fn open_window(self: &Arc<Self>, filter: Filter) -> Window {
+    pub(crate) fn open_window(self: &Arc<Self>, filter: Filter) -> OverwriteWindow {
         self.window(&mut self.state.lock(), filter)
     }
 
@@ -196,8 +196,8 @@ impl Publisher {
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         filter: Filter,
-        wanted: &Wanted<'_>,
-    ) -> Result<(Window, Subscription, Position), StoreError> {
+        wanted: &SubscribeRequest<'_>,
+    ) -> Result<(OverwriteWindow, Subscription, Position), StoreError> {
         let mut state = self.state.lock();
         let subscription = self.subscription(&mut state, wanted)?;
         let position = state.newest.position();
@@ -208,17 +208,24 @@ impl Publisher {
     ///
     /// # Errors
     /// [`StoreError::Closed`].
-    pub(crate) fn follow(self: &Arc<Self>, wanted: &Wanted<'_>) -> Result<(Subscription, Position), StoreError> {
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        wanted: &SubscribeRequest<'_>,
+    ) -> Result<(Subscription, Position), StoreError> {
         let mut state = self.state.lock();
         let subscription = self.subscription(&mut state, wanted)?;
         Ok((subscription, state.newest.position()))
     }
 
-    fn subscription(self: &Arc<Self>, state: &mut State, wanted: &Wanted<'_>) -> Result<Subscription, StoreError> {
+    fn subscription(
+        self: &Arc<Self>,
+        state: &mut State,
+        wanted: &SubscribeRequest<'_>,
+    ) -> Result<Subscription, StoreError> {
         if state.closed {
             return Err(StoreError::Closed);
         }
-        let Wanted { type_key, terms, compares } = wanted;
+        let SubscribeRequest { type_key, terms, compares } = wanted;
         let hubs = state.hubs.entry((*type_key).clone()).or_default();
         let terms = hubs.admitted(terms);
         let hub = hubs.hub(terms.as_ref(), || Arc::new(Hub::new(self.bytes.clone())));
@@ -226,12 +233,12 @@ impl Publisher {
         Ok(Subscription { events, publisher: self.clone(), type_key: (*type_key).clone(), terms })
     }
 
-    fn window(self: &Arc<Self>, state: &mut State, filter: Filter) -> Window {
+    fn window(self: &Arc<Self>, state: &mut State, filter: Filter) -> OverwriteWindow {
         let number = state.next_window;
         state.next_window += 1;
-        let changes = WindowChanges { filter, passed: None, states: States::new(), bytes: 0, is_lost: false };
+        let changes = WindowStates { filter, passed: None, states: States::new(), bytes: 0, is_lost: false };
         state.windows.insert(number, changes);
-        Window { publisher: self.clone(), number }
+        OverwriteWindow { publisher: self.clone(), number }
     }
 
     /// Ends every watch, and refuses new ones.
@@ -258,28 +265,28 @@ impl Publisher {
     }
 }
 
-impl Newest {
+impl PublishedHead {
     fn position(&self) -> Position {
         match &self.carried {
-            Some(resource) => Position::of(self.sequence, resource),
+            Some(resource) => Position::after(self.sequence, resource),
             // A position that matches no event, so that watches from it start again.
             None => Position { sequence: self.sequence, check: 0 },
         }
     }
 }
 
-impl Window {
+impl OverwriteWindow {
     /// Moves the window behind `last`, the last key of a page that was read; `None` at the end of the scan. Returns the
     /// states that replace those of the page.
     ///
     /// # Errors
-    /// [`StoreError::ScanOutrun`].
+    /// [`StoreError::ScanAborted`].
     pub(crate) fn pass(&self, last: Option<&[u8]>) -> Result<States, StoreError> {
         let mut state = self.publisher.state.lock();
         let State { windows, window_bytes, .. } = &mut *state;
         let Some(window) = windows.get_mut(&self.number) else { return Ok(States::new()) };
         if window.is_lost {
-            return Err(StoreError::ScanOutrun { bytes: self.publisher.max_bytes });
+            return Err(StoreError::ScanAborted { bytes: self.publisher.max_bytes });
         }
         let left = match last {
             None => States::new(),
@@ -360,13 +367,13 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.events = Events::Closed;
         let mut state = self.publisher.state.lock();
-        if state.hubs.get_mut(&self.type_key).is_some_and(|hubs| hubs.forget_unread(self.terms.as_ref())) {
+        if state.hubs.get_mut(&self.type_key).is_some_and(|hubs| hubs.remove_unread(self.terms.as_ref())) {
             state.hubs.remove(&self.type_key);
         }
     }
 }
 
-impl Drop for Window {
+impl Drop for OverwriteWindow {
     fn drop(&mut self) {
         let mut state = self.publisher.state.lock();
         let closed = state.windows.remove(&self.number);
@@ -374,7 +381,7 @@ impl Drop for Window {
     }
 }
 
-impl WindowChanges {
+impl WindowStates {
     /// Notes the state before a change; returns the added bytes.
     fn note(&mut self, change: &Change) -> usize {
         let is_passed = self.passed.as_ref().is_some_and(|passed| change.key <= *passed);
@@ -393,7 +400,7 @@ impl WindowChanges {
     }
 
     /// Drops all states; returns their bytes.
-    fn give_up(&mut self) -> usize {
+    fn drop_states(&mut self) -> usize {
         self.is_lost = true;
         self.states = States::new();
         std::mem::take(&mut self.bytes)
@@ -401,7 +408,7 @@ impl WindowChanges {
 }
 
 fn state_bytes(key: &[u8], state: Option<&EncodedResource>) -> usize {
-    key.len() + state.map_or(0, |resource| resource.bytes().len()) + EVENT
+    key.len() + state.map_or(0, |resource| resource.bytes().len()) + EVENT_OVERHEAD_BYTES
 }
 
 fn event(change: &Change) -> Option<HubEvent> {

@@ -23,10 +23,10 @@ use prost_types::Timestamp;
 use tokio::task::JoinHandle;
 
 use crate::{
-    Before, ChangeEvent, Position, StoreError,
+    ChangeEvent, Position, PriorState, StoreError,
     engine::{
         read::{
-            changes::Concern,
+            changes::ChangeFilter,
             scan::{Scanner, interrupted},
         },
         tree::{
@@ -46,8 +46,8 @@ const PAGE_BYTES: usize = 1 << 20;
 pub(crate) struct Replay {
     /// Scanner of the store; weak, so as not to keep the database open.
     scanner: Weak<Scanner>,
-    concern: Concern,
-    earlier: Arc<Earlier>,
+    concern: ChangeFilter,
+    earlier: Arc<PrecedingEvents>,
     /// The next sequence, and the last one.
     next: u64,
     until: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Replay {
 }
 
 /// Index of the events that hold the states before others.
-struct Earlier {
+struct PrecedingEvents {
     /// Sequence of the preceding event of the same resource, by sequence of an event.
     events: HashMap<u64, u64>,
     /// Whether the history is complete, so that a resource without an earlier event did not exist.
@@ -73,12 +73,12 @@ impl Replay {
     /// Starts behind `from`; `None` when that is not in the history.
     pub(crate) async fn open(
         scanner: &Arc<Scanner>,
-        concern: Concern,
+        concern: ChangeFilter,
         from: Position,
         until: Position,
     ) -> Result<Option<Self>, StoreError> {
         let earlier = match from == until {
-            true => Some(Earlier { events: HashMap::new(), is_complete: false }),
+            true => Some(PrecedingEvents { events: HashMap::new(), is_complete: false }),
             false => {
                 let concern = concern.clone();
                 scanner.clone().blocking(move |table| earlier(table, &concern, from, until.sequence)).await?
@@ -133,12 +133,17 @@ impl Drop for Replay {
 }
 
 /// Finds the preceding events of those behind a position; `None` when the position is not in the history.
-fn earlier(table: &Table, concern: &Concern, from: Position, until: u64) -> Result<Option<Earlier>, StoreError> {
+fn earlier(
+    table: &Table,
+    concern: &ChangeFilter,
+    from: Position,
+    until: u64,
+) -> Result<Option<PrecedingEvents>, StoreError> {
     let first = first_event(table)?;
     let is_complete = first <= 1;
     let is_there = match from.sequence {
         0 => from == Position::default() && is_complete,
-        sequence => event(table, sequence)?.is_some_and(|(_, carried)| Position::of(sequence, &carried) == from),
+        sequence => event(table, sequence)?.is_some_and(|(_, carried)| Position::after(sequence, &carried) == from),
     };
     // A position ahead of the store belongs to another store.
     if !is_there || from.sequence > until {
@@ -165,11 +170,17 @@ fn earlier(table: &Table, concern: &Concern, from: Position, until: u64) -> Resu
         }
     }
     // An event trimmed meanwhile may be one of those needed.
-    Ok(Some(Earlier { events, is_complete: is_complete && first_event(table)? <= 1 }))
+    Ok(Some(PrecedingEvents { events, is_complete: is_complete && first_event(table)? <= 1 }))
 }
 
 /// Reads a page of changes.
-fn page(table: &Table, concern: &Concern, earlier: &Earlier, from: u64, until: u64) -> Result<Page, StoreError> {
+fn page(
+    table: &Table,
+    concern: &ChangeFilter,
+    earlier: &PrecedingEvents,
+    from: u64,
+    until: u64,
+) -> Result<Page, StoreError> {
     let mut changes = Vec::new();
     let (mut looked_at, mut bytes) = (0, 0);
     let mut next = until.saturating_add(1);
@@ -179,7 +190,7 @@ fn page(table: &Table, concern: &Concern, earlier: &Earlier, from: u64, until: u
         let kind = table.head(&key, &value)?.kind;
         let payload = table.payload(&key, value)?;
         if let Payload::Torn = payload {
-            return Err(not_trimmed(table, from)
+            return Err(check_not_trimmed(table, from)
                 .err()
                 .unwrap_or_else(|| table.damaged(&key, "a chunk of it is missing")));
         }
@@ -188,7 +199,7 @@ fn page(table: &Table, concern: &Concern, earlier: &Earlier, from: u64, until: u
         looked_at += 1;
         if concern.is_in_place(&resource) {
             let change = match kind {
-                Kind::Delete => ChangeEvent { sequence, before: Before::Resource(resource), now: None },
+                Kind::Delete => ChangeEvent { sequence, before: PriorState::Resource(resource), now: None },
                 Kind::Upsert | Kind::Resource => {
                     let before = before(table, earlier, sequence, &resource)?;
                     ChangeEvent { sequence, before, now: Some(resource) }
@@ -201,20 +212,25 @@ fn page(table: &Table, concern: &Concern, earlier: &Earlier, from: u64, until: u
             break;
         }
     }
-    not_trimmed(table, from)?;
+    check_not_trimmed(table, from)?;
     Ok(Page { changes, next })
 }
 
 /// Returns the state of a resource before an event, as far as the history has it.
-fn before(table: &Table, earlier: &Earlier, sequence: u64, now: &EncodedResource) -> Result<Before, StoreError> {
+fn before(
+    table: &Table,
+    earlier: &PrecedingEvents,
+    sequence: u64,
+    now: &EncodedResource,
+) -> Result<PriorState, StoreError> {
     let Some(before) = earlier.events.get(&sequence) else {
-        return Ok(if earlier.is_complete { Before::Absent } else { Before::Unknown });
+        return Ok(if earlier.is_complete { PriorState::Absent } else { PriorState::Unknown });
     };
     Ok(match event(table, *before)? {
-        Some((Kind::Delete, gone)) if is_at_same_place(&gone, now) => Before::Absent,
-        Some((_, resource)) if is_at_same_place(&resource, now) => Before::Resource(resource),
+        Some((Kind::Delete, gone)) if is_at_same_place(&gone, now) => PriorState::Absent,
+        Some((_, resource)) if is_at_same_place(&resource, now) => PriorState::Resource(resource),
         // Trimmed meanwhile, or another resource with the same hash.
-        _ => Before::Unknown,
+        _ => PriorState::Unknown,
     })
 }
 
@@ -242,7 +258,7 @@ fn first_event(table: &Table) -> Result<u64, StoreError> {
 }
 
 /// Fails when events from a sequence on may have been trimmed.
-fn not_trimmed(table: &Table, from: u64) -> Result<(), StoreError> {
+fn check_not_trimmed(table: &Table, from: u64) -> Result<(), StoreError> {
     if first_event(table)? > from { Err(StoreError::HistoryTrimmed) } else { Ok(()) }
 }
 
@@ -267,7 +283,7 @@ pub(crate) fn position_before(table: &Table, time: Timestamp) -> Result<Option<P
         if updated.is_some_and(|updated| updated >= (time.seconds, time.nanos)) {
             break;
         }
-        position = Some(Position::of(sequence, &resource));
+        position = Some(Position::after(sequence, &resource));
     }
     Ok(position)
 }

@@ -29,8 +29,8 @@ use crate::{
     engine::{
         read::{
             filter::Filter,
-            publisher::{Publisher, States, Subscription, Wanted, Window},
-            walk::{Match, StepLimit, Walk, YIELD},
+            publisher::{OverwriteWindow, Publisher, States, SubscribeRequest, Subscription},
+            walk::{Match, StepLimit, Walk, YIELD_KEYS},
         },
         tree::{
             keys,
@@ -40,9 +40,9 @@ use crate::{
 };
 
 /// Limit of a step on the caller's task: 64 keys take some 50 µs, about the cost of moving to another thread and back.
-const INLINE: StepLimit = StepLimit { keys: 64, bytes: 256 << 10 };
+const FIRST_STEP_LIMIT: StepLimit = StepLimit { keys: 64, bytes: 256 << 10 };
 /// Limit of a step on a blocking thread; after each the scan checks whether its caller still waits.
-const LONG: StepLimit = StepLimit { keys: 1_024, bytes: 1 << 20 };
+const LONG_STEP_LIMIT: StepLimit = StepLimit { keys: 1_024, bytes: 1 << 20 };
 /// Steps that may run at once on blocking threads: this many second steps, and this many later ones.
 const LONG_STEPS: usize = 4;
 
@@ -57,7 +57,7 @@ pub(crate) struct Scanner {
 /// Progress of an exact scan.
 struct ScanPosition {
     walk: Walk,
-    window: Window,
+    window: OverwriteWindow,
 }
 
 impl ScanPosition {
@@ -95,7 +95,7 @@ impl Scanner {
                 Ok::<_, StoreError>(())
             })
         };
-        let (matches, ended) = position.step(&self.table, INLINE)?;
+        let (matches, ended) = position.step(&self.table, FIRST_STEP_LIMIT)?;
         decode(matches, self.table.decoder(), &mut resources)?;
         if ended {
             return Ok(resources);
@@ -110,7 +110,7 @@ impl Scanner {
             // Held as long as this runs, even after the caller is gone; then it ends soon.
             let _permit = permit;
             loop {
-                let (matches, ended) = position.step(&table, LONG)?;
+                let (matches, ended) = position.step(&table, LONG_STEP_LIMIT)?;
                 decode(matches, table.decoder(), &mut resources)?;
                 if ended {
                     return Ok(resources);
@@ -138,7 +138,7 @@ impl Scanner {
     pub(crate) fn watch(
         self: &Arc<Self>,
         filter: Filter,
-        wanted: &Wanted<'_>,
+        wanted: &SubscribeRequest<'_>,
     ) -> Result<(SledCursor, Subscription, Position), StoreError> {
         let walk = Walk::new(&filter);
         let (window, subscription, position) = self.publisher.subscribe(filter, wanted)?;
@@ -163,7 +163,7 @@ impl Scanner {
     ///
     /// # Errors
     /// [`StoreError::Closed`].
-    pub(crate) fn follow(&self, wanted: &Wanted<'_>) -> Result<(Subscription, Position), StoreError> {
+    pub(crate) fn follow(&self, wanted: &SubscribeRequest<'_>) -> Result<(Subscription, Position), StoreError> {
         self.publisher.follow(wanted)
     }
 
@@ -176,14 +176,14 @@ impl Scanner {
             next = State::Waiting(position);
         }
         for (number, found) in matches.into_iter().enumerate() {
-            if number > 0 && number % YIELD == 0 {
+            if number > 0 && number % YIELD_KEYS == 0 {
                 thread::yield_now();
             }
             let key = found.key.clone();
             match found.parse(decoder) {
                 Ok(resource) => resources.push(resource),
                 Err(source) => {
-                    let Some(place) = keys::place_of(&key) else { return Err(source) };
+                    let Some(place) = keys::resource_place(&key) else { return Err(source) };
                     next = State::At(StoreError::Unreadable { place: Box::new(place), source: Box::new(source) });
                     break;
                 }
@@ -243,7 +243,7 @@ impl Cursor for SledCursor {
         loop {
             let resources = match std::mem::replace(&mut self.state, State::Failed) {
                 State::First(position) => {
-                    let page = self.scanner.upgrade().ok_or(StoreError::Closed)?.page(position, INLINE);
+                    let page = self.scanner.upgrade().ok_or(StoreError::Closed)?.page(position, FIRST_STEP_LIMIT);
                     self.turn(page)?
                 }
                 State::Waiting(position) => {
@@ -255,7 +255,7 @@ impl Cursor for SledCursor {
                     if let State::Waiting(position) = std::mem::replace(&mut self.state, State::Failed) {
                         self.state = State::Stepping(tokio::task::spawn_blocking(move || {
                             let _permit = permit;
-                            scanner.page(position, LONG)
+                            scanner.page(position, LONG_STEP_LIMIT)
                         }));
                     }
                     continue;

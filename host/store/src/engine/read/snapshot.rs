@@ -24,7 +24,7 @@
 //! # Cost
 //! Without a snapshot, a check of an empty list for each commit. With one, the commit thread reads each record that it
 //! is about to overwrite, once for each snapshot, and appends it to a buffer, which moves to an unnamed file in the
-//! store's directory when it exceeds [`IN_MEMORY`]. So memory is bounded, and the disk space is at most the size of the
+//! store's directory when it exceeds [`SAVED_MEMORY_BYTES`]. So memory is bounded, and the disk space is at most the size of the
 //! store at *S*, however slow the reader; it is freed at the latest when the snapshot ends.
 
 use std::{
@@ -48,13 +48,13 @@ use crate::{Record, RecordKind, Snapshot, SnapshotHead, StoreError};
 /// Most snapshots at the same time.
 const MAX_SNAPSHOTS: usize = 4;
 /// Bytes of saved records that stay in memory.
-const IN_MEMORY: usize = 4 << 20;
+const SAVED_MEMORY_BYTES: usize = 4 << 20;
 /// Bytes of payloads at which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
 /// Records read at which a page ends.
 const PAGE_RECORDS: usize = 2048;
 /// Key behind all records.
-const END: &[u8] = &[keys::RESOURCE + 1];
+const END_KEY: &[u8] = &[keys::RESOURCE + 1];
 
 /// Snapshots that are being read.
 #[derive(Default)]
@@ -124,7 +124,7 @@ impl Snapshots {
             sequence: head.sequence,
             state: Mutex::new(State {
                 cursor: keys::event(head.first_event),
-                saved: SavedRecords { file: tempfile::spooled_tempfile_in(IN_MEMORY, dir), read: 0, end: 0 },
+                saved: SavedRecords { file: tempfile::spooled_tempfile_in(SAVED_MEMORY_BYTES, dir), read: 0, end: 0 },
                 rewritten: HashSet::new(),
                 lost: None,
             }),
@@ -338,7 +338,7 @@ impl Reader {
         let mut bytes = 0;
         let mut left = PAGE_RECORDS;
         let in_events = cursor.first() == Some(&keys::EVENT);
-        let end = if in_events { end_of_events } else { END.to_vec() };
+        let end = if in_events { end_of_events } else { END_KEY.to_vec() };
         let mut ended = true;
         if cursor < end {
             for item in self.table.range(cursor.clone()..end.clone()) {
@@ -363,7 +363,7 @@ impl Reader {
         let mut last = false;
         if ended {
             last = !in_events;
-            cursor = if in_events { vec![keys::RESOURCE] } else { END.to_vec() };
+            cursor = if in_events { vec![keys::RESOURCE] } else { END_KEY.to_vec() };
         }
         let mut state = self.active.state.lock();
         state.cursor = cursor;

@@ -35,20 +35,20 @@ pub(crate) type Terms = Arc<[Term]>;
 #[derive(Default)]
 pub(crate) struct TypeHubs {
     all: Option<Arc<Hub>>,
-    of_terms: HashMap<Terms, Arc<TermHub>>,
-    names: ByValue,
-    tenancies: ByValue,
-    labels: HashMap<String, ByValue>,
+    of_terms: HashMap<Terms, Arc<FilteredHub>>,
+    names: HubsByValue,
+    tenancies: HubsByValue,
+    labels: HashMap<String, HubsByValue>,
     /// Fields that are read, with the number of hubs that have a term with the field.
-    fields: HashMap<TermField, (usize, ByValue)>,
+    fields: HashMap<TermField, (usize, HubsByValue)>,
 }
 
 /// Hubs by the values of one of their terms.
 #[derive(Default)]
-struct ByValue(HashMap<String, Vec<Arc<TermHub>>>);
+struct HubsByValue(HashMap<String, Vec<Arc<FilteredHub>>>);
 
 /// A hub for watches with the same terms.
-struct TermHub {
+struct FilteredHub {
     hub: Arc<Hub>,
     terms: Terms,
     /// Index of the term under whose values the hub is found.
@@ -89,7 +89,7 @@ impl TypeHubs {
         let standing = |term: &Term| term.values.iter().map(|value| self.under(&term.subject, value)).sum::<usize>();
         let fewest = terms.iter().enumerate().min_by_key(|(_, term)| (standing(term), term.values.len()));
         let Some((key, term)) = fewest else { return hub };
-        let made = Arc::new(TermHub { hub: hub.clone(), terms: terms.clone(), key });
+        let made = Arc::new(FilteredHub { hub: hub.clone(), terms: terms.clone(), key });
         for term in terms.iter() {
             if let TermSubject::Field(field) = &term.subject {
                 self.fields.entry(field.clone()).or_default().0 += 1;
@@ -124,38 +124,39 @@ impl TypeHubs {
     }
 
     /// Calls `send` with each hub that should receive the change.
-    pub(crate) fn of<'h>(&'h self, change: &'h Change, mut send: impl FnMut(&Hub)) {
+    pub(crate) fn send_to_matching<'h>(&'h self, change: &'h Change, mut send: impl FnMut(&Hub)) {
         self.all.iter().for_each(|hub| send(hub));
         if self.of_terms.is_empty() {
             return;
         }
         let mut values = Values { change, fields: HashMap::new() };
-        let mut found: HashMap<*const TermHub, &TermHub> = HashMap::new();
-        let mut add = |hubs: &'h [Arc<TermHub>]| found.extend(hubs.iter().map(|known| (Arc::as_ptr(known), &**known)));
+        let mut found: HashMap<*const FilteredHub, &FilteredHub> = HashMap::new();
+        let mut add =
+            |hubs: &'h [Arc<FilteredHub>]| found.extend(hubs.iter().map(|known| (Arc::as_ptr(known), &**known)));
         if let Some(resource) = values.states().next() {
-            add(self.names.of(resource.name()));
+            add(self.names.get(resource.name()));
             if !self.tenancies.0.is_empty() {
-                add(self.tenancies.of(&tenancy_text(resource.partition(), resource.namespace())));
+                add(self.tenancies.get(&tenancy_text(resource.partition(), resource.namespace())));
             }
         }
         if !self.labels.is_empty() {
             for (label, value) in values.states().flat_map(EncodedResource::labels) {
-                add(self.labels.get(label).map_or(&[], |by_value| by_value.of(value)));
+                add(self.labels.get(label).map_or(&[], |by_value| by_value.get(value)));
             }
         }
         for (field, (_, by_value)) in self.fields.iter().filter(|(_, (_, by_value))| !by_value.0.is_empty()) {
             match values.of_field(field) {
-                Some(read) => read.iter().for_each(|value| add(by_value.of(value))),
+                Some(read) => read.iter().for_each(|value| add(by_value.get(value))),
                 None => by_value.0.values().for_each(|hubs| add(hubs)),
             }
         }
-        for known in found.values().filter(|known| known.terms.iter().all(|term| values.have(term))) {
+        for known in found.values().filter(|known| known.terms.iter().all(|term| values.hold(term))) {
             send(&known.hub);
         }
     }
 
     /// Removes a hub without readers. Returns whether no hub is left.
-    pub(crate) fn forget_unread(&mut self, terms: Option<&Terms>) -> bool {
+    pub(crate) fn remove_unread(&mut self, terms: Option<&Terms>) -> bool {
         match terms {
             None => self.all = self.all.take().filter(|hub| hub.readers() > 0),
             Some(terms) => {
@@ -170,7 +171,7 @@ impl TypeHubs {
         self.all.is_none() && self.of_terms.is_empty()
     }
 
-    fn forget(&mut self, gone: &Arc<TermHub>) {
+    fn forget(&mut self, gone: &Arc<FilteredHub>) {
         let Some(key) = gone.terms.get(gone.key) else { return };
         match &key.subject {
             TermSubject::Name => self.names.remove(key, gone),
@@ -202,12 +203,12 @@ impl TypeHubs {
     }
 }
 
-impl ByValue {
-    fn of(&self, value: &str) -> &[Arc<TermHub>] {
+impl HubsByValue {
+    fn get(&self, value: &str) -> &[Arc<FilteredHub>] {
         self.0.get(value).map_or(&[], Vec::as_slice)
     }
 
-    fn remove(&mut self, key: &Term, gone: &Arc<TermHub>) {
+    fn remove(&mut self, key: &Term, gone: &Arc<FilteredHub>) {
         for value in &key.values {
             if let Some(hubs) = self.0.get_mut(value) {
                 hubs.retain(|known| !Arc::ptr_eq(known, gone));
@@ -235,7 +236,7 @@ impl<'c> Values<'c> {
     }
 
     /// Whether a term holds before or after the change; true where that is unknown.
-    fn have(&mut self, Term { subject, values }: &'c Term) -> bool {
+    fn hold(&mut self, Term { subject, values }: &'c Term) -> bool {
         match subject {
             TermSubject::Name => self.states().any(|resource| values.contains(resource.name())),
             TermSubject::Tenancy => {
@@ -278,12 +279,12 @@ mod tests {
             (self.0 >> 33) as usize % limit
         }
 
-        fn of<'o>(&mut self, options: &[&'o str]) -> &'o str {
+        fn pick<'o>(&mut self, options: &[&'o str]) -> &'o str {
             options[self.below(options.len())]
         }
 
-        fn some(&mut self, options: &[&str]) -> BTreeSet<String> {
-            (0..=self.below(2)).map(|_| self.of(options).to_owned()).collect()
+        fn pick_several(&mut self, options: &[&str]) -> BTreeSet<String> {
+            (0..=self.below(2)).map(|_| self.pick(options).to_owned()).collect()
         }
     }
 
@@ -299,18 +300,18 @@ mod tests {
     fn resource(random: &mut Random, name: &str, namespace: &str) -> EncodedResource {
         let tenancy = Some(pb::Tenancy { partition: "p".into(), namespace: namespace.into() });
         let id = Some(pb::Id { name: name.into(), tenancy, ..pb::Id::default() });
-        let generation = random.of(&["a", "b", "c", "?"]).to_owned();
+        let generation = random.pick(&["a", "b", "c", "?"]).to_owned();
         let mut made = pb::Resource { id, generation, ..pb::Resource::default() };
         for label in LABELS {
             if random.below(3) > 0 {
-                made = labelled(made, label, random.of(&VALUES));
+                made = labelled(made, label, random.pick(&VALUES));
             }
         }
-        EncodedResource::of(&made).unwrap()
+        EncodedResource::encode(&made).unwrap()
     }
 
     fn change(random: &mut Random) -> Change {
-        let (name, namespace) = (random.of(&NAMES), random.of(&UNITS));
+        let (name, namespace) = (random.pick(&NAMES), random.pick(&UNITS));
         let presence = random.below(3);
         Change {
             key: Vec::new(),
@@ -324,13 +325,13 @@ mod tests {
 
     fn term(random: &mut Random, field: &TermField) -> Term {
         let (subject, values) = match random.below(4) {
-            0 => (TermSubject::Name, random.some(&NAMES)),
+            0 => (TermSubject::Name, random.pick_several(&NAMES)),
             1 => {
-                let namespace = random.of(&UNITS).to_owned();
-                return Term::of_tenancy(&pb::Tenancy { partition: "p".into(), namespace });
+                let namespace = random.pick(&UNITS).to_owned();
+                return Term::for_tenancy(&pb::Tenancy { partition: "p".into(), namespace });
             }
-            2 => (TermSubject::Label(random.of(&LABELS).to_owned()), random.some(&VALUES)),
-            _ => (TermSubject::Field(field.clone()), random.some(&VALUES)),
+            2 => (TermSubject::Label(random.pick(&LABELS).to_owned()), random.pick_several(&VALUES)),
+            _ => (TermSubject::Field(field.clone()), random.pick_several(&VALUES)),
         };
         Term { subject, values }
     }
@@ -350,13 +351,13 @@ mod tests {
 
     fn sent(hubs: &TypeHubs, change: &Change) -> Vec<*const Hub> {
         let mut sent = Vec::new();
-        hubs.of(change, |hub| sent.push(std::ptr::from_ref(hub)));
+        hubs.send_to_matching(change, |hub| sent.push(std::ptr::from_ref(hub)));
         sent.sort();
         sent
     }
 
     #[test]
-    fn exactly_the_hubs_whose_terms_hold_hear_of_a_change_each_once() {
+    fn exactly_the_hubs_with_matching_terms_receive_a_change_once() {
         let mut random = Random(7);
         let (mut heard, mut unheard, mut hubs_seen) = (0, 0, 0);
         for _ in 0..200 {
@@ -389,7 +390,7 @@ mod tests {
                 hubs_seen += each.len();
                 let (terms, reader, _) = open.swap_remove(random.below(open.len()));
                 drop(reader);
-                assert_eq!(hubs.forget_unread(terms.as_ref()), open.is_empty());
+                assert_eq!(hubs.remove_unread(terms.as_ref()), open.is_empty());
             }
             assert!(hubs.names.0.is_empty() && hubs.tenancies.0.is_empty());
             assert!(hubs.labels.is_empty() && hubs.fields.is_empty());
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_fields_are_read_than_the_bound_and_who_asks_for_one_more_hears_of_more() {
+    fn at_most_the_bound_of_fields_is_read_and_further_watches_receive_more() {
         let reads = Arc::default();
         let mut hubs = TypeHubs::default();
         let mut random = Random(1);
@@ -426,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_that_share_a_label_stand_under_what_tells_them_apart() {
+    fn watches_with_a_common_label_are_indexed_by_another_term() {
         let mut hubs = TypeHubs::default();
         let label = Term { subject: TermSubject::Label("env".into()), values: ["a".to_owned()].into() };
         for n in 0..100 {

@@ -23,7 +23,7 @@ use crate::{Place, Query, ScanPart, StoreError};
 
 /// Keys after which a long step yields the processor to waiting threads: some 50 µs. Otherwise the kernel would let it
 /// run for milliseconds, whatever its niceness.
-pub(super) const YIELD: usize = 64;
+pub(super) const YIELD_KEYS: usize = 64;
 
 /// A matching record.
 pub(crate) struct Match {
@@ -88,9 +88,9 @@ impl Walk {
         let start = match filter {
             Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| (Plan::Query(plan), start, None)),
             Filter::Part(query, part) => Plan::of_part(query, part),
-            Filter::Owner(owner) => keys::owned_by(owner).map(|start| (Plan::Owner, start, None)),
+            Filter::Owner(owner) => keys::owner_prefix(owner).map(|start| (Plan::Owner, start, None)),
             Filter::Referrer(target, on_delete) => {
-                keys::references_to(target, *on_delete).map(|start| (Plan::Reference, start, None))
+                keys::reference_prefix(target, *on_delete).map(|start| (Plan::Reference, start, None))
             }
         };
         let Ok((plan, start, after)) = start else {
@@ -132,7 +132,7 @@ impl Walk {
         }
         let mut bytes = 0;
         for number in 1..=limit.keys {
-            if number % YIELD == 0 && number < limit.keys {
+            if number % YIELD_KEYS == 0 && number < limit.keys {
                 thread::yield_now();
             }
             if bytes >= limit.bytes {
@@ -142,7 +142,7 @@ impl Walk {
             let Some((key, value)) = item? else { continue };
             self.seen = Some(key.clone());
             match &self.plan {
-                Plan::Query(plan) | Plan::Label(plan) => match plan.judge(&key) {
+                Plan::Query(plan) | Plan::Label(plan) => match plan.decide(&key) {
                     Some(Verdict::Take) => {
                         let found_at = match &self.plan {
                             Plan::Label(_) => indexed(table, keys::labelled_resource(&key), &key)?,
@@ -193,8 +193,8 @@ type Start = (Plan, Vec<u8>, Option<Vec<u8>>);
 impl Plan {
     fn of_part(query: &Query, ScanPart { label, after }: &ScanPart) -> Result<Start, &'static str> {
         let base = match label {
-            Some((label, value)) => keys::labelled(&query.type_key, label, value)?,
-            None => keys::of_type(&query.type_key)?,
+            Some((label, value)) => keys::label_prefix(&query.type_key, label, value)?,
+            None => keys::type_prefix(&query.type_key)?,
         };
         let after = after.as_ref().map(|Place { partition, namespace, name }| {
             let mut key = base.clone();
@@ -211,7 +211,7 @@ impl Plan {
 impl QueryPlan {
     /// Returns the plan, and the start of the walk.
     fn new(query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
-        Self::on(keys::of_type(&query.type_key)?, query)
+        Self::on(keys::type_prefix(&query.type_key)?, query)
     }
 
     /// Makes the plan for keys that have the prefix `base`, then partition, namespace and name.
@@ -244,7 +244,7 @@ impl QueryPlan {
     }
 
     /// Decides on a key; `None` for a malformed key.
-    fn judge(&self, key: &[u8]) -> Option<Verdict> {
+    fn decide(&self, key: &[u8]) -> Option<Verdict> {
         let [partition, namespace, name] = keys::place(key.strip_prefix(self.base.as_slice())?)?;
         if let Some(wanted) = &self.namespace {
             match namespace.cmp(wanted) {
@@ -310,9 +310,9 @@ mod tests {
         String::from_utf8(key.to_vec()).unwrap().replace('\0', "/").replace('\u{1}', "!")
     }
 
-    fn judged(plan: &QueryPlan, partition: &str, namespace: &str, name: &str) -> String {
+    fn decision(plan: &QueryPlan, partition: &str, namespace: &str, name: &str) -> String {
         let key = format!("rg\0K\0{partition}\0{namespace}\0{name}\0");
-        match plan.judge(key.as_bytes()).unwrap() {
+        match plan.decide(key.as_bytes()).unwrap() {
             Verdict::Take => "take".into(),
             Verdict::Seek(to) => shown(&to),
         }
@@ -327,7 +327,7 @@ mod tests {
 
     /// A rested walk repeats no key and misses none, wherever the entries are by then.
     #[test]
-    fn a_walk_that_rested_goes_on_where_it_was() {
+    fn a_rested_walk_continues_at_its_place() {
         let name = |i: u64| format!("n{i:02}");
         for pause in 1..12 {
             let db = sled::Config::new().temporary(true).open().unwrap();
@@ -369,25 +369,25 @@ mod tests {
     fn an_exact_namespace_in_any_partition_seeks_from_partition_to_partition() {
         let (plan, start) = plan("*", "n", "w");
         assert_eq!((start.as_str(), plan.namespace.as_deref()), ("rg/K/", Some("n")));
-        assert_eq!(judged(&plan, "p", "a", "x"), "rg/K/p/n/w");
-        assert_eq!(judged(&plan, "p", "n", "a"), "rg/K/p/n/w");
-        assert_eq!(judged(&plan, "p", "n", "web"), "take");
-        assert_eq!(judged(&plan, "p", "n", "x"), "rg/K/p!");
-        assert_eq!(judged(&plan, "p", "z", "web"), "rg/K/p!");
+        assert_eq!(decision(&plan, "p", "a", "x"), "rg/K/p/n/w");
+        assert_eq!(decision(&plan, "p", "n", "a"), "rg/K/p/n/w");
+        assert_eq!(decision(&plan, "p", "n", "web"), "take");
+        assert_eq!(decision(&plan, "p", "n", "x"), "rg/K/p!");
+        assert_eq!(decision(&plan, "p", "z", "web"), "rg/K/p!");
     }
 
     #[test]
     fn a_prefix_in_any_namespace_seeks_from_namespace_to_namespace() {
         let (plan, _) = plan("p", "*", "w");
-        assert_eq!(judged(&plan, "p", "a", "a"), "rg/K/p/a/w");
-        assert_eq!(judged(&plan, "p", "a", "web"), "take");
-        assert_eq!(judged(&plan, "p", "a", "x"), "rg/K/p/a!");
-        assert!(plan.judge(b"rg\0K\0").is_none());
+        assert_eq!(decision(&plan, "p", "a", "a"), "rg/K/p/a/w");
+        assert_eq!(decision(&plan, "p", "a", "web"), "take");
+        assert_eq!(decision(&plan, "p", "a", "x"), "rg/K/p/a!");
+        assert!(plan.decide(b"rg\0K\0").is_none());
     }
 
     /// A filter with a zero byte would seek between a name and its extension by a zero byte, a gap without keys.
     #[test]
-    fn a_filter_with_a_zero_byte_matches_nothing_wherever_it_is() {
+    fn a_filter_with_a_zero_byte_anywhere_matches_nothing() {
         let query = |partition: &str, namespace: &str, prefix: &str| Query {
             type_key: TypeKey { group: "g".into(), kind: "K".into() },
             tenancy: pb::Tenancy { partition: partition.into(), namespace: namespace.into() },

@@ -4,7 +4,7 @@ use mortise_resource::goten::Meta;
 use prost_types::Timestamp;
 
 use super::*;
-use crate::{Before, ChangeStep, ChangeWatch, Position, ScanPart};
+use crate::{ChangeStep, ChangeWatch, Position, PriorState, ScanPart};
 
 async fn here(store: &SledBackend) -> Position {
     store.open_changes(&everything(), &ScanPart::default(), &[]).await.unwrap().position
@@ -19,14 +19,14 @@ async fn replayed(store: &SledBackend, position: Position) -> Vec<(u64, bool)> {
     let mut watch = after(store, position).await.unwrap();
     let mut found = Vec::new();
     while let ChangeStep::Change(change) = watch.next().await.unwrap() {
-        found.push((change.sequence, change.before != Before::Unknown));
+        found.push((change.sequence, change.before != PriorState::Unknown));
     }
     found
 }
 
 #[tokio::test]
 async fn positions_outlive_the_process_and_end_with_the_history() {
-    let mut store = Fresh::new(|options| Options { history_events: 10, ..options });
+    let mut store = TestStore::new(|options| Options { history_events: 10, ..options });
     let mut stored = write(&*store, &resource("a")).await;
     let other = write(&*store, &resource("b")).await;
     let mut positions = vec![(2, here(&store).await)];
@@ -59,8 +59,8 @@ async fn positions_outlive_the_process_and_end_with_the_history() {
 }
 
 #[tokio::test]
-async fn what_is_trimmed_while_it_is_read_is_an_error() {
-    let store = Fresh::new(|options| Options { history_events: 1_000, ..options });
+async fn trimming_during_a_replay_is_an_error() {
+    let store = TestStore::new(|options| Options { history_events: 1_000, ..options });
     let mut stored = write(&*store, &resource("a")).await;
     let from = here(&store).await;
     for n in 0..900 {
@@ -78,7 +78,7 @@ async fn what_is_trimmed_while_it_is_read_is_an_error() {
 
 #[tokio::test]
 async fn a_time_is_a_position() {
-    let store = Fresh::new(|options| Options { history_events: 6, ..options });
+    let store = TestStore::new(|options| Options { history_events: 6, ..options });
     let at = |seconds| Timestamp { seconds, nanos: 5 };
     let touched = |stored: pb::Resource, seconds| pb::Resource {
         meta: Some(Box::new(Meta { update_time: Some(at(seconds)), ..Meta::default() })),

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Makes a store with room for the largest resources.
-fn roomy() -> Fresh {
-    Fresh::new(|options| Options { max_resource_bytes: 1 << 20, history_bytes: 3 << 20, ..options })
+fn roomy() -> TestStore {
+    TestStore::new(|options| Options { max_resource_bytes: 1 << 20, history_bytes: 3 << 20, ..options })
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn several_versions_in_one_batch_leave_the_last() {
     let gone = Mutation::Delete { id: id(&first), version: "3".into() };
     let third = sized(resource("a"), 70_000);
     let mutations = vec![put(&first), put(&second), gone, put(&third)];
-    let results = commit(&*store, Batch::of_all(mutations)).await.unwrap();
+    let results = commit(&*store, Batch::new(mutations)).await.unwrap();
     assert_eq!(read(&*store, &id(&third)).await, results[3]);
     assert!(store.list_by_owner(&id(&owner)).await.unwrap().is_empty());
     assert_eq!(store.count(b'e'), 5);

@@ -11,8 +11,8 @@ fn named(error: &StoreError) -> bool {
 }
 
 #[tokio::test]
-async fn a_damaged_record_is_an_error_that_names_it_and_the_others_are_well() {
-    let mut store = Fresh::new(|options| options);
+async fn a_damaged_record_is_a_named_error_and_others_are_readable() {
+    let mut store = TestStore::new(|options| options);
     let a = write(&*store, &resource("a")).await;
     let b = write(&*store, &resource("b")).await;
     store.shut();
@@ -39,7 +39,7 @@ async fn a_damaged_record_is_an_error_that_names_it_and_the_others_are_well() {
 
 /// Each damage, and a part of the check's finding.
 #[tokio::test]
-async fn the_check_finds_whatever_does_not_agree() {
+async fn the_check_finds_every_contradiction() {
     type Tamper = fn(&sled::Db, &[u8]);
     let cases: [(&str, Tamper); 14] = [
         ("a chunk is missing", |db, _| drop(db.remove(keys::chunk(3, b'r', 1)).unwrap())),
@@ -72,7 +72,7 @@ async fn the_check_finds_whatever_does_not_agree() {
         ("its key is malformed", |db, _| drop(db.insert("ox", &[]).unwrap())),
     ];
     for (expected, tamper) in cases {
-        let mut store = Fresh::new(|options| options);
+        let mut store = TestStore::new(|options| options);
         let owner = write(&*store, &resource("owner")).await;
         let child = write(&*store, &labelled(owned(resource("child"), &owner), "env", "prod")).await;
         write(&*store, &sized(resource("large"), 20_000)).await;
@@ -87,7 +87,7 @@ async fn the_check_finds_whatever_does_not_agree() {
 #[tokio::test]
 async fn damaged_counters_are_noticed_at_opening() {
     for tamper in [|db: &sled::Db| drop(db.remove(keys::META)), |db: &sled::Db| drop(db.insert(keys::META, "x"))] {
-        let mut store = Fresh::new(|options| options);
+        let mut store = TestStore::new(|options| options);
         store.shut();
         store.tamper(tamper);
         let error = store.open().unwrap_err();
@@ -101,7 +101,7 @@ async fn damaged_files_are_an_error_or_work() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut refused = 0;
     for round in 0..60 {
-        let mut store = Fresh::new(|options| options);
+        let mut store = TestStore::new(|options| options);
         for n in 0..40 {
             write(&*store, &sized(numbered(resource(&format!("r-{n}")), n), 1_000)).await;
         }
@@ -144,8 +144,8 @@ async fn damaged_files_are_an_error_or_work() {
 
 /// Sled takes a damaged end for one that a crash cut off, and accepts what comes before it.
 #[tokio::test]
-async fn an_end_that_is_gone_is_noticed() {
-    let mut store = Fresh::new(|options| options);
+async fn a_lost_end_is_noticed() {
+    let mut store = TestStore::new(|options| options);
     write(&*store, &resource("a")).await;
     store.reopen();
     write(&*store, &resource("b")).await;
@@ -187,7 +187,7 @@ async fn an_end_that_is_gone_is_noticed() {
 /// A check that was interrupted: the next check, or the next start, removes its copy.
 #[tokio::test]
 async fn copies_of_checks_that_ended_early_go() {
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     let copy = store.path().join("check-x1");
     for by_check in [true, false] {
         store.shut();
@@ -205,7 +205,7 @@ async fn copies_of_checks_that_ended_early_go() {
 /// A store that does not know what is durable must not note a clean close.
 #[tokio::test]
 async fn a_poisoned_store_notes_nothing() {
-    let mut store = Fresh::with(|options| options, Some(Box::new(|_| Err(std::io::Error::other("gone")))));
+    let mut store = TestStore::with(|options| options, Some(Box::new(|_| Err(std::io::Error::other("gone")))));
     assert!(store.health().borrow().is_ready());
     store.write_cas(resource("a")).await.unwrap_err();
     assert!(!store.health().borrow().is_ready() && store.health().borrow().poisoned.is_some());
@@ -229,7 +229,7 @@ fn a_directory_that_cannot_be_used_is_named() {
 async fn a_damaged_resource_hides_none_of_the_others() {
     const ALL: usize = 300;
     const DAMAGED: [usize; 4] = [0, 100, 101, 299];
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     let name = |n: usize| format!("r-{n:03}");
     for n in 0..ALL {
         write(&*store, &resource(&name(n))).await;

@@ -121,7 +121,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
     for n in 0.. {
         let pair = [resource(&format!("x-{n:05}")), sized(resource(&format!("y-{n:05}")), 20_000)];
         let mutations = pair.map(|resource| Mutation::Put(Box::new(resource)));
-        match commit(&store, Batch::of_all(mutations.into())).await {
+        match commit(&store, Batch::new(mutations.into())).await {
             Ok(written) => kept.extend(written.into_iter().flatten()),
             Err(error) => {
                 assert!(is_full(&error), "{error}");
@@ -135,7 +135,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
     // A batch with a delete goes to the log, which has no space for this one. Its effects are undone.
     let mutations = (0..400).map(|n| Mutation::Put(Box::new(sized(resource(&format!("z-{n:05}")), 20_000))));
     let deletion = kept.last().map(|last| Mutation::Delete { id: id(last), version: last.version.clone() });
-    let error = store.commit(Batch::of_all(mutations.chain(deletion).collect())).await.unwrap_err();
+    let error = store.commit(Batch::new(mutations.chain(deletion).collect())).await.unwrap_err();
     assert!(is_full(&error), "{error}");
     let bytes = kept.iter().map(|resource| prost::Message::encoded_len(resource) as u64).sum();
     let usage = store.usage(1).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
         delete(&store, &kept.pop().unwrap()).await;
     }
     let last = kept.pop().unwrap();
-    let tombstone = Batch::of_all(vec![
+    let tombstone = Batch::new(vec![
         Mutation::Delete { id: id(&last), version: last.version.clone() },
         Mutation::Put(Box::new(resource("tombstone"))),
     ]);
@@ -189,7 +189,7 @@ async fn writes_go_on_by_themselves_once_there_is_room() {
 async fn a_start_on_a_full_disk_opens_for_reading() {
     let Some(disk) = Disk::new(96) else { return };
     let (store, listed) = {
-        let store = Fresh::new(|options| options);
+        let store = TestStore::new(|options| options);
         for n in 0..200 {
             write(&*store, &sized(resource(&format!("r-{n:03}")), 10_000)).await;
         }
@@ -255,26 +255,26 @@ async fn a_start_of_an_earlier_format_on_a_full_disk_opens_for_reading() {
 
 /// The commit thread logs a shortage that the checkpoint thread noted first.
 #[test]
-fn a_shortage_is_logged_once_whoever_noted_it_first() {
-    let store = Fresh::new(|options| options);
+fn a_shortage_is_logged_once() {
+    let store = TestStore::new(|options| options);
     let shortage = Shortage::of(&StoreError::Full { path: store.path(), missing: 1 });
     store.shared.room.note(shortage.clone());
     let levels = Levels::default();
     tracing::subscriber::with_default(levels.clone(), || {
         for shortage in [shortage.clone(), shortage, None, None] {
-            store.shared.note_room(shortage);
+            store.shared.note_shortage(shortage);
         }
     });
     assert_eq!(*levels.0.lock(), [Level::ERROR, Level::INFO]);
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_deletion_is_taken_without_room() {
+async fn batches_of_a_deletion_are_accepted_on_a_full_disk() {
     let Some(disk) = Disk::new(64) else { return };
     let store = SledBackend::open(options(&disk)).unwrap();
     disk.fill();
     until_full(&store, "a").await;
-    let put = |name: &str| Batch::of(Mutation::Put(Box::new(resource(name))));
+    let put = |name: &str| Batch::single(Mutation::Put(Box::new(resource(name))));
     assert!(is_full(&store.commit(put("x")).await.unwrap_err()));
     store.commit(Batch { belongs_to_deletion: true, ..put("x") }).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns the first and the last kept event.
-fn kept(store: &Fresh) -> (u64, u64) {
+fn kept(store: &TestStore) -> (u64, u64) {
     let events: Vec<_> = store
         .shared
         .table
@@ -15,7 +15,7 @@ fn kept(store: &Fresh) -> (u64, u64) {
 
 #[tokio::test]
 async fn the_newest_events_are_kept() {
-    let mut store = Fresh::new(|options| Options { history_events: 10, ..options });
+    let mut store = TestStore::new(|options| Options { history_events: 10, ..options });
     let mut stored = write(&*store, &resource("a")).await;
     for n in 2..=25 {
         stored = write(&*store, &numbered(stored, n)).await;
@@ -30,7 +30,7 @@ async fn the_newest_events_are_kept() {
 
 #[tokio::test]
 async fn their_bytes_are_bounded_too() {
-    let store = Fresh::new(|options| Options { history_bytes: 100_000, ..options });
+    let store = TestStore::new(|options| Options { history_bytes: 100_000, ..options });
     let mut stored = write(&*store, &resource("a")).await;
     for n in 2..=20 {
         stored = write(&*store, &sized(stored, 30_000)).await;
@@ -47,10 +47,10 @@ async fn their_bytes_are_bounded_too() {
 
 #[tokio::test]
 async fn a_batch_may_be_longer_than_the_log() {
-    let mut store = Fresh::new(|options| Options { history_events: 5, ..options });
+    let mut store = TestStore::new(|options| Options { history_events: 5, ..options });
     write(&*store, &resource("first")).await;
     let mutations = (0..20).map(|n| Mutation::Put(Box::new(resource(&format!("r-{n}"))))).collect();
-    store.commit(Batch::of_all(mutations)).await.unwrap();
+    store.commit(Batch::new(mutations)).await.unwrap();
     assert_eq!(kept(&store), (17, 21));
     assert_eq!(store.problems().await, [""; 0]);
     store.reopen();
@@ -60,7 +60,7 @@ async fn a_batch_may_be_longer_than_the_log() {
 
 #[tokio::test]
 async fn there_need_be_none_and_bounds_may_change() {
-    let mut store = Fresh::new(|options| Options { history_events: 0, ..options });
+    let mut store = TestStore::new(|options| Options { history_events: 0, ..options });
     write(&*store, &resource("a")).await;
     assert_eq!(kept(&store), (0, 0));
     for (bound, name, expected) in [(3, "b", (2, 2)), (3, "c", (2, 3)), (1, "d", (4, 4)), (0, "e", (0, 0))] {
@@ -75,7 +75,7 @@ async fn there_need_be_none_and_bounds_may_change() {
 /// A damaged event that is no longer needed does not block a write.
 #[tokio::test]
 async fn a_damaged_event_is_trimmed_like_any_other() {
-    let mut store = Fresh::new(|options| Options { history_events: 3, ..options });
+    let mut store = TestStore::new(|options| Options { history_events: 3, ..options });
     let mut stored = write(&*store, &sized(resource("a"), 20_000)).await;
     for _ in 0..2 {
         stored = write(&*store, &sized(stored, 20_000)).await;

@@ -79,13 +79,13 @@ async fn prepared(disk: &Disk, store: &SledBackend) -> (pb::Resource, Batch) {
         put(pb::Resource { owner: None, ..numbered(moved, 3) }),
         put(resource_in(type_of("v1", "First"), tenancy("", ""), "first")),
     ];
-    (owner, Batch::of_all(mutations))
+    (owner, Batch::new(mutations))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_batch_in_flight_is_seen_by_nobody_and_then_whole() {
+async fn a_batch_in_flight_is_invisible_and_then_whole() {
     let (disk, sync) = disk();
-    let store = Arc::new(Fresh::with(|options| options, Some(sync)));
+    let store = Arc::new(TestStore::with(|options| options, Some(sync)));
     let (owner, batch) = prepared(&disk, &store).await;
     let (_, mut events) = watch(&**store, &everything()).await;
     let before = seen(&store, &owner).await;
@@ -136,7 +136,7 @@ async fn a_batch_in_flight_is_seen_by_nobody_and_then_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_failed_sync_poisons_and_shows_nothing() {
     let (disk, sync) = disk();
-    let mut store = Fresh::with(|options| options, Some(sync));
+    let mut store = TestStore::with(|options| options, Some(sync));
     let (owner, batch) = prepared(&disk, &store).await;
     let before = seen(&store, &owner).await;
     let (result, ()) = tokio::join!(store.commit(batch.clone()), async {
@@ -157,8 +157,8 @@ async fn a_failed_sync_poisons_and_shows_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_panic_of_the_commit_thread_leaves_nobody_waiting() {
-    let store = Fresh::with(|options| options, Some(Box::new(|_| panic!("a bug"))));
+async fn a_panic_of_the_commit_thread_answers_all_callers() {
+    let store = TestStore::with(|options| options, Some(Box::new(|_| panic!("a bug"))));
     for _ in 0..2 {
         let result = store.write_cas(resource("a")).await;
         assert!(matches!(&result, Err(StoreError::Poisoned(why)) if why.contains("a bug")), "{result:?}");
@@ -169,7 +169,7 @@ async fn a_panic_of_the_commit_thread_leaves_nobody_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn batches_that_wait_are_committed_by_one_sync() {
     let (disk, sync) = disk();
-    let store = Arc::new(Fresh::with(|options| options, Some(sync)));
+    let store = Arc::new(TestStore::with(|options| options, Some(sync)));
     let write = |n: u64| {
         let store = store.clone();
         tokio::spawn(async move { store.write_cas(numbered(resource(&format!("r-{n}")), n)).await })
@@ -190,9 +190,9 @@ async fn batches_that_wait_are_committed_by_one_sync() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn closing_finishes_what_was_accepted_and_ends_watches() {
+async fn closing_finishes_accepted_batches_and_ends_watches() {
     let (disk, sync) = disk();
-    let store = Arc::new(Fresh::with(|options| options, Some(sync)));
+    let store = Arc::new(TestStore::with(|options| options, Some(sync)));
     let (_, mut events) = watch(&**store, &everything()).await;
     let writing = tokio::spawn({
         let store = store.clone();
@@ -224,8 +224,8 @@ async fn closing_finishes_what_was_accepted_and_ends_watches() {
 }
 
 #[tokio::test]
-async fn what_nobody_watches_has_no_hub() {
-    let store = Fresh::new(|options| options);
+async fn an_unwatched_type_has_no_hub() {
+    let store = TestStore::new(|options| options);
     let (_, first) = watch(&*store, &everything()).await;
     let (_, second) = watch(&*store, &query("p", "n", "")).await;
     assert_eq!(store.shared.publisher.hubs_and_windows(), (1, 0));

@@ -13,8 +13,8 @@ async fn taken(store: &SledBackend) -> (SnapshotHead, Vec<Record>) {
     (head, records)
 }
 
-async fn filled() -> Fresh {
-    let store = Fresh::new(|options| Options { history_events: 6, ..options });
+async fn filled() -> TestStore {
+    let store = TestStore::new(|options| Options { history_events: 6, ..options });
     let owner = write(&*store, &resource("owner")).await;
     for n in 0..40 {
         write(&*store, &owned(sized(numbered(resource(&format!("r-{n}")), n), 6_000), &owner)).await;
@@ -95,7 +95,7 @@ async fn records_that_do_not_agree_are_refused() {
 /// A duplicate event in place of another of the same length is noticed without a store.
 #[tokio::test]
 async fn an_event_that_comes_twice_in_place_of_another_is_refused() {
-    let store = Fresh::new(|options| options);
+    let store = TestStore::new(|options| options);
     let mut stored = write(&*store, &numbered(resource("a"), 1)).await;
     for n in 2..=3 {
         stored = write(&*store, &numbered(stored, n)).await;
@@ -147,8 +147,8 @@ async fn the_check_of_a_closed_store_changes_nothing() {
 
 /// A snapshot includes events that the log trims while it is read, also more of them than memory may hold.
 #[tokio::test]
-async fn what_goes_meanwhile_is_kept_for_the_snapshot() {
-    let store = Fresh::new(|options| Options { history_events: 3_000, ..options });
+async fn trimmed_events_are_kept_for_the_snapshot() {
+    let store = TestStore::new(|options| Options { history_events: 3_000, ..options });
     for n in 0..400 {
         write(&*store, &sized(numbered(resource(&format!("r-{n}")), n), 20_000)).await;
     }
@@ -164,7 +164,7 @@ async fn what_goes_meanwhile_is_kept_for_the_snapshot() {
             }))
         };
         let mutations = list(&*store, &everything()).await.iter().map(put).collect();
-        store.commit(Batch::of_all(mutations)).await.unwrap();
+        store.commit(Batch::new(mutations)).await.unwrap();
     }
     assert_eq!(store.stats().await.unwrap().head.first_event, 601, "the log dropped what the snapshot has");
     while let Some(page) = snapshot.next().await.unwrap() {
@@ -179,7 +179,7 @@ async fn what_goes_meanwhile_is_kept_for_the_snapshot() {
 
 #[tokio::test]
 async fn snapshots_are_bounded_and_a_poisoned_store_has_none() {
-    let store = Fresh::new(|options| options);
+    let store = TestStore::new(|options| options);
     write(&*store, &resource("a")).await;
     let mut open = Vec::new();
     for _ in 0..4 {
@@ -189,7 +189,7 @@ async fn snapshots_are_bounded_and_a_poisoned_store_has_none() {
     open.pop();
     open.push(store.snapshot().await.unwrap());
     let failing = Box::new(|_: &File| Err(std::io::Error::other("no")));
-    let poisoned = Fresh::with(|options| options, Some(failing));
+    let poisoned = TestStore::with(|options| options, Some(failing));
     assert!(poisoned.write_cas(resource("a")).await.is_err());
     assert!(matches!(poisoned.snapshot().await.err(), Some(StoreError::Poisoned(_))));
     assert!(poisoned.stats().await.unwrap().health.poisoned.is_some());
@@ -199,7 +199,7 @@ async fn snapshots_are_bounded_and_a_poisoned_store_has_none() {
 /// removed, not the length of a new encoding.
 #[tokio::test]
 async fn a_record_that_is_encoded_otherwise_goes_whole() {
-    let store = Fresh::new(|options| options);
+    let store = TestStore::new(|options| options);
     write(&*store, &sized(resource("a"), 10_000)).await;
     let (head, mut records) = taken(&store).await;
     let record = records.iter_mut().find(|record| record.kind == RecordKind::Resource).unwrap();

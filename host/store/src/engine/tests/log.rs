@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::FileExt as _, time::Duration};
 use super::*;
 
 /// Copies the store's files while nothing changes: the state that a kill leaves.
-fn killed(store: &Fresh) -> tempfile::TempDir {
+fn killed(store: &TestStore) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     copy_store(&store.path(), to.path());
     to
@@ -27,8 +27,8 @@ fn log_bytes(path: &Path) -> u64 {
     wal::size_on_disk(&path.join("store"))
 }
 
-async fn filled() -> (Fresh, Vec<pb::Resource>) {
-    let store = Fresh::new(|options| options);
+async fn filled() -> (TestStore, Vec<pb::Resource>) {
+    let store = TestStore::new(|options| options);
     let owner = write(&*store, &resource("owner")).await;
     write(&*store, &owned(sized(resource("large"), 20_000), &owner)).await;
     let gone = write(&*store, &resource("gone")).await;
@@ -59,7 +59,7 @@ async fn closing_leaves_everything_in_the_tree_and_nothing_in_the_log() {
 }
 
 #[tokio::test]
-async fn what_nobody_closed_is_found_in_the_log() {
+async fn an_unclosed_store_is_read_from_the_log() {
     let (store, listed) = filled().await;
     let copy = killed(&store);
     let before = contents(copy.path());
@@ -76,7 +76,7 @@ async fn what_nobody_closed_is_found_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_damaged_log_is_an_error_that_names_it() {
+async fn a_damaged_log_is_a_named_error() {
     let (store, _) = filled().await;
     let copy = killed(&store);
     let log = copy.path().join("store/wal.1");
@@ -123,7 +123,7 @@ async fn a_mark_that_is_gone_is_noticed_while_there_is_a_log() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_and_log_are_bounded_under_load() {
     let change = |options: Options| Options { cache_bytes: 256 << 10, history_events: 50, ..options };
-    let store = Fresh::new(change);
+    let store = TestStore::new(change);
     let bound = 128 << 10;
     let mut stored: Vec<Option<pb::Resource>> = vec![None; 100];
     let mut most = 0;
@@ -147,7 +147,7 @@ async fn memory_and_log_are_bounded_under_load() {
 }
 
 /// Copies the files as [`killed`], once no checkpoint is running.
-async fn killed_at_rest(store: &Fresh) -> tempfile::TempDir {
+async fn killed_at_rest(store: &TestStore) -> tempfile::TempDir {
     // One may begin right after the answer to a write, before the answer to the next request.
     store.stats().await.unwrap();
     while store.shared.table.recent().layers().newest_first().count() > 1 {

@@ -6,7 +6,7 @@ use super::*;
 
 /// Makes a killed store that had a checkpoint with records written meanwhile; also returns the last version.
 async fn killed() -> (tempfile::TempDir, Options, u64) {
-    let store = Fresh::new(|options| Options { cache_bytes: 256 << 10, ..options });
+    let store = TestStore::new(|options| Options { cache_bytes: 256 << 10, ..options });
     let mut last = 0;
     for n in 0..4_000 {
         let written = write(&*store, &sized(numbered(resource(&format!("r-{n:04}")), n), 3_000)).await;
@@ -28,7 +28,7 @@ async fn killed() -> (tempfile::TempDir, Options, u64) {
 }
 
 /// Whether no checkpoint is running; none begins before the next write.
-async fn is_at_rest(store: &Fresh) -> bool {
+async fn is_at_rest(store: &TestStore) -> bool {
     // One may begin right after the answer to a write, before the answer to the next request.
     store.stats().await.unwrap();
     store.shared.table.recent().layers().newest_first().count() == 1
@@ -43,7 +43,7 @@ fn newest(dir: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_log_that_lost_what_was_durable_is_noticed() {
+async fn a_log_without_durable_records_is_noticed() {
     let (dir, options, _) = killed().await;
     let file = newest(dir.path());
     let whole = fs::read(&file).unwrap();
@@ -75,7 +75,7 @@ async fn a_log_that_lost_what_was_durable_is_noticed() {
 
 #[tokio::test]
 async fn versions_that_may_have_been_given_are_not_given_again() {
-    let store = Fresh::new(|options| Options { history_events: 12, ..options });
+    let store = TestStore::new(|options| Options { history_events: 12, ..options });
     for n in 0..10 {
         write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
     }
@@ -116,7 +116,7 @@ async fn versions_that_may_have_been_given_are_not_given_again() {
 /// A store whose log lost everything does not repeat versions.
 #[tokio::test]
 async fn a_log_that_lost_everything_gives_no_version_again() {
-    let store = Fresh::new(|options| options);
+    let store = TestStore::new(|options| options);
     for n in 0..10 {
         write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
     }
@@ -140,7 +140,7 @@ async fn a_log_that_lost_everything_after_a_clean_close_gives_no_version_again()
     let cases: [(bool, Loss<'_>, bool); 4] =
         [(true, &empty, true), (true, &remove, false), (false, &empty, true), (false, &remove, true)];
     for (closed_before, lose, opens) in cases {
-        let mut store = Fresh::new(|options| options);
+        let mut store = TestStore::new(|options| options);
         if closed_before {
             write(&*store, &resource("before")).await;
             store.reopen();
@@ -169,7 +169,7 @@ async fn a_log_that_lost_everything_after_a_clean_close_gives_no_version_again()
 /// A process killed before its first commit costs versions only; a closed one costs none.
 #[tokio::test]
 async fn an_opening_without_a_commit_changes_nothing() {
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     let stored = write(&*store, &resource("a")).await;
     store.reopen();
     store.reopen();
@@ -194,7 +194,7 @@ async fn an_opening_without_a_commit_changes_nothing() {
 /// The history continues over skipped sequences: it is trimmed, backed up and loaded with them.
 #[tokio::test]
 async fn a_history_with_gaps_is_whole() {
-    let store = Fresh::new(|options| Options { history_events: 12, ..options });
+    let store = TestStore::new(|options| Options { history_events: 12, ..options });
     for n in 0..5 {
         write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
     }
@@ -234,7 +234,7 @@ async fn a_history_with_gaps_is_whole() {
 /// A snapshot has each event once even when the history is trimmed over a gap meanwhile.
 #[tokio::test]
 async fn a_snapshot_over_a_gap_survives_its_trimming() {
-    let store = Fresh::new(|options| Options { history_events: 20, ..options });
+    let store = TestStore::new(|options| Options { history_events: 20, ..options });
     for n in 0..10 {
         write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
     }
@@ -260,7 +260,7 @@ async fn a_snapshot_over_a_gap_survives_its_trimming() {
 /// Writes never change a block of the disk with an acknowledged record.
 #[tokio::test]
 async fn records_share_no_block_of_the_disk() {
-    let store = Fresh::new(|options| options);
+    let store = TestStore::new(|options| options);
     let mut before = Vec::new();
     for n in 0..20 {
         write(&*store, &sized(resource(&format!("r-{n}")), (n * 700) as usize)).await;

@@ -37,17 +37,17 @@ use super::{
 use crate::{Mutation, conformance::fixtures::*};
 
 mod conformance {
-    crate::conformance_tests!(|| super::Fresh::new(|path| path));
+    crate::conformance_tests!(|| super::TestStore::new(|path| path));
 }
 
 /// A store in a temporary directory.
-pub(crate) struct Fresh {
+pub(crate) struct TestStore {
     store: Option<SledBackend>,
     options: Options,
     dir: tempfile::TempDir,
 }
 
-impl Fresh {
+impl TestStore {
     /// Makes a store with the bounds of the conformance suite, changed by the test.
     fn new(change: impl FnOnce(Options) -> Options) -> Self {
         Self::with(change, None)
@@ -110,7 +110,7 @@ impl Fresh {
     }
 }
 
-impl Deref for Fresh {
+impl Deref for TestStore {
     type Target = SledBackend;
 
     fn deref(&self) -> &SledBackend {
@@ -118,7 +118,7 @@ impl Deref for Fresh {
     }
 }
 
-impl Drop for Fresh {
+impl Drop for TestStore {
     /// Checks that sled made no blob in any test, since it never syncs blobs.
     fn drop(&mut self) {
         self.store = None;

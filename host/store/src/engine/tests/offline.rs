@@ -10,12 +10,12 @@ use super::*;
 use crate::{
     Record,
     check::Problem,
-    engine::{open::PASSED_OVER, tree::sled_messages},
+    engine::{open::SKIPPED_SEQUENCES, tree::sled_messages},
 };
 
 /// Makes a closed store of 60 resources, every third larger than a page of the tree.
-async fn closed() -> (Fresh, Vec<pb::Resource>) {
-    let mut store = Fresh::new(|options| options);
+async fn closed() -> (TestStore, Vec<pb::Resource>) {
+    let mut store = TestStore::new(|options| options);
     let mut stored = Vec::new();
     for n in 0..60 {
         let bytes = if n % 3 == 0 { 9_000 } else { 100 };
@@ -33,7 +33,7 @@ fn salvaged(path: &Path) -> (Vec<pb::Resource>, u64, Vec<String>) {
 }
 
 #[tokio::test]
-async fn everything_is_got_out_of_a_sound_store_and_what_is_readable_of_a_damaged_one() {
+async fn salvage_reads_all_of_a_sound_store_and_the_rest_of_a_damaged_one() {
     let (store, stored) = closed().await;
     assert_eq!(salvaged(&store.path()), (stored.clone(), 60, vec![]));
     store.tamper(|db| {
@@ -62,7 +62,7 @@ async fn everything_is_got_out_of_a_sound_store_and_what_is_readable_of_a_damage
 
 /// A resource that the history shows as deleted does not come back with an older page.
 #[tokio::test]
-async fn what_was_deleted_stays_deleted() {
+async fn deleted_resources_stay_deleted() {
     let (mut store, stored) = closed().await;
     let key = keys::resource(&id(&stored[7])).unwrap();
     let mut value = None;
@@ -78,8 +78,8 @@ async fn what_was_deleted_stays_deleted() {
 }
 
 #[tokio::test]
-async fn what_a_log_has_in_front_of_its_damage_is_got_out() {
-    let store = Fresh::new(|options| options);
+async fn salvage_reads_the_log_up_to_its_damage() {
+    let store = TestStore::new(|options| options);
     let mut stored = Vec::new();
     for n in 0..20 {
         stored.push(write(&*store, &resource(&format!("r-{n:02}"))).await);
@@ -189,8 +189,8 @@ async fn damaged_files_get_a_verdict() {
 
 /// Makes a closed store of five types with 200 resources each and a tenth of them in the history; also returns its data
 /// file and that file's content.
-async fn closed_with_types() -> (Fresh, PathBuf, Vec<u8>) {
-    let mut store = Fresh::new(|options| Options { history_events: 100, ..options });
+async fn closed_with_types() -> (TestStore, PathBuf, Vec<u8>) {
+    let mut store = TestStore::new(|options| Options { history_events: 100, ..options });
     for n in 0..200 {
         for kind in ["A", "B", "C", "D", "E"] {
             let resource = resource_in(type_of("v1", kind), tenancy("default", "default"), &format!("r-{n:03}"));
@@ -206,7 +206,7 @@ async fn closed_with_types() -> (Fresh, PathBuf, Vec<u8>) {
 }
 
 /// Returns the number of salvaged resources, and the problems.
-fn count_salvaged(store: &Fresh) -> (usize, Vec<String>) {
+fn count_salvaged(store: &TestStore) -> (usize, Vec<String>) {
     let mut found = 0;
     let (_, problems) = SledBackend::salvage(&store.path(), None, &mut |_| found += 1).unwrap();
     (found, problems.iter().map(ToString::to_string).collect())
@@ -214,7 +214,7 @@ fn count_salvaged(store: &Fresh) -> (usize, Vec<String>) {
 
 /// Salvage of a store with one wrong bit, anywhere, returns all the rest.
 #[tokio::test]
-async fn one_wrong_bit_costs_little_and_what_it_costs_is_listed() {
+async fn losses_by_one_wrong_bit_are_small_and_listed() {
     const STEP: usize = 20_011;
     let (store, db, whole) = closed_with_types().await;
     let mut costs = Vec::new();
@@ -238,7 +238,7 @@ async fn one_wrong_bit_costs_little_and_what_it_costs_is_listed() {
 #[tokio::test]
 async fn a_page_that_cannot_be_read_hides_none_behind_it() {
     let (store, db, whole) = closed_with_types().await;
-    let pages = sled_messages::large_in(&whole);
+    let pages = sled_messages::large_messages(&whole);
     let (mut tried, mut gaps, mut least) = (0, 0, 1_000);
     for (_, body) in pages.iter().step_by(17) {
         let at = body.start;
@@ -260,10 +260,10 @@ async fn a_page_that_cannot_be_read_hides_none_behind_it() {
 /// An unreadable page with a gap of millions of sequences, as each kill leaves, costs only its own content, and no
 /// search through all the sequences.
 #[tokio::test]
-async fn a_page_with_the_sequences_that_a_start_passed_over_hides_none_behind_it() {
+async fn an_unreadable_page_with_skipped_sequences_hides_none_behind_it() {
     const KILLS: u64 = 16;
-    let mut store = Fresh::new(|options| options);
-    let numbers = async |store: &Fresh, numbers: std::ops::Range<u32>| {
+    let mut store = TestStore::new(|options| options);
+    let numbers = async |store: &TestStore, numbers: std::ops::Range<u32>| {
         for n in numbers {
             write(&**store, &sized(resource(&format!("r-{n:03}")), 200)).await;
         }
@@ -290,11 +290,11 @@ async fn a_page_with_the_sequences_that_a_start_passed_over_hides_none_behind_it
     let db = store.path().join("store/db");
     let whole = fs::read(&db).unwrap();
     let (found, highest, _) = salvaged(&store.path());
-    assert_eq!((found.len(), highest), (600, 600 + KILLS * PASSED_OVER));
+    assert_eq!((found.len(), highest), (600, 600 + KILLS * SKIPPED_SEQUENCES));
 
     // Damages the pages at both ends of the gap, in the history and in the resources.
     let at_gap = |body: &[u8]| [b"r-299", b"r-300"].iter().any(|name| body.windows(5).any(|bytes| bytes == *name));
-    let pages = sled_messages::large_in(&whole);
+    let pages = sled_messages::large_messages(&whole);
     let mut behind = std::collections::BTreeSet::new();
     for (_, body) in pages.iter().filter(|(_, body)| at_gap(&whole[body.clone()])) {
         let mut damaged = whole.clone();

@@ -13,7 +13,7 @@ use crate::{
 /// Waiting and later calls are answered; the store reports that it is poisoned, and reads continue. Acknowledged data
 /// is there after a restart.
 #[tokio::test]
-async fn a_store_without_its_commit_thread_says_so_to_everybody() {
+async fn a_store_without_its_commit_thread_answers_all_callers() {
     let dir = tempfile::tempdir().unwrap();
     let store = SledBackend::open(Options::new(dir.path().join("store"))).unwrap();
     let stored = store.write_cas(resource("a")).await.unwrap();

@@ -11,7 +11,7 @@ use std::{fs, os::unix::fs::FileExt as _};
 
 use super::*;
 
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 /// Mixtures of synced and written pages, for each sync.
 const MIXES: usize = 12;
 
@@ -27,8 +27,8 @@ fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
     file.set_len(len as u64).unwrap();
     // Sometimes almost all pages reached the disk, sometimes almost none.
     let chance = random.u8(..);
-    for at in (0..len).step_by(PAGE) {
-        let page = |bytes: &[u8]| bytes.get(at..(at + PAGE).min(bytes.len())).map(<[u8]>::to_vec);
+    for at in (0..len).step_by(PAGE_BYTES) {
+        let page = |bytes: &[u8]| bytes.get(at..(at + PAGE_BYTES).min(bytes.len())).map(<[u8]>::to_vec);
         let (old, new) = (page(before), page(after));
         let page = if random.u8(..) < chance { new.or(old) } else { old };
         if let Some(page) = page {
@@ -58,7 +58,7 @@ fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
 #[tokio::test]
 async fn power_that_goes_during_a_checkpoint_costs_nothing() {
     let mut random = fastrand::Rng::with_seed(11);
-    let mut store = Fresh::new(|options| Options { history_events: 100, ..options });
+    let mut store = TestStore::new(|options| Options { history_events: 100, ..options });
     let mut stored = Vec::new();
     for n in 0..150 {
         stored.push(write(&*store, &sized(numbered(resource(&format!("r-{n:03}")), n), random.usize(..6_000))).await);
@@ -97,7 +97,7 @@ async fn power_that_goes_during_a_checkpoint_costs_nothing() {
 #[tokio::test]
 async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     let mut random = fastrand::Rng::with_seed(12);
-    let store = Fresh::new(|options| Options { history_events: 20, ..options });
+    let store = TestStore::new(|options| Options { history_events: 20, ..options });
     for n in 0..30 {
         write(&*store, &sized(numbered(resource(&format!("r-{n:03}")), n), 5_000)).await;
     }
@@ -106,7 +106,7 @@ async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     copy_store(&store.path(), before.path());
     let batch: Vec<_> =
         (0..30).map(|n| Mutation::Put(Box::new(sized(resource(&format!("s-{n:03}")), 6_000)))).collect();
-    store.commit(Batch::of_all(batch)).await.unwrap();
+    store.commit(Batch::new(batch)).await.unwrap();
     let all = list(&*store, &everything()).await;
     copy_store(&store.path(), after.path());
     let log = |dir: &Path| fs::read(dir.join("store/wal.1")).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn everything_stays() {
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     let owner = write(&*store, &resource("owner")).await;
     let child = write(&*store, &owned(resource("child"), &owner)).await;
     let large = write(&*store, &sized(resource("large"), 50_000)).await;
@@ -26,7 +26,7 @@ async fn everything_stays() {
 
 #[tokio::test]
 async fn a_store_that_is_open_is_locked() {
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     let path = store.path();
     match SledBackend::open(Options::new(&path)) {
         Err(StoreError::Locked { path: named }) => assert_eq!(named, path),
@@ -50,7 +50,7 @@ fn creation_that_was_cut_short_starts_again() {
 
 #[tokio::test]
 async fn an_opening_that_was_cut_short_is_no_damage() {
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     let stored = write(&*store, &resource("a")).await;
     store.shut();
     let unfinished = store.path().join("store/snap.FFFFFFFFFFFFFFFF.generating");
@@ -62,7 +62,7 @@ async fn an_opening_that_was_cut_short_is_no_damage() {
 
 #[test]
 fn formats_are_judged_before_anything_is_touched() {
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     store.shut();
     let file = store.path().join("store/format");
     std::fs::write(&file, "mortise-store 7\n").unwrap();

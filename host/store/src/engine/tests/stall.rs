@@ -29,7 +29,7 @@ async fn many_small_commits_with_readers_and_scans_do_not_stall() {
             Ok(())
         })
     };
-    let store = Arc::new(Fresh::with(
+    let store = Arc::new(TestStore::with(
         |options| Options { cache_bytes: 256 << 10, history_events: 2_000, ..options },
         Some(sync),
     ));

@@ -15,11 +15,11 @@ use super::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lists_and_snapshots_are_exact_beside_writers() {
     const ACCOUNTS: u64 = 300;
-    let store = Arc::new(Fresh::new(|options| Options { watch_buffer: 1 << 16, ..options }));
+    let store = Arc::new(TestStore::new(|options| Options { watch_buffer: 1 << 16, ..options }));
     let owner = write(&**store, &resource_in(type_of("v1", "Owner"), tenancy("", ""), "owner")).await;
     let account = |n: u64| owned(numbered(resource(&format!("r-{n:03}")), 10), &owner);
     let mutations = (0..ACCOUNTS).map(|n| Mutation::Put(Box::new(account(n)))).collect();
-    let created = commit(&**store, Batch::of_all(mutations)).await.unwrap();
+    let created = commit(&**store, Batch::new(mutations)).await.unwrap();
     let ids: Arc<Vec<_>> = Arc::new(created.iter().flatten().map(id).collect());
     let (moved, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
 
@@ -44,7 +44,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
                         Mutation::Put(Box::new(sized(numbered(less, n), size))),
                         Mutation::Put(Box::new(numbered(more, m))),
                     ];
-                    match store.commit(Batch::of_all(mutations)).await {
+                    match store.commit(Batch::new(mutations)).await {
                         Ok(_) => drop(moved.fetch_add(1, Ordering::Relaxed)),
                         Err(StoreError::CasFailure { .. }) => {}
                         Err(error) => panic!("{error}"),
@@ -64,7 +64,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
                 let stored = read(&**store, &ids[random.usize(..ids.len())]).await.unwrap();
                 let size = if random.u8(..) < 80 { random.usize(..20_000) } else { 10 };
                 let other = Mutation::Rewrite(Box::new(sized(stored, size)));
-                rewritten += store.commit(Batch::of(other)).await.unwrap().iter().flatten().count();
+                rewritten += store.commit(Batch::single(other)).await.unwrap().iter().flatten().count();
             }
             rewritten
         })
@@ -129,7 +129,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
 /// it is created again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn point_reads_never_go_back_beside_writers() {
-    let store = Arc::new(Fresh::new(|options| options));
+    let store = Arc::new(TestStore::new(|options| options));
     let newest = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
     let readers: Vec<_> = (0..3)

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::*;
 
 /// Makes a closed store with resources that the history no longer has, and one with an owner.
-async fn closed() -> (Fresh, Vec<pb::Resource>) {
-    let mut store = Fresh::new(|options| Options { history_events: 1, scrub_per_second: 0, ..options });
+async fn closed() -> (TestStore, Vec<pb::Resource>) {
+    let mut store = TestStore::new(|options| Options { history_events: 1, scrub_per_second: 0, ..options });
     let first = write(&*store, &resource("a")).await;
     let mut stored = vec![write(&*store, &first).await];
     stored.push(write(&*store, &owned(resource("b"), &stored[0])).await);
@@ -25,7 +25,7 @@ fn damage(store: &SledBackend) -> String {
 }
 
 #[tokio::test]
-async fn what_is_gone_or_old_again_is_noticed_when_the_store_is_opened() {
+async fn lost_or_old_resources_are_noticed_at_the_opening() {
     type Tamper = fn(&sled::Db, &[pb::Resource]);
     let cases: [(Tamper, &str); 4] = [
         (
@@ -90,7 +90,7 @@ async fn a_sum_that_is_gone_is_noticed() {
 /// A lost event is noticed, since a resumed watch would miss it.
 #[tokio::test]
 async fn an_event_that_is_gone_is_noticed_when_the_store_is_opened() {
-    let mut store = Fresh::new(|options| Options { scrub_per_second: 0, ..options });
+    let mut store = TestStore::new(|options| Options { scrub_per_second: 0, ..options });
     let mut stored = write(&*store, &resource("a")).await;
     for n in 2..=5 {
         stored = write(&*store, &numbered(stored, n)).await;
@@ -105,7 +105,7 @@ async fn an_event_that_is_gone_is_noticed_when_the_store_is_opened() {
 
 #[tokio::test]
 async fn the_scrub_finds_an_event_that_is_gone_while_the_store_is_in_use() {
-    let mut store = Fresh::new(|options| Options { scrub_per_second: 10_000, ..options });
+    let mut store = TestStore::new(|options| Options { scrub_per_second: 10_000, ..options });
     let mut stored = write(&*store, &resource("a")).await;
     for n in 2..=5 {
         stored = write(&*store, &numbered(stored, n)).await;
@@ -123,7 +123,7 @@ async fn the_scrub_finds_an_event_that_is_gone_while_the_store_is_in_use() {
 /// A scrub stays right while events come and go, wherever its pass is, and over skipped sequences.
 #[tokio::test]
 async fn a_history_that_moves_amid_a_scrub_is_whole() {
-    let store = Fresh::new(|options| Options { history_events: 20, scrub_per_second: 0, ..options });
+    let store = TestStore::new(|options| Options { history_events: 20, scrub_per_second: 0, ..options });
     for n in 0..10 {
         write(&*store, &resource(&format!("r-{n}"))).await;
     }
@@ -134,19 +134,19 @@ async fn a_history_that_moves_amid_a_scrub_is_whole() {
         store.shared.queue.push(Job::Scrub(7)).await.unwrap();
         let many = if n % 10 == 9 { 25 } else { 1 };
         let put = |m| Mutation::Put(Box::new(resource(&format!("s-{m}"))));
-        let written = commit(&store, Batch::of_all((0..many).map(put).collect())).await.unwrap();
+        let written = commit(&store, Batch::new((0..many).map(put).collect())).await.unwrap();
         store.shared.queue.push(Job::Scrub(7)).await.unwrap();
         let delete = |written: &pb::Resource| Mutation::Delete { id: id(written), version: written.version.clone() };
-        store.commit(Batch::of_all(written.iter().flatten().map(delete).collect())).await.unwrap();
+        store.commit(Batch::new(written.iter().flatten().map(delete).collect())).await.unwrap();
         assert!(store.health().borrow().is_ready(), "{n}: {:?}", store.health().borrow());
     }
 }
 
 /// Comparing a large store takes time, so an opening after a clean close skips it.
 #[tokio::test]
-async fn a_large_store_is_compared_when_nobody_closed_it_and_when_it_is_to_be() {
+async fn a_large_store_is_compared_after_an_unclean_close_and_on_request() {
     let mut store =
-        Fresh::new(|options| Options { history_events: 1, scrub_per_second: 0, ..Options::new(options.path) });
+        TestStore::new(|options| Options { history_events: 1, scrub_per_second: 0, ..Options::new(options.path) });
     let gone = write(&*store, &resource("a")).await;
     for n in 0..20 {
         write(&*store, &sized(resource(&format!("r-{n:02}")), 1_000_000)).await;
@@ -170,7 +170,7 @@ async fn a_large_store_is_compared_when_nobody_closed_it_and_when_it_is_to_be() 
 }
 
 #[tokio::test]
-async fn the_scrub_finds_what_is_gone_while_the_store_is_in_use() {
+async fn the_scrub_finds_lost_resources_in_a_store_in_use() {
     let (mut store, stored) = closed().await;
     store.options.scrub_per_second = 10_000;
     store.open().unwrap();
@@ -209,7 +209,7 @@ fn a_step_that_is_undone_leaves_the_sums_as_they_were() {
     let (a, b) = (b"rg\0K\0p\0n\0a\0", b"rg\0K\0p\0n\0b\0");
     sums.step(Step::Add, a, 1);
     let before = sums.clone();
-    for step in [Step::Add, Step::Add.undone()] {
+    for step in [Step::Add, Step::Add.inverse()] {
         sums.step(step, b, 2);
     }
     assert_eq!(sums, before);

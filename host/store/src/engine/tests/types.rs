@@ -3,9 +3,9 @@
 use super::*;
 
 #[tokio::test]
-async fn a_type_goes_with_its_last_resource_in_whatever_order_they_go() {
+async fn a_type_goes_with_its_last_resource_in_any_order() {
     let mut random = fastrand::Rng::with_seed(3);
-    let store = Fresh::new(|options| Options { cache_bytes: 256 << 10, ..options });
+    let store = TestStore::new(|options| Options { cache_bytes: 256 << 10, ..options });
     write(&*store, &resource_in(type_of("v1", "Other"), tenancy("", ""), "other")).await;
     for round in 0..4 {
         let mut stored = Vec::new();
@@ -38,7 +38,7 @@ async fn a_type_goes_with_its_last_resource_in_whatever_order_they_go() {
 #[tokio::test]
 async fn a_type_that_empties_again_and_again_comes_and_goes() {
     let mut random = fastrand::Rng::with_seed(8);
-    let store = Fresh::new(|options| options);
+    let store = TestStore::new(|options| options);
     let mut stored: Vec<pb::Resource> = Vec::new();
     for round in 0..600 {
         let target = [0, 0, 1, 2, 3, 300][random.usize(0..6)];
@@ -50,7 +50,7 @@ async fn a_type_that_empties_again_and_again_comes_and_goes() {
             left -= 1;
         }
         mutations.extend((left..target).map(|n| Mutation::Put(Box::new(resource(&format!("r-{round}-{n}"))))));
-        let made = commit(&*store, Batch::of_all(mutations)).await.unwrap();
+        let made = commit(&*store, Batch::new(mutations)).await.unwrap();
         stored.extend(made.into_iter().flatten());
         assert_eq!(store.types().await.unwrap().len(), usize::from(!stored.is_empty()), "{round}");
     }
@@ -58,7 +58,7 @@ async fn a_type_that_empties_again_and_again_comes_and_goes() {
     for resource in stored.drain(..) {
         delete(&*store, &resource).await;
     }
-    let made = commit(&*store, Batch::of(one)).await.unwrap().remove(0).unwrap();
+    let made = commit(&*store, Batch::single(one)).await.unwrap().remove(0).unwrap();
     assert_eq!(store.types().await.unwrap().len(), 1);
     delete(&*store, &made).await;
     assert_eq!(store.types().await.unwrap().len(), 0);

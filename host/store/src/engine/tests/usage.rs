@@ -103,19 +103,19 @@ async fn everything_stored(store: &SledBackend) -> Vec<pb::Resource> {
 
 /// Closes the store after each round, or kills it and opens the leftover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn usage_is_what_a_recount_says_after_random_commits_and_ends() {
+async fn usage_equals_a_recount_after_random_commits_and_ends() {
     let (mut taken, mut failed, mut refused, mut most) = (0, 0, 0, 0);
     for seed in 0..6 {
         let mut random = fastrand::Rng::with_seed(seed);
         let quotas = Quotas { resources: 3, bytes: 12_000 };
         // A small cache, so that checkpoints run, too.
         let change = |options| Options { quotas, cache_bytes: 64 << 10, history_events: 50, ..options };
-        let mut store = Fresh::new(change);
+        let mut store = TestStore::new(change);
         for round in 0..8 {
             for _ in 0..25 {
                 let known = everything_stored(&store).await;
                 let batches = (0..random.usize(1..4)).map(|_| {
-                    let batch = Batch::of_all(random_mutations(&mut random, &known));
+                    let batch = Batch::new(random_mutations(&mut random, &known));
                     if random.bool() { batch.limited() } else { batch }
                 });
                 let batches: Vec<_> = batches.collect();
@@ -157,8 +157,8 @@ async fn usage_is_what_a_recount_says_after_random_commits_and_ends() {
 }
 
 /// Makes a closed store with resources in some places.
-async fn closed() -> Fresh {
-    let mut store = Fresh::new(|options| Options { history_events: 1, scrub_per_second: 0, ..unlimited(options) });
+async fn closed() -> TestStore {
+    let mut store = TestStore::new(|options| Options { history_events: 1, scrub_per_second: 0, ..unlimited(options) });
     for (n, (partition, namespace)) in PLACES.into_iter().enumerate() {
         for kind in KINDS {
             let resource = resource_in(type_of("v1", kind), tenancy(partition, namespace), "a");
@@ -222,7 +222,7 @@ async fn an_older_form_of_a_version_is_noticed_by_its_length() {
 #[tokio::test]
 async fn writes_amid_a_scrub_are_no_damage() {
     let mut random = fastrand::Rng::with_seed(5);
-    let store = Fresh::new(|options| Options { scrub_per_second: 0, ..unlimited(options) });
+    let store = TestStore::new(|options| Options { scrub_per_second: 0, ..unlimited(options) });
     let mut stored = Vec::new();
     for n in 0..40 {
         stored.push(write(&*store, &sized(resource(&format!("r-{n:02}")), 10)).await);
@@ -237,7 +237,7 @@ async fn writes_amid_a_scrub_are_no_damage() {
                 let again = resource(&name(&stored[slot]));
                 stored[slot] = write(&*store, &owned(again, &stored[0])).await;
             }
-            1 => drop(store.commit(Batch::of(Mutation::Rewrite(Box::new(changed)))).await.unwrap()),
+            1 => drop(store.commit(Batch::single(Mutation::Rewrite(Box::new(changed)))).await.unwrap()),
             _ => stored[slot] = write(&*store, &changed).await,
         }
         assert!(store.health().borrow().is_ready(), "{:?}", store.health().borrow());
@@ -270,7 +270,7 @@ async fn the_scrub_compares_lengths() {
 /// The byte limit is exact; the versions of these commits have two digits.
 #[tokio::test]
 async fn the_byte_limit_is_exact() {
-    let mut store = Fresh::new(|options| options);
+    let mut store = TestStore::new(|options| options);
     for n in 0..9 {
         write(&*store, &resource_in(type_of("v1", "B"), tenancy("p", ""), &n.to_string())).await;
     }
@@ -290,8 +290,8 @@ async fn the_byte_limit_is_exact() {
 
 /// A lowered limit refuses only growing batches; a deletion mark does not count as growth.
 #[tokio::test]
-async fn a_lowered_limit_refuses_only_what_grows() {
-    let mut store = Fresh::new(unlimited);
+async fn a_lowered_limit_refuses_only_growth() {
+    let mut store = TestStore::new(unlimited);
     let mut stored = Vec::new();
     for n in 0..12 {
         stored.push(decoded(&store.put_limited(sized(resource(&format!("r-{n}")), 100)).await.unwrap()));
@@ -308,7 +308,10 @@ async fn a_lowered_limit_refuses_only_what_grows() {
     stored[0] = decoded(&store.put_limited(marked).await.unwrap());
     stored[1] = decoded(&store.put_limited(sized(stored[1].clone(), 10)).await.unwrap());
     for stored in stored.drain(..8) {
-        store.commit(Batch::of(Mutation::Delete { id: id(&stored), version: stored.version }).limited()).await.unwrap();
+        store
+            .commit(Batch::single(Mutation::Delete { id: id(&stored), version: stored.version }).limited())
+            .await
+            .unwrap();
     }
     assert!(is_refused(store.put_limited(resource("more")).await), "four are all that there is room for");
     for stored in stored.drain(..2) {
@@ -321,7 +324,7 @@ async fn a_lowered_limit_refuses_only_what_grows() {
 /// A restored store has the usage of its records, even over the quotas.
 #[tokio::test]
 async fn a_loaded_store_has_the_usage_of_its_records() {
-    let store = Fresh::new(unlimited);
+    let store = TestStore::new(unlimited);
     for n in 0..40 {
         write(&*store, &sized(resource(&format!("r-{n}")), n * 300)).await;
     }

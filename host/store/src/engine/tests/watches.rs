@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn watches_of_all_types_have_one_bound_and_the_fuller_type_loses_its_events() {
     const BOUND: usize = 40_000;
-    let store = Fresh::new(|options| Options { watch_buffer: 4096, watch_bytes: BOUND, ..options });
+    let store = TestStore::new(|options| Options { watch_buffer: 4096, watch_bytes: BOUND, ..options });
     let other = Query { type_key: TypeKey { group: "test".into(), kind: "B".into() }, ..everything() };
     let (_, mut full) = watch(&*store, &everything()).await;
     let (_, mut few) = watch(&*store, &other).await;
@@ -29,9 +29,9 @@ async fn watches_of_all_types_have_one_bound_and_the_fuller_type_loses_its_event
 
 /// Slow scans buffer overwritten versions, all of them within one bound.
 #[tokio::test]
-async fn what_scans_remember_has_one_bound_and_the_one_with_the_most_is_given_up() {
+async fn scans_share_a_bound_and_the_largest_is_aborted() {
     const BOUND: usize = 60_000;
-    let store = Fresh::new(|options| Options { watch_bytes: BOUND, ..options });
+    let store = TestStore::new(|options| Options { watch_bytes: BOUND, ..options });
     let name = |n: usize| format!("a-{n:03}");
     // More resources than the first page has.
     let mut stored = Vec::new();
@@ -49,12 +49,12 @@ async fn what_scans_remember_has_one_bound_and_the_one_with_the_most_is_given_up
         assert!(remembered <= BOUND, "{remembered} bytes at {n}");
     }
     let outrun = first.next().await.unwrap_err();
-    assert!(matches!(outrun, StoreError::ScanOutrun { bytes: BOUND }), "{outrun}");
+    assert!(matches!(outrun, StoreError::ScanAborted { bytes: BOUND }), "{outrun}");
     println!("{begun} resources in the first page");
     assert!(begun < 150, "{begun} of 200 were given before");
     let (mut last, n) = last.unwrap();
     let outrun = last.next().await.unwrap_err();
-    assert!(matches!(outrun, StoreError::ScanOutrun { .. }), "{outrun}: {n} were overwritten");
+    assert!(matches!(outrun, StoreError::ScanAborted { .. }), "{outrun}: {n} were overwritten");
     assert_eq!(store.shared.publisher.window_bytes(), 0, "what is given up is held no more");
 
     // Scans within the bound are exact, and hold versions only until they are delivered.

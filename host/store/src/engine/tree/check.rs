@@ -38,7 +38,7 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
             Some(&keys::EVENT) => check.event(&key, value),
             Some(&keys::RESOURCE) => {
                 // A record that cannot be read is reported below.
-                check.found.found(table, &key, &value).ok();
+                check.found.add_read(table, &key, &value).ok();
                 check.resource(&key, value);
             }
             Some(&keys::OWNER) => {
@@ -178,7 +178,7 @@ impl<'t> Check<'t> {
             None if head.seq >= self.meta.first_event => self.problem(key, "the event of its version is missing"),
             _ => {}
         }
-        let entries = EncodedResource::of(&resource).map(|resource| record::index_entries(&resource, key));
+        let entries = EncodedResource::encode(&resource).map(|resource| record::index_entries(&resource, key));
         let Ok(Ok(entries)) = entries else {
             self.problem(key, "its owner, labels or references do not fit into an index");
             return;

@@ -19,7 +19,7 @@ pub(crate) struct LogEnd {
 /// A position in the log up to which the tree has everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckpointPosition {
-    /// Newest generation that the tree has in full; 0 before the first.
+    /// PublishedHead generation that the tree has in full; 0 before the first.
     pub(crate) generation: u64,
     /// Number of the first record that the tree lacks.
     pub(crate) number: u64,

@@ -107,7 +107,7 @@ pub(crate) fn expected(id: &ExpectedId) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Returns the prefix of all resource keys of a type.
-pub(crate) fn of_type(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn type_prefix(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
     let mut key = vec![RESOURCE];
     push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
     Ok(key)
@@ -153,7 +153,7 @@ pub(crate) fn usage_tenancy(key: &[u8]) -> &[u8] {
 }
 
 /// Returns the prefix of the index keys of an incarnation's children.
-pub(crate) fn owned_by(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn owner_prefix(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
     let mut key = Vec::with_capacity(192);
     key.push(OWNER);
     push(&mut key, &segments(owner))?;
@@ -163,7 +163,7 @@ pub(crate) fn owned_by(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
 
 /// Returns the index key of a child; `child` is its resource key.
 pub(crate) fn ownership(owner: &pb::Id, child: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let mut key = owned_by(owner)?;
+    let mut key = owner_prefix(owner)?;
     key.extend_from_slice(child.get(1..).unwrap_or_default());
     Ok(key)
 }
@@ -172,12 +172,12 @@ pub(crate) fn ownership(owner: &pb::Id, child: &[u8]) -> Result<Vec<u8>, &'stati
 pub(crate) fn child(ownership: &[u8]) -> Option<Vec<u8>> {
     let rest = ownership.split_first().filter(|(space, _)| **space == OWNER)?.1;
     let mut key = vec![RESOURCE];
-    key.extend_from_slice(rest.get(end_of(rest, OWNER_SEGMENTS)?..)?);
+    key.extend_from_slice(rest.get(segments_end(rest, OWNER_SEGMENTS)?..)?);
     Some(key)
 }
 
 /// Returns the prefix of the index keys of a type's resources with a label.
-pub(crate) fn labelled(type_key: &TypeKey, label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn label_prefix(type_key: &TypeKey, label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
     let mut key = Vec::with_capacity(192);
     key.push(LABEL);
     let segments = [
@@ -193,7 +193,8 @@ pub(crate) fn labelled(type_key: &TypeKey, label: &str, value: &str) -> Result<V
 /// Returns the index key of a resource's label; `resource` is the resource's key.
 pub(crate) fn label(resource: &[u8], label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
     let rest = resource.get(1..).unwrap_or_default();
-    let (of_type, place) = rest.split_at_checked(end_of(rest, TYPE_SEGMENTS).unwrap_or(rest.len())).unwrap_or_default();
+    let (of_type, place) =
+        rest.split_at_checked(segments_end(rest, TYPE_SEGMENTS).unwrap_or(rest.len())).unwrap_or_default();
     let mut key = Vec::with_capacity(resource.len() + label.len() + value.len() + 2);
     key.push(LABEL);
     key.extend_from_slice(of_type);
@@ -207,13 +208,13 @@ pub(crate) fn labelled_resource(entry: &[u8]) -> Option<Vec<u8>> {
     let rest = entry.split_first().filter(|(space, _)| **space == LABEL)?.1;
     let mut key = Vec::with_capacity(entry.len());
     key.push(RESOURCE);
-    key.extend_from_slice(rest.get(..end_of(rest, TYPE_SEGMENTS)?)?);
-    key.extend_from_slice(rest.get(end_of(rest, LABEL_SEGMENTS)?..)?);
+    key.extend_from_slice(rest.get(..segments_end(rest, TYPE_SEGMENTS)?)?);
+    key.extend_from_slice(rest.get(segments_end(rest, LABEL_SEGMENTS)?..)?);
     Some(key)
 }
 
 /// Returns the prefix of the index keys of references to a resource with one behaviour.
-pub(crate) fn references_to(target: &ExpectedId, on_delete: OnDelete) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn reference_prefix(target: &ExpectedId, on_delete: OnDelete) -> Result<Vec<u8>, &'static str> {
     let segments = [
         ("references.group", target.type_key.group.as_str()),
         ("references.kind", &target.type_key.kind),
@@ -221,10 +222,13 @@ pub(crate) fn references_to(target: &ExpectedId, on_delete: OnDelete) -> Result<
         ("references.namespace", &target.namespace),
         ("references.name", &target.name),
     ];
-    referred(segments, on_delete as i32)
+    reference_prefix_from(segments, on_delete as i32)
 }
 
-fn referred(segments: [(&'static str, &str); RESOURCE_SEGMENTS], on_delete: i32) -> Result<Vec<u8>, &'static str> {
+fn reference_prefix_from(
+    segments: [(&'static str, &str); RESOURCE_SEGMENTS],
+    on_delete: i32,
+) -> Result<Vec<u8>, &'static str> {
     let mut key = Vec::with_capacity(192);
     key.push(REFERENCE);
     push(&mut key, &segments)?;
@@ -241,7 +245,7 @@ pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec
         ("references.namespace", &record.namespace),
         ("references.name", &record.name),
     ];
-    let mut key = referred(segments, record.on_delete)?;
+    let mut key = reference_prefix_from(segments, record.on_delete)?;
     key.extend_from_slice(referrer.get(1..).unwrap_or_default());
     Ok(key)
 }
@@ -249,7 +253,7 @@ pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec
 /// Splits a key of the reference index into the prefix shared by all referrers of the target, and the referrer.
 pub(crate) fn split_reference(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = entry.split_first().filter(|(space, _)| **space == REFERENCE)?.1;
-    entry.split_at_checked(1 + end_of(rest, REFERENCE_SEGMENTS)?)
+    entry.split_at_checked(1 + segments_end(rest, REFERENCE_SEGMENTS)?)
 }
 
 /// Returns the referrer's key from a key of the reference index.
@@ -261,7 +265,7 @@ pub(crate) fn referrer(entry: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the offset behind the first `count` segments.
-fn end_of(segments: &[u8], count: usize) -> Option<usize> {
+fn segments_end(segments: &[u8], count: usize) -> Option<usize> {
     segments.iter().enumerate().filter(|(_, byte)| **byte == 0).nth(count - 1).map(|(end, _)| end + 1)
 }
 
@@ -313,7 +317,7 @@ pub(crate) fn place(segments: &[u8]) -> Option<[&str; 3]> {
 }
 
 /// Returns the place of a key's resource among those of its type.
-pub(crate) fn place_of(key: &[u8]) -> Option<Place> {
+pub(crate) fn resource_place(key: &[u8]) -> Option<Place> {
     let [_, _, partition, namespace, name] = split(key)?.map(str::to_owned);
     Some(Place { partition, namespace, name })
 }
@@ -376,10 +380,10 @@ mod tests {
         assert_eq!(split(&key), Some(["g", "K", "p", "", "n"]));
         let entry = ownership(&id("", "", "owner"), &key).unwrap();
         assert_eq!(child(&entry), Some(key.clone()));
-        assert!(entry.starts_with(&owned_by(&id("", "", "owner")).unwrap()));
+        assert!(entry.starts_with(&owner_prefix(&id("", "", "owner")).unwrap()));
         let label = label(&key, "env", "").unwrap();
         assert_eq!(label, b"pg\0K\0env\0\0p\0\0n\0");
-        assert!(label.starts_with(&labelled(&TypeKey { group: "g".into(), kind: "K".into() }, "env", "").unwrap()));
+        assert!(label.starts_with(&label_prefix(&TypeKey { group: "g".into(), kind: "K".into() }, "env", "").unwrap()));
         assert_eq!(labelled_resource(&label), Some(key.clone()));
         assert_eq!((labelled_resource(b"pg\0K\0env\0"), labelled_resource(&key)), (None, None));
         let record = ReferenceRecord {
@@ -398,7 +402,7 @@ mod tests {
             name: "t".into(),
             uid: String::new(),
         };
-        assert!(entry.starts_with(&references_to(&target, OnDelete::Cascade).unwrap()));
+        assert!(entry.starts_with(&reference_prefix(&target, OnDelete::Cascade).unwrap()));
         assert_eq!((referrer(&entry), referrer(b"qg\0T\0"), referrer(&key)), (Some(key.clone()), None, None));
         let usage = usage(&key).unwrap();
         assert_eq!((usage_parts(&usage), usage_tenancy(&usage)), (Some(["p", "", "g", "K"]), &b"up\0\0"[..]));

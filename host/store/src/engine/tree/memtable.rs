@@ -143,7 +143,7 @@ impl Recent {
     }
 
     /// Puts states in front of the tree that it lacks, at an opening, over present states.
-    pub(crate) fn put_in_front(&self, states: BTreeMap<IVec, State>) {
+    pub(crate) fn add_below_active(&self, states: BTreeMap<IVec, State>) {
         let size =
             |(key, state): (&IVec, &State)| ENTRY_BYTES + key.len() + state.as_ref().map_or(0, |value| value.len());
         let bytes = states.iter().map(size).sum::<usize>();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_first_here_and_goes_here_leaves_no_trace() {
+    fn keys_first_added_and_removed_here_leave_no_trace() {
         let (recent, mut first) = (Recent::default(), WriteBatch::default());
         first.insert_first("e1", "event");
         recent.active().apply(&first);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_follow_what_is_held() {
+    fn bytes_follow_the_content() {
         let memtable = Memtable::default();
         memtable.apply(&batch(&[("a", Some("12345678")), ("a", Some("1"))]));
         assert_eq!(memtable.bytes(), ENTRY_BYTES + 2);

@@ -6,7 +6,7 @@
 //!
 //! # Cost
 //! Like the tree's own walk while the maps have nothing in the range; otherwise one lock and one search for every
-//! [`PAGE`] entries of a map, and three comparisons for each entry.
+//! [`PAGE_ENTRIES`] entries of a map, and three comparisons for each entry.
 
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
@@ -15,9 +15,9 @@ use sled::IVec;
 use crate::engine::tree::memtable::{Layers, Memtable, State};
 
 /// Entries that are taken from a map at a time.
-const PAGE: usize = 64;
+const PAGE_ENTRIES: usize = 64;
 /// Most removed keys that one step skips.
-const PASSED: usize = 32;
+const MAX_SKIPPED_KEYS: usize = 32;
 
 /// A walk over one of the maps.
 struct Cursor {
@@ -59,8 +59,8 @@ impl Cursor {
             && let Some(from) = self.from.take()
         {
             let (from, to) = (from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));
-            let page = self.memtable.page(from, to, PAGE);
-            if page.len() == PAGE {
+            let page = self.memtable.page(from, to, PAGE_ENTRIES);
+            if page.len() == PAGE_ENTRIES {
                 self.from = page.last().map(|(key, _)| Bound::Excluded(key.to_vec()));
             }
             self.page = page.into();
@@ -73,7 +73,7 @@ impl Iterator for Merge {
     type Item = sled::Result<Option<(IVec, IVec)>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        for _ in 0..PASSED {
+        for _ in 0..MAX_SKIPPED_KEYS {
             let smallest = self.cursors.iter_mut().filter_map(|cursor| cursor.peek().cloned()).min();
             let Some(key) = smallest else { return self.next_of_tree() };
             match self.tree.peek() {
@@ -108,7 +108,7 @@ mod tests {
 
     /// A walk over random edits, some copied to the tree and some in either map, equals that over a plain map.
     #[test]
-    fn a_walk_is_that_over_one_map() {
+    fn a_walk_equals_that_over_one_map() {
         let mut random = fastrand::Rng::with_seed(5);
         for _ in 0..200 {
             let db = sled::Config::new().temporary(true).open().unwrap();

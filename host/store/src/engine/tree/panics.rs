@@ -6,14 +6,14 @@ use crate::StoreError;
 
 /// Runs work and turns a panic into an error, so that callers do not wait for ever. `thread` names the thread in the
 /// error.
-pub(crate) fn contained<T>(thread: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+pub(crate) fn catch_panic<T>(thread: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(StoreError::Poisoned(format!("the {thread} thread failed: {}", panic_text(panic.as_ref()))))
     })
 }
 
 /// Runs work on sled's file `file`, and turns a panic of sled into an error.
-pub(crate) fn contained_read<T>(file: &Path, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+pub(crate) fn catch_sled_panic<T>(file: &Path, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = format!("sled cannot read it: {}", panic_text(panic.as_ref()));
         Err(StoreError::Corrupt { path: file.to_owned(), what })

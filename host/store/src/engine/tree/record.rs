@@ -28,13 +28,13 @@ use crate::StoreError;
 use crate::engine::tree::{keys, totals::Totals, write_batch::WriteBatch};
 
 /// Largest value in the tree, bytes.
-pub(crate) const MAX_VALUE: usize = 4096;
+pub(crate) const MAX_VALUE_BYTES: usize = 4096;
 /// Bytes of a head before its payload.
-const HEADER: usize = 18;
+const HEADER_BYTES: usize = 18;
 /// Largest payload in a head, bytes.
-pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
+pub(crate) const MAX_INLINE_BYTES: usize = MAX_VALUE_BYTES - HEADER_BYTES;
 /// Layout of heads and of records of three numbers.
-const LAYOUT: u8 = 1;
+const LAYOUT_1: u8 = 1;
 
 /// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Head {
         let head =
             Self { kind, seq: u64::from_be_bytes(*seq), len: u32::from_be_bytes(*len), crc: u32::from_be_bytes(*crc) };
         let inline = if head.chunks() == 0 { head.len as usize } else { 0 };
-        (layout == LAYOUT && payload.len() == inline).then_some((head, payload))
+        (layout == LAYOUT_1 && payload.len() == inline).then_some((head, payload))
     }
 
     /// Returns the number of the payload's chunks; 0 when it is in the head.
@@ -109,7 +109,7 @@ impl Head {
 
 /// Returns the number of chunks of a payload of `len` bytes.
 pub(crate) fn chunk_count(len: u32) -> u32 {
-    if len as usize <= MAX_INLINE { 0 } else { len.div_ceil(MAX_VALUE as u32) }
+    if len as usize <= MAX_INLINE_BYTES { 0 } else { len.div_ceil(MAX_VALUE_BYTES as u32) }
 }
 
 /// Adds a record to a batch: its head under `key`, and its chunks.
@@ -121,13 +121,13 @@ pub(crate) fn write(batch: &mut WriteBatch, key: &[u8], kind: Kind, seq: u64, pa
         Kind::Resource => batch.insert(key, value),
         Kind::Upsert | Kind::Delete => batch.insert_first(key, value),
     };
-    let mut head = Vec::with_capacity(HEADER + MAX_INLINE.min(payload.len()));
+    let mut head = Vec::with_capacity(HEADER_BYTES + MAX_INLINE_BYTES.min(payload.len()));
     head.extend_from_slice(&prefix);
     head.extend_from_slice(&crc(key, &prefix, payload).to_be_bytes());
     if chunk_count(len) == 0 {
         head.extend_from_slice(payload);
     } else {
-        for (index, chunk) in (0..).zip(payload.chunks(MAX_VALUE)) {
+        for (index, chunk) in (0..).zip(payload.chunks(MAX_VALUE_BYTES)) {
             insert(keys::chunk(seq, kind.space(), index).into(), chunk.into());
         }
     }
@@ -144,7 +144,7 @@ pub(crate) fn remove_chunks(batch: &mut WriteBatch, space: u8, seq: u64, len: u3
 fn prefix(kind: Kind, seq: u64, len: u32) -> [u8; 14] {
     let mut prefix = [0; 14];
     let (start, rest) = prefix.split_at_mut(2);
-    start.copy_from_slice(&[LAYOUT, kind.byte()]);
+    start.copy_from_slice(&[LAYOUT_1, kind.byte()]);
     let (sequence, length) = rest.split_at_mut(8);
     sequence.copy_from_slice(&seq.to_be_bytes());
     length.copy_from_slice(&len.to_be_bytes());
@@ -192,7 +192,7 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     let labels: BTreeMap<_, _> = resource.labels().collect();
     let labels = labels.iter().map(|(label, value)| keys::label(key, label, value));
     let mut entries: Vec<_> = owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
-    if resource.references_len() == 0 {
+    if resource.references_bytes() == 0 {
         return Ok(entries);
     }
     // Several fields may refer to one resource.
@@ -206,7 +206,7 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
 /// The counters, written with every batch: layout (1), then ten big-endian numbers of 8 bytes, then a CRC-32 of the key and these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// Newest sequence in use; 0 before the first commit.
+    /// PublishedHead sequence in use; 0 before the first commit.
     pub(crate) last_seq: u64,
     /// Sequence of the oldest kept event; `last_seq + 1` without events.
     pub(crate) first_event: u64,
@@ -251,13 +251,13 @@ impl Meta {
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let [last_seq, first_event, event_bytes, sums @ .., skipped, highest, usage] =
             decode_numbers::<10>(keys::META, value)?;
-        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums: Totals::of_numbers(sums), usage })
+        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums: Totals::from_numbers(sums), usage })
     }
 }
 
 /// The value of a record that is numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
 pub(crate) fn encode_numbers<const N: usize>(key: &[u8], numbers: [u64; N]) -> Vec<u8> {
-    let mut value = vec![LAYOUT];
+    let mut value = vec![LAYOUT_1];
     for number in numbers {
         value.extend_from_slice(&number.to_be_bytes());
     }
@@ -275,7 +275,7 @@ pub(crate) fn decode_numbers<const N: usize>(key: &[u8], value: &[u8]) -> Option
         let (first, more) = bytes.split_first_chunk::<8>()?;
         (*number, bytes) = (u64::from_be_bytes(*first), more);
     }
-    let whole = found == LAYOUT && bytes.is_empty() && crc(key, rest, &[]) == u32::from_be_bytes(*sum);
+    let whole = found == LAYOUT_1 && bytes.is_empty() && crc(key, rest, &[]) == u32::from_be_bytes(*sum);
     whole.then_some(numbers)
 }
 
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_meta_record_is_noticed() {
-        let sums = Totals::of_numbers([1, 2, 3, 4]);
+        let sums = Totals::from_numbers([1, 2, 3, 4]);
         let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums, usage: 77 };
         let value = meta.encode();
         assert_eq!(Meta::decode(&value), Some(meta));

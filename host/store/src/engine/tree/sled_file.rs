@@ -22,7 +22,7 @@ pub(super) const SEGMENT_BYTES: usize = 512 * 1024;
 /// Drops a file's synced pages from the kernel's cache, so that the next reads come from the disk. After a failed sync,
 /// the kernel takes unwritten pages for written, and shows them to readers; a store that was not closed may have had
 /// such a failure.
-pub(crate) fn read_anew(file: &Path) -> Result<(), StoreError> {
+pub(crate) fn drop_cached_pages(file: &Path) -> Result<(), StoreError> {
     let opened = File::open(file).map_err(io_fault(file, "open"))?;
     // Pages that are not written yet stay in the cache.
     rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed)

@@ -9,7 +9,7 @@
 //! Neither the log, which is empty after a close, nor the history, which is bounded, nor an opening without sled's list of pages gives these
 //! records back. Of 56 single wrong bits in a store of 1,000 resources with a tenth of its history, 2 cost more than one resource (107 at
 //! most); without this module 17 did (180 at most). Of 150 files with damage of several kinds, salvage got something out of 117; without
-//! this module out of 103 (`one_wrong_bit_costs_little_and_what_it_costs_is_listed`, `damaged_files_get_a_verdict`).
+//! this module out of 103 (`losses_by_one_wrong_bit_are_small_and_listed`, `damaged_files_get_a_verdict`).
 //!
 //! # Format, of sled 0.34
 //! Segments of [`SEGMENT_BYTES`]: a header of 20 bytes, with the place in the log in bytes 4 to 11, then messages:
@@ -34,7 +34,7 @@ use std::{
 use crate::{StoreError, engine::tree::sled_file::SEGMENT_BYTES, error::io_fault};
 
 /// Bytes before the messages of a segment.
-const HEADER: usize = 20;
+const HEADER_BYTES: usize = 20;
 
 /// Mask by which sled stores a place in the log (exclusive or).
 const PLACE_MASK: u64 = 0x7FFF_FFFF_FFFF_FFFF;
@@ -43,14 +43,14 @@ const PLACE_MASK: u64 = 0x7FFF_FFFF_FFFF_FFFF;
 const KINDS: std::ops::RangeInclusive<u8> = 1..=11;
 
 /// Kind of the last message of a segment.
-const CAP: u8 = 2;
+const KIND_CAP: u8 = 2;
 /// Kinds of nodes and links that are inline in the message.
-const NODE: u8 = 8;
-const LINK: u8 = 10;
+const KIND_NODE: u8 = 8;
+const KIND_LINK: u8 = 10;
 
 /// Gives each damaged message of the data file a right checksum: of its present content if only records are damaged,
 /// otherwise of a body that sled cannot read. Returns the number of messages.
-pub(crate) fn mend_damaged(file: &Path) -> Result<usize, StoreError> {
+pub(crate) fn repair_checksums(file: &Path) -> Result<usize, StoreError> {
     let opened = OpenOptions::new().read(true).write(true).open(file).map_err(io_fault(file, "open"))?;
     let mut bounds = Bounds::default();
     each_segment(&opened, file, |_, segment| {
@@ -90,12 +90,12 @@ fn damaged(segment: &[u8]) -> Vec<(usize, Message<'_>)> {
     let mut found = Vec::new();
     let Some(number) = number_of(segment) else { return found };
     let at = |from: usize| Message::read(segment.get(from..)?, number);
-    let mut from = HEADER;
+    let mut from = HEADER_BYTES;
     while let Some((begin, message)) = next_sound(segment, number, from) {
         let skipped = at(from).filter(|_| begin > from);
-        let is_one = |one: &Message<'_>| from + one.bytes == begin && [NODE, LINK].contains(&one.kind);
+        let is_one = |one: &Message<'_>| from + one.bytes == begin && [KIND_NODE, KIND_LINK].contains(&one.kind);
         found.extend(skipped.filter(is_one).map(|damaged| (from, damaged)));
-        if message.kind == CAP {
+        if message.kind == KIND_CAP {
             break;
         }
         from = begin + message.bytes;
@@ -122,11 +122,12 @@ impl Bounds {
     /// Adds the nodes of a segment.
     fn note(&mut self, segment: &[u8]) {
         let Some(number) = number_of(segment) else { return };
-        let mut from = HEADER;
-        while let Some((begin, message)) = next_sound(segment, number, from).filter(|(_, message)| message.kind != CAP)
+        let mut from = HEADER_BYTES;
+        while let Some((begin, message)) =
+            next_sound(segment, number, from).filter(|(_, message)| message.kind != KIND_CAP)
         {
             from = begin + message.bytes;
-            if let Some((node, _)) = Node::read(message.body).filter(|_| message.kind == NODE) {
+            if let Some((node, _)) = Node::read(message.body).filter(|_| message.kind == KIND_NODE) {
                 self.begins.insert((message.page, node.begin.to_vec()));
                 self.ends.insert((node.next, node.end.to_vec()));
             }
@@ -136,8 +137,8 @@ impl Bounds {
     /// Whether the damage of a message can only be in its records.
     fn accept(&self, message: &Message<'_>) -> bool {
         match message.kind {
-            LINK => is_record_link(message.body),
-            NODE => Node::read(message.body).is_some_and(|(node, rest)| {
+            KIND_LINK => is_record_link(message.body),
+            KIND_NODE => Node::read(message.body).is_some_and(|(node, rest)| {
                 let begins = node.begin.is_empty() || self.ends.contains(&(message.page, node.begin.to_vec()));
                 let ends = match node.end {
                     [] => node.next == 0,
@@ -296,11 +297,11 @@ fn bytes(from: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns offset and body range of larger messages in a data file.
 #[cfg(test)]
-pub(crate) fn large_in(file: &[u8]) -> Vec<(usize, std::ops::Range<usize>)> {
+pub(crate) fn large_messages(file: &[u8]) -> Vec<(usize, std::ops::Range<usize>)> {
     let mut found = Vec::new();
     for (n, segment) in file.chunks(SEGMENT_BYTES).enumerate() {
         let Some(number) = number_of(segment) else { continue };
-        let mut from = HEADER;
+        let mut from = HEADER_BYTES;
         while let Some(message) = segment.get(from..).and_then(|bytes| Message::read(bytes, number)) {
             let end = from + message.bytes;
             if message.body.len() > 200 {
@@ -328,9 +329,9 @@ mod tests {
         db.flush().unwrap();
         drop(db);
         let file = dir.path().join("db");
-        assert_eq!(mend_damaged(&file).unwrap(), 0, "all are sound");
+        assert_eq!(repair_checksums(&file).unwrap(), 0, "all are sound");
         let whole = std::fs::read(&file).unwrap();
-        let found = large_in(&whole);
+        let found = large_messages(&whole);
         assert!(found.len() > 10, "{} pages", found.len());
         let (begin, body) = found[found.len() / 2].clone();
         let (node, rest) = Node::read(&whole[body.clone()]).unwrap();
@@ -360,7 +361,7 @@ mod tests {
             damaged[wrong] ^= 1;
             std::fs::write(&file, &damaged).unwrap();
             let of = format!("byte {} of a message", wrong - begin);
-            assert_eq!(mend_damaged(&file).unwrap(), usize::from(!matches!(outcome, Left)), "{of}");
+            assert_eq!(repair_checksums(&file).unwrap(), usize::from(!matches!(outcome, Left)), "{of}");
             let now = std::fs::read(&file).unwrap();
             let checksum = begin..begin + 4;
             let mut expected = damaged;
@@ -369,7 +370,7 @@ mod tests {
                 expected[body.clone()].fill(0xFF);
             }
             assert!(now == expected, "{of}");
-            assert_eq!(mend_damaged(&file).unwrap(), 0, "once: {of}");
+            assert_eq!(repair_checksums(&file).unwrap(), 0, "once: {of}");
         }
     }
 

@@ -69,11 +69,11 @@ impl Sums {
     }
 
     /// Adds a key that a walk has read.
-    pub(crate) fn found(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn add_read(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let version = match key.first() {
             Some(&keys::RESOURCE) => {
                 let head = table.head(key, value)?;
-                self.usage.found(key, head.len);
+                self.usage.add_read(key, head.len);
                 head.seq
             }
             _ => 0,
@@ -134,7 +134,7 @@ impl Sums {
             let read = keys::sum_type(&key).zip(record::decode_numbers(&key, &value));
             let (type_key, [count, high, low]) =
                 read.ok_or_else(|| table.damaged(&key, "the checksum does not match"))?;
-            sums.types.insert(type_key, TypeSum { count, hash: SetHash::of_halves(high, low) });
+            sums.types.insert(type_key, TypeSum { count, hash: SetHash::from_halves(high, low) });
         }
         sums.indexes = meta.sums.indexes;
         if sums.totals() != meta.sums {
@@ -150,7 +150,7 @@ impl Sums {
         for space in [keys::OWNER, keys::LABEL, keys::REFERENCE, keys::RESOURCE] {
             for item in table.range(vec![space]..vec![space + 1]) {
                 let (key, value) = item?;
-                sums.found(table, &key, &value)?;
+                sums.add_read(table, &key, &value)?;
             }
         }
         Ok(sums)
@@ -199,7 +199,7 @@ mod tests {
         one.step(Step::Add, b"og\0K\0p\0n\0a\0u\0child", 7);
         other.step(Step::Add, b"og\0K\0p\0n\0a\0u\0child", 0);
         assert_eq!(one, other);
-        assert_eq!(Totals::of_numbers(one.totals().numbers()), one.totals());
+        assert_eq!(Totals::from_numbers(one.totals().numbers()), one.totals());
         for version in 1..9 {
             one.step(Step::Remove, KEY, version);
         }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_or_old_is_a_difference_that_names_the_type() {
+    fn lost_or_old_resources_are_differences_that_name_the_type() {
         let (mut found, mut should) = (Sums::default(), Sums::default());
         should.step(Step::Add, KEY, 2);
         let said = |found: &Sums, should: &Sums| -> Vec<_> {

@@ -19,7 +19,7 @@ use crate::engine::tree::{
     keys,
     memtable::Recent,
     merge::Merge,
-    panics::contained_read,
+    panics::catch_sled_panic,
     record::{Head, StoredResource},
     write_batch::WriteBatch,
 };
@@ -74,7 +74,7 @@ impl Table {
         // The maps first; see the memtable's documentation.
         match self.recent.layers().get(key) {
             Some(state) => Ok(state),
-            None => self.contained(|| self.db.get(key)),
+            None => self.catch_panic(|| self.db.get(key)),
         }
     }
 
@@ -97,7 +97,7 @@ impl Table {
         let layers = self.recent.layers();
         let mut walk = Some(Merge::new(&layers, &from, &to, self.db.range::<Vec<u8>, R>(range)));
         std::iter::from_fn(move || {
-            let step = table.contained(|| walk.as_mut().and_then(Iterator::next).transpose()).transpose();
+            let step = table.catch_panic(|| walk.as_mut().and_then(Iterator::next).transpose()).transpose();
             // Sled's state after a fault is unknown.
             if !matches!(step, Some(Ok(_))) {
                 walk = None;
@@ -118,7 +118,7 @@ impl Table {
 
     /// Whether the tree itself has a key.
     pub(crate) fn tree_has(&self, key: &[u8]) -> Result<bool, StoreError> {
-        self.contained(|| self.db.contains_key(key))
+        self.catch_panic(|| self.db.contains_key(key))
     }
 
     /// Writes a batch to the tree itself and hands it to the operating system; a loss of power may still lose it. One
@@ -178,8 +178,8 @@ impl Table {
     }
 
     /// Reads from sled, which panics on some damaged pages.
-    fn contained<T>(&self, read: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
-        contained_read(&self.decoder.file, || read().map_err(|error| self.fault("read", error)))
+    fn catch_panic<T>(&self, read: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
+        catch_sled_panic(&self.decoder.file, || read().map_err(|error| self.fault("read", error)))
     }
 
     fn fault(&self, action: &'static str, error: sled::Error) -> StoreError {

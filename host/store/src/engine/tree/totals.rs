@@ -19,7 +19,7 @@ impl Totals {
     }
 
     /// Makes the totals of the numbers in the counters.
-    pub(crate) fn of_numbers([a, b, c, d]: [u64; 4]) -> Self {
-        Self { resources: SetHash::of_halves(a, b), indexes: SetHash::of_halves(c, d) }
+    pub(crate) fn from_numbers([a, b, c, d]: [u64; 4]) -> Self {
+        Self { resources: SetHash::from_halves(a, b), indexes: SetHash::from_halves(c, d) }
     }
 }

@@ -157,7 +157,7 @@ pub(crate) struct UsageSums {
 
 impl UsageSums {
     /// Adds the resource under `key` with an encoding of `len` bytes.
-    pub(crate) fn found(&mut self, key: &[u8], len: u32) {
+    pub(crate) fn add_read(&mut self, key: &[u8], len: u32) {
         if let Some(key) = keys::usage(key) {
             self.change(&key, Delta { resources: 1, bytes: i64::from(len) });
         }
@@ -186,7 +186,7 @@ impl UsageSums {
     ///
     /// # Errors
     /// The first quota that the batch exceeds.
-    pub(crate) fn judge(
+    pub(crate) fn check(
         &self,
         quotas: Quotas,
         pending: &Growth,
@@ -286,7 +286,7 @@ impl UsageSums {
     }
 
     /// Returns the most resources of one type in one tenancy, and the most bytes of one tenancy.
-    pub(crate) fn fullest(&self) -> (u64, u64) {
+    pub(crate) fn largest_use(&self) -> (u64, u64) {
         (self.counts.largest(), self.sizes.largest())
     }
 
@@ -372,13 +372,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_is_gone() {
+    fn removed_resources_leave_no_usage() {
         let mut sums = UsageSums::default();
         let there = growth(&[(&key("K", "n", "a"), None, Some(7)), (&key("L", "n", "b"), None, Some(9))]);
         sums.grow(&there);
-        assert_eq!((sums.fullest(), sums.bytes()), ((1, 16), 16));
+        assert_eq!((sums.largest_use(), sums.bytes()), ((1, 16), 16));
         sums.grow(&growth(&[(&key("K", "n", "a"), Some(7), None)]));
-        assert_eq!((sums.fullest(), sums.types.len(), sums.tenancies.len()), ((1, 9), 1, 1));
+        assert_eq!((sums.largest_use(), sums.types.len(), sums.tenancies.len()), ((1, 9), 1, 1));
         sums.grow(&growth(&[(&key("L", "n", "b"), Some(9), None)]));
         assert_eq!(sums, UsageSums::default());
         sums.grow(&there);
@@ -391,7 +391,7 @@ mod tests {
         let mut sums = UsageSums::default();
         for (count, (namespace, len)) in (1..).zip([("a", 1_000), ("b", 10), ("c", 300), ("ca", 200)]) {
             for name in 0..count {
-                sums.found(&key("K", namespace, &name.to_string()), len);
+                sums.add_read(&key("K", namespace, &name.to_string()), len);
             }
         }
         let report = sums.report(Quotas::default(), 2);
@@ -427,7 +427,7 @@ mod tests {
         const ROUNDS: u32 = 1_000_000;
         let mut sums = UsageSums::default();
         for n in 0..100_000 {
-            sums.found(&key("K", &format!("n-{n}"), "a"), 600 + n % 1_000);
+            sums.add_read(&key("K", &format!("n-{n}"), "a"), 600 + n % 1_000);
         }
         let measure = |what: &str, mut step: Box<dyn FnMut(u32) + '_>| {
             let begun = std::time::Instant::now();
@@ -438,17 +438,20 @@ mod tests {
         let commit = |sums: &mut UsageSums, n: u32, before: Option<u32>, now: Option<u32>| {
             let mut batch = Growth::default();
             batch.note(&keys[n as usize % keys.len()], before, now);
-            sums.judge(Quotas::default(), &Growth::default(), &batch, |_| true).unwrap();
+            sums.check(Quotas::default(), &Growth::default(), &batch, |_| true).unwrap();
             let mut growth = Growth::default();
             growth.extend(batch);
             sums.grow(&growth);
             let mut batch = WriteBatch::default();
             sums.write(&growth, &mut batch);
-            std::hint::black_box((&batch, sums.fullest()));
+            std::hint::black_box((&batch, sums.largest_use()));
         };
         measure("a put that grows", Box::new(|n| commit(&mut sums, n, Some(600), Some(601 + n % 7))));
         measure("a put that keeps its length", Box::new(|n| commit(&mut sums, n, Some(600), Some(600))));
-        measure("one more of a walk", Box::new(|n| sums.found(&keys[n as usize / 1_000 % keys.len()], 600 + n % 100)));
+        measure(
+            "one more of a walk",
+            Box::new(|n| sums.add_read(&keys[n as usize / 1_000 % keys.len()], 600 + n % 100)),
+        );
         measure(
             "a commit's own part of a report",
             Box::new(|n| {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 /// Longest name in characters.
-const MAX_NAME: usize = mortise_resource::name::MAX_LEN;
+const MAX_NAME_CHARACTERS: usize = mortise_resource::name::MAX_NAME_BYTES;
 
 /// The rule of names, as an expression.
-const NAME: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
+const NAME_PATTERN: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
 /// Most characters of a text parameter, so that all parameters fit into an address: 64 KiB, escapes included.
-const URI_TEXT: usize = 1 << 10;
+const MAX_TEXT_CHARACTERS: usize = 1 << 10;
 
 /// Parameters, by their names in operations.
 pub(super) fn parameters() -> Value {
@@ -23,14 +23,14 @@ pub(super) fn parameters() -> Value {
         })
     };
     let text = |longest: usize| json!({ "type": "string", "maxLength": longest });
-    let unit = || json!({ "type": "string", "maxLength": MAX_NAME, "pattern": NAME });
+    let unit = || json!({ "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": NAME_PATTERN });
     let units = || json!({ "anyOf": [unit(), { "const": "*" }] });
     let one = "; `default` if left out.";
     let many = "; `*` for all, `default` if left out.";
     json!({
         "name": {
             "name": "name", "in": "path", "required": true, "description": "The resource's name.",
-            "schema": { "type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": NAME },
+            "schema": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS, "pattern": NAME_PATTERN },
         },
         "partition": query("partition", &format!("The outer unit of tenancy{one}"), unit()),
         "namespace": query("namespace", &format!("The inner unit of tenancy{one}"), unit()),
@@ -42,23 +42,23 @@ pub(super) fn parameters() -> Value {
         "name_prefix": query(
             "name_prefix",
             "Start of the names to list.",
-            json!({ "type": "string", "maxLength": MAX_NAME, "pattern": "^[a-z0-9-]*$" }),
+            json!({ "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": "^[a-z0-9-]*$" }),
         ),
         "consistent": flag("consistent", "Asks for a strong read; the bare name is enough.", &["", "true"]),
-        "selector": query("selector", "Labels that resources must have, such as `env=prod,tier in (a,b),!old`.", text(URI_TEXT)),
-        "filter": query("filter", "Filter that resources must match, such as `data.genre = \"GENRE_JAZZ\"`.", text(URI_TEXT)),
-        "order_by": query("order_by", "Order: paths separated by commas, each followed by `asc` or `desc` if wanted.", text(URI_TEXT)),
-        "fields": query("fields", "Fields to show: paths separated by commas.", text(URI_TEXT)),
+        "selector": query("selector", "Labels that resources must have, such as `env=prod,tier in (a,b),!old`.", text(MAX_TEXT_CHARACTERS)),
+        "filter": query("filter", "Filter that resources must match, such as `data.genre = \"GENRE_JAZZ\"`.", text(MAX_TEXT_CHARACTERS)),
+        "order_by": query("order_by", "Order: paths separated by commas, each followed by `asc` or `desc` if wanted.", text(MAX_TEXT_CHARACTERS)),
+        "fields": query("fields", "Fields to show: paths separated by commas.", text(MAX_TEXT_CHARACTERS)),
         "view": query("view", "Set of fields to show.", json!({ "enum": ["name", "basic", "detail", "full"] })),
         "page_size": query(
             "page_size",
             "Most resources of a page; 0 means 100.",
             json!({ "type": "integer", "minimum": 0, "maximum": 1_000 }),
         ),
-        "page_token": query("page_token", "Token of a page, from an earlier answer.", text(URI_TEXT)),
+        "page_token": query("page_token", "Token of a page, from an earlier answer.", text(MAX_TEXT_CHARACTERS)),
         "explain": flag("explain", "Asks for the plan by which the resources were found; the bare name is enough.", &["", "true", "false"]),
         "paging_info": flag("paging_info", "Asks for the number of all matches; the bare name is enough.", &["", "true", "false"]),
-        "resume_token": query("resume_token", "Token at which to resume, from an earlier watch of the same query.", text(URI_TEXT)),
+        "resume_token": query("resume_token", "Token at which to resume, from an earlier watch of the same query.", text(MAX_TEXT_CHARACTERS)),
         "watch": flag("watch", "Asks for events; the bare name is enough, `false` and `0` mean no.", &["", "true", "false"]),
     })
 }

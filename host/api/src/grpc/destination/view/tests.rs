@@ -40,7 +40,7 @@ struct Client {
 
 impl Client {
     /// Takes all pending messages and returns their bytes. Fails on a message without news.
-    fn catch_up(&mut self, view: &View) -> Result<usize, Broken> {
+    fn catch_up(&mut self, view: &View) -> Result<usize, StreamError> {
         let Some(bytes) = view.next(&mut self.position, Dialect::Linkerd)? else { return Ok(0) };
         let mut rest = &bytes[..];
         while let Some((prefix, after)) = rest.split_at_checked(5) {
@@ -128,7 +128,7 @@ fn a_stream_that_is_too_far_behind_has_lagged_and_others_have_not() {
     let mut truth = BTreeMap::from([(1, 1), (2, 1)]);
     view.apply(2, &web(), Some(&endpoints(&truth)));
     slow.catch_up(&view).unwrap();
-    let most = (2 * truth.len() + LOG_FLOOR) as u32;
+    let most = (2 * truth.len() + MIN_LOG_ENTRIES) as u32;
     for weight in 0..most {
         truth.insert(1, 2 + weight);
         view.apply(3 + u64::from(weight), &web(), Some(&endpoints(&truth)));
@@ -141,7 +141,7 @@ fn a_stream_that_is_too_far_behind_has_lagged_and_others_have_not() {
     assert_eq!(edge.known, Some(Some(truth.clone())), "all of the log");
     truth.insert(1, 0);
     view.apply(u64::from(most) + 3, &web(), Some(&endpoints(&truth)));
-    assert!(matches!(slow.catch_up(&view), Err(Broken::Lagged)));
+    assert!(matches!(slow.catch_up(&view), Err(StreamError::Lagged)));
     empty.catch_up(&view).unwrap();
     quick.catch_up(&view).unwrap();
     assert_eq!((quick.known, empty.known), (Some(Some(truth.clone())), Some(Some(truth))));

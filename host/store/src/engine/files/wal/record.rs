@@ -7,11 +7,11 @@ use sled::IVec;
 use crate::engine::tree::{memtable::State, write_batch::WriteBatch};
 
 /// Records begin at multiples of this, the smallest unit that disks write whole; and of the disk's own unit.
-pub(super) const BLOCK: usize = 512;
+pub(super) const MIN_BLOCK_BYTES: usize = 512;
 /// Units of disks, bytes: what the kernel writes at once is no smaller, and no disk has a larger one.
-pub(super) const DISK_BLOCKS: RangeInclusive<u64> = 4096..=64 << 10;
+pub(super) const DISK_BLOCK_BYTES: RangeInclusive<u64> = 4096..=64 << 10;
 /// Bytes of a record before its body.
-pub(super) const HEADER: usize = 28;
+pub(super) const HEADER_BYTES: usize = 28;
 
 /// Appends a record to `out`, which is empty.
 pub(super) fn encode(out: &mut Vec<u8>, salt: u64, block: usize, (generation, number): (u64, u64), batch: &WriteBatch) {
@@ -31,12 +31,12 @@ pub(super) fn encode(out: &mut Vec<u8>, salt: u64, block: usize, (generation, nu
         }
     }
     let end = out.len();
-    let len = (end.saturating_sub(HEADER) as u64 | u64::from(block.trailing_zeros()) << 56).to_be_bytes();
+    let len = (end.saturating_sub(HEADER_BYTES) as u64 | u64::from(block.trailing_zeros()) << 56).to_be_bytes();
     if let Some(place) = out.get_mut(16..24) {
         place.copy_from_slice(&len);
     }
     let sum = checksum(salt, out).to_be_bytes();
-    if let Some(place) = out.get_mut(24..HEADER) {
+    if let Some(place) = out.get_mut(24..HEADER_BYTES) {
         place.copy_from_slice(&sum);
     }
     out.resize(end.next_multiple_of(block), 0);
@@ -47,7 +47,7 @@ fn checksum(salt: u64, record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_be_bytes());
     hasher.update(record.get(..24).unwrap_or_default());
-    hasher.update(record.get(HEADER..).unwrap_or_default());
+    hasher.update(record.get(HEADER_BYTES..).unwrap_or_default());
     hasher.finalize()
 }
 
@@ -75,11 +75,11 @@ pub(super) fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>>
     let (sum, _) = rest.split_first_chunk::<4>()?;
     let [logarithm, len @ ..] = *len;
     let [a, b, c, d, e, f, g] = len;
-    let block = 1_usize.checked_shl(logarithm.into()).filter(|block| DISK_BLOCKS.contains(&(*block as u64)))?;
-    let end = HEADER.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
+    let block = 1_usize.checked_shl(logarithm.into()).filter(|block| DISK_BLOCK_BYTES.contains(&(*block as u64)))?;
+    let end = HEADER_BYTES.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
     let record = bytes.get(..end)?;
     let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
-    let body = record.get(HEADER..).unwrap_or_default();
+    let body = record.get(HEADER_BYTES..).unwrap_or_default();
     let size = end.checked_next_multiple_of(block)?;
     whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size })
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path};
 
-use super::{record::HEADER, *};
+use super::{record::HEADER_BYTES, *};
 
 const SALT: u64 = 0x5eed;
 const START: CheckpointPosition = CheckpointPosition { generation: 4, number: 30, salt: SALT };
@@ -37,7 +37,7 @@ fn fault(dir: &Path) -> String {
 }
 
 #[test]
-fn what_was_appended_is_found_over_two_generations() {
+fn appended_records_are_found_over_two_generations() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(recover(dir.path(), START, LogEnd::default()).unwrap().checkpoint, START, "no log at all");
     let mut wal = begin(dir.path(), START);
@@ -51,7 +51,7 @@ fn what_was_appended_is_found_over_two_generations() {
         let expected: BTreeMap<_, _> =
             (0..=n).flat_map(|n| states([n], n * 37)).collect::<Vec<_>>().into_iter().collect();
         assert_eq!(found.states, expected);
-        assert_eq!(wal.len() % BLOCK as u64, 0);
+        assert_eq!(wal.len() % MIN_BLOCK_BYTES as u64, 0);
     }
     assert_eq!(wal.checkpoint(), CheckpointPosition { generation: 6, number: 70, salt: SALT });
     // Once the tree has the first generation, the content of its file does not matter.
@@ -97,12 +97,12 @@ fn a_torn_end_is_no_damage_and_goes_on() {
     // Sectors reach the disk in any order, or not at all.
     // The rest of the record's last block is zeros anyway.
     let last = whole.iter().rposition(|byte| *byte != 0).unwrap() as u64;
-    let sectors = (last - end) / BLOCK as u64 + 1;
+    let sectors = (last - end) / MIN_BLOCK_BYTES as u64 + 1;
     for lost in 1..1_u32 << sectors {
         let torn = file(dir.path(), generation);
         torn.write_all_at(&whole, 0).unwrap();
         for sector in (0..sectors).filter(|sector| lost & (1 << sector) != 0) {
-            torn.write_all_at(&[0; BLOCK], end + sector * BLOCK as u64).unwrap();
+            torn.write_all_at(&[0; MIN_BLOCK_BYTES], end + sector * MIN_BLOCK_BYTES as u64).unwrap();
         }
         let found = recover(dir.path(), START, LogEnd::default()).unwrap();
         assert_eq!(found.states, states(0..3, 900), "{lost:b}");
@@ -163,7 +163,7 @@ fn damage_before_the_end_is_noticed() {
 }
 
 #[test]
-fn nobody_can_forge_a_record() {
+fn records_cannot_be_forged() {
     let dir = tempfile::tempdir().unwrap();
     let mut forged = Vec::new();
     encode(&mut forged, SALT + 1, 4096, (START.generation + 1, START.number + 1), &group(7, 100));
@@ -172,8 +172,8 @@ fn nobody_can_forge_a_record() {
     for (inside, taken) in [(forged, false), (genuine, true)] {
         // A torn record with a value that looks like a record, at the start of a block.
         let mut batch = WriteBatch::default();
-        let ahead = BLOCK - HEADER - 1 - 4 - 1 - 4;
-        batch.insert(b"k".to_vec(), [vec![0; ahead], inside, vec![0; BLOCK]].concat());
+        let ahead = MIN_BLOCK_BYTES - HEADER_BYTES - 1 - 4 - 1 - 4;
+        batch.insert(b"k".to_vec(), [vec![0; ahead], inside, vec![0; MIN_BLOCK_BYTES]].concat());
         let mut wal = begin(dir.path(), START);
         wal.append(&batch).unwrap();
         assert_eq!(recover(dir.path(), START, LogEnd::default()).unwrap().states.len(), 1, "whole");
@@ -191,11 +191,11 @@ fn files_grow_ahead_and_in_steps() {
     let mut wal = begin(dir.path(), START);
     assert_eq!(size_on_disk(dir.path()), 0);
     wal.append(&group(0, 10)).unwrap();
-    assert_eq!(size_on_disk(dir.path()), GROWTH);
+    assert_eq!(size_on_disk(dir.path()), GROWTH_BYTES);
     wal.append(&group(1, 3 << 20)).unwrap();
     assert_eq!(size_on_disk(dir.path()), 4 << 20);
     assert_eq!(recover(dir.path(), START, LogEnd::default()).unwrap().checkpoint.number, START.number + 2);
-    assert!(wal.buffer.capacity() <= KEPT_BUFFER, "what a large group took is given back");
+    assert!(wal.buffer.capacity() <= KEPT_BUFFER_BYTES, "what a large group took is given back");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_tree_that_fell_behind_is_noticed() {
 }
 
 #[test]
-fn what_was_found_is_secured_as_it_is() {
+fn found_records_are_secured_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let mut wal = begin(dir.path(), START);
     for n in 0..5 {

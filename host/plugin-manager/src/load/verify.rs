@@ -7,12 +7,12 @@ use crate::{
     files::folder,
     load::{request::LoadRequest, stage::Failure},
     state::ManagerState,
-    trust::{Facts, Grounds, Origin, Unsigned},
+    trust::{Origin, SignatureFault, TrustDecision, TrustFacts},
 };
 
 impl Core {
     /// Decides whether a component may be loaded, and why.
-    pub(crate) async fn judge(&self, request: &LoadRequest) -> Result<Grounds, Failure> {
+    pub(crate) async fn verify(&self, request: &LoadRequest) -> Result<TrustDecision, Failure> {
         let (has_served, kept) = {
             let state = self.lock().await;
             let plugin = request.plugin_before.as_deref();
@@ -21,14 +21,14 @@ impl Core {
         };
         let rules = &self.options.trust;
         let bundled = || self.options.bundled.iter().any(|(_, bytes)| folder::digest(bytes) == request.digest);
-        let facts = Facts {
+        let facts = TrustFacts {
             origin: request.origin,
             digest: &request.digest,
             signed: self.find_signature(request, kept).await,
             is_bundled: request.origin == Origin::Binary || rules.require_signed && bundled(),
             has_served,
         };
-        rules.judge(facts)
+        rules.verify(facts)
     }
 
     /// The signature by a trusted key: the offered one, or the kept one.
@@ -36,10 +36,10 @@ impl Core {
         &self,
         request: &LoadRequest,
         kept: Option<String>,
-    ) -> Result<(Verified, String), Unsigned> {
+    ) -> Result<(Verified, String), SignatureFault> {
         let (offered, fault) = match &request.signature {
-            Ok(offered) => (offered.clone(), Unsigned::Missing),
-            Err(fault) => (None, Unsigned::Unreadable(fault.clone())),
+            Ok(offered) => (offered.clone(), SignatureFault::Missing),
+            Err(fault) => (None, SignatureFault::Unreadable(fault.clone())),
         };
         if offered.is_none() && kept.is_none() {
             return Err(fault);
@@ -51,13 +51,13 @@ impl Core {
                 match verify(&bytes, &signature, &options.trust.keys) {
                     Ok(verified) => return Ok((verified, signature)),
                     // The fault of the offered signature is shown, since it can be fixed.
-                    Err(refused) if matches!(fault, Unsigned::Missing) => fault = refused.into(),
+                    Err(refused) if matches!(fault, SignatureFault::Missing) => fault = refused.into(),
                     Err(_) => {}
                 }
             }
             Err(fault)
         });
-        judged.await.unwrap_or(Err(Unsigned::Missing))
+        judged.await.unwrap_or(Err(SignatureFault::Missing))
     }
 }
 

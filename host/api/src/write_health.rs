@@ -6,15 +6,15 @@ use tokio::sync::watch::Receiver;
 
 /// The health of store and audit log. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Soundness {
+pub(crate) struct WriteHealth {
     store: Receiver<Health>,
     /// The fault of the audit log; `None` if changes go on without records.
     audit: Option<Receiver<Option<String>>>,
 }
 
-impl Soundness {
-    pub(crate) fn of(service: &ResourceService) -> Self {
-        let audit = service.audit().filter(|audit| audit.waits()).map(|audit| audit.fault());
+impl WriteHealth {
+    pub(crate) fn new(service: &ResourceService) -> Self {
+        let audit = service.audit().filter(|audit| audit.blocks_callers()).map(|audit| audit.fault());
         Self { store: service.backend().health(), audit }
     }
 

@@ -9,7 +9,7 @@ impl WatchResourcesRequest {
     /// Builds the watch of a search's results, in the search's order if the kind of watch has one. A resume token, if
     /// not empty, continues an earlier watch.
     #[must_use]
-    pub fn of_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
+    pub fn from_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
         // Counts and plans exist for searches only.
         let SearchRequest {
             parent,

@@ -23,14 +23,14 @@ use crate::{CliError, Connect, Exit, Session, Ui, output::ui};
 
 /// Kind of pairs in meta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pairs {
+pub(crate) enum LabelEdits {
     Labels,
     Annotations,
 }
 
 /// Arguments of `label` and `annotate`.
 #[derive(Debug, Args)]
-pub(crate) struct PairsArgs {
+pub(crate) struct LabelEditArgs {
     /// TYPE NAME…, TYPE/NAME…, or TYPE with --selector, --filter or --all; and KEY=VALUE… to set, KEY-… to remove
     #[arg(value_name = "TYPE [NAME] KEY=VALUE|KEY-", required = true)]
     words: Vec<String>,
@@ -61,7 +61,7 @@ pub(crate) struct PairsArgs {
 /// Changes by key: a value to set, `None` to remove.
 type Changes = BTreeMap<String, Option<String>>;
 
-impl Pairs {
+impl LabelEdits {
     fn of(self, resource: &pb::Resource) -> BTreeMap<String, String> {
         let meta = resource.meta.as_deref().cloned().unwrap_or_default();
         match self {
@@ -90,9 +90,9 @@ impl Pairs {
     }
 }
 
-impl PairsArgs {
+impl LabelEditArgs {
     /// Shows or changes the pairs of each chosen resource.
-    pub(crate) async fn run(self, pairs: Pairs) -> Result<Exit, CliError> {
+    pub(crate) async fn run(self, pairs: LabelEdits) -> Result<Exit, CliError> {
         let (changes, words) = changes(&self.words)?;
         if self.list != changes.is_empty() {
             let fault = if self.list { "give either --list or changes" } else { "nothing to change" };
@@ -155,7 +155,7 @@ impl PairsArgs {
     /// Changes one resource, and returns a word for the result.
     async fn change(
         &self,
-        pairs: Pairs,
+        pairs: LabelEdits,
         changes: &Changes,
         resource: &pb::Resource,
         session: &Session,
@@ -235,6 +235,6 @@ mod tests {
         for bad in [["=x", "a=b"], ["-", "a=b"], ["a=b", "a-"]] {
             assert!(super::changes(&words(&bad)).is_err(), "{bad:?}");
         }
-        assert_eq!(Pairs::Labels.path("x.org/old"), r"meta.labels.x\.org/old");
+        assert_eq!(LabelEdits::Labels.path("x.org/old"), r"meta.labels.x\.org/old");
     }
 }
