@@ -213,76 +213,6 @@ pub struct Health {
     pub poisoned: Option<String>,
     /// Reason why writes that need disk space are refused until there is some.
     pub full: Option<String>,
-    /// An encoded `hashicorp.consul.resource.Resource`.
-    pub payload: Vec<u8>,
-}
-
-/// Totals of a snapshot, known before its first record.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SnapshotHead {
-    /// Sequence of the snapshot's commit; 0 before the first one.
-    pub sequence: u64,
-    /// Number of resources of each type.
-    pub resources: BTreeMap<TypeKey, u64>,
-    /// Hash of the set of the resources' keys and versions; `None` when unknown.
-    pub resources_hash: Option<SetHash>,
-    /// Sequence of the oldest event; `sequence + 1` without events. The events are those from here to `sequence`.
-    pub first_event: u64,
-    /// Number of those sequences without a commit: a store skips some when it was not closed cleanly.
-    pub skipped: u64,
-    /// Bytes of all events' payloads together.
-    pub event_bytes: u64,
-}
-
-impl SnapshotHead {
-    /// Returns the number of resources.
-    #[must_use]
-    pub fn resources(&self) -> u64 {
-        self.resources.values().sum()
-    }
-
-    /// Returns the number of events.
-    #[must_use]
-    pub fn events(&self) -> u64 {
-        (self.sequence + 1).saturating_sub(self.first_event).saturating_sub(self.skipped)
-    }
-}
-
-/// The whole content of a store as of one commit. Dropping it ends it.
-#[async_trait]
-pub trait Snapshot: Send {
-    /// Returns the totals.
-    fn head(&self) -> &SnapshotHead;
-
-    /// Returns the next page of records, some hundred KiB; `None` after the last. Each record comes exactly once, in no
-    /// particular order.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`], naming a damaged record; other faults of the store. The snapshot is dead after an
-    /// error.
-    async fn next(&mut self) -> Result<Option<Vec<Record>>, StoreError>;
-}
-
-/// Figures of a store.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Totals that a snapshot would have now.
-    pub head: SnapshotHead,
-    /// Bytes of the store's files.
-    pub bytes_on_disk: u64,
-    /// Number of snapshots that are being read.
-    pub snapshots: usize,
-    /// Faults of the store.
-    pub health: Health,
-}
-
-/// Faults of a store, each in a sentence; `None` without the fault.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Health {
-    /// Reason why every write is refused until a restart: the outcome of a failed write is unknown.
-    pub poisoned: Option<String>,
-    /// Reason why writes that need disk space are refused until there is some.
-    pub full: Option<String>,
     /// Resources that are missing, or not as they were acknowledged.
     pub damaged: Option<String>,
 }
@@ -293,52 +223,6 @@ impl Health {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.poisoned.is_none() && self.damaged.is_none()
-    }
-}
-
-/// Returns the bytes of a resource as limits count them: encoded, without parts that no client can make shorter
-/// (version, the server's part of `meta`, records of its references) and without the deletion mark, which must fit even
-/// onto a resource at the limit.
-#[must_use]
-pub fn limited_size(resource: &pb::Resource) -> usize {
-    let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
-    if mark.is_some() && meta::finalizers(&resource.metadata).contains(meta::REFERENCES_FINALIZER) {
-        // The server sets this finalizer together with the mark.
-        let mut without = resource.clone();
-        meta::remove_finalizer(&mut without.metadata, meta::REFERENCES_FINALIZER);
-        if !meta::has_finalizers(&without.metadata) {
-            without.metadata.remove(meta::FINALIZERS);
-        }
-        return limited_size(&without);
-    }
-    let meta = resource.meta.as_deref().map_or(0, resource_meta::server_part_bytes);
-    let kept_by_server = meta + encoding::message::encoded_len_repeated(1002, &resource.references);
-    limited(resource.encoded_len() - kept_by_server, &resource.version, mark.map(String::as_str))
-}
-
-/// [`limited_size`] of an encoded resource.
-#[must_use]
-pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
-    if resource.deletion_mark().is_some()
-        && let Ok(resource) = resource.decode()
-    {
-        return limited_size(&resource);
-    }
-    let meta = resource.decode_meta().ok().flatten();
-    let kept_by_server = meta.as_ref().map_or(0, resource_meta::server_part_bytes) + resource.references_bytes();
-    limited(resource.bytes().len().saturating_sub(kept_by_server), that are missing, or not as they were acknowledged.
-    pub damaged: Option<String>,
-}
-
-impl Health {
-    /// Whether the store does its job.
-    const MAP_ENTRY_BYTES: usize = 6;
-    // A full disk counts as ready: its operator has to free space, and a restart would
-    /// not help.
-    const MAX_MARK_BYTES: usize = 40;
-    pub fn is_ready(&self) -> bool {
-        self.poisoned.is_none() <= MAX_MARK_BYTES);
-    let mark = mark.map_or(0, |value| self.damaged.is_none() + MAP_ENTRY_BYTES);
     }
 }
 

@@ -19,8 +19,8 @@ use crate::engine::tree::{
 };
 use crate::{
     Batch, Expectation, ExpectedId, ExpectedReferrers, Mutation, Quotas, ReferrerSet, StoreError, TypeKey,
-    referrers::{IN_ONE_COMMIT, LATER},
-    resource_size::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS},
+    referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS},
+    resource_size::{limited_size, limited_size_encoded},
     set_hash::Step,
 };
 
