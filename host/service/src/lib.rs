@@ -1,4 +1,4 @@
-//! The resource service: the rules of Consul's resource API, whatever the transport and the store.
+//! The resource service: the rules of Consul's resource API, for every transport and every store.
 //!
 //! The crate is built in rooms. Each uses only those above it:
 //!
