@@ -1,6 +1,6 @@
 //! The resource service: its rooms, composed, and its methods besides the RPCs.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, ops::Deref, sync::Arc};
 
 use arc_swap::ArcSwap;
 use futures::FutureExt as _;
@@ -24,9 +24,12 @@ use crate::{
     registry::{Registry, ResourceType},
 };
 
-/// The resource service. Cheap to clone.
+/// The resource service. Cheap to clone: each call has a clone.
 #[derive(Clone)]
-pub struct ResourceService {
+pub struct ResourceService(Arc<Rooms>);
+
+/// The rooms of the service.
+pub struct Rooms {
     pub(crate) core: Core,
     pub(crate) lists: Lists,
     pub(crate) references: References,
@@ -38,6 +41,14 @@ pub struct ResourceService {
     private_bytes: PrivateBytes,
 }
 
+impl Deref for ResourceService {
+    type Target = Rooms;
+
+    fn deref(&self) -> &Rooms {
+        &self.0
+    }
+}
+
 impl ResourceService {
     /// Makes a service over a store, with the types of a registry that may be swapped at any time.
     #[must_use]
@@ -47,7 +58,7 @@ impl ResourceService {
         let references = References::new(core.clone());
         let deletions = Deletions::new(core.clone(), references.clone());
         let private_bytes = PrivateBytes::new(core.clone(), deletions.clone());
-        Self {
+        Self(Arc::new(Rooms {
             queries: Queries::new(&lists),
             changes: Changes::new(references.clone(), deletions.clone(), private_bytes.clone(), core.clone()),
             regions: Regions::new(core.clone()),
@@ -57,7 +68,7 @@ impl ResourceService {
             references,
             deletions,
             private_bytes,
-        }
+        }))
     }
 
     /// Returns the registered types at this moment.
