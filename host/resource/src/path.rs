@@ -81,7 +81,8 @@ fn parse(path: &str) -> Vec<PathStep> {
             _ => {
                 let mut name = String::new();
                 while let Some(letter) = letters.next_if(|letter| !matches!(letter, '.' | '[')) {
-                    name.push(letter);
+                    // A backslash makes a dot part of the name.
+                    name.push(if letter == '\\' { letters.next_if_eq(&'.').unwrap_or(letter) } else { letter });
                 }
                 steps.push(PathStep::Field(name));
             }
@@ -148,6 +149,11 @@ mod tests {
             PathStep::Index(12),
         ]);
         assert_eq!(FieldPath::parse(&odd.to_string()), odd);
+    }
+
+    #[test]
+    fn a_backslash_makes_a_dot_part_of_a_name() {
+        assert_eq!(FieldPath::parse("a\\.b.c"), FieldPath::field("a.b").with(PathStep::Field("c".into())));
     }
 
     #[test]

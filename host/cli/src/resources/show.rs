@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mortise_resource::{Scope, pb};
+use mortise_resource::{FieldPath, PathStep, Scope, pb};
 use mortise_text::{Indent, Types, WholeMeta};
 
 use crate::{
@@ -124,10 +124,15 @@ impl<'c> Rows<'c> {
 /// Returns the value at a path such as `data.group_members["drums"]`, as text; empty for a missing value.
 fn field(json: &serde_json::Value, path: &str) -> String {
     let mut at = json;
-    for step in steps(path) {
-        let next = match at {
-            serde_json::Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
-            serde_json::Value::Object(map) => map.get(&step).or_else(|| map.get(&camel(&step))),
+    for step in FieldPath::parse(path).0 {
+        let next = match (step, at) {
+            (PathStep::Index(index), serde_json::Value::Array(items)) => items.get(index as usize),
+            (PathStep::Field(name), serde_json::Value::Array(items)) => {
+                name.parse::<usize>().ok().and_then(|n| items.get(n))
+            }
+            (PathStep::Field(name) | PathStep::Key(name), serde_json::Value::Object(map)) => {
+                map.get(&name).or_else(|| map.get(&camel(&name)))
+            }
             _ => None,
         };
         match next {
@@ -149,36 +154,6 @@ fn flat(value: &serde_json::Value) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// Splits a path into names, keys in brackets and indexes.
-fn steps(path: &str) -> Vec<String> {
-    let mut all = Vec::new();
-    let mut rest = path;
-    while !rest.is_empty() {
-        if let Some(inner) = rest.strip_prefix('[') {
-            let (key, after) = inner.split_once(']').unwrap_or((inner, ""));
-            all.push(key.trim_matches('"').to_owned());
-            rest = after;
-        } else {
-            let end = end_of_name(rest);
-            let (name, after) = rest.split_at(end);
-            if !name.is_empty() {
-                all.push(name.replace("\\.", "."));
-            }
-            rest = after.strip_prefix('.').unwrap_or(after);
-        }
-    }
-    all
-}
-
-/// Returns the end of a path's first name: a bracket, or a dot without a backslash before it.
-fn end_of_name(path: &str) -> usize {
-    let is_end = |(at, sign): &(usize, &str)| {
-        let before = path.get(..*at).unwrap_or_default();
-        *sign == "[" || !before.ends_with('\\')
-    };
-    path.match_indices(['.', '[']).find(is_end).map_or(path.len(), |(at, _)| at)
 }
 
 /// Converts `group_members` to its form in JSON, `groupMembers`.

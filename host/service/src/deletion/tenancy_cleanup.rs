@@ -19,6 +19,7 @@ use std::{
 
 use futures::FutureExt as _;
 use mortise_resource::{
+    backoff::{Backoff, Waits},
     meta, pb,
     tenancy::{DEFAULT, WILDCARD},
     types::{self, Gvk},
@@ -34,7 +35,7 @@ use crate::{
     rules::builtin_types::{self, FINALIZER},
 };
 
-/// Waits between passes over a unit that is not empty yet: doubled from the first value up to the second.
+/// First and longest wait between passes over a unit that is not empty yet.
 const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// Units with a pass at the same time.
@@ -192,7 +193,7 @@ async fn until_gone<F>(unit: &str, places: &Semaphore, pass: impl Fn() -> F)
 where
     F: Future<Output = Result<bool, RemovalError>>,
 {
-    let mut wait = WAIT.0;
+    let mut waits = Waits::new(Backoff::new(WAIT.0, WAIT.1));
     loop {
         let place = places.acquire().await;
         let outcome = AssertUnwindSafe(pass()).catch_unwind().await;
@@ -203,8 +204,7 @@ where
             Ok(Err(e)) => tracing::warn!(unit, "emptying a tenancy unit failed, trying again: {e}"),
             Err(_) => tracing::error!(unit, "emptying a tenancy unit panicked, trying again; please report it"),
         }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(WAIT.1);
+        tokio::time::sleep(waits.next_wait()).await;
     }
 }
 
