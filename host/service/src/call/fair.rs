@@ -4,8 +4,8 @@
 //! Calls queue by caller, and callers take turns: a caller with a thousand waiting calls delays another by one call.
 //! Within a caller its connections take turns, and the calls of a connection are served in order. A caller that holds
 //! units gets at most half of all units; the other half stays free for others, however slowly the caller gives its
-//! share back. Only its first share may exceed the half, since a larger request could never be served otherwise.
-//! Dropping a share gives it back; dropping a waiting call leaves the queue.
+//! share back. Only a caller's single share may exceed the half, since a larger request could never be served
+//! otherwise. Dropping a share gives it back; dropping a waiting call leaves the queue.
 //!
 //! A caller is the holder of a token, or, without a token, a connection: the server knows no more about it. Clients
 //! behind one address (a proxy, a NAT, a node) are often strangers to each other, and would share one queue by address.

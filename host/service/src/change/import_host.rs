@@ -1,4 +1,5 @@
-//! The host of an import. It refuses every question about resources: an import looks at the outside on behalf of its caller.
+//! The host of an import. It refuses every question about resources: an import looks at the outside on behalf of its
+//! caller.
 
 use async_trait::async_trait;
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};

@@ -1,6 +1,7 @@
 //! The upgrade of all stored resources of a type, in the background.
 //!
-//! The new form is stored under the same version and generation and without an event, since no client can see a difference.
+//! The new form is stored under the same version and generation and without an event, since no client can see a
+//! difference.
 
 use std::sync::Arc;
 

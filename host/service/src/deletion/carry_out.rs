@@ -137,7 +137,8 @@ impl Deletions {
     }
 }
 
-/// Returns the mutations that mark and hold a resource, with work for the garbage collector unless the mark is old.
+/// Returns the mutations that mark and hold a resource, with work for the garbage collector; none if it is
+/// marked and held already.
 pub(crate) fn marked(mut stored: pb::Resource) -> Vec<Mutation> {
     let is_held = meta::finalizers(&stored.metadata).contains(FINALIZER);
     if meta::is_marked(&stored.metadata) && is_held {

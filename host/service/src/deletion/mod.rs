@@ -2,9 +2,9 @@
 //! controllers.
 //!
 //! # Contract
-//! A deletion leaves a tombstone in its own commit, and no reference without its target. All pending work is in the
-//! store, so a crash loses none. The controllers are the reaper (children), the controller of owner references, and the
-//! clean-up of tenancy units.
+//! A deletion leaves a tombstone in its own commit. A reference that must not dangle never loses its target. All
+//! pending work is in the store, so a crash loses none. The controllers are the reaper (children), the controller of
+//! owner references, and the clean-up of tenancy units.
 //!
 //! # Cost and limits
 //! A resource without possible referrers needs no plan. A plan reads the index of references for each resource that it

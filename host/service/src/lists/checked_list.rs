@@ -33,7 +33,7 @@ use crate::{
     rules::RequestHooks,
 };
 
-/// Divisor of all bytes: each list gets this part of them at first, so as many lists can be read at once.
+/// Lists that can be read at once: all bytes divided by this number are the first share of each.
 const AT_ONCE: usize = 16;
 
 /// Pages of a list that are read on the threads that serve requests: the first has 64 resources, the second 1,024.

@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! A list shows the store as of one commit. A watch shows a snapshot, its end, and then every change, in commit order.
-//! The authorize hook decides about each resource.
+//! For a client, the authorize hook decides about each resource.
 //!
 //! # Limits
 //! Bytes of lists, open watches, snapshots at once, and waiting lists: see [`checked_list`] and [`events`]. Later pages

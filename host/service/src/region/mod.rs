@@ -6,8 +6,8 @@
 //! [`crate::rules::region`].
 //!
 //! # Cost and limits
-//! A batch of changes is one commit. A refresh reads every resource of a partition, for at most half of a thread's time.
-//! [`progress`] has the limits of deferred resources.
+//! The changes of a message are one commit, or one each if the store refuses one of them. A refresh reads every
+//! resource of a partition, for at most half of a thread's time. [`progress`] has the limits of deferred resources.
 
 mod incoming;
 mod peers;

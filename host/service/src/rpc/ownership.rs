@@ -1,5 +1,5 @@
-//! GetTree, PlanDelete and SetBlockDeletion (`mortise.v1.OwnershipService`): links between resources, and the effect of a
-//! deletion.
+//! GetTree, PlanDelete and SetBlockDeletion (`mortise.v1.OwnershipService`): links between resources, and the effect of
+//! a deletion.
 //!
 //! Resources that the caller may not read are counted without their names.
 //!

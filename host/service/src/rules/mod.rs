@@ -2,12 +2,12 @@
 //! additions to it.
 //!
 //! # Contract
-//! [`admit`] is the first half of every write. `hooks` are the hooks of a type for one request. [`region`] decides which
-//! region may write a resource. No rule writes to the store: a rule about other resources returns an expectation, which
+//! [`admit`] is the first half of every write. `hooks` are the hooks of a type for one request. [`region`] decides
+//! which region may write a resource. No rule writes to the store. The look-up of a place returns expectations, which
 //! the commit checks.
 //!
 //! # Cost
-//! One instance of the plugin for the hooks of a request, and one read for each unit of the place.
+//! One instance of the plugin for the hooks of a request, and at most one read for each unit of the place.
 
 pub(crate) mod admit;
 pub(crate) mod builtin_types;
