@@ -46,7 +46,7 @@ impl Changes {
         kind.check_plugin_present()?;
         let importer = kind.owner.plugin().filter(|_| kind.hooks.import).and_then(Reconciler::new);
         let importer = importer.ok_or_else(|| {
-            Error::invalid(format!("{}: its resources cannot be imported; the plugin has no import", kind.gvk))
+            Error::invalid(format!("{}: the type cannot be imported; its plugin has no import", kind.gvk))
         })?;
         let length = request.external_id.len();
         if !(1..=MAX_EXTERNAL_ID).contains(&length) || request.external_id.chars().any(char::is_control) {

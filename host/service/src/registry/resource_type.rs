@@ -114,7 +114,7 @@ impl ResourceType {
             Owner::Missing(missing) => Err(Error::new(
                 Code::FailedPrecondition,
                 format!(
-                    "type {} cannot be written: plugin {:?}, which provides it, {}",
+                    "type {} is read-only: plugin {:?}, which provides it, {}",
                     self.gvk, missing.name, missing.why
                 ),
             )),
@@ -144,7 +144,7 @@ impl ResourceType {
         }
         if self.gvk == types::region_progress() || self.gvk == types::region_peer() {
             return Err(Error::denied(format!(
-                "{} is kept by the host alone, for the copies of other regions; `mortise regions` shows them",
+                "{} is kept by the host alone, for the replicas of other regions; `mortise regions` shows them",
                 self.gvk
             )));
         }
