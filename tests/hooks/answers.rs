@@ -33,9 +33,9 @@ async fn is_not_taken(server: &Server, plugin: &'static str, name: &str, says: &
 #[tokio::test]
 async fn garbage_is_not_taken() {
     let server = patient("garbage-reply").start().await;
-    is_not_taken(&server, "garbage-reply", "boom", "it is no hashicorp.consul.resource.Resource").await;
-    is_not_taken(&server, "garbage-reply", "boom-data", "its data is no mortise.test.v1.Thing").await;
-    is_not_taken(&server, "garbage-reply", "boom-url", "it made data a ").await;
+    is_not_taken(&server, "garbage-reply", "boom", "not a hashicorp.consul.resource.Resource").await;
+    is_not_taken(&server, "garbage-reply", "boom-data", "its data is not a mortise.test.v1.Thing").await;
+    is_not_taken(&server, "garbage-reply", "boom-url", "it changed the type of data to ").await;
 }
 
 #[tokio::test]

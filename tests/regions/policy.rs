@@ -42,8 +42,8 @@ async fn a_policy_is_checked_when_it_is_written() {
     for (wrong, says) in [
         (policy(&[], "", &[]), "data.multi_region_policy.enabled_regions: 0 regions; name 1 to 64"),
         (policy(&["eu", "eu"], "eu", &[]), "data.multi_region_policy.enabled_regions[1]: \"eu\" is named twice"),
-        (policy(&["eu"], "us", &[]), "data.multi_region_policy.default_control_region: \"us\" is none of the enabled"),
-        (policy(&["Eu"], "Eu", &[]), "data.multi_region_policy.enabled_regions[0]: \"Eu\" is no name of a region"),
+        (policy(&["eu"], "us", &[]), "data.multi_region_policy.default_control_region: \"us\" is not an enabled"),
+        (policy(&["Eu"], "Eu", &[]), "data.multi_region_policy.enabled_regions[0]: \"Eu\" is not a region name"),
     ] {
         let (code, message) = refusal(server.write(partition("world", Some(wrong))).await);
         assert_eq!(code, Code::InvalidArgument);

@@ -47,7 +47,7 @@ async fn default_cannot_be_deleted() {
         ("namespace", namespace("default", "default")),
         ("namespace", namespace("p", "default")),
     ] {
-        let refused = invalid(format!("{unit} \"default\" exists always and cannot be deleted"));
+        let refused = invalid(format!("{unit} \"default\" always exists and cannot be deleted"));
         // Before its first write a deletion has no effect; afterwards it is refused.
         server.delete(&unit_resource.id.clone().unwrap(), "").await.unwrap();
         assert!(server.write(noted(unit_resource.clone(), &[("deletionTimestamp", "x")])).await.is_err());

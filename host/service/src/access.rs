@@ -1,8 +1,8 @@
-//! Tokens and policies in memory, kept as they are stored: by a watch of each, and a barrier, so that a write of one is
-//! answered when it is in effect.
+//! Tokens and policies in memory, kept current by a watch of each type. A barrier delays the answer of a write until
+//! the write is in effect.
 //!
-//! Events reach the watch before the write that caused them is answered, so the barrier has nothing to wait for but the
-//! task's turn. A watch that ends is opened again; what is known stays until its snapshot is complete.
+//! Events reach the watch before the write that caused them is answered, so the barrier waits for the task's turn only.
+//! A watch that ends is opened again; the known tokens and policies stay until its snapshot is complete.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -17,13 +17,13 @@ use tokio::{
 
 use crate::{core::Core, lists::TypeWatch, registry::ResourceType};
 
-/// How long a write waits until it is in effect.
+/// Longest wait of a write until it is in effect.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// How long it is waited before a watch is opened again.
+/// Wait before an ended watch is opened again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Which of the two a change is about.
+/// The type that a change is about.
 #[derive(Clone, Copy)]
 enum Kind {
     Token,
@@ -37,7 +37,7 @@ struct Watches {
 }
 
 impl Watches {
-    /// Opens both, and takes what is stored.
+    /// Opens both, and takes the stored tokens and policies.
     async fn open(core: &Core, access: &Access) -> Result<Self, Error> {
         let mut tokens = TypeWatch::open(core, &types::token().to_pb()).await?;
         let mut policies = TypeWatch::open(core, &types::policy().to_pb()).await?;
@@ -55,7 +55,7 @@ impl Watches {
     }
 }
 
-/// Takes what a watch begins with; answers the names.
+/// Takes the snapshot of a watch; returns the names.
 async fn snapshot(watch: &mut TypeWatch, put: impl Fn(&pb::Resource)) -> Result<HashSet<String>, Error> {
     let mut names = HashSet::new();
     loop {
@@ -81,7 +81,7 @@ fn apply(access: &Access, kind: Kind, event: &WatchEvent) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks to be answered when every token and policy that was stored before is known.
+/// A sender that is answered once every token and policy stored before is known.
 type Barrier = oneshot::Sender<()>;
 
 /// The changes of tokens and policies. Cheap to clone.
@@ -89,7 +89,7 @@ type Barrier = oneshot::Sender<()>;
 pub(crate) struct AccessUpdates {
     core: Core,
     barriers: mpsc::Sender<Barrier>,
-    /// Where barriers arrive, until the changes are followed.
+    /// Queue of barriers, until the task that follows the changes takes it.
     arriving: Arc<Mutex<Option<mpsc::Receiver<Barrier>>>>,
 }
 
@@ -99,8 +99,8 @@ impl AccessUpdates {
         Self { core, barriers, arriving: Arc::new(Mutex::new(Some(arriving))) }
     }
 
-    /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends when the
-    /// service stops.
+    /// Reads every token and policy, and returns the task that keeps them current. The task ends when the service
+    /// stops.
     ///
     /// # Errors
     /// `Internal`: the store failed.
@@ -121,7 +121,7 @@ impl AccessUpdates {
         })
     }
 
-    /// Waits until a change of a token or policy that was stored is in effect. Other types have nothing to wait for.
+    /// Waits until a stored change of a token or policy is in effect. Returns at once for other types.
     pub(crate) async fn settle(&self, kind: &ResourceType) -> Result<(), Error> {
         if self.core.access().is_none() || (kind.gvk != types::token() && kind.gvk != types::policy()) {
             return Ok(());
@@ -132,7 +132,7 @@ impl AccessUpdates {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(Error::new(
                 Code::Unavailable,
-                format!("{} is stored, but not in effect yet; it will be, once the server has read it", kind.gvk),
+                format!("{} is stored, but not in effect yet; it takes effect once the server has read it", kind.gvk),
             )),
         }
     }
@@ -144,7 +144,7 @@ async fn follow(core: &Core, access: &Access, mut barriers: mpsc::Receiver<Barri
             biased;
             event = watches.next() => event,
             Some(barrier) = barriers.recv() => {
-                // Nobody waits any more if this fails.
+                // Fails if the write no longer waits.
                 let _ = barrier.send(());
                 continue;
             }
@@ -152,7 +152,7 @@ async fn follow(core: &Core, access: &Access, mut barriers: mpsc::Receiver<Barri
         match event.and_then(|(kind, event)| apply(access, kind, &event)) {
             Ok(()) => {}
             Err(ended) => {
-                tracing::warn!("the watch of tokens and policies ended, and is opened again: {ended}");
+                tracing::warn!("the watch of tokens and policies ended; opening it again: {ended}");
                 watches = loop {
                     sleep(AGAIN).await;
                     match Watches::open(core, access).await {

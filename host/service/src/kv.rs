@@ -1,18 +1,17 @@
-//! The values of plugins' reconcilers: small ones under keys, for each plugin its own. They are resources (type
+//! The keys of plugins' reconcilers: small values, for each plugin its own. They are resources (type
 //! `mortise.v1.Value`), and as durable. The plugin's resource owns them, and they are deleted with it.
 //!
-//! A plugin that is removed takes its values with it, in a while; one that is installed under its name begins without
-//! any. So a value counts only if it is owned by the plugin's resource in its present incarnation, and one that is not
-//! is replaced by another resource, which the old one's deletion does not concern.
+//! The values of a removed plugin are deleted a while later; a plugin installed under its name starts without any. So a
+//! value counts only if the present incarnation of the plugin's resource owns it. Any other is replaced by a new
+//! resource, which the deletion of the old one does not touch.
 //!
-//! A change that has begun goes on to its end, even when its caller gives it up, so that what is in memory stays what
-//! is stored.
+//! A change that has begun goes on to its end, even if its caller gives it up, so that memory and store agree.
 //!
-//! Bounded: each plugin has a quota of values and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value as
-//! many as the store takes for one resource.
+//! Limits: each plugin has a quota of keys and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value at
+//! most as many as the store takes for one resource.
 //!
-//! Cost: reading is two reads of the store. The first use of a plugin's values reads them all, page by page; from then on
-//! its keys and sizes are in memory. Writing is one commit; writes of one plugin are made one after another.
+//! Cost: a read is two reads of the store. The first use of a plugin's keys reads them all, page by page; from then on
+//! its keys and sizes are in memory. A write is one commit; the writes of a plugin run one after another.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,7 +32,7 @@ pub const MAX_KEY: usize = 256;
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Value";
 
-/// The values that one plugin may keep. Part of config.toml as `[kv]`.
+/// Limits of one plugin's values. Part of config.toml as `[kv]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {
@@ -49,24 +48,24 @@ impl Default for Quota {
     }
 }
 
-/// The error of an operation on values. It has changed nothing.
+/// The error of an operation on values. Nothing was changed, except where [`KvError::Interrupted`] says so.
 #[derive(Debug, thiserror::Error)]
 pub enum KvError {
     /// The key is empty or too long; its bytes.
-    #[error("a key has 1 to {MAX_KEY} bytes, this one {0}; shorten it, or use its digest")]
+    #[error("a key must have 1 to {MAX_KEY} bytes, got {0}; shorten it, or use its digest")]
     Key(usize),
-    /// The plugin keeps as many values as it may.
+    /// The plugin has reached its limit of keys.
     #[error("the plugin keeps {limit} values already (limit kv.keys); remove some, or raise the limit")]
     Values {
-        /// Values that it may keep.
+        /// Limit of keys.
         limit: usize,
     },
-    /// The plugin's values would take more bytes than they may.
+    /// The plugin would exceed its limit of bytes.
     #[error("the plugin's values would take {would} bytes (limit kv.bytes, {limit}); remove some, or raise the limit")]
     Bytes {
-        /// Bytes that they would take.
+        /// Bytes after the change.
         would: usize,
-        /// Bytes that they may take.
+        /// Limit of bytes.
         limit: usize,
     },
     /// The plugin's own resource, which would own the value, is not stored.
@@ -75,8 +74,8 @@ pub enum KvError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The server is stopping, or the change met a fault of the host's.
-    #[error("the change was not carried out to its end; read the value before trying again")]
+    /// The server is stopping, or the change met a fault of the host's. It may have been made.
+    #[error("the change was interrupted; read the value before trying again")]
     Interrupted(#[source] JoinError),
 }
 
@@ -88,14 +87,14 @@ pub struct PluginKv {
     keys: Arc<Mutex<HashMap<String, SharedKeys>>>,
 }
 
-/// One plugin's keys; `None` until they were needed. The lock is held during a write, which makes a plugin's writes
-/// follow one another.
+/// The keys of a plugin; `None` until their first use. Writers hold the lock, so the writes of a plugin run one after
+/// another.
 type SharedKeys = Arc<Mutex<Option<PluginKeys>>>;
 
-/// One plugin's keys, and the bytes that each takes with its value.
+/// The keys of a plugin, with the bytes of each key and its value.
 #[derive(Default)]
 struct PluginKeys {
-    /// The uid of the plugin's resource, whose values they are.
+    /// Uid of the plugin's resource, the owner of the values.
     owner: String,
     sizes: BTreeMap<String, usize>,
     bytes: usize,
@@ -112,7 +111,7 @@ impl PluginKeys {
 }
 
 impl PluginKv {
-    /// Makes the values of a store.
+    /// Makes the values over a store.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, quota: Quota) -> Self {
         Self { backend, quota, keys: Arc::default() }
@@ -174,7 +173,7 @@ impl PluginKv {
         Ok(())
     }
 
-    /// Removes a key and its value, if they are there.
+    /// Removes a key and its value, if they exist.
     ///
     /// # Errors
     /// [`KvError::Key`], and faults of the store.
@@ -221,7 +220,7 @@ impl PluginKv {
         self.keys.lock().await.entry(plugin.to_owned()).or_default().clone()
     }
 
-    /// The keys, read from the store at their first use by this incarnation of the plugin's resource.
+    /// Returns the keys, read from the store at their first use by this incarnation of the plugin's resource.
     async fn load<'a>(
         &self,
         keys: &'a mut Option<PluginKeys>,
@@ -259,7 +258,7 @@ impl PluginKv {
         }
     }
 
-    /// The plugin's own resource; `None` when it is not stored.
+    /// Reads the plugin's own resource; `None` if it is not stored.
     async fn owner(&self, plugin: &str) -> Result<Option<pb::Id>, StoreError> {
         let id = pb::Id {
             uid: String::new(),
@@ -275,7 +274,7 @@ impl PluginKv {
     }
 }
 
-/// Carries a change out even if the caller gives it up.
+/// Carries out a change even if the caller gives it up.
 async fn run_and_report_end(change: impl Future<Output = Result<(), KvError>> + Send + 'static) -> Result<(), KvError> {
     tokio::spawn(change).await.map_err(KvError::Interrupted)?
 }
@@ -294,7 +293,7 @@ fn content(resource: &pb::Resource) -> data::Value {
     data::Value::decode(bytes).unwrap_or_default()
 }
 
-/// The id of a value. A key is any text, which a name of a resource is not: so the name is a digest.
+/// Returns the id of a value. Its name is a digest, since a key may be any text.
 fn id(plugin: &str, key: &str) -> pb::Id {
     let digest = Sha256::new().chain_update(plugin).chain_update([0]).chain_update(key).finalize();
     pb::Id {
@@ -396,7 +395,7 @@ mod tests {
         assert!(matches!(error, KvError::Bytes { would: 1_002, limit: 1_001 }), "{error}");
     }
 
-    /// The old incarnation's values go with it, later; what the new one was told is stored, stays.
+    /// The values of the old incarnation are deleted later; those of the new one stay.
     #[tokio::test]
     async fn a_plugin_that_is_installed_again_loses_no_value() {
         let (_dir, backend) = store().await;

@@ -1,20 +1,20 @@
-//! The resource service: the rules of Consul's resource API, whatever the transport and the store.
+//! The resource service: the rules of Consul's resource API, for every transport and every store.
 //!
 //! The crate is built in rooms. Each uses only those above it:
 //!
 //! | room | content |
 //! |---|---|
 //! | `core`, `registry` | the store, the options and the table of types, which every room gets |
-//! | `call` | one call: caller, audit, fair shares, errors of the store |
-//! | `rules` | what may be written, by whom and where: shape, hooks, tenancy, regions |
-//! | `lists`, `references` | lists and watches; what resources refer to |
-//! | `region` | replicas of what other regions own |
+//! | `call` | the frame of a call: caller, rates, audit, fair shares, errors of the store |
+//! | `rules` | checks of writes and reads: shape, hooks, tenancy, regions |
+//! | `lists`, `references` | lists and watches; references between resources |
+//! | `region` | replicas of resources that other regions own |
 //! | `deletion` | plans of deletions, and the controllers that finish them in the background |
 //! | `query`, `change` | searches and their watches; plans, moves and imports |
-//! | `rpc` | one file for each RPC, which reads from top to bottom as the rules it enforces |
+//! | `rpc` | one file for each RPC, with its rules from top to bottom |
 //! | `service` | the rooms, composed as [`ResourceService`] |
 //!
-//! Beside them stand `access`, which follows tokens and policies, `private_bytes` and [`kv`], which hold what plugins keep.
+//! Beside the rooms, `access` follows tokens and policies, and `private_bytes` and [`kv`] hold the state of plugins.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 

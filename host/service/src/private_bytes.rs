@@ -1,12 +1,12 @@
-//! Bytes that plugins keep for single resources: type `mortise.v1.PrivateBytes`, one for each plugin and resource.
+//! Private bytes of plugins for single resources: type `mortise.v1.PrivateBytes`, one for each plugin and resource.
 //!
 //! # Contract
-//! They are resources, and as durable. Each is owned by the resource that it is for, and the reaper deletes it after
-//! that one. The last write wins. Keeping something for a resource that is not there, or not in this incarnation, is
-//! refused in the commit itself.
+//! Private bytes are resources, and as durable. Their owner is the resource that they belong to, and the reaper deletes
+//! them after it. The last write wins. The commit itself refuses private bytes for a resource that does not exist in
+//! this incarnation.
 //!
 //! # Limits
-//! [`MAX_PRIVATE_BYTES`] each, and the quotas of stored resources.
+//! [`MAX_PRIVATE_BYTES`] for each resource, and the quotas of stored resources.
 
 use mortise_plugin_host::MAX_PRIVATE_BYTES;
 use mortise_resource::{Code, Error, data, pb, types};
@@ -22,10 +22,10 @@ use crate::{
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.PrivateBytes";
 
-/// Attempts of a change that meets another one.
+/// Attempts of a change that meets conflicts.
 const ATTEMPTS: u32 = 10;
 
-/// Bytes that plugins keep for single resources. Cheap to clone.
+/// Private bytes of plugins for single resources. Cheap to clone.
 #[derive(Clone)]
 pub struct PrivateBytes {
     core: Core,
@@ -37,7 +37,7 @@ impl PrivateBytes {
         Self { core, deletions }
     }
 
-    /// What a plugin keeps for a resource, in the incarnation that the id's uid names.
+    /// Reads a plugin's private bytes for a resource, in the incarnation of the id's uid.
     ///
     /// # Errors
     /// Faults of the store.
@@ -45,10 +45,10 @@ impl PrivateBytes {
         Ok(self.stored(plugin, owner).await?.map(|resource| content(&resource)))
     }
 
-    /// Keeps something for a resource.
+    /// Stores a plugin's private bytes for a resource.
     ///
     /// # Errors
-    /// `NotFound`: the resource is not there in this incarnation. `ResourceExhausted`: more than 64 KiB, or a quota.
+    /// `NotFound`: the resource does not exist in this incarnation. `ResourceExhausted`: more than 64 KiB, or a quota.
     /// `Aborted`: a conflict in each of ten attempts. Faults of the store.
     pub async fn set(&self, plugin: &str, owner: &pb::Id, value: Vec<u8>) -> Result<(), Error> {
         if value.len() > MAX_PRIVATE_BYTES {
@@ -71,10 +71,10 @@ impl PrivateBytes {
                 Err(e) => return Err(failed(&e)),
             }
         }
-        Err(Error::new(Code::Aborted, "its private bytes keep changing; try again"))
+        Err(Error::new(Code::Aborted, "the private bytes of the resource keep changing; try again"))
     }
 
-    /// Keeps nothing for a resource any more.
+    /// Removes a plugin's private bytes for a resource.
     ///
     /// # Errors
     /// Faults of the store, and a conflict in each of ten attempts.
@@ -100,7 +100,7 @@ impl PrivateBytes {
     }
 }
 
-/// Private bytes that are not stored yet.
+/// Makes private bytes that are not stored yet.
 pub(crate) fn fresh(plugin: &str, owner: &pb::Id, value: Vec<u8>) -> pb::Resource {
     let content = data::PrivateBytes { plugin: plugin.to_owned(), value };
     pb::Resource {
@@ -117,7 +117,7 @@ fn content(resource: &pb::Resource) -> Vec<u8> {
     data::PrivateBytes::decode(bytes).unwrap_or_default().value
 }
 
-/// Their id: the digest of the plugin's name and the resource's uid.
+/// Returns their id: the digest of the plugin's name and the resource's uid.
 fn id(plugin: &str, owner: &pb::Id) -> pb::Id {
     let digest = Sha256::new().chain_update(plugin).chain_update([0]).chain_update(&owner.uid).finalize();
     pb::Id {

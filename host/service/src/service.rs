@@ -71,49 +71,49 @@ impl ResourceService {
         }))
     }
 
-    /// The registered types at this moment.
+    /// Returns the registered types at this moment.
     #[must_use]
     pub fn types(&self) -> Arc<Registry> {
         self.core.types()
     }
 
-    /// What is known of tokens and policies; `None` where everyone may do everything.
+    /// Returns the known tokens and policies; `None` allows everything to everyone.
     #[must_use]
     pub fn access(&self) -> Option<&Arc<Access>> {
         self.core.access()
     }
 
-    /// Bytes of a resource, at most.
+    /// Returns the limit of a resource's bytes.
     #[must_use]
     pub fn max_resource_bytes(&self) -> usize {
         self.core.options.max_resource_bytes
     }
 
-    /// The record of who did what.
+    /// Returns the audit log, if the server has one.
     #[must_use]
     pub fn audit(&self) -> Option<&AuditLog> {
         self.core.audit()
     }
 
-    /// A number for a caller, where callers are told apart.
+    /// Returns a number for a caller; `None` where all callers count as one, since there are no tokens.
     #[must_use]
     pub fn caller_number(&self, caller: &dyn Authorizer) -> Option<u64> {
         caller_number(&self.core, caller)
     }
 
-    /// The number of open watches of clients, and its limit.
+    /// Returns the number of open watches of clients, and its limit.
     #[must_use]
     pub fn open_watches(&self) -> (usize, usize) {
         (self.lists.open_watches(), self.core.options.max_watches)
     }
 
-    /// The store of the service.
+    /// Returns the store of the service.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.core.backend
     }
 
-    /// The region of this server.
+    /// Returns the region of this server.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
         self.core.region()
@@ -133,27 +133,27 @@ impl ResourceService {
         Call::begin_unrated(&self.core, caller, origin, method, changes).await
     }
 
-    /// The background tasks that are no controllers, to be started: the clean-up of tenancy units, and what follows the
-    /// policies of regions. They end after [`ResourceService::stop`].
+    /// Returns the background tasks that are not controllers: the clean-up of tenancy units, and the refresh of regions
+    /// after changes of policies. They end after [`ResourceService::stop`].
     pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
         let cleanup = TenancyCleanup::new(&self.deletions, &self.regions).run();
         let refresh = self.regions.clone().run_refresh();
         async move { tokio::join!(cleanup, refresh) }.map(drop)
     }
 
-    /// The reaper as a controller of tombstones. A failure is tried again after 5 ms, then 10 ms, and so on.
+    /// Returns the reaper as a controller of tombstones. Retries a failure after 5 ms, then 10 ms, and so on.
     #[must_use]
     pub fn reaper(&self) -> Definition {
         self.deletions.reaper()
     }
 
-    /// The controller that looks at owner references which may not hold.
+    /// Returns the controller that checks doubtful owner references.
     #[must_use]
     pub fn ownership(&self) -> Definition {
         self.deletions.ownership()
     }
 
-    /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends after
+    /// Reads every token and policy, and returns the task that keeps them current. The task ends after
     /// [`ResourceService::stop`].
     ///
     /// # Errors
@@ -162,8 +162,8 @@ impl ResourceService {
         self.access_updates.follow().await
     }
 
-    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
-    /// under another GroupVersion arrives as deleted.
+    /// Watches a registered type: its snapshot, the end of the snapshot, and every change. A resource that is later
+    /// written under another GroupVersion arrives as deleted.
     ///
     /// # Errors
     /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
@@ -171,11 +171,11 @@ impl ResourceService {
         TypeWatch::open(&self.core, name).await
     }
 
-    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
-    /// and reports at most `max_failures` of them.
+    /// Upgrades and stores every resource of a type in an older schema version. Goes on after failures and reports at
+    /// most `max_failures` of them.
     ///
-    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer
-    /// and are left alone.
+    /// Reads the type in pages, as of the commit at which it begins. Concurrently written resources are newer, and stay
+    /// as they are.
     ///
     /// # Errors
     /// Faults of the store only.
@@ -183,22 +183,22 @@ impl ResourceService {
         self.changes.upgrade_stored(kind, max_failures).await
     }
 
-    /// Deletes a resource on behalf of the host, in whatever version is stored, without hooks and permissions. Marks a
-    /// resource that has finalizers instead. Returns whether the resource is gone.
+    /// Deletes a resource on behalf of the host, in any stored version, without hooks and permissions. Marks a resource
+    /// with finalizers instead. Returns whether the resource is gone.
     ///
     /// # Errors
-    /// Faults of the store, a conflict in each of ten attempts, and what refers to the resource and blocks.
+    /// Faults of the store, a conflict in each of ten attempts, and blocking referrers.
     pub async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
         self.deletions.delete_unchecked(id).await
     }
 
-    /// Replicas of resources that other regions own.
+    /// Returns the replicas of resources that other regions own.
     #[must_use]
     pub fn regions(&self) -> &Regions {
         &self.regions
     }
 
-    /// Bytes that plugins keep for single resources.
+    /// Returns the private bytes that plugins keep for single resources.
     #[must_use]
     pub fn private_bytes(&self) -> &PrivateBytes {
         &self.private_bytes

@@ -1,11 +1,11 @@
 //! The beginning and the end of each call: its rates, and its record in the audit log.
 //!
-//! A call that may change something takes its place in the log before it begins, so nothing is changed that could not
-//! be recorded; one that is dropped half way, since its client went away, is recorded as `Cancelled`: it may have been
-//! done all the same. Reads take a place when they are to be recorded: all of them if the settings say so, and those
-//! that were refused. What is refused for its rate is counted, and leaves no record.
+//! A call that may change something reserves its place in the log before it begins, so every change can be recorded. If
+//! the client goes away before the end, the record says `Cancelled`, although the change may have been made. Reads
+//! reserve a place only if they are to be recorded: all reads if the settings say so, and refused ones. A call over its
+//! rate is counted, and leaves no record.
 //!
-//! The host's own calls have no origin, and leave no record: they follow from one that has.
+//! The host's own calls have no origin and leave no record: each follows from a call that has one.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -85,20 +85,20 @@ impl Method {
     }
 }
 
-/// A call under way. Without anything to record it is nothing.
+/// A call under way; empty if there is nothing to record.
 #[derive(Default)]
 pub struct Call(Option<Box<Entry>>);
 
 struct Entry {
     log: AuditLog,
-    /// Room for the record, taken before what changes something.
+    /// Place of the record in the log, reserved before a change.
     place: Option<Reservation>,
     origin: Arc<Origin>,
     caller: Arc<dyn Authorizer>,
     method: Cow<'static, str>,
     id: pb::Id,
     name_prefix: String,
-    /// Before and after.
+    /// Generations before and after the call; empty if the resource did not exist.
     generations: [String; 2],
 }
 
@@ -144,14 +144,14 @@ impl Call {
         }))))
     }
 
-    /// Says what the call is about.
+    /// Sets the id that the record names.
     pub(crate) fn about(&mut self, id: Option<&pb::Id>) {
         if let (Some(entry), Some(id)) = (&mut self.0, id) {
             entry.id.clone_from(id);
         }
     }
 
-    /// As [`Call::about`], of a resource that is encoded.
+    /// Like [`Call::about`], for an encoded resource.
     pub(crate) fn about_encoded(&mut self, resource: &EncodedResource) {
         if let Some(entry) = &mut self.0
             && let Ok(Some(id)) = resource.decode_id()
@@ -160,7 +160,7 @@ impl Call {
         }
     }
 
-    /// Says what a list or a watch is about.
+    /// Sets the type and the tenancy of a list or a watch.
     pub(crate) fn about_many(&mut self, kind: Option<&pb::Type>, tenancy: Option<&pb::Tenancy>, name_prefix: &str) {
         if let Some(entry) = &mut self.0 {
             entry.id = pb::Id { r#type: kind.cloned(), tenancy: tenancy.cloned(), ..pb::Id::default() };
@@ -168,7 +168,7 @@ impl Call {
         }
     }
 
-    /// Says what was changed, and its generations before and after; one that is empty was none.
+    /// Sets the changed resource, and its generations before and after; an empty one means that it did not exist.
     pub(crate) fn changed(&mut self, id: Option<&pb::Id>, before: &str, after: &str) {
         self.about(id);
         if let Some(entry) = &mut self.0 {
@@ -176,7 +176,7 @@ impl Call {
         }
     }
 
-    /// Ends the call, and records it. Answers the answer.
+    /// Ends the call, and records it. Passes the answer on.
     ///
     /// # Errors
     /// Those of the answer; `Unavailable`: it was to be recorded, and the log takes no records.
@@ -189,14 +189,14 @@ impl Call {
         answer
     }
 
-    /// Ends a call that came to nothing, and leaves no record.
+    /// Ends a call that did nothing, without a record.
     pub(crate) fn drop_unused(mut self) {
         if let Some(entry) = &mut self.0 {
             entry.place = None;
         }
     }
 
-    /// Ends a call by its code alone; `code` is one of ours, if it is one.
+    /// Ends a call by its code alone; `None` stands for a code that is not one of ours.
     ///
     /// # Errors
     /// `Unavailable`: it was to be recorded, and the log takes no records.

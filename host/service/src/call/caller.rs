@@ -1,4 +1,4 @@
-//! The caller of an RPC: its permissions, the consistency that it asks for, and where it is.
+//! The caller of an RPC: its permissions, its consistency, and its connection.
 
 use std::{
     hash::{BuildHasher as _, Hash, RandomState},
@@ -23,20 +23,20 @@ pub struct Caller {
     pub authorizer: Arc<dyn Authorizer>,
     /// The consistency that the request's metadata asks for; Read and List honour it.
     pub consistency: Consistency,
-    /// The connection of the caller, or whatever else its calls come from.
+    /// The caller's connection, or another source of its calls.
     pub source: Source,
-    /// Where the request came from; `None` for the host's own.
+    /// Origin of the request; `None` for the host's own.
     pub origin: Option<Arc<Origin>>,
-    /// The plugin whose hook asks, in the middle of a request. The hook holds an instance, so nothing is waited for.
+    /// The plugin whose hook calls in the middle of a request. The hook holds an instance, so such a call never waits.
     pub hook_of: Option<Arc<str>>,
 }
 
-/// Where calls come from: what is scarce is shared fairly between sources.
+/// Source of calls. Scarce things are shared fairly between sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Source(u64);
 
 impl Source {
-    /// The source of this address or name; another value is another source, but for a chance of one in 2^64.
+    /// Makes a source of an address or a name. Two values share a source with a chance of 1 in 2^64.
     pub fn from_key(what: impl Hash) -> Self {
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(KEYS.hash_one(what))
@@ -52,13 +52,13 @@ impl Source {
     }
 }
 
-/// The queue of a caller where what is scarce is shared: a token's holder has one, whatever connections it comes by. Who
-/// has no token has one for each connection.
+/// The queue of a caller for a scarce thing. All connections of a token's holder share a queue; a connection without a
+/// token has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
-    /// Who takes turns with others.
+    /// Source that takes turns with other callers.
     pub(super) holder: Source,
-    /// The connection, which takes turns with the holder's others.
+    /// Connection that takes turns with the holder's other connections.
     pub(super) connection: Source,
 }
 
@@ -69,19 +69,19 @@ impl Caller {
         Self { authorizer, consistency, source: Source::default(), origin: None, hook_of: None }
     }
 
-    /// Makes the host itself, who may do everything.
+    /// Makes the host itself, with all permissions.
     #[must_use]
     pub fn host(consistency: Consistency) -> Self {
         Self::new(Arc::new(AllowAll), consistency)
     }
 
-    /// Fills in units that a request for one resource left empty: the caller's, else `default`.
+    /// Fills in units that a request for one resource left empty, by the caller's units, else by `default`.
     pub(crate) fn fill(&self, scope: Scope, tenancy: &mut pb::Tenancy) {
         self.fill_own(scope, tenancy);
         scope.fill(tenancy);
     }
 
-    /// Fills in the caller's own units. Its namespace is one of its partition, and means nothing in another.
+    /// Fills in the caller's own units. Its namespace belongs to its own partition, and is not used in another one.
     pub(crate) fn fill_own(&self, scope: Scope, tenancy: &mut pb::Tenancy) {
         let Some(own) = self.authorizer.default_tenancy() else { return };
         if matches!(scope, Scope::Cluster | Scope::Undefined) {
@@ -97,19 +97,19 @@ impl Caller {
         }
     }
 
-    /// The caller of a request that came from somewhere.
+    /// Sets the origin of the caller's request.
     #[must_use]
     pub fn from(self, origin: Option<Arc<Origin>>) -> Self {
         Self { origin, ..self }
     }
 
-    /// The caller, in the middle of a hook of a plugin.
+    /// Marks the caller as a plugin's hook in the middle of a request.
     #[must_use]
     pub fn in_hook_of(self, plugin: Arc<str>) -> Self {
         Self { hook_of: Some(plugin), ..self }
     }
 
-    /// The queue of the caller.
+    /// Returns the queue of the caller.
     pub(crate) fn turn(&self) -> Turn {
         let holder = match self.authorizer.accessor() {
             "" => self.source,
@@ -118,19 +118,19 @@ impl Caller {
         Turn { holder, connection: self.source }
     }
 
-    /// The caller, as plugins' faults are told apart by it.
+    /// Returns the number that separates the caller's faults in plugins from those of others.
     pub(crate) fn number(&self) -> CallerId {
         CallerId::new(self.turn().holder.number())
     }
 
-    /// The caller, at a source.
+    /// Sets the caller's source.
     #[must_use]
     pub fn with_source(self, source: Source) -> Self {
         Self { source, ..self }
     }
 }
 
-/// A number for a caller, where callers are told apart.
+/// Returns a number for a caller; `None` where all callers count as one, since there are no tokens.
 pub(crate) fn caller_number(core: &Core, caller: &dyn Authorizer) -> Option<u64> {
     core.access().map(|_| Source::from_key(caller.caller()).number())
 }

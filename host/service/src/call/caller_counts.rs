@@ -1,4 +1,5 @@
-//! Counts of the things that each caller has open at once. Callers are told apart by name, and only where there are tokens.
+//! Counts of the things that each caller has open at once. Callers are counted by name, and only where there are
+//! tokens.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -8,17 +9,17 @@ use std::{
 use mortise_resource::{Code, Error};
 use parking_lot::Mutex;
 
-/// Counts of one kind of thing, by caller. As many callers are known as have something open.
+/// Counts of one kind of thing, by caller. Holds an entry for each caller with something open.
 #[derive(Debug)]
 pub struct CallerCounts {
-    /// In refusals: `watches`.
+    /// Noun for refusals: `watches`.
     what: &'static str,
     setting: &'static str,
     limit: usize,
     open: Mutex<HashMap<u64, usize>>,
 }
 
-/// One that is open. Dropping it closes it.
+/// An open thing of a caller. Dropping it closes it.
 #[derive(Debug)]
 pub struct CountedOne {
     counts: Arc<CallerCounts>,
@@ -26,16 +27,16 @@ pub struct CountedOne {
 }
 
 impl CallerCounts {
-    /// Counts of `what`, of which each caller may have so many.
+    /// Makes counts of `what`, with a limit for each caller.
     #[must_use]
     pub fn new(what: &'static str, setting: &'static str, limit: usize) -> Arc<Self> {
         Arc::new(Self { what, setting, limit, open: Mutex::default() })
     }
 
-    /// One more of a caller.
+    /// Opens another thing for a caller.
     ///
     /// # Errors
-    /// `ResourceExhausted`: the caller has as many as it may have.
+    /// `ResourceExhausted`: the caller has reached its limit.
     pub fn open(self: &Arc<Self>, caller: u64) -> Result<CountedOne, Error> {
         let mut open = self.open.lock();
         let count = open.entry(caller).or_default();

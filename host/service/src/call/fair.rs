@@ -1,24 +1,24 @@
 //! Fair shares for calls: of places, or of bytes of results.
 //!
 //! # Contract
-//! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them.
-//! Within a caller its connections take turns, and the calls of a connection are served in order. While a caller holds
-//! something it gets no more than half of all there is; the other half is for others, however little it gives back. Only
-//! a caller's one share may be larger than that, or what needs more than half could never be served. A share goes back
-//! when it is dropped; so does a place in the queue.
+//! Calls queue by caller, and callers take turns: a caller with a thousand waiting calls delays another by one call.
+//! Within a caller its connections take turns, and the calls of a connection are served in order. A caller that holds
+//! units gets at most half of all units; the other half stays free for others, however slowly the caller gives its
+//! share back. Only a caller's single share may exceed the half, since a larger request could never be served
+//! otherwise. Dropping a share gives it back; dropping a waiting call leaves the queue.
 //!
-//! A caller is the holder of a token. Without one it is a connection: that is all that the server knows by itself then.
-//! Clients behind one address are often strangers to each other (a proxy, a NAT, a node), and would share one queue by
-//! address. So a client without a token that has many connections has as many turns; `max_connections` bounds them.
-//! Clients that share a token share its half, too.
+//! A caller is the holder of a token, or, without a token, a connection: the server knows no more about it. Clients
+//! behind one address (a proxy, a NAT, a node) are often strangers to each other, and would share one queue by address.
+//! A client without a token therefore has as many turns as connections; `max_connections` bounds them. Clients that
+//! share a token share its half, too.
 //!
 //! # No deadlocks
-//! Only who holds nothing waits: [`Share::grow`] never does. Who needs more than it has gives its share back, and asks
-//! for all it needs at once.
+//! Only a caller without a share waits: [`Share::grow`] never does. A caller that needs more gives its share back, and
+//! asks for the whole at once.
 //!
 //! # Cost
-//! A lock and a look-up for each share that is free; a channel besides when it is waited for. Handing out looks at each
-//! waiting caller once.
+//! A lock and a look-up for each free share, and a channel for each wait. Handing out looks at each waiting caller
+//! once.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 
 use super::caller::{Source, Turn};
 
-/// A number of units that are shared. Cheap to clone.
+/// Shared units. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FairPool(Arc<Pool>);
 
@@ -46,7 +46,7 @@ struct State {
     free: usize,
     held: HashMap<Source, usize>,
     queues: HashMap<Source, VecDeque<Waiter>>,
-    /// Callers that wait; the first is next.
+    /// Waiting callers; the first is next.
     turns: VecDeque<Source>,
     waiting: usize,
     next_waiter: u64,
@@ -55,7 +55,7 @@ struct State {
 struct Waiter {
     number: u64,
     connection: Source,
-    /// Of the caller's calls those of earlier rounds come first. No two of one connection are of the same.
+    /// Round of the call: a caller's calls of earlier rounds come first, and a round has one call of each connection.
     round: u64,
     units: usize,
     grant: oneshot::Sender<Share>,
@@ -68,35 +68,35 @@ pub(crate) struct Share {
     units: usize,
 }
 
-/// A wait that ends with its owner.
+/// A waiting call. Dropping it leaves the queue.
 struct Queued<'a> {
     pool: &'a Pool,
     source: Source,
     number: u64,
 }
 
-/// The reason for which nothing is handed out, now or ever.
+/// The reason why no share is given, now or ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoShare {
-    /// As many calls as may wait do.
+    /// The limit of waiting calls is reached.
     QueueFull,
-    /// There is not so much in all.
+    /// The request exceeds all units.
     TooMuch,
 }
 
 impl FairPool {
-    /// Shares `total` units; so many calls may wait for them.
+    /// Shares `total` units; at most `max_waiting` calls wait for them.
     pub(crate) fn new(total: usize, max_waiting: usize) -> Self {
         let state = State { free: total, ..State::default() };
         Self(Arc::new(Pool { total, max_waiting, state: Mutex::new(state) }))
     }
 
-    /// All there is.
+    /// Returns the number of all units.
     pub(crate) fn total(&self) -> usize {
         self.0.total
     }
 
-    /// Waits for so many units.
+    /// Waits for units.
     ///
     /// # Errors
     /// [`NoShare`], at once.
@@ -125,14 +125,14 @@ impl FairPool {
 }
 
 impl FairPool {
-    /// So many units, if they are free and nobody waits longer for them.
+    /// Takes units if they are free and no earlier call waits for them.
     pub(crate) fn try_acquire(&self, turn: Turn, units: usize) -> Option<Share> {
         self.acquire(turn, units).now_or_never()?.ok()
     }
 }
 
 impl Pool {
-    /// Serves those whose turn it is, as far as what is free reaches.
+    /// Serves waiting callers by turns, as far as the free units reach.
     fn hand_out(self: &Arc<Self>) {
         loop {
             let (waiter, source) = {
@@ -140,7 +140,7 @@ impl Pool {
                 let Some(next) = state.next(self.total) else { return };
                 next
             };
-            // A receiver that is gone gives its share back by dropping it, outside of the lock.
+            // Fails if the receiver is gone, and drops the share outside of the lock, which gives it back.
             drop(waiter.grant.send(Share { pool: self.clone(), source, units: waiter.units }));
         }
     }
@@ -160,14 +160,14 @@ impl State {
         self.waiting += 1;
     }
 
-    /// Whether a caller may have so many more, others being free to take the other half.
+    /// Whether a caller may hold more units and leave the other half to others.
     fn may_hold(&self, source: Source, units: usize, total: usize) -> bool {
         let held = self.held.get(&source).copied().unwrap_or(0);
         held == 0 || held + units <= total / 2
     }
 
-    /// The next waiter that can be served; its units are taken. A caller that holds its half is passed over; one that
-    /// asks for more than is free is waited for, or else large shares would never come together.
+    /// Takes the next waiter that can be served, and its units. Passes over a caller that holds its half. Waits for
+    /// enough units for a larger request, since large shares would never be served otherwise.
     fn next(&mut self, total: usize) -> Option<(Waiter, Source)> {
         for _ in 0..self.turns.len() {
             let source = self.turns.pop_front()?;
@@ -207,13 +207,13 @@ impl State {
 }
 
 impl Share {
-    /// Units that are held.
+    /// Returns the number of held units.
     pub(crate) fn units(&self) -> usize {
         self.units
     }
 
-    /// Takes so many more, if they are free and nobody waits, and if they leave others their half or this is all that
-    /// the caller has. Never waits.
+    /// Takes more units if they are free, no call waits, and the caller stays below its half or has only this share.
+    /// Never waits.
     pub(crate) fn grow(&mut self, units: usize) -> bool {
         let mut state = self.pool.state.lock();
         let alone = state.held.get(&self.source).is_none_or(|held| *held == self.units);
@@ -227,7 +227,7 @@ impl Share {
         true
     }
 
-    /// Keeps so many at most.
+    /// Gives back the units above `units`.
     pub(crate) fn shrink(&mut self, units: usize) {
         let back = self.units.saturating_sub(units);
         self.units -= back;
@@ -295,7 +295,7 @@ mod tests {
         assert!(now(&pool, C, 4).await.is_some());
     }
 
-    /// The order in which calls are served that came one after the other, with so many places.
+    /// Returns the order in which calls are served that arrived one after the other, with a number of places.
     async fn served(places: usize, turns: &[Turn]) -> Vec<usize> {
         let pool = FairPool::new(places, 100);
         let held = pool.acquire(C, places).await.unwrap();

@@ -1,4 +1,11 @@
-//! One call: its caller and origin, its rates and its record, its share of what is scarce, and the errors of the store.
+//! A call: its caller and origin, its rates and record, its share of scarce things, and the errors of the store.
+//!
+//! # Contract
+//! An RPC begins with [`Call::begin`], which counts the rate and reserves the place in the audit log, and ends with
+//! [`Call::end`], which writes the record. Only a caller without a share waits for one ([`FairPool`]).
+//!
+//! # Limits
+//! Requests per second, and open watches, of all callers and of each; waiting calls of a pool.
 
 mod audit;
 mod caller;

@@ -1,13 +1,13 @@
-//! The origin of a request, as the audit log has it.
+//! The origin of a request, as recorded in the audit log.
 
 use std::{fmt, net::SocketAddr, sync::OnceLock};
 
 use crate::core::ids;
 
-/// Longest number of a request that is taken from its client, bytes.
+/// Longest request number taken from a client, bytes.
 const MAX_REQUEST: usize = 64;
 
-/// The way that a request came.
+/// The way by which a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surface {
     /// The gRPC port, or the unix socket.
@@ -25,7 +25,7 @@ pub enum Surface {
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remote {
-    /// There is none, or nothing is known of it.
+    /// Unknown, or no other end.
     Unknown,
     /// An address.
     Address(SocketAddr),
@@ -33,18 +33,18 @@ pub enum Remote {
     User(u32),
 }
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Debug)]
 pub struct Origin {
-    /// The way.
+    /// Way by which the request came.
     pub surface: Surface,
-    /// Who is at the other end.
+    /// Other end of the connection.
     pub remote: Remote,
     request: OnceLock<String>,
 }
 
 impl Origin {
-    /// Of a request that its client has numbered, if the number is one: up to 64 letters, digits, `-`, `_` and `.`.
+    /// Makes an origin. Takes the client's number if it is valid: up to 64 letters, digits, `-`, `_` and `.`.
     #[must_use]
     pub fn new(surface: Surface, remote: Remote, number: Option<&str>) -> Self {
         let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
@@ -53,7 +53,7 @@ impl Origin {
         Self { surface, remote, request }
     }
 
-    /// The number of the request, the same in each of its records: the client's, or one that is made now.
+    /// Returns the number of the request, the same in each of its records: the client's, or a new one.
     #[must_use]
     pub fn request(&self) -> &str {
         self.request.get_or_init(ids::ulid)

@@ -13,7 +13,7 @@ use crate::{
 /// Checks an id, and completes it by the caller's tenancy. Returns it with its type.
 ///
 /// # Errors
-/// `InvalidArgument`: there is none; the id, the type, the scope.
+/// `InvalidArgument`: the id is missing, or the id, its type or its scope is wrong.
 pub(crate) fn complete(
     registry: &Registry,
     caller: &Caller,

@@ -25,7 +25,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Makes the waits of a request that may try again, or of one that may not.
+    /// Makes the waits of a request; without `again` the first failure is final.
     pub(crate) fn new(again: bool) -> Self {
         let waits: &[u64] = if again { &WAITS } else { &[] };
         Self { waits: waits.iter() }
@@ -34,7 +34,7 @@ impl Retry {
     /// Waits after a failed attempt.
     ///
     /// # Errors
-    /// The failure, when there is no further attempt.
+    /// The failure, when it is final or the attempts are used up.
     pub(crate) async fn after(&mut self, failure: Failure) -> Result<(), Error> {
         let error = match failure {
             Failure::Final(error) => return Err(error),

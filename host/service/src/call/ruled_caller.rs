@@ -1,5 +1,5 @@
-//! A caller as the questions about one resource see it: where its rules by type and place allow the request, they are
-//! answered with yes, but for what its rules by area deny.
+//! A caller as the questions about one resource see it. If its rules by type and place allow the request, each question
+//! is answered with yes, unless its rules by area deny it.
 
 use std::sync::{
     Arc,
@@ -8,12 +8,12 @@ use std::sync::{
 
 use mortise_resource::authorizer::Authorizer;
 
-/// Told apart from a caller without such a rule.
+/// Separates the fingerprint from that of a caller without such a rule.
 const ALLOWED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 pub(crate) struct RuledCaller {
     caller: Arc<dyn Authorizer>,
-    /// Whether a rule by type and place allows what is asked about now.
+    /// Whether a rule by type and place allows the current request.
     allows: AtomicBool,
 }
 
@@ -22,12 +22,12 @@ impl RuledCaller {
         Arc::new(Self { caller, allows: AtomicBool::new(false) })
     }
 
-    /// Whether such a rule allows what is asked about now.
+    /// Whether such a rule allows the current request.
     pub(crate) fn allows(&self) -> bool {
         self.allows.load(Ordering::Relaxed)
     }
 
-    /// Says whether such a rule allows what is asked about next.
+    /// Sets whether such a rule allows the next request.
     pub(crate) fn set(&self, allows: bool) {
         self.allows.store(allows, Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
-//! The errors that callers get for faults of the store.
+//! The errors of callers for faults of the store.
 
 use mortise_resource::{Code, Error};
 use mortise_store::StoreError;
 
-/// The error of a fault of the store: `ResourceExhausted` while the disk or a quota is full, when trying again later makes sense;
-/// `Unavailable` once the store takes no writes until it is opened anew; `Aborted` where it is to be read again; `Internal`
-/// for all else.
+/// Returns the error for a fault of the store: `ResourceExhausted` while the disk or a quota is full, where a later
+/// retry makes sense; `Unavailable` once the store takes no writes until it is opened again; `Aborted` where the caller
+/// has to read again; `Internal` for everything else.
 pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     let code = match error {
         StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
@@ -16,12 +16,12 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     Error::new(code, format!("{context}: {error}"))
 }
 
-/// The error of a version that is not the stored one, in Consul's words.
+/// Returns the error for another version than the stored one, in Consul's words.
 pub(crate) fn cas_failure() -> Error {
     Error::new(Code::Aborted, StoreError::CasFailure { mutation: 0 }.to_string())
 }
 
-/// The error that ends a watch: `Aborted` where its reader starts again.
+/// Returns the error that ends a watch: `Aborted` where its reader starts again.
 pub(crate) fn ended(error: &StoreError) -> Error {
     match error {
         StoreError::WatchClosed => Error::new(Code::Aborted, error.to_string()),

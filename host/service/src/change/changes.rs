@@ -9,7 +9,7 @@ use crate::{
     references::References,
 };
 
-/// Plans, moves, imports and upgrades. Cheap to clone.
+/// State of plans, moves, imports and upgrades. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Changes {
     pub(super) core: Core,
@@ -23,7 +23,7 @@ impl Changes {
         Self { core, references, deletions, private_bytes }
     }
 
-    /// Refuses what is stored already.
+    /// Refuses a resource that is already stored.
     pub(super) async fn check_absent(&self, resource: &pb::Resource) -> Result<(), Error> {
         let id = resource.id.clone().unwrap_or_default();
         match self.core.backend.read(Consistency::Consistent, &id).await {

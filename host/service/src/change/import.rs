@@ -1,8 +1,12 @@
-//! Import: stores a resource for something that exists outside, as the type's plugin describes it.
+//! Import: stores a resource for an external object, as the type's plugin describes it.
 //!
-//! The plugin looks at the outside by what was granted to it, on behalf of the caller; so the caller shows first that it
-//! may write the resource, or, where the plugin finds the name, that it may list the type there. What the plugin
-//! describes passes the hooks of a write.
+//! The plugin reads the external object with its own grants, on behalf of the caller. The caller therefore first shows
+//! that it may write the resource, or, where the plugin finds the name, that it may list the type there. The described
+//! resource passes the hooks of a write.
+//!
+//! # Cost
+//!
+//! One call of the plugin, the first half of a write, and one commit.
 
 use std::sync::Arc;
 
@@ -27,11 +31,11 @@ use crate::{
     rules::{RequestHooks, admit, region, server_meta, upgrade},
 };
 
-/// Longest name that something has outside, bytes.
+/// Longest external id, bytes.
 const MAX_EXTERNAL_ID: usize = 1024;
 
 impl Changes {
-    /// Stores a resource for something outside, or says what would be stored.
+    /// Stores a resource for an external object, or returns the resource that would be stored.
     ///
     /// # Errors
     /// Those of [`crate::ResourceService::import`].
@@ -42,7 +46,7 @@ impl Changes {
         kind.check_plugin_present()?;
         let importer = kind.owner.plugin().filter(|_| kind.hooks.import).and_then(Reconciler::new);
         let importer = importer.ok_or_else(|| {
-            Error::invalid(format!("{}: nothing outside can become one; its plugin has no import", kind.gvk))
+            Error::invalid(format!("{}: the type cannot be imported; its plugin has no import", kind.gvk))
         })?;
         let length = request.external_id.len();
         if !(1..=MAX_EXTERNAL_ID).contains(&length) || request.external_id.chars().any(char::is_control) {
@@ -101,7 +105,9 @@ impl Changes {
         let batch = result.batch(&kind, resource, place.expect, references);
         let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
-            StoreError::ExpectationFailed { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
+            StoreError::ExpectationFailed { .. } => {
+                Error::new(Code::Aborted, "its partition or namespace changed; try again")
+            }
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
             e => store_fault("failed to import resource", &e),
         })?;
@@ -110,13 +116,13 @@ impl Changes {
     }
 }
 
-/// The name that the plugin found.
+/// Returns the name that the plugin found.
 fn found_name(kind: &ResourceType, caller: &Caller, result: &ImportResult) -> Result<String, Error> {
     let mut id = result.resource.id.clone().unwrap_or_default();
-    // What says more than the name has no effect; a name that no resource can have is a fault.
+    // Only the name counts; a name that no resource can have is a fault.
     id.r#type = Some(kind.gvk.to_pb());
     match types::check_id("id", &mut id) {
         Ok(()) => Ok(id.name),
-        Err(fault) => Err(blame_answer(kind, caller, "import", format!("its name: {fault}"))),
+        Err(fault) => Err(blame_answer(kind, caller, "import", format!("the name that it gives: {fault}"))),
     }
 }

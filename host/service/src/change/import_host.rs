@@ -1,14 +1,15 @@
-//! The host of an import. It refuses every question about resources: an import looks at the outside on behalf of its caller.
+//! The host of an import. It refuses every question about resources: an import looks at the outside on behalf of its
+//! caller.
 
 use async_trait::async_trait;
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
 use mortise_resource::{Code, pb};
 
-/// The host of an import. What is granted of the outside needs none.
+/// The host of an import. External access goes by the plugin's grants, and needs no host.
 pub(super) struct ImportHost;
 
 fn refused<T>() -> Result<T, Failure> {
-    let text = "an import has no resources and no cache: it describes what is outside";
+    let text = "an import cannot use resources or the cache; describe the external object alone";
     Err(Failure::new(Code::FailedPrecondition, text))
 }
 

@@ -1,4 +1,4 @@
-//! The resource that a plugin made for `move` or `import`, checked before it is used.
+//! The resource that a plugin made for `move` or `import`, checked before use.
 
 use mortise_plugin_host::NewResourceReply;
 use mortise_resource::{Code, Error, meta, pb, types};
@@ -13,18 +13,18 @@ use crate::{
     rules::{admit, refusal},
 };
 
-/// Data and metadata of a resource that is to be, and what the plugin keeps for it.
+/// Data and metadata of the new resource, and the plugin's private bytes for it.
 pub(super) struct ImportResult {
-    /// Its id is the plugin's, if it gave one.
+    /// The resource; its id is the plugin's, if the plugin gave one.
     pub(super) resource: pb::Resource,
     pub(super) kept: Option<Vec<u8>>,
 }
 
 impl ImportResult {
-    /// Reads a plugin's answer to a caller about a resource of this type.
+    /// Reads a plugin's answer for a resource of a type.
     ///
     /// # Errors
-    /// `InvalidArgument`, for a refusal; the plugin's fault, for what is no resource of the type.
+    /// `InvalidArgument`: the plugin refuses. The plugin's fault: the answer is not a resource of the type.
     pub(super) fn read(
         kind: &ResourceType,
         caller: &Caller,
@@ -35,9 +35,8 @@ impl ImportResult {
             NewResourceReply::Made { resource, kept } => (resource, kept),
             NewResourceReply::Refused(diagnostics) => return Err(refusal(diagnostics)),
         };
-        let mut resource = pb::Resource::decode(bytes.as_slice()).map_err(|e| {
-            blame_answer(kind, caller, hook, format!("it is no hashicorp.consul.resource.Resource: {e}"))
-        })?;
+        let mut resource = pb::Resource::decode(bytes.as_slice())
+            .map_err(|e| blame_answer(kind, caller, hook, format!("not a hashicorp.consul.resource.Resource: {e}")))?;
         if let Some(data) = &resource.data {
             admit::check_data(kind, data).map_err(|fault| blame_answer(kind, caller, hook, fault.message))?;
         }
@@ -47,7 +46,7 @@ impl ImportResult {
         Ok(Self { resource, kept })
     }
 
-    /// The batch that stores `resource`, made of this, where nothing is stored, under these expectations.
+    /// Returns the batch that stores `resource`, made of this result, as a new resource under these expectations.
     pub(super) fn batch(
         self,
         kind: &ResourceType,
@@ -67,12 +66,12 @@ impl ImportResult {
     }
 }
 
-/// The error of a resource that is there already.
+/// Returns the error for a resource that exists already.
 pub(super) fn already_exists(id: &pb::Id) -> Error {
     Error::new(Code::AlreadyExists, format!("{} exists already", types::describe(id)))
 }
 
-/// The plugin's fault: an answer to a caller that cannot be used.
+/// Returns the plugin's fault for an unusable answer.
 pub(super) fn blame_answer(kind: &ResourceType, caller: &Caller, hook: &'static str, what: String) -> Error {
     match kind.owner.plugin() {
         Some(plugin) => plugin.blame_answer(hook, caller.number(), what).into(),

@@ -1,4 +1,12 @@
-//! Changes that a type's plugin has a say in, besides the hooks of a write.
+//! Changes in which a type's plugin takes part beyond the hooks of a write: plans, moves, imports, and upgrades of
+//! stored data.
+//!
+//! # Contract
+//! A plan stores nothing. A move and an import are one commit each, and pass the hooks of a write. Upgrades of stored
+//! data change neither versions nor generations.
+//!
+//! # Cost
+//! The hooks of a write, and one more call of the plugin. An upgrade of stored data reads its type once.
 
 mod changes;
 mod import;

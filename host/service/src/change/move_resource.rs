@@ -1,7 +1,7 @@
 //! Move: makes a resource of one type out of a resource of another type, in one commit.
 //!
-//! The new resource passes the hooks of a write. The old one goes as by Delete: with a tombstone that takes along what
-//! it owns, or, where finalizers hold it, marked. Nothing is stored if either changed meanwhile.
+//! The new resource passes the hooks of a write. The old one is deleted as by Delete: with a tombstone, which deletes
+//! its children, or with a mark while finalizers hold it. If either changes meanwhile, nothing is stored.
 
 use mortise_resource::{
     Code, EncodedResource, Error,
@@ -25,7 +25,8 @@ use crate::{
 };
 
 impl Changes {
-    /// Moves a resource to another type, or says what would be stored. Answers the generation of what was moved, too.
+    /// Moves a resource to another type, or returns the resource that would be stored. Returns the old resource's
+    /// generation, too.
     ///
     /// # Errors
     /// Those of [`crate::ResourceService::move_resource`].
@@ -70,15 +71,14 @@ impl Changes {
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
         region::set_computed(&self.core, &new_kind, &mut resource, place.policy.as_deref(), true)?;
-        // The old one is still there, in this incarnation; its deletion compares the version.
+        // The old resource must still exist, in this incarnation; its deletion compares the version.
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
         let expect = place.expect.into_iter().chain([source]).collect();
         let references = self.references.check_written(&registry, caller, &new_kind, &resource, None).await?;
         let old_key = ResourceKey::from(&old_id).expected();
         if references.expect.iter().any(|expected| expected.id == old_key) {
-            let what =
-                "what it becomes refers to the resource under its old name, which goes; take that reference out first";
+            let what = "the moved resource would refer to its old name, which is deleted; remove that reference first";
             return Err(Error::new(Code::FailedPrecondition, format!("{}: {what}", types::describe(&old_id))));
         }
         let mut batch = result.batch(&new_kind, resource, expect, references);
@@ -98,7 +98,7 @@ impl Changes {
         Ok((MoveResponse { resource, warnings }, before))
     }
 
-    /// Refuses to move a resource that others refer to, which would refer to nothing.
+    /// Refuses to move a resource while others refer to it, since their references would dangle.
     async fn check_unreferenced(
         &self,
         registry: &Registry,
@@ -114,13 +114,14 @@ impl Changes {
             return Err(self.deletions.refusal(registry, caller, &plan).await);
         }
         if plan.deletions.len() > 1 || !plan.unset.is_empty() || plan.action() == PlannedAction::Mark {
-            let what = format!("{} cannot be moved: others refer to it; change these first", types::describe(&id));
+            let what =
+                format!("{} cannot be moved: other resources refer to it; change these first", types::describe(&id));
             return Err(Error::new(Code::FailedPrecondition, what));
         }
         Ok(plan.referrers)
     }
 
-    /// The resource that is to be moved, as it is stored, if the caller may read and delete it.
+    /// Reads the stored resource that is to be moved, if the caller may read and delete it.
     async fn old_for_move(
         &self,
         caller: &Caller,
@@ -137,7 +138,7 @@ impl Changes {
             Err(e @ StoreError::GroupVersionMismatch { .. }) => return Err(Error::invalid(e.to_string())),
             Err(e) => return Err(failed(&e)),
         };
-        // Hooks see it as they know it; the plugin that moves it sees it as it is stored.
+        // Hooks see the resource in their own schema version; the plugin that moves it sees the stored one.
         let mut seen = old.clone();
         hooks.upgrade(&mut seen).await?;
         if reading == ReadDecision::NeedsResource {
@@ -158,18 +159,18 @@ impl Changes {
     }
 }
 
-/// Refuses types of which the one cannot become the other.
+/// Refuses pairs of types without a move between them.
 fn check_types(old: &ResourceType, new: &ResourceType) -> Result<(), Error> {
     new.check_plugin_present()?;
     let refused = |why: &str| Err(Error::invalid(format!("{} cannot become {}: {why}", old.gvk, new.gvk)));
     if matches!(old.owner, Owner::Host) || matches!(new.owner, Owner::Host) {
-        return refused("types of the host keep their names");
+        return refused("types of the host cannot be moved");
     }
     if !new.moved_from.contains(&old.gvk) {
         let plugin = new.owner.plugin_name().unwrap_or_default();
         let from = new.moved_from.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let takes = if from.is_empty() { "nothing".to_owned() } else { from };
-        return refused(&format!("plugin {plugin} makes it out of {takes} (moved_from of its manifest)"));
+        return refused(&format!("plugin {plugin} makes it from {takes} (moved_from in its manifest)"));
     }
     if old.scope != new.scope {
         return refused("their scopes differ");
@@ -177,7 +178,7 @@ fn check_types(old: &ResourceType, new: &ResourceType) -> Result<(), Error> {
     Ok(())
 }
 
-/// The deletion of what was moved: with a tombstone, or a mark where finalizers hold it.
+/// Returns the deletion of the moved resource: a tombstone, or a mark while finalizers hold it.
 fn removal(old: pb::Resource) -> Vec<Mutation> {
     if !meta::has_finalizers(&old.metadata) {
         return tombstone::removal(&old);

@@ -1,7 +1,7 @@
 //! Plan: the effect of a write, without the write.
 //!
-//! The first half of a write runs as MutateAndValidate has it; then the stored resource is compared, and the plugin's
-//! `plan` asked. Where the stored resource can become the new one, `validate` runs once more with it, as in the write.
+//! The first half of a write runs as in MutateAndValidate. Then the stored resource is compared, and the plugin's
+//! `plan` is called. If the stored resource can become the new one, `validate` runs once more with it, as in the write.
 
 use mortise_resource::{
     Code, EncodedResource, Error, FieldPath, PathStep,
@@ -92,7 +92,7 @@ impl Changes {
         })
     }
 
-    /// The stored resource that a write would meet, in the type's own schema version.
+    /// Reads the stored resource that a write would meet, in the type's own schema version.
     async fn stored_for_plan(
         &self,
         caller: &Caller,
@@ -126,7 +126,7 @@ impl Changes {
     }
 }
 
-/// What the host itself keeps a stored resource from becoming: another owner, another value of an immutable field.
+/// Finds the changes that the host refuses: another owner, another value of an immutable field.
 fn fixed_by_host(kind: &ResourceType, resource: &mut pb::Resource, stored: &pb::Resource) -> Vec<FieldPath> {
     if let (Some(given), Some(known)) = (&mut resource.owner, &stored.owner)
         && given.uid.is_empty()
@@ -143,7 +143,7 @@ fn fixed_by_host(kind: &ResourceType, resource: &mut pb::Resource, stored: &pb::
     owner.into_iter().chain(changed).collect()
 }
 
-/// Whether a write would change nothing but what every write makes anew.
+/// Whether a write would change only the values that every write renews.
 fn is_same(stored: &pb::Resource, resource: &pb::Resource) -> bool {
     let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
     stored.data == resource.data

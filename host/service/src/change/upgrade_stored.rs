@@ -1,6 +1,7 @@
-//! The upgrade of everything that is stored of a type, once for all, in the background.
+//! The upgrade of all stored resources of a type, in the background.
 //!
-//! The new form is stored under the same version and generation and without an event, since no client can see a difference.
+//! The new form is stored under the same version and generation and without an event, since no client can see a
+//! difference.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::{
     rules::{RequestHooks, upgrade::is_older},
 };
 
-/// Resources that one commit stores in their new form.
+/// Resources in one commit.
 const BATCH: usize = 64;
 
 /// The result of the upgrade of all stored resources of a type.
@@ -23,18 +24,18 @@ const BATCH: usize = 64;
 pub struct UpgradeReport {
     /// Resources of the type.
     pub seen: usize,
-    /// Resources that were in an older schema version.
+    /// Resources in an older schema version.
     pub older: usize,
     /// The first resources that could not be upgraded, by name, with the reason.
     pub failures: Vec<String>,
 }
 
 impl Changes {
-    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
-    /// and reports at most `max_failures` of them.
+    /// Upgrades and stores every resource of a type in an older schema version. Goes on after failures and reports at
+    /// most `max_failures` of them.
     ///
-    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer
-    /// and are left alone.
+    /// Reads the type in pages, as of the commit at which it begins. Concurrently written resources are newer, and stay
+    /// as they are.
     ///
     /// # Errors
     /// Faults of the store only.
@@ -43,7 +44,7 @@ impl Changes {
         kind: &Arc<ResourceType>,
         max_failures: usize,
     ) -> Result<UpgradeReport, Error> {
-        let failed = |e| Error::internal(format!("upgrading what is stored of {}: {e}", kind.gvk));
+        let failed = |e| Error::internal(format!("cannot upgrade the stored resources of {}: {e}", kind.gvk));
         let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
         let mut tenancy = kind.scope.everywhere();
         kind.scope.fill_query(&mut tenancy);
@@ -79,7 +80,7 @@ impl Changes {
                     Err(_) => {}
                 }
                 if upgraded.len() >= BATCH {
-                    // The instance goes back while the disk is waited for.
+                    // The instance is free during the write to disk.
                     hooks.release();
                     let mutations = std::mem::take(&mut upgraded);
                     self.core.backend.commit(Batch::new(mutations)).await.map_err(failed)?;

@@ -4,35 +4,35 @@ use jiff::{Timestamp, Zoned};
 use mortise_resource::pb;
 use ulid::Ulid;
 
-/// A new ULID, for uids and generations.
+/// Makes a new ULID, for uids and generations.
 pub(crate) fn ulid() -> String {
     Ulid::generate().to_string()
 }
 
-/// Now, as RFC 3339 in the server's time zone, to the second.
+/// Returns the current time, as RFC 3339 in the server's time zone, to the second.
 pub(crate) fn rfc3339() -> String {
     Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string().replace("+00:00", "Z")
 }
 
-/// Now, as protobuf has it.
+/// Returns the current time, as a protobuf timestamp.
 pub(crate) fn timestamp() -> prost_types::Timestamp {
     let now = Timestamp::now();
     prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
 }
 
-/// Now, as protobuf has it, to the millisecond, as a uid has it.
+/// Returns the current time, as a protobuf timestamp with the precision of a uid, milliseconds.
 pub(crate) fn milliseconds() -> prost_types::Timestamp {
     let now = Timestamp::now();
     let nanos = now.subsec_nanosecond();
     prost_types::Timestamp { seconds: now.as_second(), nanos: nanos - nanos % 1_000_000 }
 }
 
-/// The type of an id; ids from the store and checked ones have one.
+/// Returns the type of an id. Ids from the store and checked ones have a type.
 pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
     id.r#type.clone().unwrap_or_default()
 }
 
-/// The tenancy of a checked id.
+/// Returns the tenancy of a checked id.
 pub(crate) fn tenancy_of(id: &pb::Id) -> &pb::Tenancy {
     static NOWHERE: pb::Tenancy = pb::Tenancy { partition: String::new(), namespace: String::new() };
     id.tenancy.as_ref().unwrap_or(&NOWHERE)

@@ -1,4 +1,7 @@
-//! The state that every room of the service gets: the store, the table of types, the options, the rates and the signal to stop.
+//! The state that every room of the service gets: the store, the table of types, the options, the rates and the signal
+//! to stop.
+//!
+//! A clone costs one counter. The table is swapped as a whole; a call takes it once with [`Shared::types`].
 
 pub(crate) mod ids;
 mod options;
@@ -48,22 +51,22 @@ impl Core {
 }
 
 impl Shared {
-    /// The registered types at this moment.
+    /// Returns the registered types at this moment.
     pub(crate) fn types(&self) -> Arc<Registry> {
         self.registry.load_full()
     }
 
-    /// Known tokens and policies; `None` where everyone may do everything.
+    /// Returns the known tokens and policies; `None` where everyone may do everything.
     pub(crate) fn access(&self) -> Option<&Arc<Access>> {
         self.options.access.as_ref()
     }
 
-    /// The audit log, if there is one.
+    /// Returns the audit log, if the server has one.
     pub(crate) fn audit(&self) -> Option<&AuditLog> {
         self.options.audit.as_ref()
     }
 
-    /// The region of this server, if it has one.
+    /// Returns the region of this server, if it has one.
     pub(crate) fn region(&self) -> Option<&str> {
         self.options.placement.region.as_deref()
     }

@@ -10,21 +10,21 @@ use super::rates::Rates;
 /// Limits of the service. Part of config.toml.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Watches of clients that may be open at once; one more is refused.
+    /// Limit of open watches of clients; further ones are refused.
     pub max_watches: usize,
-    /// Those of one caller.
+    /// Limit of open watches of one caller.
     pub caller_watches: usize,
-    /// Watches of clients whose snapshot is being read at once; the others wait, callers by turns.
+    /// Limit of client watches in the middle of their snapshot; the others wait, callers by turns.
     pub max_snapshots: usize,
-    /// Bytes of the lists of clients that are being read, or wait to be sent; further ones wait, callers by turns.
+    /// Bytes of client lists in memory, read or waiting to be sent; further lists wait, callers by turns.
     pub list_bytes: usize,
-    /// Lists and watches that may wait like that; one more is refused.
+    /// Limit of waiting lists and watches; further ones are refused.
     pub max_waiting: usize,
-    /// Resources that one search looks at; one that would look at more is refused.
+    /// Limit of resources that one search reads; a search that needs more is refused.
     pub search_resources: usize,
-    /// Bytes of the indexes of fields that types declare, together; types whose indexes do not fit have none.
+    /// Bytes of all field indexes; a type whose indexes do not fit has none.
     pub index_bytes: usize,
-    /// Time that one search may take.
+    /// Longest time of one search.
     pub search_time: Duration,
     /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has
     /// the same limit for the result of the hooks.
@@ -32,13 +32,13 @@ pub struct Options {
     /// Time from the reaper's first pass over the children of a deleted owner to its second, which finds children that
     /// were being created during the first.
     pub second_pass: Duration,
-    /// Time that an owner reference may be to nothing.
+    /// Time that an owner reference may have no target.
     pub owner_grace: Duration,
-    /// Requests a second.
+    /// Requests per second.
     pub rates: Rates,
-    /// Who may do what; `None` for everyone everything.
+    /// Tokens and policies; `None` allows everything to everyone.
     pub access: Option<Arc<Access>>,
-    /// The record of who did what, if there is one.
+    /// Audit log, if the server has one.
     pub audit: Option<AuditLog>,
     /// The region of the server, and the rings of shards.
     pub placement: Placement,
@@ -66,11 +66,11 @@ impl Default for Options {
     }
 }
 
-/// What is computed of each resource when it is stored: this server's region, and the rings of shards.
+/// Inputs of the computed part of each stored resource: this server's region, and the rings of shards.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
-    /// The region of this server; `None`: none, and nothing of regions is enforced.
+    /// Region of this server; `None` turns all rules of regions off.
     pub region: Option<String>,
-    /// Sizes of the rings of which each resource has a shard.
+    /// Sizes of the rings; each resource has a shard in each ring.
     pub rings: Vec<u32>,
 }

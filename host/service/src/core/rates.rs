@@ -1,12 +1,12 @@
-//! Rates of requests: reads and writes a second, of all callers together and of each.
+//! Rates of requests: reads and writes per second, of all callers together and of each.
 //!
-//! `governor` counts (GCRA): a second's worth may come at once, and then as many as the rate. Requests beyond it are
-//! refused at once, with the time after which one may be answered; nothing waits here. Callers are told apart by name,
-//! and only where there are tokens: without, everyone is one. Whether a request reads or writes is what the annotations
-//! of the API say: MutateAndValidate and opening a watch are reads.
+//! `governor` counts (GCRA): a burst of one second's requests passes at once, and further ones at the rate. A request
+//! over the rate is refused at once, with the time until the next can pass; none waits here. Callers are counted by
+//! name, and only where there are tokens; otherwise all callers count as one. The annotations of the API say whether a
+//! request reads or writes: MutateAndValidate and opening a watch are reads.
 //!
-//! Cost: two atomic operations, and a look-up under a lock for the caller. Callers that have been silent for long enough
-//! are forgotten when there are many.
+//! Cost: two atomic operations, and a look-up under a lock for the caller. Silent callers are forgotten once there are
+//! many.
 
 use std::{
     num::NonZeroU32,
@@ -21,20 +21,21 @@ use governor::{
 };
 use mortise_resource::{Code, Error};
 
-/// So many callers are known before silent ones are looked for.
+/// Number of known callers above which silent ones are forgotten.
 const MANY: usize = 10_000;
 
-/// The number of callers is looked at once in so many requests, which may add as many: it takes the callers' lock.
+/// Requests between two counts of the known callers, which may grow by as many meanwhile. Counting takes the callers'
+/// lock.
 const SELDOM: u32 = 256;
 
-/// What a request does.
+/// Category of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Category {
     Read,
     Write,
 }
 
-/// Requests a second.
+/// Requests per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     /// Reads of all callers.
@@ -59,18 +60,18 @@ impl Default for Rates {
     }
 }
 
-/// The counts of one category.
+/// Counters of one category.
 struct Counts {
     all: governor::DefaultDirectRateLimiter,
     callers: RateLimiter<u64, HashMapStateStore<u64>, DefaultClock>,
-    /// The settings, for refusals.
+    /// Names of the settings, for refusals.
     settings: [&'static str; 2],
     rates: [NonZeroU32; 2],
     name: &'static str,
     requests: AtomicU32,
 }
 
-/// Counts requests.
+/// Counters of requests.
 pub(crate) struct RateLimits {
     reads: Counts,
     writes: Counts,
@@ -88,7 +89,7 @@ impl Counts {
         }
     }
 
-    /// Forgets callers that have been silent, now and then, when there are many.
+    /// Forgets silent callers, now and then, once there are many.
     fn forget_silent(&self) {
         let is_due = self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM);
         if is_due && self.callers.len() > MANY {
@@ -126,10 +127,10 @@ impl RateLimits {
         }
     }
 
-    /// Counts a request; `caller` is a number for who makes it, if callers are told apart.
+    /// Counts a request; `caller` is the number of its caller, where callers are counted one by one.
     ///
     /// # Errors
-    /// `ResourceExhausted`: too many a second, with the time to wait.
+    /// `ResourceExhausted`: over the rate, with the time to wait.
     pub(crate) fn check(&self, category: Category, caller: Option<u64>) -> Result<(), Error> {
         let counts = match category {
             Category::Read => &self.reads,

@@ -1,4 +1,8 @@
 //! A planned deletion as one commit.
+//!
+//! # Contract
+//!
+//! The batch expects every referrer that the plan saw, and no other. Either everything in the plan happens, or nothing.
 
 use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb, types};
 use mortise_store::{Batch, Mutation};
@@ -16,15 +20,16 @@ use crate::{
     rules::{RequestHooks, is_readable, server_meta, tombstone},
 };
 
-/// Blockers that an error names.
+/// Blocking resources that an error names.
 const NAMED: usize = 3;
 
 impl Deletions {
-    /// Deletes, marks and clears what a plan says, and leaves work for the garbage collector. Returns what became of the
-    /// resource itself.
+    /// Deletes, marks and clears as planned, and leaves the deferred work to the garbage collector. Returns the outcome
+    /// for the resource itself.
     ///
     /// # Errors
-    /// A plan that is blocked; one that something changed under; an upgrade of what is to be cleared.
+    /// `Refused`: the plan is blocked. A conflict: something changed since the plan. The plugin's fault: a referrer to
+    /// be cleared cannot be upgraded.
     pub(crate) async fn carry_out(
         &self,
         registry: &Registry,
@@ -35,7 +40,7 @@ impl Deletions {
             return Err(RemovalError::Refused(self.refusal(registry, caller, &plan).await));
         }
         let action = plan.action();
-        // The place is held until it is done.
+        // The place is held until the end.
         let DeletionPlan { deletions, unset, referrers, place: _place, .. } = plan;
         let mut mutations = Vec::new();
         for (stored, targets) in unset.into_values() {
@@ -63,7 +68,7 @@ impl Deletions {
         Ok(action)
     }
 
-    /// A resource without the references for which `goes` holds; `name` is what errors call it.
+    /// Returns a resource without the references for which `goes` holds; `name` names it in errors.
     pub(super) async fn cleared(
         &self,
         registry: &Registry,
@@ -94,7 +99,7 @@ impl Deletions {
         Ok(next)
     }
 
-    /// The error of a plan that is blocked: names what blocks, as far as the caller may read it.
+    /// Returns the error for a blocked plan: names the blocking resources as far as the caller may read them.
     pub(crate) async fn refusal(&self, registry: &Registry, caller: &Caller, plan: &DeletionPlan) -> Error {
         let root = plan.deletions.first().and_then(|root| root.stored.decode_id().ok().flatten()).unwrap_or_default();
         let mut reasons = Vec::new();
@@ -132,7 +137,8 @@ impl Deletions {
     }
 }
 
-/// What marks a resource, and holds it, with work for the garbage collector, unless that was done.
+/// Returns the mutations that mark and hold a resource, with work for the garbage collector; none if it is
+/// marked and held already.
 pub(crate) fn marked(mut stored: pb::Resource) -> Vec<Mutation> {
     let is_held = meta::finalizers(&stored.metadata).contains(FINALIZER);
     if meta::is_marked(&stored.metadata) && is_held {

@@ -14,14 +14,14 @@ use crate::{
     rules::region,
 };
 
-/// Deletions. Cheap to clone.
+/// State of deletions. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Deletions {
     pub(super) core: Core,
     pub(super) references: References,
     /// Places for deletions that reach many resources.
     large: Arc<Semaphore>,
-    /// Places for plans that are only shown, so that deletions do not wait for readers.
+    /// Places for plans that are only shown, so that readers do not delay deletions.
     large_shown: Arc<Semaphore>,
 }
 
@@ -41,7 +41,7 @@ impl Deletions {
             Err(PlanError::TooFar) => {}
             planned => return planned,
         }
-        // Who asks has a place of its own, so that deletions do not wait for readers.
+        // Shown plans have places of their own, so that readers do not delay deletions.
         let places = if matches!(purpose, Purpose::Show) { &self.large_shown } else { &self.large };
         let place = places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let plan = self.plan_within(WHOLE, registry, root, purpose).await?;
@@ -95,7 +95,7 @@ impl Deletions {
         Ok(())
     }
 
-    /// Looks at what is worked off later. The result is what refers to it and does not hold it; `None` if something does.
+    /// Looks at the referrers with deferred work. Returns those that do not hold the resource; `None` if one does.
     async fn look_at_later(
         &self,
         graph: &mut ReferenceGraph<'_>,

@@ -6,13 +6,13 @@ use mortise_store::StoreError;
 use super::plan::PlanError;
 use crate::references::ReferenceError;
 
-/// Why a deletion did not take place. Nothing was changed.
+/// The reason why a deletion did not take place. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemovalError {
     /// A fault of the store, or a conflict.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something that refers to the resource refuses it.
+    /// A referrer of the resource blocks its deletion.
     #[error("{0}")]
     Refused(Error),
 }
@@ -42,7 +42,7 @@ impl From<mortise_resource::EncodingError> for RemovalError {
 }
 
 impl RemovalError {
-    /// Whether another attempt, on what is stored by then, may succeed.
+    /// Whether another attempt, on the newly stored state, may succeed.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Store(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ReferrersChanged))
     }

@@ -1,4 +1,14 @@
-//! Deletions: planned by what refers to the resource, carried out as one commit, and followed by the host's controllers.
+//! Deletions: planned along the references to the resource, carried out as one commit, and finished by the host's
+//! controllers.
+//!
+//! # Contract
+//! A deletion leaves a tombstone in its own commit. A reference that must not dangle never loses its target. All
+//! pending work is in the store, so a crash loses none. The controllers are the reaper (children), the controller of
+//! owner references, and the clean-up of tenancy units.
+//!
+//! # Cost and limits
+//! A resource without possible referrers needs no plan. A plan reads the index of references for each resource that it
+//! reaches; [`plan`] has the limits.
 
 mod carry_out;
 mod deletions;

@@ -1,18 +1,19 @@
 //! The plan of a deletion: its effect on the referrers of the resource, and on every resource that goes with it.
 //!
 //! # Rules
-//! - What refers to a resource that goes, and cascades, goes too; each resource once, so cycles end.
-//! - One that blocks refuses the whole, unless it goes itself; so does `meta.lifecycle.block_deletion` of any that goes. What
-//!   is refused changes nothing.
-//! - A resource that finalizers hold, or that something refers to which is worked off later, is marked and goes later; so
-//!   is what such a resource still refers to. Nothing refers to a resource that is not there any more.
-//! - Copies of other regions have no say: the region that owns them follows what happens here.
-//! - Fields are cleared of references to what goes in this commit.
+//! - A referrer with a cascading reference to a deleted resource is deleted too. Each resource counts once, so cycles
+//!   end.
+//! - A referrer with a blocking reference refuses the whole plan, unless it is deleted itself; so does
+//!   `meta.lifecycle.block_deletion` of any deleted resource. A refused plan changes nothing.
+//! - A resource held by finalizers, or by referrers with deferred work, is marked and deleted later; so is everything
+//!   that such a resource still refers to. No reference ever names a missing resource.
+//! - Replicas of other regions do not count: their own region follows the deletions here.
+//! - Clearing references are removed from their referrers in this commit.
 //!
 //! # Limits
-//! A deletion reaches [`MAX_REACHED`] resources and [`MAX_BYTES`] of them, besides the resource itself; so a cycle of
-//! asynchronous cascades of more cannot end. Of those that reach more than [`SMALL`] one is planned and carried out at a
-//! time, so that they hold no more memory together.
+//! A deletion reaches at most [`MAX_REACHED`] resources and [`MAX_BYTES`] of them, besides the resource itself; so a
+//! larger cycle of asynchronous cascades cannot end. Deletions that reach more than [`SMALL`] are planned and carried
+//! out one at a time, which bounds their memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,55 +29,55 @@ use crate::{
 
 /// Resources that one deletion may delete, mark or change.
 pub(super) const MAX_REACHED: usize = 10_000;
-/// Their bytes.
+/// Bytes of these resources.
 const MAX_BYTES: usize = 32 << 20;
-/// Of those that are worked off later, as many as are shown to who asks.
+/// Referrers with deferred work in a shown plan, at most.
 const SHOWN: usize = 1_000;
-/// As far as many deletions may reach at once.
+/// Largest deletion that runs beside others.
 pub(super) const SMALL: DeletionSize = DeletionSize { resources: 256, bytes: 1 << 20 };
-/// As far as one may.
+/// Largest deletion.
 pub(super) const WHOLE: DeletionSize = DeletionSize { resources: MAX_REACHED, bytes: MAX_BYTES };
 
-/// The size of what a deletion reaches.
+/// Number and bytes of the reached resources.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DeletionSize {
     resources: usize,
     bytes: usize,
 }
 
-/// For whom a deletion is planned.
+/// The purpose of a planned deletion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose<'p> {
     /// A request, or the host.
     Delete,
-    /// Somebody who asks what a deletion would do.
+    /// A preview for a caller.
     Show,
-    /// A tenancy unit that is being emptied: what blocks from within it goes.
+    /// The emptying of a tenancy unit: blocking resources inside the unit are deleted.
     Empty(&'p pb::Tenancy),
-    /// A resource that was marked, of which what was to be worked off is: its own finalizers of clients are gone
-    /// (`true`), or are looked at. What refers to it and is marked itself goes with it, if it cascades later or blocks:
-    /// neither would go before the other.
+    /// The end of a marked resource, whose deferred work is done. `ignores_finalizers` is true if the client's
+    /// finalizers on it are gone; otherwise they count. A referrer that is marked itself, and cascades later or blocks,
+    /// is deleted with it: each would wait for the other.
     Finish { ignores_finalizers: bool },
 }
 
-/// What becomes of a resource that is reached.
+/// The planned action for a reached resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlannedAction {
-    /// It goes in this commit.
+    /// Deletes the resource in this commit.
     Remove,
-    /// It is marked, and goes later.
+    /// Marks the resource; it is deleted later.
     Mark,
 }
 
-/// A resource that goes.
+/// A resource to be deleted.
 pub(crate) struct PlannedDeletion {
     pub(crate) stored: EncodedResource,
     pub(super) action: PlannedAction,
-    /// What it refers to, and by which field; `None` for the resource that is to be deleted.
+    /// Target and field of the reference that leads here; `None` for the resource of the request.
     pub(super) because: Option<(ResourceKey, String)>,
 }
 
-/// A resource that refers to one that goes.
+/// A reference to a resource to be deleted.
 pub(super) struct Link {
     pub(super) referrer: EncodedResource,
     pub(super) target: ResourceKey,
@@ -84,37 +85,37 @@ pub(super) struct Link {
     pub(crate) on_delete: OnDelete,
 }
 
-/// What a deletion does.
+/// The effect of a deletion.
 pub(crate) struct DeletionPlan {
-    /// The resource itself first.
+    /// Resources to be deleted; that of the request is first.
     pub(crate) deletions: Vec<PlannedDeletion>,
-    /// Those of which fields are cleared, and of references to what.
+    /// Referrers with fields to be cleared, and the targets that are removed from them.
     pub(crate) unset: BTreeMap<ResourceKey, (EncodedResource, BTreeSet<ResourceKey>)>,
-    /// What refuses it.
+    /// Blocking references.
     pub(super) blocks: Vec<Link>,
-    /// What of it must not be deleted, by `meta.lifecycle`.
+    /// Reached resources with `meta.lifecycle.block_deletion`.
     pub(super) protected: Vec<EncodedResource>,
-    /// What is worked off afterwards, some of it, for who asks.
+    /// References with deferred work, up to [`SHOWN`], for a preview.
     pub(super) later: Vec<Link>,
-    /// Whether there is more of it.
+    /// Whether there are more references with deferred work.
     pub(super) is_later_cut: bool,
-    /// What was seen.
+    /// Referrers that the commit expects, and no others.
     pub(crate) referrers: Vec<ExpectedReferrers>,
-    /// The place of a large one.
+    /// Place of a large deletion.
     pub(crate) place: Option<OwnedSemaphorePermit>,
 }
 
-/// Why there is no plan.
+/// The reason why a plan cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is not known what refers to it.
+    /// The references to the resource cannot be determined.
     #[error("{0}")]
     Records(Error),
-    /// It reaches too many.
+    /// The deletion exceeds the limits.
     #[error(
-        "the deletion reaches more than {MAX_REACHED} resources or {} MiB of them, which is the most for one commit; delete \
+        "the deletion reaches more than {MAX_REACHED} resources or {} MiB of them, the limit of one commit; delete \
          what refers to the resource first, or declare these references asynchronous",
         MAX_BYTES >> 20
     )]
@@ -137,17 +138,17 @@ impl From<PlanError> for Error {
     }
 }
 
-/// The resources that a deletion reaches, and what refers to them, while its plan is made.
+/// The resources that a deletion reaches, and the references between them, while its plan is made.
 pub(super) struct ReferenceGraph<'p> {
     pub(super) plan: DeletionPlan,
     purpose: Purpose<'p>,
-    /// Where in the plan each resource that goes is.
+    /// Index of each resource in the plan.
     at: HashMap<ResourceKey, usize>,
-    /// Those that finalizers hold, or something that is worked off later.
+    /// Indices of the resources held by finalizers or deferred work.
     pub(super) held: BTreeSet<usize>,
-    /// What refers to what goes, and is to be cleared.
+    /// References to be cleared: referrer and target.
     unset: Vec<(ResourceKey, ResourceKey)>,
-    /// Every resource that was reached besides the first, once.
+    /// Every reached resource besides the first, once.
     known: HashMap<ResourceKey, EncodedResource>,
     reached: DeletionSize,
     limit: DeletionSize,
@@ -169,7 +170,7 @@ impl<'p> ReferenceGraph<'p> {
         Self { plan, purpose, at, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
     }
 
-    /// Takes in a resource that goes, if it was not.
+    /// Adds a resource to be deleted, unless it is already there.
     pub(super) fn join(
         &mut self,
         stored: EncodedResource,
@@ -194,7 +195,7 @@ impl<'p> ReferenceGraph<'p> {
         Ok(())
     }
 
-    /// Counts a resource, once, and gives it as it was seen first.
+    /// Counts a resource, once, and returns it as it was first seen.
     fn reach(&mut self, stored: EncodedResource) -> Result<EncodedResource, PlanError> {
         let key = ResourceKey::from(stored.id());
         if let Some(known) = self.known.get(&key) {
@@ -210,7 +211,7 @@ impl<'p> ReferenceGraph<'p> {
         Ok(stored)
     }
 
-    /// Takes in what refers to a resource that goes.
+    /// Adds a reference to a resource to be deleted.
     pub(super) fn refer(
         &mut self,
         referrer: EncodedResource,
@@ -235,8 +236,8 @@ impl<'p> ReferenceGraph<'p> {
         Ok(())
     }
 
-    /// Takes in what is to be worked off later and goes with what it refers to: in a cycle neither would go before the
-    /// other. Returns whether it does.
+    /// Adds a referrer with deferred work that is deleted together with its target, since in a cycle each would wait
+    /// for the other. Returns whether it was added.
     pub(super) fn joins_later(
         &mut self,
         referrer: &EncodedResource,
@@ -253,7 +254,7 @@ impl<'p> ReferenceGraph<'p> {
         Ok(joins)
     }
 
-    /// Notes what is worked off later. Returns whether more of what refers to the same is wanted.
+    /// Notes a reference with deferred work. Returns whether further references to the same target are wanted.
     pub(super) fn show_later(
         &mut self,
         referrer: EncodedResource,
@@ -274,9 +275,9 @@ impl<'p> ReferenceGraph<'p> {
         Ok(shows)
     }
 
-    /// Decides what can go now.
+    /// Decides which resources can be deleted now.
     pub(super) fn finish(mut self) -> Result<DeletionPlan, PlanError> {
-        // Whatever is held holds what it refers to.
+        // A held resource holds everything that it refers to.
         let mut open: Vec<usize> = self.held.iter().copied().collect();
         while let Some(index) = open.pop() {
             let Some(planned) = self.plan.deletions.get_mut(index) else { continue };
@@ -306,12 +307,12 @@ impl<'p> ReferenceGraph<'p> {
 }
 
 impl DeletionPlan {
-    /// Whether it is refused.
+    /// Whether the deletion is refused.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.blocks.is_empty() || !self.protected.is_empty()
     }
 
-    /// What becomes of the resource itself.
+    /// Returns the planned action for the resource of the request.
     pub(crate) fn action(&self) -> PlannedAction {
         self.deletions.first().map_or(PlannedAction::Remove, |root| root.action)
     }

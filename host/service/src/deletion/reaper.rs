@@ -1,15 +1,15 @@
 //! The reaper: deletes the children of deleted resources.
 //!
-//! For each tombstone, once its owner in that incarnation is really gone, the reaper deletes every child, records that
-//! in the tombstone's status, does it once more some time later, for children that were being written meanwhile, and
-//! deletes the tombstone. Children with finalizers are marked, and go when those are removed. The deletions of children
-//! leave tombstones of their own, so whole trees go. What refers to the owner by owner references loses these
+//! For each tombstone whose owner is gone in that incarnation, the reaper deletes every child and records that in the
+//! tombstone's status. Some time later it does so once more, for children that were being written meanwhile, and
+//! deletes the tombstone. Children with finalizers are marked, and deleted after their last finalizer. The children's
+//! deletions leave tombstones of their own, so whole trees are deleted. Owner references to the owner are dropped
 //! ([`crate::deletion::release`]).
 //!
-//! A tombstone of a resource that is there, marked and held by what refers to it, has that worked off first.
+//! The tombstone of a resource that still exists, marked and held by its referrers, stands for its deferred work.
 //!
-//! It is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is reconciled
-//! anew, and the work goes on.
+//! The reaper is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is
+//! reconciled again, and the work goes on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,12 +52,12 @@ impl Reconciler for Reaper {
 }
 
 impl Deletions {
-    /// The reaper as a controller of tombstones. A failure is tried again after 5 ms, then 10 ms, and so on.
+    /// Returns the reaper as a controller of tombstones. Retries a failure after 5 ms, then 10 ms, and so on.
     pub(crate) fn reaper(&self) -> Definition {
         Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(PARALLEL)
     }
 
-    /// The time until the second pass over a tombstone is due; zero when there was no first one.
+    /// Returns the time until the second pass over a tombstone; zero before the first.
     fn remaining_wait(&self, tombstone: &pb::Resource) -> Duration {
         let Some(first) = first_pass(tombstone) else { return Duration::ZERO };
         let now = ids::timestamp();
@@ -99,7 +99,7 @@ impl Deletions {
         Ok(Outcome::Done)
     }
 
-    /// Processes a tombstone of a resource that is there: one that is held by what refers to it, or none at all.
+    /// Works on a tombstone whose resource still exists: one held by its referrers, or a tombstone without a deletion.
     async fn process_living(&self, tombstone: &pb::Id, owner: pb::Resource) -> Result<Outcome, RemovalError> {
         let is_held = meta::finalizers(&owner.metadata).contains(finalizer::FINALIZER);
         if is_held && meta::is_marked(&owner.metadata) {
@@ -109,18 +109,19 @@ impl Deletions {
         Ok(Outcome::Done)
     }
 
-    /// Deletes what the owner owned, and drops it from the owner references of others.
+    /// Deletes the owner's children, and drops the owner from the owner references of others.
     async fn delete_children(&self, owner: &pb::Id) -> Result<(), RemovalError> {
         let released = self.release_dependents(owner).await;
         let mut pages = self.core.backend.scan_owned(owner).await?;
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
-            // Copies go when their own region deletes them. Units `default` exist whoever owns them.
+            // Replicas are deleted when their own region deletes them. Units named `default` exist without regard to
+            // their owner.
             let mine = page.iter().filter(|child| !region::is_foreign(&self.core, child));
             let children = mine.filter_map(|child| child.decode_id().transpose());
             let mut children = children.collect::<Result<Vec<_>, _>>()?;
             children.retain(|child| !builtin_types::is_default(child));
-            // One that cannot be deleted now does not keep the others.
+            // A failed child does not keep the others.
             outcome = outcome.and(self.delete_all_for(children.into_iter(), Purpose::Delete).await);
         }
         outcome.and(released)
@@ -147,7 +148,7 @@ impl Deletions {
     }
 }
 
-/// The time of the first pass over a tombstone's children.
+/// Returns the time of the first pass over a tombstone's children.
 fn first_pass(tombstone: &pb::Resource) -> Option<prost_types::Timestamp> {
     let status = tombstone.status.get(STATUS_KEY)?;
     let done = status.conditions.iter().any(|c| c.r#type == FIRST_PASS && c.state() == State::True);

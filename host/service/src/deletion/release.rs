@@ -1,14 +1,13 @@
-//! The garbage collector's part of references: what is worked off while a resource is marked, and owner references of
-//! `meta`.
+//! The garbage collector's part of references: deferred work for marked resources, and owner references of `meta`.
 //!
 //! # Owner references
-//! One holds for as long as its owner exists; with `requires_owner_reference`, for as long as the owner's data refers to
-//! the dependent. One that does not hold is dropped: at once when its owner was deleted, or stopped to refer to the
-//! dependent; otherwise once it has not held for `service.owner_grace_ms`. A dependent that loses the last one is deleted,
-//! unless `unset_on_delete` says that only the reference goes. Owners are known by name: one that is created again under
-//! its name is the owner as before.
+//! An owner reference holds while its owner exists, and, with `requires_owner_reference`, while the owner's data refers
+//! to the dependent. An invalid owner reference is dropped: at once if its owner was deleted or stopped referring to
+//! the dependent, otherwise after `service.owner_grace_ms`. A dependent that loses its last owner reference is deleted,
+//! unless `unset_on_delete` of that reference asks for its removal only. Owners are known by name: an owner created
+//! again under its name is the same owner.
 //!
-//! Everything that is to be done is in the store: as a tombstone, or as an `mortise.v1.OwnershipCheck`.
+//! All pending work is in the store: as a tombstone, or as an `mortise.v1.OwnershipCheck`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,31 +37,31 @@ use crate::{
     rules::{region, server_meta},
 };
 
-/// Dependents and referrers that are worked on at once.
+/// Dependents and referrers that are processed at once.
 const PARALLEL: usize = 32;
-/// How often a change tries again after a conflict.
+/// Attempts of a change that meets conflicts.
 const ATTEMPTS: u32 = 10;
-/// How soon it is looked again at what is held by something that others have to do.
+/// Wait before the next look at a resource held by the work of others.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Links of a chain that one reconcile follows; the rest is found by its own work.
+/// Links of a chain that one reconcile follows; the rest has tombstones of its own.
 const CHAIN: usize = 10_000;
 
-/// What came of a marked resource.
+/// The state of a marked resource after its deferred work.
 #[derive(Debug, Clone, Copy)]
 enum WorkedOff {
     Gone,
-    /// Something holds it that others have to do.
+    /// The resource is held by the work of others.
     Held,
-    /// Something changed meanwhile.
+    /// A concurrent change came first.
     Changed,
 }
 
 impl WorkedOff {
-    /// When to look again.
+    /// Returns the time of the next look.
     fn next(self) -> Outcome {
         match self {
-            // Its tombstone has children to follow.
+            // The tombstone remains for the children.
             Self::Gone => Outcome::After(Duration::ZERO),
             Self::Held => Outcome::After(AGAIN),
             Self::Changed => Outcome::After(Duration::from_millis(50)),
@@ -70,7 +69,7 @@ impl WorkedOff {
     }
 }
 
-/// What a resource may hold by what it refers to.
+/// Returns the resources that this one may hold by its references.
 fn held_by(resource: &pb::Resource) -> Vec<ResourceKey> {
     let holds =
         |record: &&ReferenceRecord| !matches!(record.on_delete(), OnDelete::Unspecified | OnDelete::AllowDangling);
@@ -89,7 +88,7 @@ impl Reconciler for Ownership {
 }
 
 impl Deletions {
-    /// The controller that looks at owner references which may not hold.
+    /// Returns the controller that checks doubtful owner references.
     pub(crate) fn ownership(&self) -> Definition {
         let controller = Arc::new(Ownership(self.clone()));
         Definition::new("ownership", types::ownership_check().to_pb(), controller).parallel(PARALLEL)
@@ -112,7 +111,7 @@ impl Deletions {
         match next {
             Some(wait) => Ok(Outcome::After(wait)),
             None => {
-                // It owns nothing, so it needs no tombstone.
+                // The check owns nothing, so it needs no tombstone.
                 match self.core.backend.delete_cas(check.id.as_ref().unwrap_or(id), &check.version).await {
                     Ok(()) | Err(StoreError::CasFailure { .. }) => Ok(Outcome::Done),
                     Err(error) => Err(error.into()),
@@ -121,7 +120,8 @@ impl Deletions {
         }
     }
 
-    /// Drops the owner references of a resource that have not held for long enough. Returns when to look again.
+    /// Drops the owner references of a resource that have been invalid for long enough. Returns the time of the next
+    /// look.
     async fn check_owners(&self, dependent: &ResourceKey) -> Result<Option<Duration>, RemovalError> {
         let registry = self.core.types();
         let Some(stored) = dependent.stored(&self.core).await? else { return Ok(None) };
@@ -150,7 +150,8 @@ impl Deletions {
         Ok(next)
     }
 
-    /// Drops owner references from a resource; deletes it when none is left and the last said nothing else.
+    /// Drops owner references from a resource. Deletes it when the last one is dropped, unless that has
+    /// `unset_on_delete`.
     async fn release(&self, dependent: &ResourceKey, gone: &[ResourceKey]) -> Result<(), RemovalError> {
         let registry = self.core.types();
         let mut attempts = 0;
@@ -170,7 +171,7 @@ impl Deletions {
             }
             attempts += 1;
             if kept.is_empty() && !dropped.iter().any(|owner| owner.unset_on_delete) {
-                // This very version: with another owner it would stay.
+                // Deletes only this version: with another owner the resource would stay.
                 match self.delete_version(&registry, stored, Purpose::Delete).await {
                     Err(error) if error.is_conflict() && attempts < ATTEMPTS => continue,
                     other => return other.map(drop),
@@ -190,7 +191,7 @@ impl Deletions {
         }
     }
 
-    /// Drops the owner references to a resource that is gone, unless it was created again.
+    /// Drops the owner references to a deleted resource, unless it was created again.
     pub(super) async fn release_dependents(&self, owner: &pb::Id) -> Result<(), RemovalError> {
         let key = ResourceKey::from(owner);
         if key.stored(&self.core).await?.is_some() {
@@ -205,7 +206,7 @@ impl Deletions {
                 .buffer_unordered(PARALLEL)
                 .fold(Ok(()), async |so_far: Result<(), RemovalError>, one| so_far.and(one))
                 .await;
-            // One that cannot be released now does not keep the others.
+            // A failed dependent does not keep the others.
             outcome = outcome.and(released);
         }
         outcome
@@ -223,8 +224,8 @@ impl Deletions {
         }
     }
 
-    /// Works off what refers to a resource that is marked, and lets it go once nothing holds it; then what it held, and so
-    /// on, so that a long chain does not wait at each of its links.
+    /// Does the deferred work for a marked resource, and deletes it once nothing holds it; then the resources that it
+    /// held, and so on, so that a long chain does not wait at each link.
     pub(super) async fn work_off(&self, marked: pb::Resource) -> Result<Outcome, RemovalError> {
         let mut open = held_by(&marked);
         let outcome = self.work_off_marked(&marked).await?;
@@ -240,7 +241,7 @@ impl Deletions {
             if !meta::finalizers(&stored.metadata).contains(FINALIZER) || self.is_referred_to_later(&key).await? {
                 continue;
             }
-            // It has work of its own, which comes to it at last.
+            // A failure here is left to its own tombstone.
             if let Ok(WorkedOff::Gone) = self.work_off_marked(&stored).await {
                 open.extend(held_by(&stored));
                 open.truncate(CHAIN);
@@ -249,7 +250,7 @@ impl Deletions {
         Ok(outcome.next())
     }
 
-    /// Whether something refers to a resource that is worked off later.
+    /// Whether a referrer of the resource has deferred work.
     async fn is_referred_to_later(&self, key: &ResourceKey) -> Result<bool, RemovalError> {
         for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.core.backend.scan_referrers(&key.expected(), on_delete).await?;
@@ -326,7 +327,7 @@ impl Deletions {
     }
 }
 
-/// The time until a moment; zero once it is there.
+/// Returns the time until a moment; zero if it has passed.
 fn until(due: Timestamp) -> Duration {
     let now = ids::milliseconds();
     let seconds = due.seconds.saturating_sub(now.seconds);

@@ -1,4 +1,4 @@
-//! Removal of resources: each with a tombstone in the same commit, from which the deletion of its children follows.
+//! Removal of resources, each with a tombstone in the same commit; the deletion of the children follows from it.
 
 use futures::{StreamExt as _, stream};
 use mortise_resource::{EncodedResource, meta, pb, types};
@@ -17,10 +17,10 @@ use crate::{
     rules::{deletion_rules, server_meta, tombstone},
 };
 
-/// The host's own deletions under way at once: enough to fill a group commit.
+/// Concurrent deletions of the host: enough to fill a group commit.
 const PARALLEL: usize = 32;
 
-/// How often the host's own deletions try again after a conflict.
+/// Attempts of a deletion of the host that meets conflicts.
 const ATTEMPTS: u32 = 10;
 
 impl Deletions {
@@ -29,7 +29,7 @@ impl Deletions {
         self.remove_expecting(stored, Vec::new()).await
     }
 
-    /// As [`Deletions::remove`], if what refers to it is what was seen.
+    /// Like [`Deletions::remove`], under the expectation that the referrers are still those.
     pub(super) async fn remove_expecting(
         &self,
         stored: &pb::Resource,
@@ -48,25 +48,25 @@ impl Deletions {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
             other => return other.map(drop),
         }
-        // There is a tombstone of that name. Either a concurrent call has just deleted the resource, or a client wrote
-        // the tombstone. In the second case the children have to follow whatever it says, and whatever the reaper makes
-        // of it; so this tombstone gets a name that cannot have been foreseen.
+        // A tombstone of that name exists. Either a concurrent call has just deleted the resource, or a client wrote
+        // the tombstone. In the second case the children must be deleted all the same, so this tombstone gets an
+        // unpredictable name.
         match self.core.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(()),
             _ => self.core.backend.commit(with(tombstone::tombstone(&id, &ids::ulid()))).await.map(drop),
         }
     }
 
-    /// Deletes a resource on behalf of the host, in whatever version is stored, without hooks and permissions. Marks a
-    /// resource that has finalizers instead. Returns whether the resource is gone.
+    /// Deletes a resource on behalf of the host, in any stored version, without hooks and permissions. Marks a resource
+    /// with finalizers instead. Returns whether the resource is gone.
     ///
     /// # Errors
-    /// Faults of the store, a conflict in each of ten attempts, and what refers to the resource and blocks.
+    /// Faults of the store, a conflict in each of ten attempts, and blocking referrers.
     pub(crate) async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
         self.delete_for(id, Purpose::Delete).await
     }
 
-    /// As [`Deletions::delete_unchecked`], for some purpose.
+    /// Like [`Deletions::delete_unchecked`], for another purpose.
     pub(super) async fn delete_for(&self, id: &pb::Id, purpose: Purpose<'_>) -> Result<bool, RemovalError> {
         let registry = self.core.types();
         let mut attempts = 0;
@@ -85,7 +85,7 @@ impl Deletions {
         }
     }
 
-    /// Deletes a resource in exactly this version, or marks it where something holds it. Returns whether it is gone.
+    /// Deletes a resource in exactly this version, or marks it while something holds it. Returns whether it is gone.
     pub(super) async fn delete_version(
         &self,
         registry: &Registry,
@@ -111,13 +111,13 @@ impl Deletions {
         Ok(self.core.backend.write_cas(marked).await.map(|_| false)?)
     }
 
-    /// Whether the deletion of a resource has to look at what refers to it, or whether it may go.
+    /// Whether the deletion of a resource needs a plan, since others may refer to it.
     pub(crate) fn is_planned(&self, registry: &Registry, stored: &pb::Resource) -> bool {
         let of = stored.id.as_ref().and_then(|id| id.r#type.as_ref());
         of.is_some_and(|of| registry.is_referenced(&of.group, &of.kind)) || deletion_rules::is_protected(stored)
     }
 
-    /// Calls [`Deletions::delete_unchecked`] for every id, also after one failed.
+    /// Calls [`Deletions::delete_unchecked`] for every id, also after a failure.
     ///
     /// # Errors
     /// The first error.
@@ -131,7 +131,7 @@ impl Deletions {
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
     }
 
-    /// Removes a marked resource of which the last finalizer is gone, or keeps it for what refers to it.
+    /// Removes a marked resource after its last finalizer, or keeps it for its referrers.
     pub(crate) async fn remove_if_unreferenced(
         &self,
         registry: &Registry,

@@ -1,4 +1,5 @@
-//! The effect of a deletion, as its caller may see it. Resources that the caller may not read are counted, and not named.
+//! The effect of a deletion, as its caller may see it. Resources that the caller may not read are counted without their
+//! names.
 
 use mortise_resource::{
     EncodedResource, Error,
@@ -32,7 +33,7 @@ impl<'s> ShownPlan<'s> {
         Self { core: &deletions.core, registry, caller, answer: PlanDeleteResponse::default(), looked_at: 0 }
     }
 
-    /// The steps of a plan, and of what follows it.
+    /// Returns the steps of a plan, and of the deferred work after it.
     pub(crate) async fn of_plan(mut self, plan: DeletionPlan) -> Result<PlanDeleteResponse, Error> {
         self.answer.is_blocked = plan.is_blocked();
         self.answer.is_cut = plan.is_later_cut;

@@ -1,12 +1,12 @@
 //! The clean-up of partitions and namespaces that are marked for deletion: deletes their resources, then the unit
 //! itself.
 //!
-//! Marking changes a unit's generation, and every write depends on the generation of its units; so once a unit is
-//! marked nothing new gets into it, and a list of its resources is complete. Resources with finalizers keep it until
-//! those are removed. Tombstones stay: the reaper may still need them, and their place need not exist.
+//! Marking changes a unit's generation, and every write depends on the generation of its units. So a marked unit gets
+//! no new resources, and a list of its resources is complete. Resources with finalizers keep the unit until their
+//! finalizers are removed. Tombstones stay: the reaper may still need them, and they do not need their place.
 //!
-//! Passes over [`AT_ONCE`] units run at once; the others wait. A unit that cannot be emptied yet takes no place between
-//! its passes.
+//! Passes over [`AT_ONCE`] units run at once; the others wait. A unit that is not empty yet takes no place between its
+//! passes.
 //!
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 
@@ -38,7 +38,7 @@ use crate::{
 /// First and longest wait between passes over a unit that is not empty yet.
 const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
-/// Units over which passes run at once.
+/// Units with a pass at the same time.
 const AT_ONCE: usize = 16;
 
 /// The clean-up of units. Cheap to clone.
@@ -61,13 +61,13 @@ impl TenancyCleanup {
         loop {
             tokio::select! {
                 () = &mut stopped => return,
-                Err(e) = self.drain() => tracing::warn!("the emptying of tenancy units starts again: {e}"),
+                Err(e) = self.drain() => tracing::warn!("emptying tenancy units failed, starting again: {e}"),
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 
-    /// Watches both kinds of units and cleans up those that are marked. Ends only with an error.
+    /// Watches both kinds of units and cleans up the marked ones. Ends only with an error.
     async fn drain(&self) -> Result<std::convert::Infallible, StoreError> {
         let watch = async |gvk: Gvk| {
             let any = || WILDCARD.to_owned();
@@ -133,8 +133,8 @@ impl TenancyCleanup {
         }
     }
 
-    /// Makes one pass over a unit. Returns whether the unit is gone. `restarted` are the types whose copies have begun anew
-    /// for it.
+    /// Makes one pass over a unit. Returns whether the unit is gone. `restarted` are the types whose replication has
+    /// restarted for it.
     async fn try_empty_unit(
         &self,
         id: &pb::Id,
@@ -167,7 +167,7 @@ impl TenancyCleanup {
                 self.regions.release_replicas(&unit, &page, restarted).await?;
                 let ids = page.iter().filter_map(|resource| resource.decode_id().transpose());
                 let ids = ids.collect::<Result<Vec<_>, _>>()?;
-                // A resource that cannot be deleted now does not keep the others.
+                // A failed resource does not keep the others.
                 failed = failed.and(self.deletions.delete_all_for(ids.into_iter(), Purpose::Empty(&tenancy)).await);
             }
         }
@@ -187,8 +187,8 @@ impl TenancyCleanup {
     }
 }
 
-/// Makes passes over a unit until one finds it gone. One that panics is made again, too: it is about this unit, and the
-/// others go on. Each pass takes one of `places`.
+/// Makes passes over a unit until it is gone. Repeats a pass that panics: the fault concerns this unit, and the others
+/// go on. Each pass takes one of `places`.
 async fn until_gone<F>(unit: &str, places: &Semaphore, pass: impl Fn() -> F)
 where
     F: Future<Output = Result<bool, RemovalError>>,

@@ -1,19 +1,19 @@
 //! Lists that passed their checks: their resources are read in pages, as of one commit.
 //!
 //! # Limits
-//! A list for a client is encoded as it is read, since what waits to be sent takes a quarter of the memory that way,
-//! and counts against `service.list_bytes` until it is sent. A list gets its first share before it is read, so those
-//! that are read at once are bounded, too, and with them the windows of noted changes in the store. One that turns out
-//! larger gives back what it has and waits for more, with nothing in hand.
+//! A list for a client is encoded while it is read, since encoded resources take a quarter of the memory until they are
+//! sent. They count against `service.list_bytes` until then. A list gets its first share before it is read, which also
+//! bounds the number of lists read at once, and with it the overwritten versions that the store buffers. A list that
+//! outgrows its share gives it back and waits for a larger one, without holding anything.
 //!
 //! # Priority
-//! The first [`SHORT`] pages of a list are read on the threads that serve requests. What comes after them is read and
-//! encoded on threads of low priority: however many long lists there are, whoever is served with less goes first.
-//! Nothing else can be done about them there: a list cannot be sent before all of it is read, since its length comes
-//! first, and to bound how many are read at once does not help a write that waits for the processor of one.
+//! The first [`SHORT`] pages of a list are read on the threads that serve requests. Further pages are read and encoded
+//! on threads of low priority, so that short requests go before any number of long lists. A list cannot be sent in
+//! parts, since its length comes first. A bound on the lists read at once would not help a write that waits for the
+//! processor of one of them.
 //!
-//! Lists of controllers of this process are neither encoded nor counted here: each resource goes to its reader as soon
-//! as it is read, and the reader ends the list when it has enough.
+//! Lists for controllers of this process are neither encoded nor counted here: each resource goes to its reader at
+//! once, and the reader may end the list.
 
 use std::{collections::VecDeque, sync::Arc, thread};
 
@@ -33,20 +33,20 @@ use crate::{
     rules::RequestHooks,
 };
 
-/// Lists that are read at once: each has this part of all bytes at first.
+/// Lists that can be read at once: all bytes divided by this number are the first share of each.
 const AT_ONCE: usize = 16;
 
 /// Pages of a list that are read on the threads that serve requests: the first has 64 resources, the second 1,024.
 const SHORT: usize = 2;
 
-/// What is encoded in one piece, bytes: the resource that reaches it is the last. Transports send a piece of this size as
-/// it is, and copy parts of larger ones.
+/// Bytes of an encoded piece; the resource that reaches the bound is its last. Transports send pieces of this size as
+/// they are, and copy parts of larger ones.
 const PIECE: usize = 32 << 10;
 
-/// The field of `ListResponse` and of `ListByOwnerResponse` that has the resources, and its wire type.
+/// Tag of the resources in `ListResponse` and `ListByOwnerResponse`: field 1, length-delimited.
 const RESOURCES: u8 = 1 << 3 | 2;
 
-/// A list that is ready to be sent: a `ListResponse` or a `ListByOwnerResponse`, encoded, in pieces. Counts against
+/// An encoded list, ready to be sent in pieces: a `ListResponse` or a `ListByOwnerResponse`. Counts against
 /// `service.list_bytes` until it is dropped.
 pub struct EncodedList {
     pieces: VecDeque<Bytes>,
@@ -55,13 +55,13 @@ pub struct EncodedList {
 }
 
 impl EncodedList {
-    /// Bytes that are left.
+    /// Bytes of the remaining pieces.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The next piece, which has whole resources in it; `None` after the last.
+    /// Returns the next piece, which has whole resources; `None` after the last.
     pub fn next_piece(&mut self) -> Option<Bytes> {
         let piece = self.pieces.pop_front()?;
         self.bytes -= piece.len();
@@ -69,20 +69,20 @@ impl EncodedList {
     }
 }
 
-/// What a list is about.
+/// The resources of a list.
 pub(crate) enum Selection {
-    /// Resources of this very GroupVersion.
+    /// Resources of exactly this GroupVersion.
     Type(Arc<ResourceType>, Query),
-    /// What an incarnation owns, of every type.
+    /// Resources of every type owned by an incarnation.
     Owner(pb::Id),
 }
 
-/// A list that may be read.
+/// A list that passed its checks.
 pub(crate) struct CheckedList {
     selection: Selection,
     registry: Arc<Registry>,
     caller: Caller,
-    /// Those of the type that was read last: the instance of one type goes back before that of the next is asked for.
+    /// Hooks of the last read type. A type's instance is given back before the next one is requested.
     hooks: Option<RequestHooks>,
 }
 
@@ -91,7 +91,7 @@ impl CheckedList {
         Self { selection, registry, caller: caller.clone(), hooks: None }
     }
 
-    /// Reads the list; `each` gets what the caller may read, and ends the reading by an error.
+    /// Reads the list. `each` gets the readable resources; its error ends the reading.
     pub(crate) async fn read<E: From<Error>>(
         &mut self,
         core: &Core,
@@ -104,7 +104,7 @@ impl CheckedList {
         Ok(())
     }
 
-    /// Reads and encodes the list for a client. Waits until there is room for it.
+    /// Reads and encodes the list for a client. Waits until the list fits into the shared bytes.
     pub(crate) async fn encode(mut self, lists: &Lists) -> Result<EncodedList, Error> {
         let total = lists.bytes.total();
         let mut wanted = (total / AT_ONCE).max(1);
@@ -129,7 +129,7 @@ impl CheckedList {
                 }
                 Progress::More | Progress::Outgrown => return Err(lists.no_room(NoShare::TooMuch)),
             }
-            // The share goes here; nothing is in hand while the next one is waited for.
+            // The share is dropped here; nothing is held during the next wait.
             self = encoder.list;
             self.release();
         }
@@ -148,7 +148,7 @@ impl CheckedList {
         pages.next().await.map_err(|e| self.failed(&e))
     }
 
-    /// Passes on what of a page the caller may read, in its type's schema version.
+    /// Passes on the readable resources of a page, in their type's schema version.
     async fn keep_readable<E: From<Error>>(
         &mut self,
         mut page: Vec<EncodedResource>,
@@ -165,7 +165,7 @@ impl CheckedList {
                 Selection::Owner(_) => self.registry.resolve_type(&type_of_stored(&resource))?,
             };
             if self.hooks.as_ref().is_none_or(|hooks| hooks.kind.gvk != kind.gvk) {
-                // Who waits for a second place with the first in hand may wait for itself.
+                // A task that waits for a second place while it holds the first may wait for itself.
                 drop(self.hooks.take());
             }
             let hooks = self.hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), &self.caller));
@@ -178,7 +178,7 @@ impl CheckedList {
         Ok(())
     }
 
-    /// Holds nothing that others wait for.
+    /// Gives back the plugin's instance.
     fn release(&mut self) {
         if let Some(hooks) = &mut self.hooks {
             hooks.release();
@@ -203,16 +203,16 @@ struct Encoder {
     share: Share,
 }
 
-/// How far an [`Encoder`] is.
+/// The progress of an [`Encoder`].
 enum Progress {
     More,
     All,
-    /// What was read does not fit into the share, and it cannot grow.
+    /// The list exceeds its share, and the share cannot grow.
     Outgrown,
 }
 
 impl Encoder {
-    /// Reads and encodes so many pages at most.
+    /// Reads and encodes at most `most` pages.
     async fn pages(&mut self, most: usize) -> Result<Progress, Error> {
         for _ in 0..most {
             let Some(page) = self.list.next_page(&mut *self.pages).await? else { return Ok(Progress::All) };
@@ -224,14 +224,14 @@ impl Encoder {
             if self.pages.is_at_end() {
                 return Ok(Progress::All);
             }
-            // Encoding a page takes a while; others are to have theirs.
+            // Encoding a page takes a while; let other tasks run.
             tokio::task::yield_now().await;
         }
         Ok(Progress::More)
     }
 
-    /// Encodes a page. After each piece of a long list, threads go first that wait for its processor: the kernel would let
-    /// this one run for milliseconds, whatever its niceness.
+    /// Encodes a page. After each piece of a long list, threads that wait for its processor run first: the kernel would
+    /// let this one run for milliseconds, at any niceness.
     async fn encode(&mut self, page: Vec<EncodedResource>, is_long: bool) -> Result<(), Error> {
         let Self { list, pieces, bytes, .. } = self;
         let whole: usize = page.iter().map(|resource| resource.bytes().len() + 6).sum();

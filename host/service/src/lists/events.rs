@@ -1,16 +1,16 @@
 //! The events of a watch: a snapshot, its end, then every change, in commit order.
 //!
 //! # Limits
-//! A watch begins in the store, where changes are noted for it from then on, when it has a place among those whose
-//! snapshots are read at once (`service.concurrent_watch_snapshots`); it gives the place back with the end of its snapshot. Of a
-//! snapshot one page is in memory; what comes after its
-//! first [`SHORT`] resources is read on threads of low priority. Events wait in a buffer of the store that is bounded in events and bytes. A reader
-//! that falls further behind gets `Aborted` and starts again; it never misses an event unnoticed.
+//! A watch begins in the store once it has one of the places for snapshots (`service.concurrent_watch_snapshots`); from
+//! then on the store notes the changes for it. The place is free again after the snapshot. One page of a snapshot is in
+//! memory; resources after the first [`SHORT`] are read on threads of low priority. Events wait in a buffer of the
+//! store that is bounded in events and bytes. A reader that falls further behind gets `Aborted` and starts again; it
+//! never misses an event unnoticed.
 //!
-//! Each event is authorized when it is delivered, with the type as it is registered then; events that are there
-//! together are delivered together. When what the caller may do
-//! changes, the watch ends: with Unauthenticated without a valid token, with PermissionDenied where listing is no longer
-//! allowed, and otherwise with Aborted, since what it has shown may be too much or too little now.
+//! Each event is authorized at its delivery, with the type as registered then; events that are ready at once are
+//! delivered together. When the caller's permissions change, the watch ends: with Unauthenticated without a valid
+//! token, with PermissionDenied if the caller may no longer list, and otherwise with Aborted, since the events so far
+//! may show too much or too little.
 
 use mortise_resource::{EncodedResource, Error, IdRef, pb};
 use mortise_store::{Place, Query, StoreError, Watch, WatchEvent};
@@ -24,7 +24,7 @@ use crate::{
 /// Resources of a snapshot that are read on the threads that serve requests: those of its first two pages.
 const SHORT: usize = 64 + 1_024;
 
-/// Events that are looked at together at most, so that a watch of little among much leaves others their turns.
+/// Events examined without a pause, so that a watch with few matches leaves others their turns.
 const TOGETHER: usize = 256;
 
 /// An open watch of a client. Dropping it closes it.
@@ -34,13 +34,13 @@ pub struct Events {
     open: OpenWatch,
 }
 
-/// How far a watch is.
+/// The progress of a watch.
 enum WatchState {
-    /// It has no place yet; and behind which resource it begins.
+    /// Waits for a place; begins behind this resource.
     Queued(Query, Option<Place>),
     Snapshot {
         watch: Box<dyn Watch>,
-        /// Resources that were read.
+        /// Resources read so far.
         seen: usize,
         _place: Share,
     },
@@ -49,14 +49,14 @@ enum WatchState {
 }
 
 impl Events {
-    /// Begins a watch behind a place; the store is asked once the watch is waited for.
+    /// Begins a watch behind a place. The store is asked at the first wait for an event.
     pub(crate) fn new(lists: &Lists, query: Query, after: Option<Place>, open: OpenWatch) -> Self {
         Self { lists: lists.clone(), state: WatchState::Queued(query, after), open }
     }
 }
 
 impl WatchState {
-    /// The next event. Safe to cancel.
+    /// Waits for the next event. Safe to cancel.
     async fn next(&mut self, lists: &Lists, turn: Turn) -> Result<WatchEvent, Error> {
         if let Self::Queued(query, after) = self {
             let place = lists.snapshots.acquire(turn, 1).await.map_err(|e| lists.no_room(e))?;
@@ -78,7 +78,7 @@ impl WatchState {
         .map_err(|e| ended(&e))
     }
 
-    /// The next event, if it is there.
+    /// Returns the next event, if one is ready.
     fn ready(&mut self) -> Result<Option<WatchEvent>, Error> {
         match self {
             Self::Snapshot { watch, seen, .. } => {
@@ -91,7 +91,7 @@ impl WatchState {
         .map_err(|e| ended(&e))
     }
 
-    /// Gives back the place of a snapshot that was read.
+    /// Gives back the place after the snapshot.
     fn end_snapshot(&mut self) {
         *self = match std::mem::replace(self, Self::Ended) {
             Self::Snapshot { watch, .. } => Self::Live(watch),
@@ -101,11 +101,11 @@ impl WatchState {
 }
 
 impl Events {
-    /// Waits for the next event that the caller may read.
+    /// Waits for the next readable event.
     ///
     /// # Errors
-    /// `Aborted`: the reader starts again with an empty state. Any other error ends the watch too; one about a single
-    /// resource names it, and another watch may begin behind it.
+    /// `Aborted`: the reader starts again with an empty state. Any other error ends the watch, too. An error about a
+    /// single resource names it, and another watch may begin behind it.
     pub async fn next(&mut self) -> Result<pb::WatchEvent, Error> {
         use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
         let mut next = None;
@@ -123,11 +123,11 @@ impl Events {
         Ok(pb::WatchEvent { event })
     }
 
-    /// Waits as [`Events::next`], and hands over what else is there then, until `each` says that it has enough. These
-    /// are judged by the type as it is registered when the first of them comes.
+    /// Waits as [`Events::next`], and then passes on the other ready events until `each` returns false. The type as
+    /// registered at the first of them applies to all.
     ///
     /// # Errors
-    /// As there. What was handed over before counts.
+    /// Those of [`Events::next`]. The events passed on before an error count.
     pub async fn next_ready(&mut self, mut each: impl FnMut(WatchEvent) -> bool) -> Result<(), Error> {
         let mut handed_over = false;
         while !handed_over {
@@ -154,7 +154,7 @@ impl Events {
         Ok(())
     }
 
-    /// Waits for the next event, whatever it is about.
+    /// Waits for the next event, readable or not.
     async fn awaited(&mut self) -> Result<WatchEvent, Error> {
         let turn = self.open.caller().turn();
         loop {
@@ -166,7 +166,7 @@ impl Events {
     }
 }
 
-/// What the caller may see of an event: the resource in its type's schema version.
+/// Returns the readable part of an event: the resource in its type's schema version.
 async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<WatchEvent>, Error> {
     let (resource, event): (_, fn(EncodedResource) -> WatchEvent) = match event {
         WatchEvent::EndOfSnapshot => return Ok(Some(event)),

@@ -1,4 +1,12 @@
-//! Lists and watches of many resources: their limits, their checks, and how they are read and sent.
+//! Lists and watches of many resources: their limits, their checks, their reading and their encoding.
+//!
+//! # Contract
+//! A list shows the store as of one commit. A watch shows a snapshot, its end, and then every change, in commit order.
+//! For a client, the authorize hook decides about each resource.
+//!
+//! # Limits
+//! Bytes of lists, open watches, snapshots at once, and waiting lists: see [`checked_list`] and [`events`]. Later pages
+//! are read on threads of low priority.
 
 mod checked_list;
 mod events;

@@ -1,5 +1,5 @@
-//! The common part of every client's watch: a place among all watches, an end with the server, and an end when its
-//! caller's permissions change.
+//! The common part of every client's watch: a place among all watches, its end with the server, and its end after a
+//! change of the caller's permissions.
 
 use std::pin::Pin;
 
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct OpenWatch {
     core: Core,
     caller: Caller,
-    /// The method, as records name it.
+    /// Method name for records.
     method: &'static str,
     scope: WatchScope,
     permission: WatchPermission,
@@ -26,30 +26,31 @@ pub(crate) struct OpenWatch {
     _counted: Option<CountedOne>,
 }
 
-/// What is watched, as it was asked for.
+/// The requested scope of a watch.
 pub(crate) enum WatchScope {
     /// Resources of a type.
     Many(Gvk, pb::Tenancy),
-    /// One.
+    /// A single resource.
     One(Gvk, pb::Id),
 }
 
-/// What the caller might do when the watch began, and the change of changes.
+/// The caller's permissions at the start of the watch, and the signal of their changes.
 pub(crate) struct WatchPermission {
     fingerprint: u64,
     changes: Option<watch::Receiver<u64>>,
 }
 
-/// Why a watch has to look up.
+/// The reason for a check of an open watch.
 pub(crate) enum AccessChange {
-    /// Some caller may do something else than before.
+    /// The permissions of some caller have changed.
     Permissions,
     /// The service stops.
     Stopped,
 }
 
 impl WatchPermission {
-    /// What the caller may do now. To be taken before the caller is judged, or a change in between is missed.
+    /// Takes the caller's current permissions. Must precede the caller's authorization, or a change in between is
+    /// missed.
     pub(crate) fn now(core: &Core, caller: &Caller) -> Self {
         Self { changes: core.access().map(|access| access.changes()), fingerprint: caller.authorizer.fingerprint() }
     }
@@ -59,7 +60,7 @@ impl WatchPermission {
             Some(changes) => changes.changed().await.is_ok(),
             None => false,
         };
-        // Without a sender, which goes with the server, nothing changes.
+        // Without a sender, which ends with the server, nothing changes.
         if !changed {
             std::future::pending().await
         }
@@ -67,7 +68,7 @@ impl WatchPermission {
 }
 
 impl OpenWatch {
-    /// Takes a place.
+    /// Takes a place among the open watches.
     ///
     /// # Errors
     /// `ResourceExhausted`: too many watches.
@@ -95,17 +96,17 @@ impl OpenWatch {
         &self.caller
     }
 
-    /// The type.
+    /// Returns the type.
     pub(crate) fn wanted(&self) -> &Gvk {
         match &self.scope {
             WatchScope::Many(wanted, _) | WatchScope::One(wanted, _) => wanted,
         }
     }
 
-    /// Waits for something, as long as the watch goes on.
+    /// Waits for a future while the watch may go on.
     ///
     /// # Errors
-    /// Why it ends.
+    /// The reason for the end of the watch.
     pub(crate) async fn until<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Error> {
         let mut wait = std::pin::pin!(wait);
         loop {
@@ -117,7 +118,7 @@ impl OpenWatch {
         }
     }
 
-    /// Resolves when there is something to [judge](Self::judge). Safe to cancel.
+    /// Resolves when the watch has to be [judged](Self::judge). Safe to cancel.
     pub(super) async fn access_change(&mut self) -> AccessChange {
         tokio::select! {
             () = self.permission.changed() => AccessChange::Permissions,
@@ -125,10 +126,10 @@ impl OpenWatch {
         }
     }
 
-    /// Ends the watch when the service stops, and when the caller may do something else than when it began.
+    /// Ends the watch when the service stops, or when the caller's permissions differ from those at its start.
     ///
     /// # Errors
-    /// Why it ends.
+    /// The reason for the end of the watch.
     pub(super) async fn judge(&mut self, change: AccessChange) -> Result<(), Error> {
         match change {
             AccessChange::Stopped => return Err(ended(&mortise_store::StoreError::Closed)),
@@ -147,17 +148,17 @@ impl OpenWatch {
             WatchScope::One(_, id) => call.about(Some(id)),
         }
         call.end(lost).await?;
-        Err(Error::new(Code::Aborted, "what the caller may see has changed; watch again for a new snapshot"))
+        Err(Error::new(Code::Aborted, "the caller's permissions have changed; watch again for a new snapshot"))
     }
 
-    /// Fails where the caller may not watch any more.
+    /// Fails if the caller may no longer watch.
     async fn lost_permission(&mut self) -> Result<(), Error> {
         self.caller.authorizer.check_valid()?;
         let kind = self.core.types().resolve(&self.wanted().to_pb())?.clone();
         let mut hooks = RequestHooks::new(kind, &self.caller);
         match &self.scope {
             WatchScope::Many(_, tenancy) => hooks.authorize_list(tenancy).await,
-            // What the resource has may count, which the next watch finds out.
+            // The hook may need the resource; the next watch finds that out.
             WatchScope::One(_, id) => hooks.authorize_read(id).await.map(drop),
         }
     }

@@ -1,4 +1,4 @@
-//! The state of lists and watches: their shared places, bytes, and threads of low priority.
+//! The state of lists and watches: shared places, shared bytes, and threads of low priority.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::{
     core::Core,
 };
 
-/// Lists and watches of clients. Cheap to clone.
+/// State of clients' lists and watches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Lists {
     pub(crate) core: Core,
     watches: Arc<Semaphore>,
     caller_watches: Arc<CallerCounts>,
-    /// Places for watches whose snapshot is being read.
+    /// Places for watches during their snapshot.
     pub(crate) snapshots: FairPool,
-    /// Bytes of lists that are being read, or wait to be sent.
+    /// Bytes of lists in memory, read or waiting to be sent.
     pub(crate) bytes: FairPool,
-    /// Threads for long reads: the rest of lists, and of the snapshots of watches.
+    /// Threads for long reads: the later pages of lists and snapshots.
     pub(crate) low_priority: Arc<LowPriorityThreads>,
 }
 
@@ -38,12 +38,12 @@ impl Lists {
         }
     }
 
-    /// The number of open watches of clients.
+    /// Returns the number of clients' open watches.
     pub(crate) fn open_watches(&self) -> usize {
         self.core.options.max_watches.saturating_sub(self.watches.available_permits())
     }
 
-    /// Takes a place for a watch of a caller.
+    /// Takes a place for a caller's watch.
     ///
     /// # Errors
     /// `ResourceExhausted`: too many watches.
@@ -58,7 +58,7 @@ impl Lists {
         Ok((permit, counted))
     }
 
-    /// Waits for bytes for an answer, of all there are at most.
+    /// Waits for the bytes of an answer, at most all of them.
     ///
     /// # Errors
     /// `ResourceExhausted`: too many lists and watches wait.
@@ -66,14 +66,14 @@ impl Lists {
         self.bytes.acquire(caller.turn(), self.bytes.total().min(bytes)).await.map_err(|e| self.no_room(e))
     }
 
-    /// The error of a share that is not given.
+    /// Returns the error for a refused share.
     pub(crate) fn no_room(&self, why: NoShare) -> Error {
         let total = self.bytes.total();
         Error::new(
             Code::ResourceExhausted,
             match why {
                 NoShare::TooMuch => format!(
-                    "the list is larger than all lists together may be, {total} bytes (limit service.list_bytes); list fewer \
+                    "the list is larger than the {total} bytes of all lists together (limit service.list_bytes); list fewer \
                      with a name_prefix or a tenancy, or watch, which has no such limit"
                 ),
                 NoShare::QueueFull => format!(

@@ -6,7 +6,7 @@ use mortise_resource::{Error, pb, tenancy};
 
 use crate::registry::{Registry, ResourceType};
 
-/// The checks that lists, watches and searches share, before those of the scope.
+/// Runs the checks that lists, watches and searches share, before those of the scope.
 pub(crate) fn check_request(
     registry: &Registry,
     wanted: &pb::Type,

@@ -1,6 +1,6 @@
 //! Watches for controllers of this process: every resource of a type in every tenancy, upgraded to the type's schema
-//! version. They ask no authorize hook, and the limit on watches does not count them: there are as many as controllers
-//! declare.
+//! version. They call no authorize hook, and do not count against the limit of watches: controllers declare their
+//! number.
 
 use mortise_resource::{EncodedResource, Error, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
@@ -21,8 +21,8 @@ pub struct TypeWatch {
 }
 
 impl TypeWatch {
-    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
-    /// under another GroupVersion arrives as deleted.
+    /// Watches a registered type: its snapshot, the end of the snapshot, and every change. A resource that is later
+    /// written under another GroupVersion arrives as deleted.
     ///
     /// # Errors
     /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
@@ -59,7 +59,7 @@ impl TypeWatch {
                 return hooks.upgraded(resource).await.map(WatchEvent::Upsert);
             }
             if self.live {
-                // Its data is of another version's message.
+                // Its data is another version's message.
                 let gone = pb::Resource { data: None, ..resource.decode()? };
                 return Ok(WatchEvent::Delete(EncodedResource::encode(&gone)?));
             }

@@ -1,9 +1,9 @@
-//! Access paths of a search: resources are found by their names, by the index of a label or of a field, or by a range of names.
+//! Access paths of a search: by resource names, by the index of a label or of a field, or by a range of names.
 //!
-//! Which one is taken follows from what must hold for whatever matches. Of several labels that have to be there, the
-//! first whose entries end with the first page of the index is taken; else the field with the fewest entries, if they are
-//! few or there is no label; else the label with the fewest values. So a look at a few pages decides, and no statistics are
-//! kept.
+//! The choice follows from the facts that hold for every match. Of several required labels, the first whose entries end
+//! within the first page of the index is taken. Otherwise the field with the fewest entries is taken, if these are few
+//! or no label is required; otherwise the label with the fewest values. So reading a few pages decides, without
+//! statistics.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,15 +20,15 @@ use super::{
     queries::Queries,
 };
 
-/// Names that are looked up one by one; more of them are searched for.
+/// Names that are read one by one; more of them are found by a range.
 const MAX_NAMES: usize = 1_000;
 /// Values of a label whose entries are read one after another.
 const MAX_VALUES: usize = 100;
-/// Labels of which the first page is looked at.
+/// Labels whose first page is read for the choice.
 const MAX_PROBES: usize = 4;
-/// Entries of a field that are read rather than those of a label, of which there are more pages than one.
+/// Entries up to which a field is preferred to a label with several pages.
 const FEW: usize = 1_000;
-/// Resources that are read by their names at once.
+/// Resources that are read by name at once.
 const PAGE: usize = 64;
 
 /// The resources that may match, in pages.
@@ -37,7 +37,7 @@ pub(crate) struct Candidates {
     pub(crate) keys: Vec<String>,
     /// Whether they come in the order of lists.
     pub(super) in_order: bool,
-    /// Read already, in choosing.
+    /// First page, if the choice has read it.
     first: Option<Vec<EncodedResource>>,
     source: Source,
 }
@@ -48,20 +48,20 @@ enum Source {
     Scans { cursor: Box<dyn Cursor>, query: Query, rest: std::vec::IntoIter<ScanPart> },
 }
 
-/// Places out of the index of a field.
+/// Places from the index of a field.
 struct FieldSource {
     index: TypeIndex,
     look_up: LookUp,
     of: pb::Type,
-    /// Those that are found, and not read yet.
+    /// Found places, not yet read.
     found: std::vec::IntoIter<Place>,
-    /// Behind which the next ones are.
+    /// Place behind which the next look-up begins.
     next: Option<Place>,
 }
 
-/// Chooses how to find what a search asks for.
+/// Chooses the access path of a search.
 ///
-/// `is_patient` has it wait for an index that is being made for as long as that takes.
+/// If `is_patient`, waits without a bound for an index in construction.
 pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool) -> Result<Candidates, StoreError> {
     let (backend, query, of) = (&*queries.core.backend, &search.query, search.kind.gvk.to_pb());
     let (facts, after) = (search.facts(), search.after());
@@ -131,7 +131,7 @@ async fn by_label(
 ) -> Result<Candidates, StoreError> {
     let part = |value: &String| ScanPart { label: Some((label.to_owned(), value.clone())), after: after.clone() };
     let mut parts = fact.values.iter().map(part).collect::<Vec<_>>().into_iter();
-    // Of no value there is nothing: a label that no resource has.
+    // A label without values matches no resource.
     let first = parts.next().unwrap_or_else(|| part(&String::new()));
     let cursor = backend.scan_part(query, &first).await?;
     Ok(Candidates {
@@ -143,7 +143,7 @@ async fn by_label(
     })
 }
 
-/// The fields with an index that a value is required of, by their numbers.
+/// Returns the indexed fields with a required value, by their numbers.
 fn indexed<'f>(search: &Search, facts: &'f [Fact]) -> Vec<(usize, &'f str, &'f Fact)> {
     let number = |name: &String| search.kind.query.indexed.iter().position(|path| path.name() == name);
     let field = |fact: &'f Fact| match &fact.subject {
@@ -153,7 +153,7 @@ fn indexed<'f>(search: &Search, facts: &'f [Fact]) -> Vec<(usize, &'f str, &'f F
     facts.iter().filter_map(field).take(MAX_PROBES).collect()
 }
 
-/// The field with the fewest entries, and how many these are; `None` without an index.
+/// Returns the field with the fewest entries, and their number; `None` without an index.
 async fn by_field(
     queries: &Queries,
     search: &Search,
@@ -182,7 +182,7 @@ async fn by_field(
     best
 }
 
-/// Reads resources that are known by name; those that are gone are left out.
+/// Reads resources by name; leaves out deleted ones.
 async fn read_all(
     backend: &dyn Backend,
     ids: impl Iterator<Item = pb::Id>,
@@ -199,7 +199,7 @@ async fn read_all(
 }
 
 impl FieldSource {
-    /// The next page, which may be empty; `None` after the last.
+    /// Returns the next page, which may be empty; `None` after the last.
     async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, Lost> {
         if self.found.as_slice().is_empty() {
             let Some(after) = self.next.take() else { return Ok(None) };
@@ -217,22 +217,22 @@ impl FieldSource {
     }
 }
 
-/// Why there is no next page.
+/// The reason why the next page is missing.
 enum Lost {
-    /// The index is gone; everything up to this place was looked up.
+    /// The index is gone; everything up to this place was found.
     Index(Place),
     Store(StoreError),
 }
 
 impl Candidates {
-    /// Reads the first page. True when no other follows.
+    /// Reads the first page. Returns whether it is the only one.
     async fn probe(&mut self) -> Result<bool, StoreError> {
         let Source::Scans { cursor, rest, .. } = &mut self.source else { return Ok(true) };
         self.first = Some(cursor.next().await?.unwrap_or_default());
         Ok(cursor.is_at_end() && rest.len() == 0)
     }
 
-    /// The next page; `None` after the last.
+    /// Returns the next page; `None` after the last.
     pub(crate) async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, StoreError> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Ok(Some(first));

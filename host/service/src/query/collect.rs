@@ -1,39 +1,39 @@
-//! The page of a search: of all that match, those next to a boundary, in order, within a number and a size.
+//! The page of a search: of all matches, those next to a boundary, in order, within a number and a size.
 //!
 //! # Cost
-//! A search tree of at most one more than the page has, whatever is offered.
+//! A search tree of at most one entry more than the page, for any number of offered resources.
 
 use std::collections::BTreeMap;
 
 use mortise_query::{Direction, PageToken, SortKey};
 use mortise_resource::EncodedResource;
 
-/// What was offered so far.
+/// The matches offered so far.
 pub(super) struct Collector {
     size: usize,
-    /// Bytes of the resources that are kept; the first one may be larger.
+    /// Bytes of the kept resources; the first alone may be larger.
     bytes_limit: usize,
     token: Option<PageToken>,
     kept: BTreeMap<SortKey, EncodedResource>,
     bytes: usize,
-    /// The first beyond the page, of what was offered. What is farther does not belong to the page, however small it is.
+    /// First offered resource beyond the page. Farther ones do not belong to the page, however small they are.
     follower: Option<(SortKey, EncodedResource)>,
-    /// What was offered on the other side of the boundary.
+    /// Number of resources offered on the other side of the boundary.
     beyond: u64,
-    /// Everything that was offered.
+    /// Number of all offered resources.
     offered: u64,
 }
 
 /// A page, in order.
 pub(crate) struct Page {
     pub(crate) resources: Vec<EncodedResource>,
-    /// The order of its first and its last resource; `None` when there is none.
+    /// Keys of its first and its last resource; `None` for an empty page.
     pub(super) ends: Option<(SortKey, SortKey)>,
-    /// What follows in the page's own direction: the first of it.
+    /// First resource after the page, in the page's own direction.
     pub(super) follower: Option<(SortKey, EncodedResource)>,
-    /// Resources before it.
+    /// Number of resources before the page.
     pub(super) offset: u64,
-    /// Resources on all pages.
+    /// Number of resources on all pages.
     pub(crate) total: u64,
 }
 
@@ -46,7 +46,7 @@ impl Collector {
         self.token.as_ref().map_or(Direction::Right, |token| token.direction)
     }
 
-    /// Takes a resource that matches, if it belongs to the page as far as is known.
+    /// Takes a match, if it may belong to the page.
     pub(super) fn offer(&mut self, key: SortKey, resource: EncodedResource) {
         self.offered += 1;
         if self.token.as_ref().is_some_and(|token| !token.admits(&key)) {
@@ -73,12 +73,12 @@ impl Collector {
         }
     }
 
-    /// Whether nothing that comes later in ascending order can belong to the page.
+    /// Whether no later resource in ascending order can belong to the page.
     pub(super) fn is_full(&self) -> bool {
         self.follower.is_some() && matches!(self.direction(), Direction::Right)
     }
 
-    /// Everything that was offered.
+    /// Returns the number of all offered resources.
     pub(super) fn offered(&self) -> u64 {
         self.offered
     }
@@ -108,8 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Pages that are bounded in bytes, one after another, have everything once, in whatever order
-    /// it is offered.
+    /// Pages bounded in bytes, one after another, have every resource once, in any order of offers.
     #[test]
     fn what_does_not_fit_is_on_the_next_page() {
         let mut random = fastrand::Rng::with_seed(20);

@@ -17,7 +17,7 @@ use crate::{
     rules::RequestHooks,
 };
 
-/// A search that may be made.
+/// A checked and compiled search.
 pub(crate) struct Search {
     pub(crate) kind: Arc<ResourceType>,
     pub(crate) query: Query,
@@ -34,10 +34,10 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Checks a request, up to where the store is asked.
+    /// Checks a request, without a read of the store.
     ///
     /// # Errors
-    /// Those of a list; `InvalidArgument` and `Unimplemented` of the query's texts.
+    /// Those of a list; `InvalidArgument` and `Unimplemented` for the texts of the query.
     pub(super) async fn compile(caller: &Caller, registry: &Registry, request: SearchRequest) -> Result<Self, Error> {
         let wanted = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.clone().unwrap_or_default();
@@ -86,18 +86,19 @@ impl Search {
         })
     }
 
-    /// What holds for whatever matches.
+    /// Returns the facts that hold for every match.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let of_filter = self.filter.as_ref().map(Filter::required).unwrap_or_default();
         of_filter.into_iter().chain(self.selector.as_ref().map(Selector::required).unwrap_or_default()).collect()
     }
 
-    /// Whether resources in the order of lists come in the order of the search.
+    /// Whether the search has the order of lists.
     pub(super) fn is_by_name(&self) -> bool {
         self.order.is_by_name()
     }
 
-    /// The place behind which the page begins, of a search in the order of lists that counts nothing.
+    /// Returns the place behind which the page begins; `None` unless the search has the order of lists and counts
+    /// nothing.
     pub(crate) fn after(&self) -> Option<Place> {
         let token = self.token.as_ref().filter(|token| {
             self.is_by_name()
@@ -121,14 +122,14 @@ impl Search {
     }
 }
 
-/// What an answer shows: a view and a mask together.
+/// Returns the mask of a view and a mask together.
 pub(crate) fn shown(
     kind: &ResourceType,
     schema: &Schema,
     view: i32,
     mask: Option<&prost_types::FieldMask>,
 ) -> Result<Mask, Error> {
-    let view = View::try_from(view).map_err(|_| Error::invalid(format!("view: there is no view {view}")))?;
+    let view = View::try_from(view).map_err(|_| Error::invalid(format!("view: {view} is not a view")))?;
     let declared = match view {
         View::Basic => kind.query.basic_view.as_slice(),
         View::Detail => kind.query.detail_view.as_slice(),
@@ -139,7 +140,7 @@ pub(crate) fn shown(
     Mask::of_view(view, declared, paths, schema).map_err(refused)
 }
 
-/// The error of a query that is none.
+/// Returns the error for an invalid query.
 pub(crate) fn refused(error: QueryError) -> Error {
     let code = match error.kind() {
         Kind::Invalid => Code::InvalidArgument,
@@ -148,12 +149,12 @@ pub(crate) fn refused(error: QueryError) -> Error {
     Error::new(code, error.to_string())
 }
 
-/// The error of a stored resource that cannot be looked into.
+/// Returns the error for a stored resource that cannot be decoded.
 pub(crate) fn undecodable(id: &pb::Id, error: &Undecodable) -> Error {
     Error::internal(format!("{}: {error}", mortise_resource::types::describe(id)))
 }
 
-/// A resource as an answer has it: with all of its meta, and what the mask means.
+/// Returns a resource as in an answer: all of its meta, and the masked fields.
 pub(crate) fn project(mask: &Mask, mut resource: pb::Resource) -> Result<pb::Resource, Error> {
     resource_meta::complete_server_part(&mut resource);
     let id = resource.id.clone().unwrap_or_default();

@@ -1,8 +1,12 @@
 //! Queries: searches by the content of resources, and watches of these.
 //!
-//! The language of filters, selectors, orders and masks is `mortise_query`'s; here is what it is asked of: the resources
-//! of a type, read as a list reads them, by the same checks and hooks. What a caller may not read neither shows nor
-//! counts.
+//! # Contract
+//! `mortise_query` has the language of filters, selectors, orders and masks. This room applies it to the resources of a
+//! type, with the checks and hooks of a list. A resource that the caller may not read is neither shown nor counted.
+//!
+//! # Cost and limits
+//! A search reads the resources that its access path finds ([`access`]), within the limits of [`search`]. Watches have
+//! those of [`watch`], and indexes those of [`field_index`].
 
 mod access;
 mod collect;

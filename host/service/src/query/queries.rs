@@ -8,19 +8,19 @@ use tokio::sync::Semaphore;
 use super::field_index::indexes::FieldIndexes;
 use crate::{core::Core, lists::Lists};
 
-/// Bytes of the pages that watches keep, together.
+/// Bytes of the pages of all watches.
 pub(super) const VIEWS: usize = 128 << 20;
 
-/// Searches and their watches. Cheap to clone.
+/// State of searches and their watches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Queries {
     pub(super) core: Core,
     pub(super) lists: Lists,
     /// Indexes of fields that types declare.
     pub(super) field_indexes: FieldIndexes,
-    /// Data that watches decoded lately.
+    /// Recently decoded data of watches.
     pub(super) decoded: Arc<RecentlyDecoded>,
-    /// KiB of the pages that watches keep.
+    /// KiB of the pages of watches.
     pub(super) views: Arc<Semaphore>,
 }
 

@@ -1,14 +1,14 @@
 //! Search: resources of a type by filter, selector and order, a page at a time.
 //!
 //! # Limits
-//! A page has at most [`PAGE_BYTES`] of resources, and so may have fewer of them than were asked for; one alone may be
-//! larger. A search looks at `service.search_resources` at most, and for `service.search_ms`, which is compared between two
-//! resources. What it keeps counts against `service.list_bytes`.
+//! A page has at most [`PAGE_BYTES`] of resources, and may therefore have fewer of them than requested; a single
+//! resource may be larger. A search reads at most `service.search_resources`, and takes at most `service.search_ms`,
+//! checked between two resources. The kept resources count against `service.list_bytes`.
 //!
 //! # Cost
-//! A page in the order of lists ends when it is full; any other order, and the counts, need a look at everything that
-//! may match. What comes after the first [`SHORT`] pages of candidates is read at low priority, as of long lists. A search of a
-//! hook looks at [`HOOK_RESOURCES`] at most, and waits for no place.
+//! A page in the order of lists ends when it is full; any other order, and the counts, read everything that may match.
+//! Candidates after the first [`SHORT`] pages are read at low priority, as in long lists. A hook's search reads at most
+//! [`HOOK_RESOURCES`], and never waits for a place.
 
 use std::time::{Duration, Instant};
 
@@ -34,15 +34,15 @@ use crate::{
 
 /// Bytes of the resources of one page.
 pub(super) const PAGE_BYTES: usize = 3 << 20;
-/// The same of a search of a hook, which finds no room if others hold all of it.
+/// Bytes of a page of a hook's search, which fails if others hold all shared bytes.
 const HOOK_PAGE_BYTES: usize = 512 << 10;
-/// Resources that a search of a hook looks at, or entries of an index.
+/// Resources, or index entries, that a hook's search reads at most.
 const HOOK_RESOURCES: usize = 2_048;
 /// Pages of candidates that are read on the threads that serve requests: of 64 resources, and of 1,024.
 const SHORT: usize = 2;
 
 impl Queries {
-    /// Answers one page of what matches, of what the caller may read.
+    /// Returns one page of the matches that the caller may read.
     ///
     /// # Errors
     /// Those of a search ([`crate::ResourceService::search`]).
@@ -78,7 +78,7 @@ impl Queries {
             reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
         }
         let Reading { search, candidates, collector, scanned, decoded, .. } = reading;
-        // Of what was looked at some may be no business of a caller with rules, its number included.
+        // The counts include resources that a caller with rules may not know of.
         let [scanned, decoded] = if caller.authorizer.allows_all() { [scanned, decoded] } else { [0, 0] };
         let plan = search.explains.then(|| QueryPlan {
             access: candidates.access.into(),
@@ -95,16 +95,16 @@ impl Queries {
     }
 }
 
-/// A search under way.
+/// A search in progress.
 struct Reading {
     core: Core,
     search: Search,
     hooks: RequestHooks,
     candidates: Candidates,
     collector: Collector,
-    /// Whether it ends with a page that is full.
+    /// Whether the search ends with a full page.
     ends_early: bool,
-    /// Resources that it looks at.
+    /// Limit of the resources that it reads.
     most: usize,
     within_hook: bool,
     scanned: i64,
@@ -113,7 +113,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads so many pages of candidates at most. True at the end.
+    /// Reads at most `most` pages of candidates. Returns whether the end was reached.
     async fn pages(&mut self, most: usize) -> Result<bool, Error> {
         for _ in 0..most {
             self.hooks.release();
@@ -123,7 +123,7 @@ impl Reading {
             if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > self.most) {
                 return Err(if self.within_hook { too_many_for_a_hook() } else { too_many(self.most) });
             }
-            // Of places that are looked up in all namespaces a page may have none.
+            // A page of places that are looked up in all namespaces may be empty.
             self.check_time()?;
             for resource in page {
                 self.check_time()?;
@@ -164,14 +164,14 @@ impl Reading {
                 }
             }
             Ok(None) => {}
-            // One that cannot be looked into is no reason to hide the others.
-            Err(error) => tracing::warn!(name = resource.name(), %error, "a search passes a resource over"),
+            // A resource that cannot be decoded does not hide the others.
+            Err(error) => tracing::warn!(name = resource.name(), %error, "a search skips a resource"),
         }
         Ok(())
     }
 }
 
-/// The resource with the server's part of its meta, which those that were stored before there was one lack.
+/// Returns the resource with the server's part of its meta, which resources stored by early versions lack.
 pub(crate) fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
     if resource.has_meta() {
         return Ok(resource);
@@ -190,7 +190,7 @@ fn answer(search: &Search, page: Page, plan: Option<QueryPlan>) -> Result<Search
         (Some(token), ends) if token.direction == Direction::Right => {
             (Some(token.flipped()), ends.filter(|_| more).map(|(_, last)| PageToken::after(last)))
         }
-        // Before the first of this page is what it did not have room for.
+        // The previous page ends before the first resource of this page.
         (Some(token), ends) => {
             let before = ends.filter(|_| more).map(|(first, _)| PageToken {
                 direction: Direction::Left,

@@ -1,7 +1,7 @@
-//! The check of the references that a write adds, and the work that it leaves for the garbage collector.
+//! The check of the references that a write adds, and the garbage collector's work that follows from it.
 //!
-//! Unchanged references are not checked again: their targets may be marked for deletion, and the rest of the resource has
-//! to be writable meanwhile.
+//! Unchanged references are not checked again: their targets may be marked for deletion, and the rest of the resource
+//! must stay writable meanwhile.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -32,20 +32,20 @@ use crate::{
     rules::is_readable,
 };
 
-/// What a write has to do with references.
+/// The effect of a write on references.
 #[derive(Default)]
 pub(crate) struct WrittenReferences {
-    /// The records to store.
+    /// Records to be stored.
     pub(crate) records: Vec<ReferenceRecord>,
-    /// What is referred to anew has to be there.
+    /// Expectations: the targets of new references exist.
     pub(crate) expect: Vec<Expectation>,
-    /// What refers to a resource that is marked.
+    /// Expected referrers of a marked resource.
     pub(crate) referrers: Vec<ExpectedReferrers>,
     /// Work for the garbage collector, for the same commit.
     pub(crate) work: Vec<Mutation>,
 }
 
-/// A write, for its references.
+/// A write, as the check of references sees it.
 #[derive(Clone, Copy)]
 struct Written<'w> {
     registry: &'w Registry,
@@ -59,7 +59,7 @@ struct Written<'w> {
 #[derive(Clone)]
 pub(crate) struct References {
     pub(super) core: Core,
-    /// Passes that record references of types stored before.
+    /// Passes that record references of resources stored before.
     pub(crate) passes: RecordPasses,
 }
 
@@ -68,11 +68,11 @@ impl References {
         Self { passes: RecordPasses::new(core.clone()), core }
     }
 
-    /// Looks at what a resource refers to that is about to be stored in the place of `stored`, by what its type declares now.
+    /// Checks the references of a resource that is about to replace `stored`, by the current declarations of its type.
     ///
     /// # Errors
-    /// `InvalidArgument`: a reference is none. `FailedPrecondition`: a new one is to a resource that is not there, that the
-    /// caller may not read, or that is going. Faults of the store.
+    /// `InvalidArgument`: an invalid reference. `FailedPrecondition`: the target of a new reference does not exist, is
+    /// marked, or may not be read by the caller. Faults of the store.
     pub(crate) async fn check_written(
         &self,
         registry: &Registry,
@@ -84,14 +84,14 @@ impl References {
         let now = self.core.types();
         let renewed = (!std::ptr::eq(&*now, registry)).then(|| now.get(&kind.gvk.to_pb())).flatten();
         let (registry, kind) = renewed.map_or((registry, kind), |renewed| (&*now, &**renewed));
-        // Data that stays as it is was taken before.
+        // Unchanged data was accepted before.
         let is_new = stored.is_none_or(|stored| stored.data != resource.data);
         let reading = if is_new { Reading::Strict } else { Reading::Lenient };
         let records = records(registry, kind, resource, stored, reading)?;
         if records.is_empty() && stored.is_none_or(|stored| stored.references.is_empty()) {
             return Ok(WrittenReferences::default());
         }
-        // Most writes have none, and their futures are to stay small.
+        // Most writes have no references, and their futures should stay small.
         let written = Written { registry, caller, kind, resource, stored };
         Box::pin(self.checked_references(written, records)).await
     }
@@ -103,7 +103,7 @@ impl References {
     ) -> Result<WrittenReferences, Error> {
         let mut written = WrittenReferences { records, ..WrittenReferences::default() };
         let own = of.resource.id.as_ref().map(ResourceKey::from);
-        // By its data, since it may have been stored before the type declared them.
+        // Read from the data, since the resource may have been stored before its type declared the references.
         let known = of.stored.map(|stored| data_records(of.registry, of.kind, stored, Reading::Lenient));
         let known = known.transpose()?.unwrap_or_default();
         let known: HashSet<_> = known.iter().map(|one| (&*one.field, one.on_delete, ResourceKey::from(one))).collect();
@@ -125,7 +125,7 @@ impl References {
         Ok(written)
     }
 
-    /// Refuses a target that is not there. One that the caller may not read is not, for all that it is told.
+    /// Refuses a missing target. A target that the caller may not read gives the same error.
     async fn check_target(
         &self,
         registry: &Registry,
@@ -149,7 +149,7 @@ impl References {
         Err(error)
     }
 
-    /// Looks for owner references that may not hold, now or because of this write.
+    /// Finds owner references that may be invalid, now or because of this write.
     async fn work_left(&self, of: Written<'_>, records: &[ReferenceRecord]) -> Result<Vec<Mutation>, Error> {
         let failed = |e| store_fault("failed to read an owner", &e);
         let mut work = Vec::new();
@@ -163,7 +163,7 @@ impl References {
                 continue;
             }
             let key = owner_of(of.registry, owner, tenancy_of(&id));
-            // The owner may stop to refer to it at this very moment.
+            // The owner may stop referring to it at this very moment.
             is_doubtful = owner.requires_owner_reference
                 || !self.holds(of.registry, owner, &key, &own).await.map_err(|e| match e {
                     ReferenceError::Store(e) => failed(e),
@@ -173,7 +173,7 @@ impl References {
         if is_doubtful {
             work.push(check_of(&id, self.core.options.owner_grace));
         }
-        // What it refers to no more may have asked for that.
+        // A target that is no longer referred to may have required the reference.
         let kept: HashSet<_> = records.iter().filter(|one| !one.field.is_empty()).map(ResourceKey::from).collect();
         let before = of.stored.iter().flat_map(|stored| &stored.references).filter(|one| !one.field.is_empty());
         let dropped: BTreeSet<_> = before.map(ResourceKey::from).filter(|target| !kept.contains(target)).collect();
@@ -188,7 +188,7 @@ impl References {
     }
 }
 
-/// Asks the garbage collector to look at a resource's owner references after a time.
+/// Returns the mutation that asks the garbage collector to check a resource's owner references after a time.
 fn check_of(id: &pb::Id, after: Duration) -> Mutation {
     let mut due = ids::milliseconds();
     due.seconds = due.seconds.saturating_add(i64::try_from(after.as_secs()).unwrap_or(i64::MAX));

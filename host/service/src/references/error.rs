@@ -1,9 +1,9 @@
-//! The error of looking up references.
+//! The error of reading references.
 
 use mortise_resource::{EncodingError, Error};
 use mortise_store::StoreError;
 
-/// The reason for which it is not known whether an owner reference holds.
+/// The reason why the state of an owner reference is unknown.
 pub(crate) enum ReferenceError {
     Store(StoreError),
     /// The references of the owner's type cannot be recorded.

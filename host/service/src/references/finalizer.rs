@@ -1,19 +1,19 @@
-//! The finalizer by which the host holds a resource that others refer to.
+//! The finalizer with which the host holds a resource that others refer to.
 
 use mortise_resource::{Error, meta};
 
 pub(crate) use mortise_resource::meta::REFERENCES_FINALIZER as FINALIZER;
 
-/// Whether the finalizer is among those of a resource.
+/// Whether the metadata has the finalizer.
 pub(crate) fn has_finalizer(metadata: &meta::Metadata) -> bool {
     let names_it = metadata.get(meta::FINALIZERS).is_some_and(|text| text.contains(FINALIZER));
     names_it && meta::finalizers(metadata).contains(FINALIZER)
 }
 
-/// Refuses the host's finalizer in what a client or a hook writes: nobody else takes it away again.
+/// Refuses the host's finalizer in a client's or a hook's write: only the host can remove it again.
 pub(crate) fn check_finalizers(metadata: &meta::Metadata) -> Result<(), Error> {
     match has_finalizer(metadata) {
-        true => Err(Error::invalid(format!("the finalizer {FINALIZER} is the host's; leave it out"))),
+        true => Err(Error::invalid(format!("the finalizer {FINALIZER} belongs to the host; leave it out"))),
         false => Ok(()),
     }
 }

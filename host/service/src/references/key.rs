@@ -1,4 +1,4 @@
-//! A resource by its place, whatever its GroupVersion and incarnation: what references name.
+//! A resource by its place, without GroupVersion and incarnation, as references name it.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl From<&ReferenceRecord> for ResourceKey {
 }
 
 impl ResourceKey {
-    /// Its id, of no GroupVersion in particular.
+    /// Returns its id, without a GroupVersion.
     pub(crate) fn id(&self) -> pb::Id {
         pb::Id {
             uid: String::new(),
@@ -48,7 +48,7 @@ impl ResourceKey {
         }
     }
 
-    /// The resource that is stored there, of any GroupVersion.
+    /// Reads the resource that is stored there, in any GroupVersion.
     pub(crate) async fn stored(&self, core: &Core) -> Result<Option<EncodedResource>, StoreError> {
         match core.backend.read_encoded(Consistency::Consistent, &self.id()).await {
             Ok(stored) => Ok(Some(stored)),
@@ -58,7 +58,7 @@ impl ResourceKey {
         }
     }
 
-    /// As the store expects it.
+    /// Returns the id for an expectation of the store.
     pub(crate) fn expected(&self) -> ExpectedId {
         ExpectedId {
             type_key: TypeKey { group: self.group.clone(), kind: self.kind.clone() },
@@ -69,7 +69,7 @@ impl ResourceKey {
         }
     }
 
-    /// Whether a resource is the one.
+    /// Whether a resource has this key.
     pub(crate) fn is(&self, resource: &EncodedResource) -> bool {
         *self == Self::from(resource.id())
     }
@@ -78,7 +78,7 @@ impl ResourceKey {
 impl fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let described = types::describe(&self.id());
-        // There is no GroupVersion in it.
+        // The key has no GroupVersion.
         f.write_str(&described.replacen("..", ".", 1))
     }
 }

@@ -1,17 +1,16 @@
 //! References between resources: fields of data that a schema declares as references, and owner references of `meta`.
 //!
 //! # Contract
-//! Every write records the references of its resource ([`records`]), and the store indexes the records. The target of a new
-//! reference has to exist and must not be marked ([`check`]); the commit expects that. A deletion looks at the referrers of
-//! the resource and of every resource that goes with it ([`crate::deletion::plan`]). It is one commit
-//! ([`crate::deletion::carry_out`]), which expects no further referrers. So no reference is ever left without its target,
-//! but for references that may dangle and owner references, which the garbage collector looks after
-//! ([`crate::deletion::release`]).
+//! Every write records the references of its resource ([`records`]), and the store indexes the records. The target of a
+//! new reference must exist and must not be marked ([`check`]); the commit expects that. A deletion reads the referrers
+//! of every resource that it deletes ([`crate::deletion::plan`]). It is one commit ([`crate::deletion::carry_out`]),
+//! which expects no further referrers. So no reference is ever left without its target, except for references that may
+//! dangle and for owner references; the garbage collector handles these ([`crate::deletion::release`]).
 //!
 //! # Cost
-//! Nothing for types without references and to which nothing refers. A deletion of what is referred to reads the index,
-//! once for each behaviour. The first one after a start, or after a plugin with other types came, reads the types that
-//! refer to it once ([`record_pass`]).
+//! Nothing for a resource of a type without references that no type refers to. The deletion of a resource with
+//! referrers reads the index, once for each behaviour. The first such deletion after a start, or after a change of the
+//! plugins' types, reads every resource of the referring types once ([`record_pass`]).
 
 mod check;
 mod error;

@@ -1,4 +1,4 @@
-//! Owner references of `meta`: whether one holds.
+//! Owner references of `meta`: whether an owner reference holds.
 
 use mortise_resource::{goten::OwnerReference, pb};
 

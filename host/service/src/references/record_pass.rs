@@ -1,9 +1,9 @@
 //! Records of references for resources that were stored before their type declared these references.
 //!
-//! The first deletion of something that a type refers to reads the whole type, once, and stores the records that are not
-//! as they should be: in the form of a rewrite, which is no change that anybody sees. Deletions wait for it. It goes on
-//! when who asked first goes away, so that a type that takes longer than any client waits is through at last; one that fails
-//! is begun again by the next.
+//! The first deletion of a possible target reads all resources of each referring type, once, and stores missing or
+//! wrong records as a rewrite, which no client sees as a change. Deletions wait for the pass. The pass goes on after
+//! its first caller has gone away, so that it ends even for a type that takes longer than any client waits. The next
+//! caller repeats a failed pass.
 
 use std::{
     collections::HashMap,
@@ -23,25 +23,25 @@ use crate::{
     rules::RequestHooks,
 };
 
-/// Records that are stored in one commit.
+/// Resources that are stored in one commit.
 const BATCH: usize = 256;
-/// Bytes of their resources.
+/// Bytes of these resources.
 const BATCH_BYTES: usize = 4 << 20;
-/// Sweeps over a type whose resources keep changing.
+/// Limit of sweeps over a type whose resources keep changing.
 const SWEEPS: usize = 16;
 
-/// Which types have been read.
+/// The finished passes and those under way.
 #[derive(Clone)]
 pub(crate) struct RecordPasses {
     core: Core,
     passes: Arc<Mutex<HashMap<Gvk, RecordPass>>>,
 }
 
-/// The pass over a type as it was registered when it began.
+/// A pass over a type as registered at its start.
 #[derive(Default)]
 struct RecordPass {
     kind: Weak<ResourceType>,
-    /// Whether it is through; locked while it runs.
+    /// Whether the pass has finished; locked while it runs.
     is_done: Arc<AsyncMutex<bool>>,
 }
 
@@ -50,7 +50,7 @@ impl RecordPasses {
         Self { core, passes: Arc::default() }
     }
 
-    /// The pass over a type as it is registered now.
+    /// Returns the pass over a type as registered now.
     fn pass_over(&self, kind: &Arc<ResourceType>) -> Arc<AsyncMutex<bool>> {
         let mut passes = self.passes.lock();
         let known = passes.entry(kind.gvk.clone()).or_default();
@@ -60,10 +60,10 @@ impl RecordPasses {
         known.is_done.clone()
     }
 
-    /// Returns once every resource that may refer to one of a type has its records.
+    /// Returns once every resource that may refer to a type has its records.
     ///
     /// # Errors
-    /// Faults of the store, and of the plugin that upgrades what is stored.
+    /// Faults of the store, and of the plugin that upgrades stored data.
     pub(crate) async fn ensure_referrers(&self, registry: &Registry, group: &str, kind: &str) -> Result<(), Error> {
         for referring in registry.referring_to(group, kind) {
             self.ensure(referring).await?;
@@ -89,22 +89,22 @@ impl RecordPasses {
         pass.await.unwrap_or_else(|ended| Err(Error::internal(format!("recording references: {ended}"))))
     }
 
-    /// Makes sweeps over a type until one has nothing to store: what is written meanwhile may have been begun before the
-    /// type was registered as it is now.
+    /// Sweeps over a type until nothing has to be stored: a concurrent write may have begun before the type was
+    /// registered as now.
     async fn run(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
         for _ in 0..SWEEPS {
             if self.sweep(registry, kind).await? == 0 {
                 return Ok(());
             }
         }
-        let what = format!("resources of {} keep changing while what they refer to is recorded; try again", kind.gvk);
+        let what = format!("resources of {} keep changing while their references are recorded; try again", kind.gvk);
         Err(Error::new(Code::Aborted, what))
     }
 
-    /// Stores the records of resources that have not those that they should have. Returns how many there were, stored or
+    /// Stores the missing and the wrong records of a type's resources. Returns the number of these resources, stored or
     /// changed meanwhile.
     async fn sweep(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<usize, Error> {
-        let failed = |e| store_fault(&format!("recording what resources of {} refer to", kind.gvk), &e);
+        let failed = |e| store_fault(&format!("recording the references of resources of {}", kind.gvk), &e);
         let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
         let mut tenancy = kind.scope.everywhere();
         kind.scope.fill_query(&mut tenancy);
@@ -117,7 +117,7 @@ impl RecordPasses {
             let Some(page) = stored.next().await.map_err(failed)? else { break };
             for resource in page.into_iter().filter(|resource| resource.has_type(&kind.gvk)) {
                 hooks.next_item();
-                // Of one that cannot be upgraded what it says in its own version is better than nothing.
+                // If the upgrade fails, the references in the stored schema version are better than none.
                 let current = match hooks.upgraded(resource.clone()).await {
                     Ok(current) => current.decode()?,
                     Err(_) => {
@@ -129,7 +129,7 @@ impl RecordPasses {
                 if known != current.references {
                     count += 1;
                     bytes += resource.bytes().len();
-                    // In the form in which it is stored, but for the records.
+                    // The stored form, with other records.
                     let resource = pb::Resource { references: known, ..resource.decode()? };
                     rewritten.push(Mutation::Rewrite(Box::new(resource)));
                 }

@@ -21,7 +21,7 @@ use crate::{
     rules::upgrade,
 };
 
-/// What a reference in data is to.
+/// Returns the target of a reference in data.
 pub(crate) fn target_of(
     registry: &Registry,
     reference: &DataReference,
@@ -31,8 +31,8 @@ pub(crate) fn target_of(
     place(registry, (&target.group, &target.kind), (&tenancy.partition, &tenancy.namespace), name, holder)
 }
 
-/// What an owner reference is to: `demo/Artist` or `demo.v2.Artist` by name, namespace/name or partition/namespace/name.
-/// One that is none of that is to something that never exists.
+/// Returns the target of an owner reference: `demo/Artist` or `demo.v2.Artist` by name, namespace/name or
+/// partition/namespace/name. An invalid reference has a target that never exists.
 pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: &pb::Tenancy) -> ResourceKey {
     let OwnerReference { kind, name, .. } = reference;
     let of = match kind.split_once('/') {
@@ -55,7 +55,7 @@ pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: 
     })
 }
 
-/// A place, in which what was not given of the tenancy is that of the holder.
+/// Returns a place; the missing parts of its tenancy are those of the holder.
 fn place(
     registry: &Registry,
     (group, kind): (&str, &str),
@@ -66,13 +66,13 @@ fn place(
     let first = |units: [&str; 3]| units.into_iter().find(|unit| !unit.is_empty()).unwrap_or_default().to_owned();
     let (partition, namespace) = match registry.scope_of(group, kind) {
         Some(Scope::Cluster) if partition.is_empty() && namespace.is_empty() => (String::new(), String::new()),
-        Some(Scope::Cluster) => return Err(format!("refers to a {group}.{kind} in a tenancy, and that type has none")),
-        // Of one unit it is not known which; there is one only.
+        Some(Scope::Cluster) => return Err(format!("refers to a {group}.{kind} in a tenancy, but that type has none")),
+        // A single unit can only be the partition.
         Some(Scope::Partition) if partition.is_empty() || namespace.is_empty() => {
             (first([&first([partition, namespace, ""]), &holder.partition, DEFAULT]), String::new())
         }
         Some(Scope::Partition) => {
-            return Err(format!("refers to a {group}.{kind} in a namespace, and that type is in partitions"));
+            return Err(format!("refers to a {group}.{kind} in a namespace, but that type is in partitions"));
         }
         Some(Scope::Namespace | Scope::Undefined) | None => {
             (first([partition, &holder.partition, DEFAULT]), first([namespace, &holder.namespace, DEFAULT]))
@@ -82,19 +82,19 @@ fn place(
     Ok(ResourceKey { group, kind, partition, namespace, name })
 }
 
-/// How faults in data are taken.
+/// Treatment of faults in data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// What is written has to be right.
+    /// Refuses faults, for a write.
     Strict,
-    /// What was stored before it was declared is read as far as it goes.
+    /// Skips faults, for data stored before the declaration.
     Lenient,
 }
 
-/// The records of a resource, in order. `stored` is what is stored now, from which the times of owner references are.
+/// Returns the records of a resource, in order. The times of owner references come from `stored`.
 ///
 /// # Errors
-/// `InvalidArgument`: a reference in the data is none, with its place, or there are too many.
+/// `InvalidArgument`, with the field: an invalid reference in the data, or too many references.
 pub(crate) fn records(
     registry: &Registry,
     kind: &ResourceType,
@@ -119,14 +119,14 @@ pub(crate) fn records(
     Ok(records)
 }
 
-/// Makes the records of a resource anew that is about to be stored with the data that it has. The pass over its type
-/// may store them at this moment, and changes no version by that: who stores those that it read would take them away.
+/// Renews the records of a resource that is about to be stored with unchanged data. The pass over its type may store
+/// new records at this moment without a new version; a write of the old records would remove them.
 pub(crate) fn renew_records(core: &Core, resource: &mut pb::Resource) {
     let registry = core.types();
     let Some(kind) = resource.id.as_ref().and_then(|id| registry.get(&type_of(id))) else { return };
-    // The data of an older schema version says less than the records of one that was upgraded.
+    // Data of an older schema version has fewer references than the records of an upgraded one.
     let is_older = upgrade::schema_version(resource) != kind.schema_version.get() && !resource.references.is_empty();
-    // A lenient reading has no errors.
+    // Lenient reading has no errors.
     if !kind.references.is_empty()
         && !is_older
         && let Ok(records) = records(&registry, kind, resource, Some(resource), Reading::Lenient)
@@ -135,7 +135,7 @@ pub(crate) fn renew_records(core: &Core, resource: &mut pb::Resource) {
     }
 }
 
-/// The records of a resource's data, in order; none of data of another type.
+/// Returns the records of a resource's data, in order; none for data of another type.
 pub(super) fn data_records(
     registry: &Registry,
     kind: &ResourceType,
@@ -163,7 +163,7 @@ pub(super) fn data_records(
     Ok(records.into_iter().map(|(target, field, on_delete)| record(target, field, on_delete)).collect())
 }
 
-/// Whether both are of one field, and to one resource.
+/// Whether both have the same field and the same target.
 pub(crate) fn is_same(a: &ReferenceRecord, b: &ReferenceRecord) -> bool {
     a.field == b.field && a.on_delete == b.on_delete && ResourceKey::from(a) == ResourceKey::from(b)
 }
@@ -180,7 +180,7 @@ fn refused(fault: &DataReferenceError) -> Error {
     }
 }
 
-/// The error of a reference that is none.
+/// Returns the error for an invalid reference.
 pub(super) fn in_field(field: &str, what: &str) -> Error {
     let path = format!("data.{field}");
     let mut error = Error::invalid(format!("{path} {what}"));

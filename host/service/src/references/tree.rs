@@ -1,8 +1,8 @@
-//! The links of a resource in both directions, as its caller may see them. Resources that the caller may not read are
-//! counted, and not named.
+//! The references of a resource in both directions, as its caller may see them. Resources that the caller may not read
+//! are counted without their names.
 //!
 //! # Limits
-//! [`MAX_LINKS`] links in each direction, [`MAX_LOOKED_AT`] resources looked at.
+//! [`MAX_LINKS`] links in each direction, and [`MAX_LOOKED_AT`] resources read.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// Links in each direction.
 const MAX_LINKS: usize = 1_000;
-/// What a reference may be, for whom all of them are to be found.
+/// All behaviours of references, for a search of every referrer.
 const EVERY: [OnDelete; 7] = [
     OnDelete::Unspecified,
     OnDelete::Block,
@@ -33,7 +33,7 @@ const EVERY: [OnDelete; 7] = [
     OnDelete::AsyncCascade,
     OnDelete::AllowDangling,
 ];
-/// Resources that are looked at, those that the caller may not read included.
+/// Resources read, those that the caller may not see included.
 pub(crate) const MAX_LOOKED_AT: usize = 10_000;
 
 /// A walk along links.
@@ -51,14 +51,14 @@ impl<'w> Walk<'w> {
         Self { core: &references.core, references, registry, caller, found: GetTreeResponse::default(), looked_at: 0 }
     }
 
-    /// The links of a resource, up to a distance.
+    /// Returns the links of a resource, up to a distance.
     pub(crate) async fn walk(mut self, root: EncodedResource, depth: u32) -> Result<GetTreeResponse, Error> {
         self.up(root.clone(), depth).await?;
         self.down(root, depth).await?;
         Ok(self.found)
     }
 
-    /// Counts a resource that is looked at, and says whether there were enough.
+    /// Counts a read resource. Returns whether the limit is reached.
     fn is_at_the_bound(&mut self) -> bool {
         self.looked_at += 1;
         self.found.is_cut |= self.looked_at > MAX_LOOKED_AT;
@@ -163,7 +163,7 @@ fn link(
     TreeLink { dependent, target, on_delete: on_delete.unwrap_or_default().into(), distance, by: Some(by) }
 }
 
-/// The first field by which a resource refers to another in this way.
+/// Returns the first field by which a resource refers to another with this behaviour.
 pub(crate) fn field_of(
     referrer: &EncodedResource,
     target: &ResourceKey,
@@ -174,7 +174,7 @@ pub(crate) fn field_of(
     Ok(record.map(|record| record.field).unwrap_or_default())
 }
 
-/// The error of a fault of the store on the way.
+/// Returns the error for a fault of the store during the walk.
 pub(crate) fn follow_fault(error: &StoreError) -> Error {
     store_fault("failed to follow references", error)
 }

@@ -1,5 +1,5 @@
-//! The checks of what a peer sends: types that may be copied, changes that no honest peer sends, and reasons against
-//! storing a resource here.
+//! The checks of changes from a peer: replicated types, changes that no honest peer sends, and reasons against storing
+//! a resource here.
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 type Versions = BTreeMap<(String, String), Vec<Arc<ResourceType>>>;
 
 impl Regions {
-    /// The types whose resources may be copied: of those that share a kind, all versions, oldest first.
+    /// Returns the types whose resources may be replicated: all versions of each kind, oldest first.
     #[must_use]
     pub fn replicated_types(&self) -> Versions {
         let mut all = Versions::new();
@@ -38,20 +38,20 @@ impl Regions {
     }
 }
 
-/// The id of a change, complete, if it can be that of a resource of the followed type: a peer is not asked for others.
+/// Returns the complete id of a change. Requires the followed type: no other type was requested from the peer.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the id.
 pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, String> {
     let mut id = id.clone();
     types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id)).map_err(|e| e.message)?;
     let pb::Type { group, kind, .. } = id.r#type.clone().unwrap_or_default();
     if group != of.group || kind != of.kind {
-        return Err(format!("a resource of {group}/{kind} came among those of {}/{}", of.group, of.kind));
+        return Err(format!("a resource of {group}/{kind} arrived among those of {}/{}", of.group, of.kind));
     }
     let namespace = types::namespace();
     if RESERVED_GROUPS.contains(&group.as_str()) && (group != namespace.group || kind != namespace.kind) {
-        return Err(format!("{group}/{kind} is a type of the host, whose resources are each server's own"));
+        return Err(format!("{group}/{kind} is a type of the host; each server has its own resources of it"));
     }
     if let Some(scope) = registry.scope_of(&group, &kind) {
         scope.check("resource", &format!("{group}/{kind}"), tenancy_of(&id)).map_err(|e| e.message)?;
@@ -59,8 +59,8 @@ pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Re
     Ok(id)
 }
 
-/// What this region's policy has against a resource that a peer sent as its own. `known` is the region that it is known to
-/// belong to, which counts where neither a field nor a policy says so.
+/// Returns the reason of this region's policy against a resource that a peer sent as its own. `known` is the region
+/// that the resource belongs to as far as known here; it counts where neither a field nor a policy names one.
 pub(super) fn forbidden(
     kind: &ResourceType,
     incoming: &pb::Resource,
@@ -70,18 +70,18 @@ pub(super) fn forbidden(
 ) -> Option<String> {
     let Some(SyncingMeta { owning_region: owner, regions, .. }) = region::computed(kind, incoming, policy, known)
     else {
-        return Some("no policy governs it here; give its partition the policy that it has there".into());
+        return Some("its partition has no policy here; apply the same policy here and there".into());
     };
     if owner != peer {
         return Some(format!(
-            "it belongs to region {owner:?} by what is known here; apply the same policy here and there"
+            "this region knows it as a resource of region {owner:?}; apply the same policy here and there"
         ));
     }
     if policy.is_some_and(|policy| !policy.enabled_regions.contains(&owner)) {
         return Some(format!("the policy of its partition does not enable region {owner:?} here"));
     }
     if !may_be_in(&regions, here) {
-        return Some(format!("the policy of its partition allows no copy in region {here:?} here"));
+        return Some(format!("the policy of its partition allows no replica in region {here:?} here"));
     }
     None
 }
@@ -92,10 +92,10 @@ pub fn may_be_in(regions: &[String], region: &str) -> bool {
     regions.iter().any(|one| one == region || one == region_policy::EVERYWHERE)
 }
 
-/// The type of a resource whose id was checked, if it can be stored here.
+/// Returns the type of a resource with a checked id, if the resource can be stored here.
 ///
 /// # Errors
-/// What keeps it from that.
+/// The reason against it.
 pub(crate) fn check<'a>(
     registry: &'a Registry,
     id: &pb::Id,
@@ -110,11 +110,11 @@ pub(crate) fn check<'a>(
     let version = NonZeroU32::new(incoming.schema_version).unwrap_or(NonZeroU32::MIN);
     if version > kind.schema_version {
         let what =
-            format!("schema version {version}, and the type has {} here; update its plugin", kind.schema_version);
+            format!("schema version {version}, but the type has {} here; update its plugin", kind.schema_version);
         return Err((HeldBackReason::Schema, what));
     }
     match &incoming.data {
-        // What is older is upgraded when it is read.
+        // Older data is upgraded when it is read.
         Some(data) if version == kind.schema_version => {
             admit::check_data(kind, data).map_err(|e| invalid(e.message))?;
         }
@@ -123,7 +123,7 @@ pub(crate) fn check<'a>(
     Ok(kind)
 }
 
-/// A uid as a number; what is no ULID has its hash.
+/// Returns a uid as a number; a uid that is not a ULID has its hash.
 #[must_use]
 pub fn uid_number(uid: &str) -> u128 {
     ulid::Ulid::from_string(uid).map_or_else(

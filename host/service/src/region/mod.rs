@@ -1,7 +1,13 @@
-//! Replicas of resources that other regions own (docs/regions.md): how they are stored, how far they are, and
-//! how the regions of resources are brought up to date.
+//! Replicas of resources that other regions own (docs/regions.md): their writes, their progress, and the refresh of
+//! resources' regions.
 //!
-//! [`replicas`] alone writes replicas. The rules for this server's own writes are in [`crate::rules::region`].
+//! # Contract
+//! [`replicas`] alone writes replicas, in one commit with their progress. The rules for this server's own writes are in
+//! [`crate::rules::region`].
+//!
+//! # Cost and limits
+//! The changes of a message are one commit, or one each if the store refuses one of them. A refresh reads every
+//! resource of a partition, for at most half of a thread's time. [`progress`] has the limits of deferred resources.
 
 mod incoming;
 mod peers;

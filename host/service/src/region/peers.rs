@@ -1,11 +1,11 @@
-//! The stored state of the regions that replicas are pulled from: type `mortise.v1.RegionPeer`, one for each peer, whose
-//! conditions can be read, watched and waited for as those of any resource.
+//! The stored state of the regions that replicas are pulled from: type `mortise.v1.RegionPeer`, one for each peer. Its
+//! conditions can be read, watched and waited for like those of any resource.
 //!
 //! # Contract
-//! There is one for each peer of the settings, and no other. One task writes each.
+//! Exactly the peers of the settings have one. One task writes each.
 //!
 //! # Limits
-//! No quota holds for them. They are as many as there are peers.
+//! No quota holds for them; the settings bound their number.
 
 use mortise_resource::{
     Error,
@@ -25,7 +25,7 @@ const STATUS_KEY: &str = "mortise";
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionPeer";
 
 impl Regions {
-    /// Stores what a peer's conditions are, unless they are stored already.
+    /// Stores a peer's conditions, unless they are stored already.
     ///
     /// # Errors
     /// Faults of the store, and a full disk.
@@ -39,7 +39,7 @@ impl Regions {
         committed.map_err(|e| store_fault("failed to store a peer", &e))
     }
 
-    /// Removes what is stored of other peers than these.
+    /// Removes the stored state of all other peers.
     ///
     /// # Errors
     /// Faults of the store.
@@ -61,7 +61,7 @@ impl Regions {
         Ok(())
     }
 
-    /// What has to be stored of a peer; `None` if it is.
+    /// Returns the changed resource of a peer; `None` if nothing has changed.
     async fn next_peer(
         &self,
         name: &str,

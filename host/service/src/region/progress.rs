@@ -1,13 +1,13 @@
-//! The progress of the replicas of one type from one peer: type `mortise.v1.RegionProgress`, stored in the same commit as the
-//! copies that it covers. So neither is there without the other, whenever the server ends.
+//! The progress of the replicas of one type from one peer: type `mortise.v1.RegionProgress`. It is stored in the same
+//! commit as its replicas, so neither exists without the other after any end of the server.
 //!
 //! # Contract
-//! The token in memory may be ahead of the stored one, by changes that came to nothing. What is held back is stored
-//! whenever it changes.
+//! The token in memory may be ahead of the stored one, by changes without an effect here. The deferred resources are
+//! stored at each change.
 //!
 //! # Limits
-//! What is held back is named as long as [`MAX_DEFERRED`] names and 256 KiB are not exceeded, and the progress fits
-//! `store.max_resource_bytes`; of the rest it is known that there is more. No quota holds for a progress.
+//! At most [`MAX_DEFERRED`] names and 256 KiB of deferred resources are listed, and the progress fits
+//! `store.max_resource_bytes`; a flag stands for the rest. No quota holds for a progress.
 
 use std::{
     collections::BTreeMap,
@@ -26,40 +26,40 @@ use sha2::{Digest as _, Sha256};
 use super::{regions::Regions, replicated_type::ReplicatedType};
 use crate::{call::store_fault::store_fault, core::ids};
 
-/// Resources that a progress names as held back.
+/// Deferred resources that a progress names.
 pub const MAX_DEFERRED: usize = 1_000;
-/// Their bytes.
+/// Bytes of these names.
 const MAX_BYTES: usize = 256 << 10;
-/// Bytes of a progress that names nothing: the names of peer and type, the token, and what encloses them.
+/// Bytes of a progress without names: the names of peer and type, the token, and their encoding.
 const REST: usize = 4 << 10;
-/// Bytes that enclose a name in the list.
+/// Bytes of the encoding around a name.
 const ENTRY: usize = 8;
-/// How long a token that covers no change is kept in memory only.
+/// Longest time that a token without a change is kept in memory only.
 const STORED: Duration = Duration::from_secs(600);
-/// Bytes of what is said of one.
+/// Bytes of the detail of a deferred resource.
 const MAX_DETAIL: usize = 512;
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionProgress";
 
 /// The name of a resource within its type.
 type Name = (String, String, String);
 
-/// How far the copies of a type from a peer are.
+/// The progress of the replicas of a type from a peer.
 #[derive(Debug, Clone)]
 pub struct ReplicationProgress {
     pub(crate) key: ReplicatedType,
     pub(crate) of: pb::Type,
-    /// How often the copies had begun anew when it was read.
+    /// Restarts of the replication at the time of reading.
     pub(super) restarts: u64,
-    /// Where the watch goes on; empty: with a snapshot.
+    /// Position of the watch; empty for a snapshot.
     pub resume_token: String,
     pub(super) deferred: DeferredList,
-    /// Whether what is held back is not what is stored.
+    /// Whether the deferred resources differ from the stored ones.
     pub(super) is_dirty: bool,
-    /// When it was stored last; `None`: the stored token is not one of this watch.
+    /// Time of the last store; `None` if the stored token is not of this watch.
     stored: Option<Instant>,
 }
 
-/// Resources that are held back, by name.
+/// Deferred resources, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct DeferredList {
     named: BTreeMap<Name, HeldBack>,
@@ -68,41 +68,41 @@ pub(super) struct DeferredList {
 }
 
 impl ReplicationProgress {
-    /// The region that is copied from.
+    /// Region of the owner of the replicas.
     #[must_use]
     pub fn peer(&self) -> &str {
         &self.key.peer
     }
 
-    /// The ids of what is held back, as far as they are named, without uids.
+    /// Returns the ids of the named deferred resources, without uids.
     pub fn deferred_ids(&self) -> impl Iterator<Item = &pb::Id> {
         self.deferred.named.values().filter_map(|held| held.id.as_ref())
     }
 
-    /// What is held back, as far as it is named.
+    /// Returns the named deferred resources.
     #[must_use]
     pub fn deferred(&self) -> Vec<HeldBack> {
         self.deferred.named.values().cloned().collect()
     }
 
-    /// Number of deferred resources that are named.
+    /// Returns the number of named deferred resources.
     #[must_use]
     pub fn deferred_len(&self) -> usize {
         self.deferred.named.len()
     }
 
-    /// Whether more is held back than is named.
+    /// Whether further resources are deferred that have no name here.
     #[must_use]
     pub fn has_more_deferred(&self) -> bool {
         self.deferred.more
     }
 
-    /// Takes a resource off what is held back.
+    /// Removes a resource from the deferred ones.
     pub fn forget(&mut self, id: &pb::Id) {
         self.is_dirty |= self.deferred.remove(id);
     }
 
-    /// Begins anew: a snapshot follows, and says what is to be held back.
+    /// Starts again: a snapshot follows, and finds the deferred resources.
     pub fn begin_anew(&mut self) {
         self.resume_token.clear();
         self.stored = None;
@@ -110,12 +110,12 @@ impl ReplicationProgress {
         self.deferred = DeferredList::default();
     }
 
-    /// Whether it is to be stored, though no copy has changed.
+    /// Whether the progress has to be stored even without a changed replica.
     pub(super) fn is_due(&self) -> bool {
         self.is_dirty || self.stored.is_none_or(|stored| stored.elapsed() > STORED)
     }
 
-    /// Notes that it is stored as it is. The first token of a watch is due all the same.
+    /// Notes that the progress is stored. The first token of a watch stays due.
     pub(crate) fn stored(&mut self) {
         self.is_dirty = false;
         self.stored = (!self.resume_token.is_empty()).then(Instant::now);
@@ -143,7 +143,7 @@ impl ReplicationProgress {
 }
 
 impl DeferredList {
-    /// Notes that a resource is not applied, and why, if its name fits into this many bytes with the others.
+    /// Defers a resource, with the reason, if its name fits into `room` bytes with the others.
     pub(crate) fn add(&mut self, id: pb::Id, reason: HeldBackReason, mut detail: String, room: usize) {
         detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
         let id = pb::Id { uid: String::new(), ..id };
@@ -162,7 +162,7 @@ impl DeferredList {
         self.named.insert(name_of(id), held);
     }
 
-    /// Takes a resource off. Returns whether it was named.
+    /// Removes a resource. Returns whether it was named.
     pub(crate) fn remove(&mut self, id: &pb::Id) -> bool {
         if self.named.is_empty() {
             return false;
@@ -174,7 +174,7 @@ impl DeferredList {
 }
 
 impl Regions {
-    /// The progress of a type's copies from a peer; an empty one, if nothing was copied yet.
+    /// Reads the progress of a type's replicas from a peer; an empty one if nothing was replicated yet.
     ///
     /// # Errors
     /// Faults of the store.
@@ -186,7 +186,7 @@ impl Regions {
         Ok(ReplicationProgress::from_stored(key, of, restarts, stored.as_ref().and_then(content)))
     }
 
-    /// What stores a progress, over what is stored now.
+    /// Returns the mutation that replaces the stored progress.
     pub(super) async fn progress_mutation(&self, progress: &ReplicationProgress) -> Result<Mutation, StoreError> {
         let mut resource = match self.stored_progress(&progress.key).await? {
             Some(stored) => stored,
@@ -197,7 +197,7 @@ impl Regions {
         Ok(Mutation::Put(Box::new(resource)))
     }
 
-    /// Forgets a progress.
+    /// Deletes the stored progress.
     pub(super) async fn drop_progress(&self, key: &ReplicatedType) -> Result<(), StoreError> {
         let Some(stored) = self.stored_progress(key).await? else { return Ok(()) };
         let delete = Mutation::Delete { id: stored.id.unwrap_or_default(), version: stored.version };
@@ -212,7 +212,7 @@ impl Regions {
         }
     }
 
-    /// Bytes of what a progress may name as held back.
+    /// Returns the bytes for the names of deferred resources.
     pub(super) fn deferred_room(&self) -> usize {
         room_in(self.core.options.max_resource_bytes)
     }
@@ -226,7 +226,7 @@ fn content(resource: &pb::Resource) -> Option<RegionProgress> {
     RegionProgress::decode(resource.data.as_ref()?.value.as_slice()).ok()
 }
 
-/// Its id: the digest of the peer's name and the type, whose versions share one.
+/// Returns its id: the digest of the peer's name and the type; all versions of a type share an id.
 fn id(key: &ReplicatedType) -> pb::Id {
     let parts = [&key.peer, &key.group, &key.kind];
     let digest = parts.into_iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0]));

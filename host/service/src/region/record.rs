@@ -1,7 +1,7 @@
 //! The record of replicas in the audit log: a line for each that was written or removed, by the caller `region <peer>`.
 //!
-//! A place in the log is taken before the first change, so nothing is copied while the log takes no records; the lines of
-//! a commit follow it.
+//! A place in the log is reserved before the first change, so replication stops while the log takes no records. The
+//! lines of a commit follow the commit.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     core::Core,
 };
 
-/// A peer as a caller: who it is, and nothing that it may ask for.
+/// A peer as a caller: its name, without permissions.
 struct PeerCaller(String);
 
 impl Authorizer for PeerCaller {
@@ -29,7 +29,7 @@ impl Authorizer for PeerCaller {
     }
 }
 
-/// A change that was made: the id, and the generations before and after.
+/// A change: the id, and the generations before and after.
 pub(crate) struct Change {
     pub(crate) id: pb::Id,
     pub(crate) before: String,
@@ -44,7 +44,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Takes a place for what is about to be copied.
+    /// Reserves a place for the coming changes.
     ///
     /// # Errors
     /// `Unavailable`: the log takes no records.
@@ -55,7 +55,7 @@ impl Records {
         Ok(Self { caller, origin, first })
     }
 
-    /// Records what was done.
+    /// Records the changes.
     pub(crate) async fn end(self, core: &Core, changes: &[Change]) {
         let mut call = Some(self.first);
         for Change { id, before, after } in changes {
@@ -71,7 +71,7 @@ impl Records {
                 Err(e) => Err(e),
             };
             if let Err(e) = recorded {
-                tracing::warn!("copies are not all in the audit log: {e}");
+                tracing::warn!("some replicas are missing in the audit log: {e}");
                 return;
             }
         }
@@ -80,10 +80,10 @@ impl Records {
         }
     }
 
-    /// Records that nothing was done, for this.
+    /// Records a failure, with this code and no change.
     pub(super) async fn fail(self, code: Code) {
         if let Err(e) = self.first.end_with(Some(code), code.name()).await {
-            tracing::warn!("copies are not in the audit log: {e}");
+            tracing::warn!("replicas are missing in the audit log: {e}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Brings the computed part of resources up to date when the policy of their partition or the types change, and at the
-//! start.
+//! Updates the computed part of resources after a change of their partition's policy or of the types, and at the start.
 //!
-//! A pass reads every resource of the partition, and writes those whose region or regions would be others now. What is
-//! as it should be is not written, so a pass that was interrupted is made again from the beginning. Passes are made
-//! one after another; each waits as long after a page as the page took, so that it has half of one thread at most.
+//! A pass reads every resource of the partition, and writes those with another region or other regions by now.
+//! Up-to-date resources are not written, so an interrupted pass starts again from the beginning. Passes run one after
+//! another. Each waits after a page for as long as the page took, so that it has half of one thread at most.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,15 +30,15 @@ use crate::{
 
 /// Resources that are written at once.
 const PARALLEL: usize = 16;
-/// How often a resource that changes meanwhile is looked at again.
+/// Attempts for a resource that changes meanwhile.
 const ATTEMPTS: u32 = 10;
 /// The longest wait after a page.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// How often it is seen whether types have changed.
+/// Time between two checks for changed types.
 const TYPES: Duration = Duration::from_secs(2);
 
 impl Regions {
-    /// Follows the policies until the service stops. Without a region there is nothing to do.
+    /// Follows the policies until the service stops. Does nothing on a server without a region.
     pub(crate) async fn run_refresh(self) {
         if self.core.region().is_none() {
             return;
@@ -51,15 +50,15 @@ impl Regions {
             tokio::select! {
                 () = &mut stopped => return,
                 Err(e) = self.follow_policies(&mut known, &mut due) => {
-                    tracing::warn!("bringing regions of resources up to date starts again: {e}");
+                    tracing::warn!("updating the regions of resources failed, starting again: {e}");
                 }
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 
-    /// Makes a pass over each partition whose policy is not the known one, and over those that are due. Ends only with an
-    /// error. A partition without a policy is known, too: it may have had one.
+    /// Makes a pass over each partition with an unknown policy, and over the due ones. Ends only with an error. A
+    /// partition without a policy gets a pass, too, since it may have had one.
     async fn follow_policies(
         &self,
         known: &mut BTreeMap<String, Option<MultiRegionPolicy>>,
@@ -80,7 +79,7 @@ impl Regions {
                 },
                 false => partitions.ready()?,
             };
-            // What a type says of regions counts, too, and types may come late.
+            // The region fields of types count, too, and types may be registered late.
             let now = self.core.types();
             if !std::sync::Arc::ptr_eq(&types, &now) {
                 types = now;
@@ -139,7 +138,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Whether a resource was written since its regions are others now. One that cannot be decoded stays as it is.
+    /// Updates the regions of a resource. Returns whether it was written. A resource that cannot be decoded stays as it
+    /// is.
     async fn refresh(&self, registry: &Registry, found: EncodedResource) -> Result<bool, StoreError> {
         let Ok(mut stored) = found.decode() else {
             tracing::warn!(name = found.name(), "a resource cannot be decoded; its regions stay as they are");
@@ -150,7 +150,7 @@ impl Regions {
         for _ in 0..ATTEMPTS {
             let place = match Place::find(&self.core, tenancy_of(&id)).await {
                 Ok(place) => place,
-                // It goes with its place.
+                // The resource is deleted together with its place.
                 Err(PlaceError::Missing(_)) => return Ok(false),
                 Err(PlaceError::Failed(e)) => return Err(e),
             };
@@ -178,9 +178,9 @@ impl Regions {
         Ok(false)
     }
 
-    /// What a stored resource's `meta.syncing` is to be; `None` if it is so.
+    /// Returns the new `meta.syncing` of a stored resource; `None` if it is up to date.
     ///
-    /// A copy is as its owner says, until the policy says that it belongs to this region: then this region has it.
+    /// A replica keeps its owner's value, until the policy gives it to this region.
     fn refreshed(
         &self,
         kind: &ResourceType,

@@ -1,4 +1,4 @@
-//! The state of replication.
+//! The state of replication: the restarts of each type, shared by all replicas.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::core::Core;
 #[derive(Clone)]
 pub struct Regions {
     pub(super) core: Core,
-    /// Types whose replication has begun anew.
+    /// Restarts of the replication of types.
     pub(super) restarts: Arc<ReplicationRestarts>,
 }
 
@@ -21,7 +21,8 @@ impl Regions {
     }
 }
 
-/// How often each type's copies began anew since the start, and the lock between that and what applies copies.
+/// Number of restarts of each type since the start of the server, and the lock between restarts and the application of
+/// replicas.
 #[derive(Default)]
 pub(super) struct ReplicationRestarts {
     pub(super) lock: RwLock<()>,
@@ -29,7 +30,7 @@ pub(super) struct ReplicationRestarts {
 }
 
 impl ReplicationRestarts {
-    /// Nothing begins anew while this is held.
+    /// Prevents restarts while the guard is held.
     pub(crate) async fn read(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().await
     }

@@ -1,18 +1,19 @@
 //! Replicas of resources that other regions own: [`Regions::apply`] alone writes them here, as their owner has them.
 //!
 //! # Contract
-//! A copy has the uid, the generation and the meta of the owner's resource, and a version of this store; its
-//! `meta.syncing` says where it came from, and which of the owner's versions it is. Changes are committed together with
-//! the progress that covers them. A change that is not newer than the copy has no effect, so any of them may come twice.
+//! A replica has the uid, the generation and the meta of the owner's resource, and a version of this store. Its
+//! `meta.syncing` has its origin, and the owner's version. Changes are committed together with the progress that covers
+//! them. A change that is not newer than the replica has no effect, so each may arrive twice.
 //!
-//! A peer is believed no further than this region's own policy goes: what does not belong to the peer by it, or may not be
-//! here, is not written. Changes of another type than the followed one are refused. What is here under the same name and
-//! was not copied from the peer, in this incarnation, is never changed: that is a conflict. What cannot be applied is held
-//! back by itself, and named in the progress; the rest goes on. What is copied into a unit that is marked for deletion is
-//! held back, too, since the unit is about to be emptied.
+//! This region's own policy limits the trust in a peer: a resource that does not belong to the peer by the policy, or
+//! may not be here, is not written. Changes of another type than the followed one are refused. A resource under the
+//! same name that was not replicated from the peer, in this incarnation, is never changed: that is a conflict. A change
+//! that cannot be applied is deferred by itself, and named in the progress; the rest goes on. Replicas for a unit that
+//! is marked for deletion are deferred, too, since the unit is about to be emptied.
 //!
 //! # Limits
-//! [`super::progress::MAX_DEFERRED`] names in a progress. Quotas hold for copies as for writes, and not for the progress.
+//! [`super::progress::MAX_DEFERRED`] names in a progress. Quotas hold for replicas as for writes, and not for the
+//! progress.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -36,33 +37,33 @@ use crate::{
     },
 };
 
-/// Attempts of a commit that meets other changes.
+/// Attempts of a commit that meets conflicts.
 const ATTEMPTS: u32 = 10;
 
-/// What the owner did.
+/// A change by the owner.
 #[derive(Debug, Clone)]
 pub enum ReplicatedChange {
-    /// It is so now.
+    /// The new state of the resource.
     Put(Box<pb::Resource>),
-    /// This incarnation is not there any more, or is not for this region.
+    /// This incarnation no longer exists, or is no longer for this region.
     Remove {
         /// Its id, with the uid.
         id: pb::Id,
-        /// Whether the owner deleted it; what it owns here is deleted then, too.
+        /// Whether the owner deleted the resource, so that its children here are deleted too.
         deleted: bool,
     },
 }
 
-/// What became of changes.
+/// The outcome of changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ApplySummary {
-    /// Copies that were written.
+    /// Written replicas.
     pub written: u64,
-    /// Copies that were removed.
+    /// Removed replicas.
     pub removed: u64,
-    /// Resources that are held back.
+    /// Deferred resources.
     pub deferred: u64,
-    /// Changes that no honest peer tells: of other types, or with ids that are none.
+    /// Changes that no honest peer sends: of other types, or with invalid ids.
     pub refused: u64,
 }
 
@@ -70,11 +71,11 @@ pub struct ApplySummary {
 struct ApplyOptions {
     anew: bool,
     stores_progress: bool,
-    /// Why the store takes no change of this name, if it was asked already.
+    /// Reason why the store refuses changes of this name, if it was asked already.
     not_stored: Option<String>,
 }
 
-/// What a change comes to; the default is nothing.
+/// The effect of a change; the default is nothing.
 #[derive(Default)]
 struct Decision {
     mutations: Vec<Mutation>,
@@ -84,7 +85,7 @@ struct Decision {
 }
 
 impl ReplicatedChange {
-    /// The id of what was changed.
+    /// Returns the id of the changed resource.
     #[must_use]
     pub fn id(&self) -> pb::Id {
         match self {
@@ -107,15 +108,15 @@ impl Decision {
 }
 
 impl Regions {
-    /// Applies changes that a peer told of one type, of each name what is there or any incarnations that are not, and
-    /// stores the progress, in one commit. The names that are held back are noted in the progress. `anew` says that the
-    /// peer's versions begin anew: a copy is then replaced by any other version. Where nothing changes, the progress is
-    /// stored every ten minutes only.
+    /// Applies changes of one type from a peer, and stores the progress, in one commit. For each name, the changes have
+    /// the present incarnation, or any number of removed ones. Deferred names are noted in the progress. `anew` means
+    /// that the peer's versions start again: any other version then replaces a replica. Without a change, the progress
+    /// is stored every ten minutes only.
     ///
     /// # Errors
-    /// `Unavailable`: the audit log takes no records. `Aborted`: other changes came in between, in each of ten attempts,
-    /// or the copies have begun anew. Faults of the store. What was applied then is not known; the same changes may come
-    /// again.
+    /// `Unavailable`: the audit log takes no records. `Aborted`: a conflict in each of ten attempts, or the replication
+    /// has restarted. Faults of the store. After an error some changes may have been applied; the same changes may be
+    /// sent again.
     pub async fn apply(
         &self,
         progress: &mut ReplicationProgress,
@@ -145,7 +146,7 @@ impl Regions {
         }
     }
 
-    /// Applies each change by itself, since one of them is not to be had; the progress comes last.
+    /// Applies each change by itself, since one of them fails; the progress comes last.
     async fn apply_one_by_one(
         &self,
         progress: &mut ReplicationProgress,
@@ -172,7 +173,7 @@ impl Regions {
         Ok(sum)
     }
 
-    /// Applies changes in one commit, with the progress or without, and adds what was changed.
+    /// Applies changes in one commit, with the progress or without, and adds the changes made to `made`.
     async fn try_apply(
         &self,
         progress: &mut ReplicationProgress,
@@ -238,7 +239,7 @@ impl Regions {
         }
     }
 
-    /// Looks at what is stored, and says what a change comes to.
+    /// Decides the effect of a change by the stored resource.
     async fn decide(
         &self,
         registry: &Registry,
@@ -265,7 +266,7 @@ impl Regions {
         let place = match self.place_of_replica(registry, peer, id, incoming, stored.as_ref()).await? {
             Ok(place) => place,
             Err(deferred) => {
-                // Whatever is wrong with the incarnation that is there, the one before is not.
+                // Whatever the fault of the present incarnation, the earlier one is gone.
                 let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
                 return Ok(Decision { deferred: Some(deferred), ..removal.unwrap_or_default() });
             }
@@ -306,7 +307,7 @@ impl Regions {
         Ok(Decision { mutations, expect: place.expect, change: Some(change), deferred: None })
     }
 
-    /// Where a copy is to be written; or else why it is held back.
+    /// Finds the place of a replica; or else the reason to defer it.
     async fn place_of_replica(
         &self,
         registry: &Registry,
@@ -338,7 +339,7 @@ impl Regions {
         })
     }
 
-    /// The ids of a type's copies from a peer whose uids are not among these.
+    /// Returns the ids of a type's replicas from a peer with other uids than these.
     ///
     /// # Errors
     /// Faults of the store.
@@ -351,7 +352,7 @@ impl Regions {
         let everywhere = || mortise_resource::tenancy::WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: everywhere(), namespace: everywhere() };
         let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
-        let failed = |e: StoreError| store_fault("failed to read copies", &e);
+        let failed = |e: StoreError| store_fault("failed to read replicas", &e);
         let mut cursor = self.core.backend.scan(&query).await.map_err(failed)?;
         let mut others = Vec::new();
         while let Some(page) = cursor.next().await.map_err(failed)? {
@@ -380,7 +381,8 @@ impl ApplySummary {
     }
 }
 
-/// Why a resource that is here keeps a peer's of its name away: it is neither the peer's, nor what a former owner gave up.
+/// Returns the reason why a resource here conflicts with a peer's of its name: it is neither the peer's, nor given up
+/// by a former owner.
 fn conflict(stored: &pb::Resource, peer: &str, uid_there: &str) -> Option<String> {
     let is_handed_over = uid(stored) == uid_there && (!copied_from(stored).is_empty() || owning_region(stored) == peer);
     if copied_from(stored) == peer || is_handed_over {
@@ -401,12 +403,12 @@ fn owner_version(resource: &pb::Resource) -> &str {
     syncing_of(resource.meta.as_deref()).map(|syncing| syncing.owner_version.as_str()).unwrap_or_default()
 }
 
-/// A version as the store counts them.
+/// Returns a version as a number of the store.
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()
 }
 
-/// Whether an error is that of one resource, and says nothing of the others.
+/// Whether an error concerns one resource alone.
 fn is_of_one(error: &StoreError) -> bool {
     matches!(error, StoreError::TooLarge { .. } | StoreError::QuotaExceeded(_) | StoreError::IncompleteId(_))
 }
@@ -414,9 +416,9 @@ fn is_of_one(error: &StoreError) -> bool {
 fn failed(error: &StoreError) -> Error {
     match error {
         StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. } => {
-            Error::new(Code::Aborted, "what is copied keeps changing here; try again")
+            Error::new(Code::Aborted, "the replicas keep changing here; try again")
         }
-        other => store_fault("failed to write copies", other),
+        other => store_fault("failed to write replicas", other),
     }
 }
 

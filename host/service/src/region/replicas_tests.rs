@@ -1,4 +1,4 @@
-//! What a peer may do here, and what it may not, whatever it says.
+//! Allowed and refused changes of a peer, honest or not.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn resource(id: pb::Id) -> pb::Resource {
     pb::Resource { id: Some(id), generation: ids::ulid(), ..pb::Resource::default() }
 }
 
-/// A namespace that a region says is its own.
+/// Returns a namespace that a region claims as its own.
 fn namespace(name: &str, owner: &str, version: &str) -> pb::Resource {
     let syncing = SyncingMeta { owning_region: owner.into(), regions: vec!["*".into()], ..SyncingMeta::default() };
     let meta = Some(Box::new(Meta { syncing: Some(syncing), ..Meta::default() }));
@@ -131,7 +131,7 @@ async fn a_peer_that_sends_other_types_is_refused() {
     assert!(here.stored(&id_of(&honest)).await.is_some());
     assert!(here.reasons().is_empty(), "what is no id is not named");
 
-    // Nor is a progress of which the host's own types are followed any better.
+    // A progress with a host's own type as the followed type does not help either.
     here.progress = here.service.regions().progress("eu", &types::token().to_pb()).await.unwrap();
     let token = pb::Id { tenancy: cluster, ..id(types::token().to_pb(), "lies") };
     let lies = pb::Resource { id: Some(token), ..namespace("lies", "eu", "1") };

@@ -1,9 +1,10 @@
-//! Replication that begins anew: a peer does not send again what was deleted here with its unit.
+//! Restarts of replication: a peer does not send again the resources that were deleted here with their unit.
 //!
 //! # Contract
-//! [`Regions::restart_replicas`] drops the progress of types before their copies are deleted. Whatever is applied
-//! is applied before that, and so deleted too, or after the session has begun anew, when the unit is known to be marked:
-//! then it is held back, also what is still here, until there is a place for it again. So a crash in between loses nothing.
+//! [`Regions::restart_replicas`] drops the progress of types before their replicas are deleted. A change is applied
+//! either before that, and its replica is deleted too, or after the restart of the session. By then the unit is known
+//! to be marked: the change is deferred, even for replicas that still exist here, until their place exists again. So a
+//! crash in between loses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +24,19 @@ use crate::{
 };
 
 impl Regions {
-    /// As long as the guard is held, the progress is the one that counts.
+    /// Returns a guard that prevents a restart, for a progress without one since it was read.
     ///
     /// # Errors
-    /// `Aborted`: the copies have begun anew.
+    /// `Aborted`: the replication has restarted.
     pub(super) async fn use_progress(&self, progress: &ReplicationProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
         let guard = self.restarts.read().await;
         match self.restarts.number(&progress.key) == progress.restarts {
             true => Ok(guard),
-            false => Err(Error::new(Code::Aborted, "a unit with copies was emptied here; they begin anew")),
+            false => Err(Error::new(Code::Aborted, "a unit with replicas was emptied here; replication restarts")),
         }
     }
 
-    /// Resolves once the copies of this progress begin anew: it is of no use then.
+    /// Resolves at the restart of this progress's replication, which makes the progress useless.
     pub async fn begins_anew(&self, progress: &ReplicationProgress) {
         let mut numbers = self.restarts.numbers.subscribe();
         let is_other = |numbers: &BTreeMap<ReplicatedType, u64>| {
@@ -46,7 +47,7 @@ impl Regions {
         }
     }
 
-    /// Drops the progress of types, and has their watches begin with a snapshot.
+    /// Drops the progress of types, and makes their watches start with a snapshot.
     async fn restart_replicas(&self, types: &BTreeSet<ReplicatedType>) -> Result<(), StoreError> {
         if types.is_empty() {
             return Ok(());
@@ -63,10 +64,11 @@ impl Regions {
         Ok(())
     }
 
-    /// Lets go of copies that are about to be deleted with their unit: the types begin anew, once for each unit, and
-    /// finalizers, which their owner's controllers put there for their owner's region, hold nothing here.
+    /// Prepares replicas that are about to be deleted with their unit: their types restart, once for each unit, and
+    /// their finalizers are dropped, since controllers set them for the owner's region.
     ///
-    /// What the unit's owner owns in a unit that was copied from there goes with it there, too, and is not asked for again.
+    /// Resources of the unit's owner in a unit that was replicated from there are deleted with it there, too, and not
+    /// requested again.
     ///
     /// # Errors
     /// Faults of the store; a resource that cannot be decoded.
@@ -104,7 +106,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Whether the partition of a namespace is marked here: then the namespace goes for that, whatever its owner does.
+    /// Whether the partition of a namespace is marked here, so that the namespace is deleted without regard to its
+    /// owner.
     async fn is_around_marked(&self, unit: &pb::Resource) -> Result<bool, StoreError> {
         let id = unit.id.clone().unwrap_or_default();
         match Place::find(&self.core, tenancy_of(&id)).await {
@@ -114,8 +117,8 @@ impl Regions {
         }
     }
 
-    /// Takes the finalizers off a copy, but the one that keeps a unit until it is empty. A copy that changes meanwhile is
-    /// left to the next pass.
+    /// Removes the finalizers of a replica, except the one that keeps a unit until it is empty. A replica that changes
+    /// meanwhile is left to the next pass.
     async fn drop_finalizers(&self, copy: &EncodedResource) -> Result<(), StoreError> {
         let mut stored = copy.decode()?;
         if meta::finalizers(&stored.metadata).iter().all(|name| *name == FINALIZER) {

@@ -23,9 +23,9 @@ pub enum RegistryError {
     /// The type is in a group of the host.
     #[error("type {0}: group {group:?} belongs to the host; choose another", group = .0.group)]
     ReservedGroup(Gvk),
-    /// Another type differs from this one in the case of its letters only.
+    /// The names of two types differ in case only.
     #[error(
-        "type {declared}: there is {known}, and paths of HTTP, which are in lower case, do not tell the two apart; rename \
+        "type {declared}: {known} exists, and HTTP paths, which are in lower case, cannot distinguish the two; rename \
          the type"
     )]
     CaseClash {
@@ -46,7 +46,7 @@ pub enum RegistryError {
     },
     /// Another version of the kind has another scope.
     #[error(
-        "type {declared}: {known} has another scope, and versions of a kind share their resources; give both one scope"
+        "type {declared}: {known} has another scope, but versions of a kind share their resources; give both one scope"
     )]
     ScopesDiffer {
         /// The type of the plugin.

@@ -1,33 +1,33 @@
-//! Types of missing plugins: those that are removed, disabled, or broken since the last start.
+//! Types of missing plugins, which were removed, disabled, or broken since the last start.
 //!
 //! Stored resources of such a type can still be read, listed, watched and deleted, with `operator:read` and
-//! `operator:write`, since there is no authorize hook. Writes are refused, because there is no validate hook.
+//! `operator:write` in place of the missing authorize hook. Writes are refused, since the validate hook is missing.
 
 use std::fmt;
 
 use mortise_plugin_host::Manifest;
 
-/// A plugin that is not loaded and whose types are known.
+/// A plugin with known types that is not loaded.
 #[derive(Debug)]
 pub struct MissingPlugin {
     /// Name of the plugin.
     pub name: String,
-    /// The manifest that it had when it was loaded last.
+    /// Manifest of its last loaded version.
     pub manifest: Manifest,
-    /// The reason for which it is missing.
+    /// Reason why the plugin is missing.
     pub why: MissingReason,
 }
 
-/// The reason for which a plugin, or one of its types, is missing.
+/// The reason why a plugin, or one of its types, is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingReason {
     /// The plugin's file is gone.
     Removed,
     /// The plugin is disabled.
     Disabled,
-    /// No version of the plugin can be loaded.
+    /// All versions of the plugin fail to load.
     Broken,
-    /// The plugin is loaded, in a version that no longer provides the type.
+    /// The loaded version of the plugin no longer provides the type.
     Dropped,
 }
 

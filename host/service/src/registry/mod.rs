@@ -1,8 +1,8 @@
-//! The table of resource types: their names, their schemas, and the plugins whose hooks they have.
+//! The table of resource types: their names, their schemas, and the plugins with their hooks.
 //!
-//! A [`Registry`] never changes. Loading, replacing or removing a plugin makes a new one, and requests keep the one
-//! that they began with; so no request sees half of a change. A look-up is a binary search and allocates nothing; a new
-//! table costs one clone of the vector of types.
+//! A [`Registry`] never changes. Loading, replacing or removing a plugin makes a new table, and each request keeps the
+//! table that it began with; so no request sees half of a change. A look-up is a binary search and allocates nothing; a
+//! new table costs one clone of the vector of types.
 
 pub mod builtin;
 mod error;

@@ -1,4 +1,4 @@
-//! One registered type, and its provider.
+//! A registered type, and its provider.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -18,13 +18,13 @@ use super::{missing_plugin::MissingPlugin, schema::Schema};
 pub enum Owner {
     /// The host.
     Host,
-    /// A plugin, whose hooks are called.
+    /// A loaded plugin.
     Plugin(Arc<Plugin>),
     /// A missing plugin: stored resources can be read and deleted, not written.
     Missing(Arc<MissingPlugin>),
 }
 
-/// One registered type.
+/// A registered type.
 #[derive(Debug, Clone)]
 pub struct ResourceType {
     /// Name of the type.
@@ -33,30 +33,30 @@ pub struct ResourceType {
     pub scope: Scope,
     /// Schema of the data.
     pub schema: Schema,
-    /// Version of the meaning of stored data; upgrades bring older data to it.
+    /// Version of the meaning of stored data; older data is upgraded to it.
     pub schema_version: NonZeroU32,
-    /// The hooks that are called; none for types without a loaded plugin.
+    /// Hooks of the type; none without a loaded plugin.
     pub hooks: Hooks,
-    /// The permissions that are asked for where there is no authorize hook.
+    /// Permissions required without an authorize hook.
     pub permissions: Permissions,
     /// Columns for tables.
     pub columns: Vec<PrinterColumn>,
     /// Other names for command lines.
     pub short_names: Vec<String>,
-    /// Types whose resources can become resources of this one.
+    /// Types whose resources can be moved to this one.
     pub moved_from: Vec<Gvk>,
-    /// What views of its resources show.
+    /// Declared views and indexed fields.
     pub query: QueryDecl,
     /// Fields of its data that refer to other resources.
     pub references: ReferenceDecls,
-    /// Which region its resources belong to.
+    /// Declared region of its resources.
     pub regions: RegionDecl,
     /// The provider of the type.
     pub owner: Owner,
 }
 
 impl Owner {
-    /// The loaded plugin; `None` for the host and for a missing plugin.
+    /// Returns the loaded plugin; `None` for the host and for a missing plugin.
     #[must_use]
     pub fn plugin(&self) -> Option<&Arc<Plugin>> {
         match self {
@@ -65,7 +65,7 @@ impl Owner {
         }
     }
 
-    /// Name of the plugin, loaded or missing; `None` for the host.
+    /// Returns the name of the plugin, loaded or missing; `None` for the host.
     #[must_use]
     pub fn plugin_name(&self) -> Option<&str> {
         match self {
@@ -85,7 +85,7 @@ impl ResourceType {
             schema: Schema::new(decl.message.clone(), decl.immutable.clone(), decl.query.spec.clone()),
             schema_version: decl.schema_version,
             hooks,
-            // A declared permission needs no hook.
+            // A declared permission replaces the hook.
             permissions: decl.permissions.clone(),
             columns: decl.columns.clone(),
             short_names: decl.short_names.clone(),
@@ -97,7 +97,7 @@ impl ResourceType {
         }
     }
 
-    /// Whether stored data means the same to both registrations of a type, of which one has this message and version.
+    /// Whether stored data has the same meaning in another registration of the type, with this message and version.
     pub(crate) fn reads_as(&self, message: &MessageDescriptor, schema_version: NonZeroU32) -> bool {
         self.schema_version == schema_version
             && (self.schema.message() == message
@@ -105,7 +105,7 @@ impl ResourceType {
                     == message.parent_file().file_descriptor_proto())
     }
 
-    /// Refuses types whose plugin is missing. Writes that belong to a deletion stay possible, and do not call this.
+    /// Refuses types with a missing plugin. Writes that belong to a deletion stay possible, and do not call this.
     ///
     /// # Errors
     /// `FailedPrecondition`.
@@ -114,7 +114,7 @@ impl ResourceType {
             Owner::Missing(missing) => Err(Error::new(
                 Code::FailedPrecondition,
                 format!(
-                    "type {} is not written: plugin {:?}, which provides it, {}",
+                    "type {} is read-only: plugin {:?}, which provides it, {}",
                     self.gvk, missing.name, missing.why
                 ),
             )),
@@ -122,12 +122,13 @@ impl ResourceType {
         }
     }
 
-    /// Refuses types that only the host writes and deletes: plugins as resources, and what their reconcilers keep.
+    /// Refuses types that only the host writes and deletes: plugins as resources, and the stored state of plugins and
+    /// of replication.
     ///
     /// # Errors
     /// `PermissionDenied`.
     pub fn check_deletable(&self) -> Result<(), Error> {
-        // Of the types that every request may be about none is asked more.
+        // Types outside the host's group pass at once.
         if self.gvk.group != types::HOST_GROUP {
             return Ok(());
         }
@@ -143,7 +144,7 @@ impl ResourceType {
         }
         if self.gvk == types::region_progress() || self.gvk == types::region_peer() {
             return Err(Error::denied(format!(
-                "{} is kept by the host alone, for the copies of other regions; `mortise regions` shows them",
+                "{} is kept by the host alone, for the replicas of other regions; `mortise regions` shows them",
                 self.gvk
             )));
         }

@@ -5,7 +5,7 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor};
 
 use super::wire::{Bytes, MAX_DEPTH, message};
 
-/// A message, the fields of it that may not change, and those whose changes count.
+/// A message, its immutable fields, and the fields whose changes raise the generation.
 #[derive(Debug, Clone)]
 pub struct Schema {
     message: MessageDescriptor,
@@ -24,8 +24,8 @@ pub struct DataFault {
 }
 
 impl Schema {
-    /// Makes a schema of a message, of the paths of fields that may not change, and of those that are the specification:
-    /// without any, all are.
+    /// Makes a schema of a message, the paths of its immutable fields, and those of its specification; without the
+    /// latter, all fields count.
     #[must_use]
     pub fn new(
         message: MessageDescriptor,
@@ -35,13 +35,13 @@ impl Schema {
         Self { message, immutable, spec }
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &MessageDescriptor {
         &self.message
     }
 
-    /// The paths of the fields that an update may not change: names joined by dots.
+    /// Returns the paths of the immutable fields: names joined by dots.
     #[must_use]
     pub fn immutable_paths(&self) -> Vec<String> {
         let joined =
@@ -67,7 +67,7 @@ impl Schema {
         })
     }
 
-    /// Finds the fields that may not change and differ. Data that does not decode counts as empty.
+    /// Finds the changed immutable fields. Data that does not decode counts as empty.
     #[must_use]
     pub fn changed_immutable(&self, before: &[u8], after: &[u8]) -> Vec<FieldPath> {
         if self.immutable.is_empty() || before == after {
@@ -80,7 +80,7 @@ impl Schema {
         changed.map(|path| FieldPath(whole(path))).collect()
     }
 
-    /// Whether the specification differs, whatever the encoding. Data that does not decode counts as empty.
+    /// Whether the specification differs, in any encoding. Data that does not decode counts as empty.
     #[must_use]
     pub fn changes_spec(&self, before: &[u8], after: &[u8]) -> bool {
         if before == after {
@@ -93,7 +93,7 @@ impl Schema {
         }
     }
 
-    /// The text at a path of fields. Data that does not decode has none.
+    /// Returns the text at a path of fields; empty if the data does not decode.
     #[must_use]
     pub fn text(&self, data: &[u8], path: &[FieldDescriptor]) -> String {
         value_at(&self.decode(data), path).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
@@ -105,7 +105,7 @@ impl Schema {
     }
 }
 
-/// The value at a path through message fields; an absent message on the way means the default.
+/// Returns the value at a path through message fields; an absent message on the way means the default.
 fn value_at(message: &DynamicMessage, path: &[FieldDescriptor]) -> Option<prost_reflect::Value> {
     let (first, rest) = path.split_first()?;
     let value = message.get_field(first);

@@ -1,4 +1,4 @@
-//! The table itself, and the rules by which a plugin gets into it.
+//! The table itself, and the rules for adding a plugin.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::{
     resource_type::{Owner, ResourceType},
 };
 
-/// Every registered type, at one moment.
+/// All registered types at one moment.
 #[derive(Debug, Clone)]
 pub struct Registry {
     /// Sorted by name, for binary search.
@@ -81,14 +81,14 @@ impl Registry {
         self.types.insert(at, Arc::new(added));
     }
 
-    /// The type of that name, if it is registered.
+    /// Returns the type of that name, if it is registered.
     #[must_use]
     pub fn get(&self, t: &pb::Type) -> Option<&Arc<ResourceType>> {
         let found = self.types.binary_search_by(|known| compare(&known.gvk, t)).ok()?;
         self.types.get(found)
     }
 
-    /// The type of that name.
+    /// Returns the type of that name.
     ///
     /// # Errors
     /// `InvalidArgument` when it is not registered.
@@ -96,7 +96,7 @@ impl Registry {
         self.get(t).ok_or_else(|| Error::invalid(format!("resource type {} not registered", types::gvk(t))))
     }
 
-    /// The type of that name.
+    /// Returns the type of that name.
     ///
     /// # Errors
     /// `InvalidArgument` when it is not registered.
@@ -106,55 +106,55 @@ impl Registry {
         found.ok_or_else(|| Error::invalid(format!("resource type {gvk} not registered")))
     }
 
-    /// The scope of a kind, the same in all of its versions.
+    /// Returns the scope of a kind, the same in all of its versions.
     #[must_use]
     pub fn scope_of(&self, group: &str, kind: &str) -> Option<Scope> {
         self.types.iter().find(|of| of.gvk.group == group && of.gvk.kind == kind).map(|of| of.scope)
     }
 
-    /// The types of which resources refer to those of a kind.
+    /// Returns the types whose resources may refer to a kind.
     pub fn referring_to(&self, group: &str, kind: &str) -> impl Iterator<Item = &Arc<ResourceType>> {
         let refers = move |target: &Gvk| target.group == group && target.kind == kind;
         self.types.iter().filter(move |of| of.references.targets().any(refers))
     }
 
-    /// Whether a resource may refer to one of a kind by its data.
+    /// Whether a field of some type may refer to a kind.
     #[must_use]
     pub fn is_referenced(&self, group: &str, kind: &str) -> bool {
         self.referring_to(group, kind).next().is_some()
     }
 
-    /// Every type, sorted by name.
+    /// Returns every type, sorted by name.
     #[must_use]
     pub fn types(&self) -> &[Arc<ResourceType>] {
         &self.types
     }
 
-    /// The loaded plugin of that name.
+    /// Returns the loaded plugin of that name.
     #[must_use]
     pub fn plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
         self.plugins.iter().find(|p| p.name() == name)
     }
 
-    /// Every loaded plugin, in the order in which they were added.
+    /// Returns every loaded plugin, in the order of their addition.
     #[must_use]
     pub fn plugins(&self) -> &[Arc<Plugin>] {
         &self.plugins
     }
 
-    /// Every pool of descriptors: the host's, then each loaded plugin's, then those of missing plugins.
+    /// Returns every pool of descriptors: the host's, then each loaded plugin's, then those of missing plugins.
     pub fn pools(&self) -> impl Iterator<Item = &DescriptorPool> {
         let loaded = self.plugins.iter().map(|p| &p.manifest().pool);
         std::iter::once(&self.host).chain(loaded).chain(self.missing_plugins.iter().map(|a| &a.manifest.pool))
     }
 
-    /// The missing plugins whose types are known.
+    /// Returns the missing plugins with known types.
     #[must_use]
     pub fn missing_plugins(&self) -> &[Arc<MissingPlugin>] {
         &self.missing_plugins
     }
 
-    /// This table without a plugin, loaded or missing, and without its types.
+    /// Returns this table without a plugin, loaded or missing, and without its types.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
         let mut next = self.clone();
@@ -164,8 +164,8 @@ impl Registry {
         next
     }
 
-    /// This table and those types of a missing plugin for which `keep` holds and which no other plugin provides. The
-    /// types of the plugin itself, if it is loaded in another version, stay.
+    /// Returns this table with those types of a missing plugin that pass `keep` and have no other provider. The types
+    /// of the plugin itself, if it is loaded in another version, stay.
     #[must_use]
     pub fn with_missing_plugin(
         &self,
@@ -189,7 +189,7 @@ impl Registry {
         next
     }
 
-    /// This table without those of the given types whose plugin is missing.
+    /// Returns this table without the given types, as far as their plugin is missing.
     #[must_use]
     pub fn without_missing_types(&self, gone: &[Gvk]) -> Self {
         let mut next = self.clone();

@@ -4,7 +4,8 @@
 //! type (packed or not, where both are allowed), strings must be UTF-8, and nesting is bounded. It allocates only for a
 //! fault, and for the positions in lists. 512 bytes take well under a microsecond.
 //!
-//! Nothing is built, and faults have a path: docs/decisions/0018-protobuf-data-is-checked-by-a-walk-of-our-own.md.
+//! The walk builds no message, and its faults have a path:
+//! docs/decisions/0018-protobuf-data-is-checked-by-a-walk-of-our-own.md.
 
 use mortise_resource::PathStep;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
@@ -25,7 +26,7 @@ fn fault(what: impl Into<String>) -> Fault {
 
 const TRUNCATED: &str = "the bytes end too early";
 
-/// The bytes that are still to be read.
+/// Bytes not yet read.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -96,7 +97,7 @@ fn wire_of(field: &FieldDescriptor) -> Wire {
     }
 }
 
-/// Walks one message; `group` is the number of the field that a group has to end with.
+/// Walks one message; `group` is the number of the field that ends it, for a group.
 pub(super) fn message(
     descriptor: &MessageDescriptor,
     bytes: &mut Bytes<'_>,
@@ -108,7 +109,7 @@ pub(super) fn message(
     while !bytes.0.is_empty() {
         let (number, wire) = key(bytes)?;
         if wire == Wire::GroupEnd {
-            return if group == Some(number) { Ok(()) } else { Err(fault("a group ends that did not begin")) };
+            return if group == Some(number) { Ok(()) } else { Err(fault("a group ends without a beginning")) };
         }
         let Some(field) = descriptor.get_field(number) else {
             skip(bytes, number, wire, depth)?;
@@ -189,7 +190,7 @@ fn packed(field: &FieldDescriptor, bytes: &mut Bytes<'_>) -> Result<(), (Fault, 
 /// Walks one entry of a map. A fault comes with the key.
 fn entry(field: &FieldDescriptor, bytes: &mut Bytes<'_>, wire: Wire, depth: usize) -> Result<(), (Fault, String)> {
     let unknown = |f| (f, "?".to_owned());
-    let Kind::Message(entry) = field.kind() else { return Err(unknown(fault("is no map"))) };
+    let Kind::Message(entry) = field.kind() else { return Err(unknown(fault("is not a map"))) };
     if wire != Wire::Delimited {
         return Err(unknown(fault(format!("is written as {wire:?}, but a map is written as Delimited"))));
     }
@@ -209,7 +210,7 @@ fn entry(field: &FieldDescriptor, bytes: &mut Bytes<'_>, wire: Wire, depth: usiz
     })
 }
 
-/// The key of a map entry that does not decode, if it comes first, as encoders write it.
+/// Returns the key of a map entry that does not decode, if the key comes first, as encoders write it.
 fn first_string(entry: &[u8]) -> Option<String> {
     let mut bytes = Bytes(entry);
     match key(&mut bytes).ok()? {
@@ -225,7 +226,7 @@ fn skip(bytes: &mut Bytes<'_>, number: u32, wire: Wire, depth: usize) -> Result<
         Wire::Fixed64 => bytes.take(8).map(drop),
         Wire::Fixed32 => bytes.take(4).map(drop),
         Wire::Delimited => bytes.delimited().map(drop),
-        Wire::GroupEnd => Err(fault("a group ends that did not begin")),
+        Wire::GroupEnd => Err(fault("a group ends without a beginning")),
         Wire::GroupStart => {
             let depth = deeper(depth)?;
             loop {

@@ -21,11 +21,11 @@ const MAX_IDS: usize = 1_000;
 const ANSWER_BYTES: usize = 16 << 20;
 
 impl ResourceService {
-    /// Reads each id once; those that are not there are named.
+    /// Reads each id once; the answer names the missing ones.
     ///
     /// # Errors
-    /// Those of Read but `NotFound`, for any of them; `InvalidArgument`: too many ids, a path of the mask;
-    /// `ResourceExhausted`: they are too large together.
+    /// Those of Read except `NotFound`, for any of them. `InvalidArgument`: too many ids, a path of the mask.
+    /// `ResourceExhausted`: the resources are too large together.
     pub async fn batch_get(&self, caller: &Caller, request: BatchGetRequest) -> Result<BatchGetResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::BatchGet).await?;
         call.about(request.ids.first());

@@ -1,4 +1,4 @@
-//! CanI: whether a caller may do something, decided as the request would be, without making it.
+//! CanI: whether a caller may make a request, decided as by the request, without its effect.
 
 use mortise_resource::{EncodedResource, Error, authorizer::Verb, pb};
 use mortise_store::{Consistency, StoreError};
@@ -11,12 +11,12 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Checks whether the caller may do something to a resource, or, for [`Verb::List`], to those of its type in its
-    /// place. A hook that looks at the resource sees the stored one, or, where none is, one with the id alone.
+    /// Checks whether the caller may use a verb on a resource, or, for [`Verb::List`], on the resources of its type in
+    /// its place. A hook that needs the resource gets the stored one, or, if none is stored, one with the id alone.
     ///
     /// # Errors
-    /// `ResourceExhausted`: too many questions a second, counted as reads. `PermissionDenied`: it may not.
-    /// `InvalidArgument`: the id, the type, the scope. Those of the hooks.
+    /// `PermissionDenied`: the caller may not. `ResourceExhausted`: over the rate of reads. `InvalidArgument`: the id,
+    /// the type, the scope. Those of the hooks.
     pub async fn check_allowed(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
         let mut call = Call::begin(&self.core, caller, Method::CanI).await?;
         call.about(id.as_ref());

@@ -1,4 +1,4 @@
-//! Plan, Move and Import (`mortise.v1`): changes in which a type's plugin has a say.
+//! Plan, Move and Import (`mortise.v1`): changes in which a type's plugin takes part.
 
 use mortise_resource::{
     Error,
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Plans a write: what would be stored, what the plugin expects of it, and whether the stored resource has to be
-    /// replaced. Reads of what is stored go by the caller's permission to read.
+    /// Plans a write: the resource that would be stored, the plugin's prediction, and whether the stored resource has
+    /// to be replaced. Reading the stored resource requires the caller's permission.
     ///
     /// # Errors
     /// Those of the first half of Write, and of Read; those of Write for a uid, a version or a mark.
@@ -24,12 +24,12 @@ impl ResourceService {
         call.end(answer).await
     }
 
-    /// Moves a resource to another type, or says what would be stored.
+    /// Moves a resource to another type, or returns the resource that would be stored.
     ///
     /// # Errors
     /// `InvalidArgument`: the id, the types, a refusal by the plugin or the hooks of the new type. `NotFound`: the
-    /// resource, or another uid. `AlreadyExists`: the new one. `FailedPrecondition`: the resource is marked for
-    /// deletion. `Aborted`: the version is not the stored one, or it changed meanwhile. `PermissionDenied`.
+    /// resource, or another uid. `AlreadyExists`: the new resource. `FailedPrecondition`: the resource is marked for
+    /// deletion. `Aborted`: the version is not the stored one, or the resource changed meanwhile. `PermissionDenied`.
     pub async fn move_resource(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Move).await?;
         call.about(request.id.as_ref());
@@ -42,10 +42,10 @@ impl ResourceService {
         call.end(answer.map(|(response, _)| response)).await
     }
 
-    /// Takes something outside over, or says what would be stored.
+    /// Imports an external object, or returns the resource that would be stored.
     ///
     /// # Errors
-    /// `InvalidArgument`: the type imports nothing, the external id, a refusal by the plugin or the hooks.
+    /// `InvalidArgument`: a type without an import, the external id, a refusal by the plugin or the hooks.
     /// `AlreadyExists`: the resource. `PermissionDenied`. The plugin's faults.
     pub async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Import).await?;

@@ -1,7 +1,8 @@
 //! Delete: by id, idempotent.
 //!
-//! A resource without finalizers is removed at once, and its tombstone makes its children follow ([`crate::deletion::reaper`]).
-//! One with finalizers is marked, and removed with the last of them. What refers to it has a say ([`crate::deletion::plan`]).
+//! A resource without finalizers is removed at once, and its tombstone leads to the deletion of its children
+//! ([`crate::deletion::reaper`]). A resource with finalizers is marked, and removed with the last of them. References
+//! to it count ([`crate::deletion::plan`]).
 
 use super::write::WriteMode;
 use crate::{
@@ -18,35 +19,36 @@ use crate::{
 use mortise_resource::{Code, EncodedResource, Error, authorizer::Verb, meta, pb};
 use mortise_store::{Consistency, StoreError};
 
-/// An incarnation that was deleted.
+/// A deleted incarnation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deleted {
     /// Its id, uid included.
     pub id: pb::Id,
-    /// The version in which it is marked for deletion, for one that has finalizers; `None` for one that is gone.
+    /// Version of a resource that finalizers hold, with its mark; `None` if the resource is gone.
     pub marked: Option<String>,
-    /// Its generation before, and after, which is empty for one that is gone.
+    /// Generations before and after; the latter is empty if the resource is gone.
     generations: [String; 2],
 }
 
-/// Plans of a deletion, while what refers to the resource keeps changing.
+/// Attempts of a deletion while the referrers of the resource keep changing.
 const MAX_PLANS: u32 = 16;
 
 impl ResourceService {
-    /// Deletes a resource. One that does not exist, or exists with another uid, counts as deleted. A version makes the
-    /// deletion conditional.
+    /// Deletes a resource. A missing resource, or one with another uid, counts as deleted. A version makes the deletion
+    /// conditional.
     ///
     /// # Errors
-    /// `InvalidArgument`: the id, the type, the scope. `PermissionDenied`. `FailedPrecondition`: it belongs to another
-    /// region. `Aborted`: the version is not the stored one. The errors of Write when a resource with finalizers is marked.
+    /// `InvalidArgument`: the id, the type, the scope. `PermissionDenied`. `FailedPrecondition`: another region owns
+    /// the resource. `Aborted`: the version is not the stored one. The errors of Write when a resource with finalizers
+    /// is marked.
     pub async fn delete(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<pb::DeleteResponse, Error> {
         self.delete_stored(caller, request).await.map(|_| pb::DeleteResponse {})
     }
 
-    /// As [`ResourceService::delete`]; answers the incarnation that was deleted, whichever the request named.
+    /// Deletes as [`ResourceService::delete`]; returns the deleted incarnation, also if the request named none.
     ///
     /// # Errors
-    /// As [`ResourceService::delete`].
+    /// Those of [`ResourceService::delete`].
     pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Delete).await?;
         call.about(request.id.as_ref());
@@ -96,7 +98,7 @@ impl ResourceService {
         }
     }
 
-    /// Deletes a resource with what goes with it, by what refers to it; marks it while something holds it.
+    /// Deletes a resource and the resources that go with it along its references; marks it while something holds it.
     async fn delete_planned(
         &self,
         caller: &Caller,
@@ -115,7 +117,7 @@ impl ResourceService {
             let plan = plan.map_err(|error| Failure::Final(error.into()))?;
             plans += 1;
             match self.deletions.carry_out(registry, caller, plan).await {
-                // The resource is as it was; what refers to it is not.
+                // The resource is unchanged, its referrers are not: plan again.
                 Err(RemovalError::Store(StoreError::ReferrersChanged)) if plans < MAX_PLANS => {}
                 done => break done,
             }
@@ -162,7 +164,7 @@ impl ResourceService {
             Err(error) if error.code == Code::Aborted => return Err(Failure::Conflict(error)),
             Err(error) => error,
         };
-        // To Write, a resource that is gone by now is one to be created, which fails in its own way.
+        // Write would take a deleted resource for a new one, and fail with another error.
         match self.core.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(deleted(id, None, String::new())),
             Ok(now) if now.version != version => Err(Failure::Conflict(cas_failure())),

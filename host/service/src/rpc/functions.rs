@@ -11,11 +11,11 @@ use crate::{
     service::ResourceService,
 };
 
-/// Longest text of a function's refusal that is passed on, characters.
+/// Longest passed-on text of a function's refusal, characters.
 const MAX_TEXT: usize = 2_000;
 
 impl ResourceService {
-    /// Every function of the plugins that serve, sorted by plugin and name.
+    /// Returns every function of the loaded plugins, sorted by plugin and name.
     #[must_use]
     pub fn functions(&self) -> Vec<FunctionInfo> {
         let registry = self.core.types();
@@ -34,8 +34,8 @@ impl ResourceService {
     /// Calls a function of a plugin. Counts as a read.
     ///
     /// # Errors
-    /// `NotFound`: the plugin or the function. `InvalidArgument`: arguments that do not fit. `ResourceExhausted`: too
-    /// many a second. The plugin's faults. What the function says of its arguments is an answer.
+    /// `NotFound`: the plugin or the function. `InvalidArgument`: unsuitable arguments. `ResourceExhausted`: over the
+    /// rate. The plugin's faults. A function's own diagnostics of its arguments are an answer.
     pub async fn call_function(
         &self,
         caller: &Caller,

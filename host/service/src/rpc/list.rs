@@ -25,10 +25,10 @@ impl ResourceService {
         Ok(pb::ListResponse { resources })
     }
 
-    /// Lists as [`ResourceService::list`], a page at a time: `each` gets the resources, and ends the list by an error.
+    /// Lists as [`ResourceService::list`], a page at a time: `each` gets the resources; its error ends the list.
     ///
     /// # Errors
-    /// As there, and those of `each`.
+    /// Those of [`ResourceService::list`], and those of `each`.
     pub async fn list_each<E: From<Error>>(
         &self,
         caller: &Caller,
@@ -38,15 +38,16 @@ impl ResourceService {
         self.check_list(caller, request).await?.read(&self.core, each).await
     }
 
-    /// Lists as [`ResourceService::list`], for a client. Waits until there is room for the result.
+    /// Lists as [`ResourceService::list`], for a client. Waits until the result fits into the shared bytes.
     ///
     /// # Errors
-    /// As there; `ResourceExhausted`: the result is larger than all results together may be, or too many wait.
+    /// Those of [`ResourceService::list`]; `ResourceExhausted`: the result is larger than all shared bytes, or too many
+    /// lists wait.
     pub async fn list_encoded(&self, caller: &Caller, request: pb::ListRequest) -> Result<EncodedList, Error> {
         self.check_list(caller, request).await?.encode(&self.lists).await
     }
 
-    /// The checks, up to where the store is asked.
+    /// Runs the checks, without a read of the store.
     async fn check_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
         let mut call = Call::begin(&self.core, caller, Method::List).await?;
         call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.name_prefix);

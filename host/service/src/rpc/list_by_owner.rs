@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Lists the resources that exactly this incarnation owns and that the caller may read. The owner may be gone.
+    /// Lists the resources that exactly this incarnation owns and that the caller may read. The owner may be deleted.
     ///
     /// # Errors
     /// `InvalidArgument`: the id, its uid, its type or scope, or a child whose type is not registered.
@@ -30,11 +30,11 @@ impl ResourceService {
         Ok(pb::ListByOwnerResponse { resources })
     }
 
-    /// Lists as [`ResourceService::list_by_owner`], a page at a time: `each` gets the resources, and ends the list by
-    /// an error.
+    /// Lists as [`ResourceService::list_by_owner`], a page at a time: `each` gets the resources; its error ends the
+    /// list.
     ///
     /// # Errors
-    /// As there, and those of `each`.
+    /// Those of [`ResourceService::list_by_owner`], and those of `each`.
     pub async fn list_each_owned<E: From<Error>>(
         &self,
         caller: &Caller,
@@ -44,10 +44,11 @@ impl ResourceService {
         self.check_list_by_owner(caller, request).await?.read(&self.core, each).await
     }
 
-    /// Lists as [`ResourceService::list_by_owner`], for a client. Waits until there is room for the result.
+    /// Lists as [`ResourceService::list_by_owner`], for a client. Waits until the result fits into the shared bytes.
     ///
     /// # Errors
-    /// As there; `ResourceExhausted`: the result is larger than all results together may be, or too many wait.
+    /// Those of [`ResourceService::list_by_owner`]; `ResourceExhausted`: the result is larger than all shared bytes, or
+    /// too many lists wait.
     pub async fn list_by_owner_encoded(
         &self,
         caller: &Caller,
@@ -56,7 +57,7 @@ impl ResourceService {
         self.check_list_by_owner(caller, request).await?.encode(&self.lists).await
     }
 
-    /// The checks, up to where the store is asked.
+    /// Runs the checks, without a read of the store.
     async fn check_list_by_owner(
         &self,
         caller: &Caller,

@@ -1,6 +1,7 @@
 //! The RPCs: one file for each of the resource service, and one for each further service.
 //!
-//! A file reads from top to bottom as the rules that its RPC enforces, in the order in which callers see them.
+//! A file reads from top to bottom as the rules of its RPC, in the order in which callers meet them. Costs and limits
+//! are those of the rooms that the RPC uses.
 
 mod batch_get;
 mod can;

@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Runs the first half of a write: defaults, validation, permission and place. It ignores version, uid, status,
-    /// owner and finalizers.
+    /// Runs the first half of a write: defaults, validation, permission and place. Ignores version, uid, status, owner
+    /// and finalizers.
     ///
     /// # Errors
     /// Those of the first half of Write.

@@ -1,12 +1,12 @@
-//! GetTree, PlanDelete and SetBlockDeletion (`mortise.v1.OwnershipService`): links between resources, and the effect of a
-//! deletion.
+//! GetTree, PlanDelete and SetBlockDeletion (`mortise.v1.OwnershipService`): links between resources, and the effect of
+//! a deletion.
 //!
-//! Access holds here, too: resources that the caller may not read are counted, and not named.
+//! Resources that the caller may not read are counted without their names.
 //!
 //! # Limits
-//! Links at most [`MAX_DEPTH`] from the resource ([`Walk`] bounds their number); a plan as
-//! far as a deletion may reach, and as many of those that follow. While an answer is gathered it counts against
-//! `service.list_bytes`, by the bytes that it may come to ([`TREE_BYTES`], [`PLAN_BYTES`]).
+//! A tree has links up to [`MAX_DEPTH`] from the resource ([`Walk`] bounds their number). A plan reaches as far as a
+//! deletion, and names as many deferred resources. While an answer is made, its largest size counts against
+//! `service.list_bytes` ([`TREE_BYTES`], [`PLAN_BYTES`]).
 
 use mortise_resource::{
     Error,
@@ -34,16 +34,16 @@ use crate::{
 const TREE_BYTES: usize = 4 << 20;
 /// Bytes of a plan.
 const PLAN_BYTES: usize = 16 << 20;
-/// How far from the resource.
+/// Largest distance from the resource.
 const MAX_DEPTH: u32 = 16;
-/// How far, if nothing else is asked for.
+/// Default distance from the resource.
 const DEPTH: u32 = 3;
 
 impl ResourceService {
-    /// What a resource depends on, and what depends on it.
+    /// Returns the resources that a resource depends on, and those that depend on it.
     ///
     /// # Errors
-    /// Those of Read. `ResourceExhausted`: too many wait for room.
+    /// Those of Read. `ResourceExhausted`: too many lists wait for shared bytes.
     pub async fn get_tree(&self, caller: &Caller, request: GetTreeRequest) -> Result<GetTreeResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::GetTree).await?;
         call.about(request.id.as_ref());
@@ -62,10 +62,10 @@ impl ResourceService {
         Walk::new(&self.references, &registry, caller).walk(root, depth).await
     }
 
-    /// What a deletion would do.
+    /// Returns the effect of a deletion.
     ///
     /// # Errors
-    /// Those of GetTree. `FailedPrecondition`: it reaches too many resources.
+    /// Those of GetTree. `FailedPrecondition`: the deletion reaches too many resources.
     pub async fn plan_delete(&self, caller: &Caller, request: PlanDeleteRequest) -> Result<PlanDeleteResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::PlanDelete).await?;
         call.about(request.id.as_ref());
@@ -74,7 +74,7 @@ impl ResourceService {
     }
 
     async fn deletion_planned(&self, caller: &Caller, request: PlanDeleteRequest) -> Result<PlanDeleteResponse, Error> {
-        // Before the place of a large plan, which nobody has who waits for this.
+        // Taken before the place of a large plan, so that this wait holds no place.
         let _share = self.lists.bytes_for(caller, PLAN_BYTES).await?;
         let root = read_checked(&self.core, caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.core.types();
@@ -82,7 +82,7 @@ impl ResourceService {
         ShownPlan::new(&self.deletions, &registry, caller).of_plan(plan).await
     }
 
-    /// Sets whether a resource may be deleted.
+    /// Sets or clears `meta.lifecycle.block_deletion`.
     ///
     /// # Errors
     /// `PermissionDenied`. `NotFound`. `Aborted`: the version is not the stored one.
@@ -124,7 +124,7 @@ impl ResourceService {
         Ok(SetBlockDeletionResponse { resource: Some(resource) })
     }
 
-    /// Sets whether a resource may be deleted; `stored` is what is stored now.
+    /// Sets or clears the block in `stored`, the resource as stored now.
     async fn set_block_deletion(&self, mut stored: pb::Resource, block_deletion: bool) -> Result<pb::Resource, Error> {
         server_meta::set_touched(&mut stored);
         if let Some(meta) = &mut stored.meta {

@@ -12,14 +12,14 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Answers one page of what matches, of what the caller may read.
+    /// Returns one page of the matches that the caller may read.
     ///
     /// # Errors
     /// Those of List; `InvalidArgument`: a text of the query, or a token of another one; `Unimplemented`: LIKE;
-    /// `ResourceExhausted`: it looks at more than a search may.
+    /// `ResourceExhausted`: over a limit of searches.
     pub async fn search(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
         if caller.hook_of.is_some() {
-            // A part of a request that was counted, and is recorded.
+            // Part of a request that is already counted and recorded.
             return self.queries.search(caller, request).await;
         }
         let mut call = Call::begin(&self.core, caller, Method::Search).await?;
@@ -46,8 +46,8 @@ impl ResourceService {
     /// Opens a watch of resources of a type.
     ///
     /// # Errors
-    /// Those of [`ResourceService::search`]; `InvalidArgument`: fields of the other type of watch, a resume token that is
-    /// none, a starting time in the future; `ResourceExhausted`: too many watches.
+    /// Those of [`ResourceService::search`]; `InvalidArgument`: fields of the other type of watch, an invalid resume
+    /// token, a starting time in the future; `ResourceExhausted`: too many watches.
     pub async fn watch_resources(
         &self,
         caller: &Caller,

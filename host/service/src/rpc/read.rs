@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Reads one resource by id. A caller who may not read it learns whether it exists only if the type's hook needs
-    /// the resource to decide.
+    /// Reads one resource by id. A caller without permission learns whether the resource exists only if the type's hook
+    /// needs it to decide.
     ///
     /// # Errors
     /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the
@@ -20,10 +20,10 @@ impl ResourceService {
         Ok(pb::ReadResponse { resource: Some(resource) })
     }
 
-    /// Reads as [`ResourceService::read`], for who passes the resource on.
+    /// Reads as [`ResourceService::read`], without decoding, for callers that pass the resource on.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`ResourceService::read`].
     pub async fn read_encoded(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Read).await?;
         call.about(request.id.as_ref());

@@ -1,8 +1,8 @@
-//! Update: changes fields of a resource, on a condition if there is one.
+//! Update: changes fields of a resource, optionally on a condition.
 //!
-//! It reads, compares and writes; the write is conditional on what was read, and what was written meanwhile is read again,
-//! unless the request names a version. The write passes every hook and check of Write. One that changes nothing stores
-//! nothing: no version, no event.
+//! Update reads, compares and writes. The write is conditional on the read version; after a concurrent write it starts
+//! again, unless the request names a version. The write passes every hook and check of Write. A write without changes
+//! stores nothing: no version, no event.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +28,11 @@ use crate::{
     service::ResourceService,
 };
 
-/// An update whose texts are checked.
+/// An update with checked texts.
 struct Update {
     incoming: pb::Resource,
     mask: Mask,
-    /// Whether no mask was given: then the reserved keys of metadata stay, as in a blanket write.
+    /// Whether the request has no mask: the reserved keys of metadata then stay, as in a blanket write.
     is_whole: bool,
     condition: Option<(pb::Resource, Mask)>,
     allow_missing: bool,
@@ -40,10 +40,10 @@ struct Update {
 }
 
 impl ResourceService {
-    /// Changes fields of a resource, or creates it if it may be missing.
+    /// Changes fields of a resource, or creates it if `allow_missing` is set.
     ///
     /// # Errors
-    /// Those of Read and Write; `InvalidArgument`: a path, or a condition of what may be missing; `NotFound`;
+    /// Those of Read and Write; `InvalidArgument`: a path, or a condition together with `allow_missing`; `NotFound`;
     /// `Aborted`: the condition does not hold, or the version is not the stored one.
     pub async fn update(&self, caller: &Caller, request: UpdateRequest) -> Result<UpdateResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Update).await?;
@@ -69,14 +69,14 @@ impl ResourceService {
                     call.changed(None, &before, resource.generation());
                     return answer(&kind, &update.schema, &answered, &body, stored, &resource, warnings);
                 }
-                // Somebody else was faster: the condition may not hold any more, and other fields are others.
+                // A concurrent write came first: the condition may no longer hold, and other fields may differ.
                 Err(error) if error.code == Code::Aborted => retry.after(Failure::Conflict(error)).await?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// What is stored, if the caller may read it; `None` where it may be missing.
+    /// Reads the stored resource, if the caller may read it; `None` if it is missing and may be.
     async fn stored_for_update(&self, caller: &Caller, update: &Update) -> Result<Option<pb::Resource>, Error> {
         let read = pb::ReadRequest { id: update.incoming.id.clone() };
         let caller = Caller { consistency: mortise_store::Consistency::Consistent, ..caller.clone() };
@@ -103,17 +103,17 @@ impl Update {
         let mask = Mask::parse_write(&paths, &schema).map_err(refused)?;
         let condition = request.cas.map(|cas| condition(cas, &schema)).transpose()?;
         if condition.is_some() && request.allow_missing {
-            return Err(Error::invalid("cas and allow_missing exclude each other: a condition is of what is there"));
+            return Err(Error::invalid("cas and allow_missing exclude each other; leave one out"));
         }
         let allow_missing = request.allow_missing;
         let incoming = pb::Resource { id: Some(id), ..incoming };
         Ok((Self { incoming, mask, is_whole: paths.is_empty(), condition, allow_missing, schema }, kind))
     }
 
-    /// The write that makes of what is stored what is asked for.
+    /// Returns the write that turns the stored resource into the requested one.
     fn write(&self, stored: Option<&pb::Resource>) -> Result<pb::Resource, Error> {
         let Some(stored) = stored else {
-            // Created as a whole, whatever the mask says.
+            // A new resource is taken whole, without regard to the mask.
             return Ok(pb::Resource { version: String::new(), ..self.incoming.clone() });
         };
         let id = stored.id.clone().unwrap_or_default();
@@ -130,7 +130,7 @@ impl Update {
         if self.is_whole {
             keep_reserved(&mut next.metadata, &stored.metadata);
         }
-        // Of nothing that is left in `meta` nothing is kept, which absence would mean.
+        // An empty `meta` keeps nothing; an absent one would keep the stored `meta`.
         next.meta.get_or_insert_default();
         Ok(pb::Resource {
             id: stored.id.clone().map(|id| pb::Id { r#type: self.incoming.id.clone().and_then(|id| id.r#type), ..id }),
@@ -181,7 +181,7 @@ fn answer(
     let before = stored.unwrap_or_default();
     let paths = changed_paths(&before, &now, schema).map_err(|e| undecodable(&id, &e))?;
     tracing::trace!(kind = %kind.gvk, ?paths, "an update changed");
-    // Without a path a mask means everything; the id is there in any case.
+    // A mask without a path means everything; the id is always present.
     let paths = if paths.is_empty() { vec!["name".to_owned()] } else { paths };
     let mask = Mask::parse(&paths, schema).map_err(refused)?;
     Ok(UpdateResponse { resource: Some(project(&mask, now)?), warnings })

@@ -30,7 +30,7 @@ impl ResourceService {
         let mut tenancy = request.tenancy.unwrap_or_else(|| kind.scope.everywhere());
         let kind = check_request(&registry, &wanted, &tenancy, &request.name_prefix)?;
         kind.scope.check_query("resource", &kind.gvk.to_string(), &tenancy)?;
-        // Before the caller is judged, or a change in between would be missed.
+        // Before the caller is authorized, or a change in between would be missed.
         let permission = WatchPermission::now(&self.core, caller);
         caller.fill_own(kind.scope, &mut tenancy);
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
@@ -44,7 +44,7 @@ impl ResourceService {
     }
 }
 
-/// Where a resource is in the order of lists.
+/// Returns the place of a resource in the order of lists.
 fn place(id: pb::Id) -> Place {
     let pb::Tenancy { partition, namespace } = id.tenancy.unwrap_or_default();
     Place { partition, namespace, name: id.name }

@@ -1,9 +1,9 @@
 //! Write: creates or replaces a resource.
 //!
-//! The first half ([`crate::rules::admit`]) checks the incoming resource. The second reads the stored one, compares, and
-//! commits by compare-and-swap; a blanket write (one without a version) hides conflicts by trying again. `mutate` and
-//! `authorize` run once; `validate`, which sees the stored resource, runs again when that has changed. The commit
-//! expects the place and the owner that were looked up: should one of them change in between, they are looked up again.
+//! The first half ([`crate::rules::admit`]) checks the incoming resource. The second reads the stored one, compares,
+//! and commits by compare-and-swap. A blanket write (without a version) hides conflicts by trying again. `mutate` and
+//! `authorize` run once; `validate`, which sees the stored resource, runs again if that has changed. The commit expects
+//! the looked-up place and owner; if one of them changes in between, both are looked up again.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the Wri
 /// Attempts of a write whose place or owner changes between look-up and commit.
 const MAX_LOOKS: u32 = 16;
 
-/// What was sent, by whom.
+/// A received write, with its caller and its type.
 #[derive(Clone, Copy)]
 struct Sent<'w> {
     caller: &'w Caller,
@@ -45,32 +45,32 @@ struct Sent<'w> {
     resource: &'w pb::Resource,
 }
 
-/// How a write goes.
+/// The mode of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WriteMode {
-    /// What it is for.
+    /// Verb for the caller's rules.
     pub(super) verb: Verb,
-    /// Whether a resource that has the content already is left as it is: no new version, no event.
+    /// Whether an unchanged resource is left as it is: no new version, no event.
     pub(super) keep_unchanged: bool,
-    /// Whether a resource that is there by now is `Aborted`, instead of replaced.
+    /// Whether an existing resource gives `Aborted`, instead of being replaced.
     pub(super) creates: bool,
 }
 
 impl WriteMode {
-    /// A write that always makes a new version, as Consul's does.
+    /// Makes the mode of a write that always makes a new version, as Consul's does.
     pub(super) const fn new(verb: Verb) -> Self {
         Self { verb, keep_unchanged: false, creates: false }
     }
 }
 
-/// What a write came to.
+/// The outcome of a write.
 #[derive(Debug)]
 pub struct Written {
-    /// The resource as it is stored; as it was last, when the write took its last finalizer.
+    /// Resource as stored; if the write removed its last finalizer, its last state.
     pub resource: EncodedResource,
-    /// What the plugin has to say about it.
+    /// Warnings of the plugin.
     pub warnings: Vec<Diagnostic>,
-    /// The generation that was stored before; empty for none.
+    /// Stored generation before the write; empty for a new resource.
     pub before: String,
 }
 
@@ -93,10 +93,10 @@ impl ResourceService {
         Ok(pb::WriteResponse { resource: Some(resource.decode()?), warnings })
     }
 
-    /// Writes as [`ResourceService::write`], for who passes the resource on.
+    /// Writes as [`ResourceService::write`], without decoding, for callers that pass the resource on.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`ResourceService::write`].
     pub async fn write_encoded(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
@@ -108,7 +108,7 @@ impl ResourceService {
         call.end(answer).await
     }
 
-    /// [`ResourceService::write`] within a call that already has its snapshot of the registry.
+    /// Writes within a call that already has its snapshot of the registry.
     pub(super) async fn write_as(
         &self,
         caller: &Caller,
@@ -123,7 +123,7 @@ impl ResourceService {
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
             let sent = Sent { caller, registry, kind: &kind, resource: &incoming };
-            // In a box: a future of several KB would be moved whenever one that holds it is.
+            // Boxed: a future of several KB would be moved with every future that holds it.
             match Box::pin(self.attempt(sent, &mut hooks, mode, &mut admitted)).await {
                 Ok(written) => {
                     self.access_updates.settle(&kind).await?;
@@ -132,7 +132,7 @@ impl ResourceService {
                 Err(AttemptError::Failed(failure)) => retry.after(failure).await?,
                 Err(AttemptError::StaleExpectation) if looks < MAX_LOOKS => looks += 1,
                 Err(AttemptError::StaleExpectation) => {
-                    return Err(Error::new(Code::Aborted, "what the resource belongs to keeps changing; try again"));
+                    return Err(Error::new(Code::Aborted, "its owner or place keeps changing; try again"));
                 }
             }
         }
@@ -185,7 +185,7 @@ impl ResourceService {
                     known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
                     version.clone_into(&mut known.prior);
                 }
-                // Of the upgrade, if of nothing else: what comes now waits for the disk.
+                // An upgrade may have taken an instance; the next step waits for the disk.
                 hooks.release();
                 (known.resource.clone(), admit::place_of(&self.core, kind, &known.resource).await?)
             }
@@ -244,7 +244,7 @@ impl ResourceService {
         self.put(incoming, resource, expect, references).await
     }
 
-    /// The stored id of an owner that was given without a uid, in exactly the tenancy that the client wrote.
+    /// Returns the stored id of an owner that was given without a uid, in exactly the tenancy that the client wrote.
     async fn resolve_owner(&self, owner: &pb::Id) -> Result<pb::Id, Error> {
         match self.core.backend.read(Consistency::Consistent, owner).await {
             Ok(found) => Ok(found.id.unwrap_or_default()),
@@ -262,12 +262,12 @@ impl ResourceService {
     ) -> Result<EncodedResource, AttemptError> {
         let Sent { caller, registry, kind, resource: incoming } = sent;
         region::check_owner(&self.core, &stored)?;
-        // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
-        // resource could never be removed.
+        // A marked resource gets no defaults: new defaults would count as changes, which are refused, and the resource
+        // could never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
         if going && incoming.data == stored.data && !matches!(kind.owner, Owner::Host) {
             resource.data.clone_from(&incoming.data);
-            // Metadata without the additions of `mutate` is that of a document that is applied again.
+            // Without the additions of `mutate`, the metadata is that of a document applied again.
             if meta::equal_except(&incoming.metadata, &stored.metadata, &[DELETION_TIMESTAMP, FINALIZERS]) {
                 resource.metadata.clone_from(&incoming.metadata);
             }
@@ -317,7 +317,7 @@ impl ResourceService {
             return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
         }
         let references = match meta::is_marked(&stored.metadata) && stored.data == resource.data {
-            // It loses a finalizer, and refers to what it did.
+            // The write removes a finalizer, and keeps the references.
             true => {
                 resource.references.clone_from(&stored.references);
                 renew_records(&self.core, &mut resource);
@@ -332,7 +332,7 @@ impl ResourceService {
         self.put(incoming, resource, place.expect, references).await
     }
 
-    /// Refuses a write that marks a resource of which something that refers to it refuses the deletion.
+    /// Marks a resource by a write; refuses it if a referrer blocks the deletion.
     async fn marked_by_write(
         &self,
         registry: &Registry,
@@ -367,7 +367,7 @@ impl ResourceService {
     }
 }
 
-/// Whether a resource that passed its hooks is as it is stored, but for what the server sets.
+/// Whether a resource after its hooks equals the stored one, except for the server's fields.
 fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::Resource) -> bool {
     let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
     resource.data == stored.data
@@ -399,7 +399,7 @@ fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Re
     }
 }
 
-/// Warns when a client sent the stored data and `mutate`, which it had passed before, still changed it.
+/// Warns if a client sent the stored data, the result of an earlier `mutate`, and `mutate` still changed it.
 fn not_idempotent(
     hooks: &RequestHooks,
     incoming: &pb::Resource,
@@ -411,7 +411,7 @@ fn not_idempotent(
         severity: Severity::Warning.into(),
         path: "data".into(),
         summary: format!(
-            "plugin {}: mutate changed data that it had let through before; its defaults are new, or it is not \
+            "plugin {}: mutate changed data that it had left unchanged before; its defaults are new, or it is not \
              idempotent",
             hooks.owner_name()
         ),
@@ -438,7 +438,7 @@ fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
     match error {
         StoreError::CasFailure { .. } => AttemptError::Failed(Failure::Conflict(cas_failure())),
         StoreError::WrongUid if sent_uid => Error::new(Code::FailedPrecondition, error.to_string()).into(),
-        // Two creations of one name: the other came first, this one becomes an update.
+        // Two concurrent creations of one name: the other came first, so this one becomes an update.
         StoreError::WrongUid => {
             AttemptError::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
         }

@@ -1,4 +1,4 @@
-//! WriteStatus: replaces the status entry of one controller, and nothing else.
+//! WriteStatus: replaces one controller's status entry, and nothing else.
 
 use mortise_resource::{EncodedResource, Error, authorizer::Verb, name, pb, types, ulid};
 use mortise_store::{Consistency, StoreError};
@@ -20,8 +20,8 @@ impl ResourceService {
     ///
     /// # Errors
     /// `InvalidArgument`: a required field, the id, the type, the place. `NotFound`, also for another uid.
-    /// `PermissionDenied`. `FailedPrecondition`: it belongs to another region. `Aborted`: the version is not the stored
-    /// one.
+    /// `PermissionDenied`. `FailedPrecondition`: another region owns the resource. `Aborted`: the version is not the
+    /// stored one.
     pub async fn write_status(
         &self,
         caller: &Caller,
@@ -31,10 +31,10 @@ impl ResourceService {
         Ok(pb::WriteStatusResponse { resource: Some(resource) })
     }
 
-    /// Writes as [`ResourceService::write_status`], for who passes the resource on.
+    /// Writes as [`ResourceService::write_status`], without decoding, for callers that pass the resource on.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`ResourceService::write_status`].
     pub async fn write_status_encoded(
         &self,
         caller: &Caller,
@@ -108,8 +108,8 @@ fn failed_read(error: StoreError) -> Error {
     }
 }
 
-/// The first required field that is missing, in the order in which Consul looks: an empty condition type ends the scan,
-/// while of several incomplete references the last one is named.
+/// Finds the first missing required field, in Consul's order: an empty condition type ends the scan, while of several
+/// incomplete references the last is named.
 fn check_required(request: &pb::WriteStatusRequest) -> Result<(), Error> {
     let required = |field: &str| Err(Error::invalid(format!("{field} is required")));
     let Some(id) = &request.id else { return required("id") };

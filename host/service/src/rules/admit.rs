@@ -57,7 +57,7 @@ fn bad_meta(fault: resource_meta::MetaFault) -> Error {
     error
 }
 
-/// Holds data to its type.
+/// Checks that data has its type's message.
 pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error> {
     let expected = kind.schema.message().full_name();
     if !kind.schema.accepts_url(&data.type_url) {
@@ -100,7 +100,7 @@ pub(crate) async fn admit(
     Ok((warnings, place))
 }
 
-/// Refuses a resource that the store would refuse, as far as it is known yet: uid, generation and status come
+/// Refuses a resource that the store would refuse, as far as its size is known yet: uid, generation and status come
 /// later.
 pub(crate) fn check_size(core: &Core, resource: &pb::Resource, stored: Option<&pb::Resource>) -> Result<(), Error> {
     let (size, limit) = (limited_size(resource), core.options.max_resource_bytes);

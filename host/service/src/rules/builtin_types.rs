@@ -1,10 +1,10 @@
 //! Hooks of the host's own types.
 //!
 //! A partition or namespace has a finalizer of the host, so that Delete marks it: from then on writes into it are
-//! refused, and [`crate::deletion::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No client can
-//! remove the finalizer.
+//! refused, and [`crate::deletion::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No
+//! client can remove the finalizer.
 //!
-//! A token or policy that could not be used is refused when it is written, and so is a partition's policy of regions.
+//! An unusable token or policy is refused when it is written, and so is an invalid policy of regions.
 
 use super::region_policy;
 use crate::registry::{Owner, ResourceType};
@@ -18,7 +18,7 @@ use prost::Message;
 /// The finalizer that keeps a tenancy unit until it is empty.
 pub(crate) const FINALIZER: &str = "mortise.io/tenancy";
 
-/// Whether a type is a unit of tenancy: its group is the host's, and has no other types. Every write asks several times.
+/// Whether a type is a unit of tenancy: the types of the host's tenancy group. Every write asks several times.
 pub(crate) fn is_tenancy(kind: &ResourceType) -> bool {
     kind.gvk.group == types::TENANCY_GROUP
 }
@@ -30,7 +30,7 @@ pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {
 }
 
 pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
-    // All that a write of a plugin's type costs here.
+    // Types of plugins end here.
     if !matches!(kind.owner, Owner::Host) {
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
     }
     if kind.gvk == types::policy() {
         if resource.id.as_ref().is_some_and(|id| id.name == GLOBAL_MANAGEMENT) {
-            return Err(Error::invalid(format!("policy {GLOBAL_MANAGEMENT:?} exists always and cannot be changed")));
+            return Err(Error::invalid(format!("policy {GLOBAL_MANAGEMENT:?} always exists and cannot be changed")));
         }
         Policy::read(&decode(resource)?).map_err(|(field, fault)| fault_in(&field, fault.to_string()))?;
     }
@@ -56,11 +56,11 @@ pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
 
 fn decode<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
     let data = resource.data.as_ref().ok_or_else(|| Error::invalid("resource.data is required"))?;
-    // It was decoded once, along its descriptor.
+    // The data was checked along its descriptor already.
     M::decode(data.value.as_slice()).map_err(|fault| Error::invalid(format!("resource.data: {fault}")))
 }
 
-/// As [`decode`]; of a resource without data, an empty message.
+/// Like [`decode`]; a resource without data gives an empty message.
 fn decode_optional<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
     if resource.data.is_some() { decode(resource) } else { Ok(M::default()) }
 }
@@ -69,7 +69,7 @@ fn check_token(token: &data::Token) -> Result<(), Error> {
     let length = token.secret_sha256.len();
     if length != 32 {
         let what =
-            format!("{length} bytes; it is the SHA-256 of the secret, 32 bytes. `mortise token create` makes one");
+            format!("must be the SHA-256 of the secret, 32 bytes, got {length}; `mortise token create` makes one");
         return Err(fault_in("secret_sha256", what));
     }
     if token.policies.len() > MAX_POLICIES {
@@ -87,7 +87,7 @@ fn check_token(token: &data::Token) -> Result<(), Error> {
     Ok(())
 }
 
-/// A fault in a field of the data.
+/// Returns the error for a fault in a field of the data.
 fn fault_in(field: &str, what: String) -> Error {
     let mut error = Error::invalid(format!("data.{field}: {what}"));
     error.violations = vec![Diagnostic {
@@ -110,7 +110,7 @@ pub(crate) fn refuse_default(kind: &ResourceType, resource: &pb::Resource) -> Re
     if let Some(id) = resource.id.as_ref().filter(|id| is_default(id)) {
         let name = &id.name;
         let unit = kind.gvk.kind.to_lowercase();
-        return Err(Error::invalid(format!("{unit} {name:?} exists always and cannot be deleted")));
+        return Err(Error::invalid(format!("{unit} {name:?} always exists and cannot be deleted")));
     }
     Ok(())
 }

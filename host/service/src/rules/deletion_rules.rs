@@ -1,4 +1,4 @@
-//! The rules for writes to a resource that is marked for deletion, or whose partition or namespace is.
+//! The rules for writes to a marked resource, or to a resource in a marked partition or namespace.
 //!
 //! A marked resource can only lose finalizers. The rules are checked from top to bottom.
 
@@ -18,7 +18,7 @@ type Metadata = BTreeMap<String, String>;
 /// Checks an update. `place_marked` says whether the resource's partition or namespace is marked.
 ///
 /// # Errors
-/// `InvalidArgument`, naming the rule that is broken.
+/// `InvalidArgument`, with the broken rule.
 pub(crate) fn check(stored: &pb::Resource, incoming: &pb::Resource, place_marked: bool) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::invalid(why));
     let was_marked = meta::is_marked(&stored.metadata);
@@ -66,7 +66,7 @@ pub(crate) fn check(stored: &pb::Resource, incoming: &pb::Resource, place_marked
 }
 
 /// Whether an update belongs to a deletion: it marks the resource, or removes finalizers from a marked one. [`check`]
-/// says which other changes it may make. `metadata` is that of the updated resource.
+/// limits its other changes. `metadata` is that of the updated resource.
 pub(crate) fn belongs_to_deletion(stored: &pb::Resource, metadata: &Metadata) -> bool {
     match meta::is_marked(&stored.metadata) {
         false => meta::is_marked(metadata),
@@ -80,7 +80,7 @@ fn loses_finalizers(stored: &Metadata, incoming: &Metadata) -> bool {
     after.len() < before.len() && after.is_subset(&before)
 }
 
-/// Metadata with the reserved keys that a blanket write leaves as they are.
+/// Returns metadata with the reserved keys that a blanket write leaves as they are.
 pub(crate) fn with_reserved_metadata(
     incoming: &pb::Resource,
     stored: &pb::Resource,
@@ -97,7 +97,7 @@ pub(crate) fn with_reserved_metadata(
     metadata
 }
 
-/// Whether `meta.lifecycle` keeps a resource from being deleted.
+/// Whether `meta.lifecycle` blocks the deletion of a resource.
 pub(crate) fn is_protected(stored: &pb::Resource) -> bool {
     stored.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion)
 }

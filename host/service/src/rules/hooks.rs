@@ -1,8 +1,8 @@
-//! The hooks of a type for one request: each check point of an RPC asks here, and gets an error in the words of the
-//! API. A plugin's fault is named as the plugin's.
+//! The hooks of a type for one request: each check point of an RPC calls one here, and gets an error in the words of
+//! the API. The error names a plugin's fault as the plugin's.
 //!
-//! Types of the host have hooks of their own ([`crate::rules::builtin_types`]). Where a type has no authorize hook, the host asks
-//! for the permission that the type declares, or else for `operator:read` or `operator:write`.
+//! Types of the host have hooks of their own ([`crate::rules::builtin_types`]). For a type without an authorize hook,
+//! the host requires the permission that the type declares, or else `operator:read` or `operator:write`.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ pub(crate) struct RequestHooks {
     pub(crate) kind: Arc<ResourceType>,
     pub(crate) caller: Caller,
     pub(crate) call: Option<Call>,
-    /// Whether the plugin asks about its own types: its grants have let it.
+    /// Whether the plugin calls about its own types, as its grants allow.
     is_own: bool,
-    /// What the hook's questions are answered by.
+    /// Caller that answers the hook's questions.
     ruled: Arc<RuledCaller>,
-    /// The warning that a broken `mutate` was skipped; added to those of validation.
+    /// Warning about a skipped broken `mutate`; added to those of validation.
     skipped: Option<Diagnostic>,
 }
 
@@ -41,12 +41,12 @@ pub(crate) enum ReadDecision {
     NeedsResource,
 }
 
-/// What a plugin expects of a write.
+/// The plugin's prediction for a write.
 #[derive(Default)]
 pub(crate) struct Expected {
-    /// The resource in the end, if it is another one than the write leaves.
+    /// Final resource, if it differs from the result of the write.
     pub(crate) predicted: Option<pb::Resource>,
-    /// Fields that the stored resource cannot take.
+    /// Fields that the stored resource cannot change.
     pub(crate) replace: Vec<FieldPath>,
     pub(crate) warnings: Vec<Diagnostic>,
 }
@@ -98,7 +98,7 @@ impl RequestHooks {
         }
     }
 
-    /// Handles a broken `mutate`: refuses the write, unless the type's policy is to go on without it.
+    /// Handles a broken `mutate`: refuses the write, unless the type's policy is to go on without the hook.
     fn without_mutate(&mut self, error: HookError) -> Result<(), HookError> {
         let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.bypasses_mutate(&self.kind.gvk));
         if !skips {
@@ -137,7 +137,7 @@ impl RequestHooks {
         Err(refusal(diagnostics))
     }
 
-    /// Calls `plan` on a mutated resource, if the type has one: what is expected of a write.
+    /// Calls `plan` on a mutated resource, if the type has that hook.
     pub(crate) async fn plan(
         &mut self,
         resource: &pb::Resource,
@@ -169,7 +169,7 @@ impl RequestHooks {
         Ok(Expected { predicted, replace: said.replace, warnings: said.diagnostics })
     }
 
-    /// Calls `move` on a resource of another type, as it is stored.
+    /// Calls `move` on the stored resource of another type.
     pub(crate) async fn move_to(
         &mut self,
         source: &pb::Resource,
@@ -186,7 +186,7 @@ impl RequestHooks {
         }
     }
 
-    /// Asks whether the caller may read the resource of this id. The hook may need the resource first.
+    /// Checks whether the caller may read the resource of this id. The hook may need the resource first.
     pub(crate) async fn authorize_read(&mut self, id: &pb::Id) -> Result<ReadDecision, Error> {
         self.apply_rules(Verb::Read, id.into(), Some(&id.name))?;
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
@@ -201,7 +201,7 @@ impl RequestHooks {
         }
     }
 
-    /// Asks whether the caller may read this resource.
+    /// Checks whether the caller may read this resource.
     pub(crate) async fn authorize_read_of(&mut self, resource: &EncodedResource) -> Result<(), Error> {
         if !self.kind.hooks.authorize_read && self.caller.authorizer.allows_all() {
             return Ok(());
@@ -218,8 +218,8 @@ impl RequestHooks {
         settle(call.authorize_read(&id, Some(resource)).await, "failed read acl")
     }
 
-    /// Asks whether the caller may read one of many resources: a refusal is no error, and each item has a request's
-    /// fuel and time.
+    /// Checks whether the caller may read one of many resources: a refusal is not an error, and each item has a
+    /// request's fuel and time.
     pub(crate) async fn may_read(&mut self, resource: &EncodedResource) -> Result<bool, Error> {
         self.next_item();
         match self.authorize_read_of(resource).await {
@@ -229,7 +229,7 @@ impl RequestHooks {
         }
     }
 
-    /// Asks whether the caller may write a resource: the incoming one in Write, the stored one in WriteStatus and
+    /// Checks whether the caller may write a resource: the incoming one in Write, the stored one in WriteStatus and
     /// Delete.
     pub(crate) async fn authorize_write(
         &mut self,
@@ -245,7 +245,7 @@ impl RequestHooks {
         settle(call.authorize_write(resource.encode_to_vec()).await, context)
     }
 
-    /// Asks whether the caller may list or watch the type in a tenancy.
+    /// Checks whether the caller may list or watch the type in a tenancy.
     pub(crate) async fn authorize_list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
         let mut filled = within.clone();
         self.kind.scope.fill_query(&mut filled);
@@ -262,15 +262,15 @@ impl RequestHooks {
         settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
     }
 
-    /// Starts a new item of a list, which has the fuel and the time of a request.
+    /// Starts a new item of a list, with the fuel and the time of a request.
     pub(crate) fn next_item(&mut self) {
         if let Some(call) = &mut self.call {
             call.next_item();
         }
     }
 
-    /// Gives the plugin's instance back: there are few of them, and the next step waits for a disk, a client, or a
-    /// place of another kind, another instance included. Who waited with this one in hand could wait for itself.
+    /// Gives the plugin's instance back. Instances are few, and the next step may wait for a disk, a client, or another
+    /// place, another instance included; a request that waits with an instance could wait for itself.
     pub(crate) fn release(&mut self) {
         if let Some(call) = &mut self.call {
             call.release();
@@ -293,7 +293,7 @@ impl RequestHooks {
         }
     }
 
-    /// Checks the permission that the type declares, or else `otherwise`.
+    /// Checks the declared permission, or else `otherwise`.
     fn check_permission(&self, declared: &Option<Permission>, id: IdRef<'_>, otherwise: &str) -> Result<(), Error> {
         let caller = &*self.ruled;
         match declared {
@@ -304,7 +304,7 @@ impl RequestHooks {
         }
     }
 
-    /// Name of the provider, in warnings.
+    /// Returns the name of the provider, for warnings.
     pub(crate) fn owner_name(&self) -> &str {
         match &self.kind.owner {
             Owner::Host => "mortise",
@@ -314,16 +314,16 @@ impl RequestHooks {
     }
 }
 
-/// The reason for which the result of `mutate` cannot be used.
+/// The reason why the result of `mutate` cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum UnusableResult {
-    #[error("it is no hashicorp.consul.resource.Resource: {0}")]
+    #[error("not a hashicorp.consul.resource.Resource: {0}")]
     NoResource(#[source] prost::DecodeError),
     #[error("it changed {0}; mutate may change data and metadata only")]
     Changed(&'static str),
-    #[error("it made data a {0:?}")]
+    #[error("it changed the type of data to {0:?}")]
     WrongType(String),
-    #[error("its data is no {message}: {fault}")]
+    #[error("its data is not a {message}: {fault}")]
     BadData {
         message: String,
         #[source]
@@ -370,19 +370,19 @@ fn settle(decision: Result<Decision, HookError>, context: &'static str) -> Resul
     match decision.map_err(|e| Error::from(e).context(context))? {
         Decision::Allow => Ok(()),
         Decision::Deny(reason) => Err(Error::denied(&*reason)),
-        // The host refuses this answer before it gets here.
+        // The host refuses this answer earlier.
         Decision::NeedResource => Err(Error::internal(format!("{context}: the decision was postponed"))),
     }
 }
 
-/// The error of a request that a plugin refuses.
+/// Returns the error for a request that a plugin refuses.
 pub(crate) fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
     let mut error = Error::invalid(text(&diagnostics));
     error.violations = diagnostics;
     error
 }
 
-/// The text of the errors among diagnostics.
+/// Returns the text of the errors among diagnostics.
 fn text(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics.iter().filter(|d| d.severity() != Severity::Warning);
     let text = errors.map(|d| d.summary.as_str()).collect::<Vec<_>>().join("; ");
@@ -398,7 +398,7 @@ mod tests {
 
     use super::*;
 
-    /// Has one permission on one thing.
+    /// A caller with one permission on one thing.
     struct Only(&'static str, &'static str);
 
     impl Authorizer for Only {
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// Which of reading by id, reading with the resource, writing and listing a caller with this permission may do.
+    /// Returns whether a caller with this permission may read by id, read with the resource, write, and list.
     async fn may(permissions: &Permissions, permission: &'static str, on: &'static str) -> [bool; 4] {
         let registry = Registry::builtin().unwrap();
         let namespace = pb::Type { group: "tenancy".into(), group_version: "v2beta1".into(), kind: "Namespace".into() };

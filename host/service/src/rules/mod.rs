@@ -1,7 +1,13 @@
-//! The rules that every RPC applies: what may be written, by whom, in which place, and what the server adds to it.
+//! The rules that every RPC applies: the allowed content of a write, its permissions and place, and the server's
+//! additions to it.
 //!
-//! `admit` is the first half of every write; `hooks` are the hooks of a type for one request; `region` says which region
-//! may write a resource.
+//! # Contract
+//! [`admit`] is the first half of every write. `hooks` are the hooks of a type for one request. [`region`] decides
+//! which region may write a resource. No rule writes to the store. The look-up of a place returns expectations, which
+//! the commit checks.
+//!
+//! # Cost
+//! One instance of the plugin for the hooks of a request, and at most one read for each unit of the place.
 
 pub(crate) mod admit;
 pub(crate) mod builtin_types;

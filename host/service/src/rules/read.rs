@@ -39,7 +39,7 @@ pub(crate) async fn read_checked(
     Ok(resource)
 }
 
-/// Whether a caller may read a resource; not, where it cannot be told.
+/// Whether a caller may read a resource; false if the check fails.
 pub(crate) async fn is_readable(registry: &Registry, caller: &Caller, resource: &EncodedResource) -> bool {
     let Ok(Some(id)) = resource.decode_id() else { return false };
     let Ok(kind) = registry.resolve(&type_of(&id)) else { return false };

@@ -1,9 +1,9 @@
-//! The region of a resource, the regions of its replicas, and who may change it (docs/regions.md).
+//! The region of a resource, the regions of its replicas, and the right to change it (docs/regions.md).
 //!
 //! # Contract
-//! A server without a region of its own enforces and computes nothing. One with a region refuses to create, change or
-//! delete resources of other regions; it holds these as replicas only ([`crate::region`]). A resource belongs to the region
-//! in its type's region field, else to the default region of its partition's policy. In a partition without a policy it
+//! A server without a region enforces and computes nothing. A server with a region refuses to create, change or delete
+//! resources of other regions; it holds these as replicas only ([`crate::region`]). A resource belongs to the region in
+//! its type's region field, else to the default region of its partition's policy. In a partition without a policy it
 //! belongs to no region: it stays where it is, and anyone may write it.
 //!
 //! # Cost
@@ -23,7 +23,7 @@ use crate::{
     registry::{Owner, ResourceType},
 };
 
-/// Refuses to change or delete what belongs to another region, as it is stored.
+/// Refuses to change or delete a stored resource of another region.
 ///
 /// # Errors
 /// `FailedPrecondition`, with the region.
@@ -34,11 +34,11 @@ pub(crate) fn check_owner(core: &Core, stored: &pb::Resource) -> Result<(), Erro
     }
 }
 
-/// Sets what is computed of a resource that is about to be stored where this policy holds: region and shards.
-/// `creates` says that nothing is stored in its place.
+/// Sets the computed part of a resource before it is stored under this policy: region and shards. `creates` is true for
+/// a new resource.
 ///
 /// # Errors
-/// `FailedPrecondition`, with the region: it belongs to another one, or to one that is not enabled.
+/// `FailedPrecondition`, with the region: the resource belongs to another one, or to one that is not enabled.
 pub(crate) fn set_computed(
     core: &Core,
     kind: &ResourceType,
@@ -64,7 +64,7 @@ pub(crate) fn set_computed(
     Ok(())
 }
 
-/// Whether what is computed of a stored resource would be another thing now.
+/// Whether the computed part of a stored resource would differ now.
 pub(crate) fn computes_other(
     core: &Core,
     kind: &ResourceType,
@@ -78,19 +78,19 @@ pub(crate) fn computes_other(
         return false;
     }
     let mut now = stored.clone();
-    // Who may not write it has nothing to refresh.
+    // A resource that may not be written here is not refreshed.
     set_computed(core, kind, &mut now, policy, false).is_ok() && now.meta != stored.meta
 }
 
-/// Whether a stored resource belongs to another region, so that its owner's deletion is that region's to follow.
+/// Whether a stored resource belongs to another region, which then follows its owner's deletion.
 pub(crate) fn is_foreign(core: &Core, stored: &EncodedResource) -> bool {
     let Some(here) = core.region() else { return false };
     let meta = stored.decode_meta().ok().flatten();
     syncing_of(meta.as_ref()).is_some_and(|s| !s.owning_region.is_empty() && s.owning_region != here)
 }
 
-/// Where a resource of this server is at home, and where copies of it may be; `None` where no policy holds. `creates` says
-/// that it belongs to no region yet.
+/// Returns the region of a resource of this server, and the regions of its replicas; `None` without a policy. `creates`
+/// is true for a resource without a region yet.
 pub(crate) fn syncing(
     kind: &ResourceType,
     resource: &pb::Resource,
@@ -98,7 +98,7 @@ pub(crate) fn syncing(
     here: &str,
     creates: bool,
 ) -> Option<SyncingMeta> {
-    // A type whose plugin is missing keeps what it has.
+    // A type with a missing plugin keeps its value.
     if let Owner::Missing(_) = &kind.owner {
         return syncing_of(resource.meta.as_deref()).cloned();
     }
@@ -106,15 +106,15 @@ pub(crate) fn syncing(
     computed(kind, resource, policy, known.unwrap_or(here))
 }
 
-/// Where a resource is at home, and where copies of it may be, by its field and a policy. Where neither says it, and copies
-/// are everywhere all the same, it belongs to the region that it is known to belong to.
+/// Returns the region of a resource, and the regions of its replicas, by its field and a policy. If neither names a
+/// region, and the type is replicated everywhere, `known` is its region.
 pub(crate) fn computed(
     kind: &ResourceType,
     resource: &pb::Resource,
     policy: Option<&MultiRegionPolicy>,
     known: &str,
 ) -> Option<SyncingMeta> {
-    // Of the host's own types only namespaces are somewhere.
+    // Of the host's own types only namespaces have a region.
     if matches!(kind.owner, Owner::Host) && kind.gvk != types::namespace() {
         return None;
     }
@@ -133,17 +133,17 @@ pub(crate) fn computed(
     Some(SyncingMeta { owning_region: owner, regions, ..SyncingMeta::default() })
 }
 
-/// The region that a stored resource belongs to; empty for none.
+/// Returns the region of a stored resource; empty for none.
 pub(crate) fn owning_region(stored: &pb::Resource) -> &str {
     syncing_of(stored.meta.as_deref()).map(|syncing| syncing.owning_region.as_str()).unwrap_or_default()
 }
 
-/// Whether a stored resource was pulled from another region.
+/// Whether a stored resource is a replica from another region.
 pub(crate) fn is_copy(stored: &pb::Resource) -> bool {
     !copied_from(stored).is_empty()
 }
 
-/// The region that a stored resource was pulled from; empty for what is no copy.
+/// Returns the region from which a stored resource was pulled; empty for a resource of this server.
 pub(crate) fn copied_from(stored: &pb::Resource) -> &str {
     syncing_of(stored.meta.as_deref()).map(|syncing| syncing.copied_from.as_str()).unwrap_or_default()
 }

@@ -9,20 +9,20 @@ use mortise_resource::{
 };
 use prost::Message as _;
 
-/// Stands for every region.
+/// Name for all regions.
 pub(crate) const EVERYWHERE: &str = "*";
 
-/// Regions that a policy enables.
+/// Limit of the regions that a policy enables.
 const MAX_REGIONS: usize = 64;
-/// Rules of a policy.
+/// Limit of the rules of a policy.
 const MAX_RULES: usize = 256;
 /// Bytes of the name of a type in a rule.
 const MAX_TYPE: usize = 128;
 
-/// How a partition with a policy begins its field, on the wire: field 1000, with a length.
+/// First bytes of the policy in an encoded partition: field 1000, length-delimited.
 const POLICY_TAG: [u8; 2] = [0xC2, 0x3E];
 
-/// The policy of a partition; `None` for one without, which is not decoded.
+/// Returns the policy of a partition; `None` without one, found without decoding.
 pub(crate) fn of_partition(partition: &EncodedResource) -> Option<MultiRegionPolicy> {
     let may_have_one = partition.bytes().windows(POLICY_TAG.len()).any(|bytes| bytes == POLICY_TAG);
     may_have_one.then(|| partition.decode().ok()).flatten().and_then(|partition| of_data(&partition))
@@ -33,10 +33,10 @@ fn of_data(partition: &pb::Resource) -> Option<MultiRegionPolicy> {
     Partition::decode(data.value.as_slice()).ok()?.multi_region_policy
 }
 
-/// Checks the policy of a partition that is written.
+/// Checks the policy of a written partition.
 ///
 /// # Errors
-/// The field, from `data` down, and what is wrong with it.
+/// The field, from `data` down, and its fault.
 pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> {
     let MultiRegionPolicy { enabled_regions: enabled, default_control_region: control, criteria_for_disabled_sync } =
         policy;
@@ -55,7 +55,7 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> 
         }
     }
     if !enabled.contains(control) {
-        let what = format!("{control:?} is none of the enabled regions ({}); name one of them", enabled.join(", "));
+        let what = format!("{control:?} is not an enabled region ({}); use one of these", enabled.join(", "));
         return fault("default_control_region".into(), what);
     }
     let rules = criteria_for_disabled_sync;
@@ -73,20 +73,20 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> 
         let kind = &rule.resource_type_name;
         let is_kind = kind.split_once('/').is_some_and(|(group, kind)| !group.is_empty() && !kind.is_empty());
         if !kind.is_empty() && (!is_kind || kind.len() > MAX_TYPE) {
-            return fault(field(".resource_type_name"), format!("{kind:?} is no type; write it as \"demo/Artist\""));
+            return fault(field(".resource_type_name"), format!("{kind:?} is not a type; write it as \"demo/Artist\""));
         }
         if rules.iter().take(at).any(|other| other == rule) {
-            return fault(field(""), "is a rule that stands there twice; leave one out".into());
+            return fault(field(""), "is a duplicate of another rule; remove one".into());
         }
     }
     Ok(())
 }
 
 fn bad_name(region: &str) -> String {
-    format!("{region:?} is no name of a region; use lower-case letters, digits and dashes, 63 at most, such as eu-1")
+    format!("{region:?} is not a region name; use lower-case letters, digits and dashes, 63 at most, such as eu-1")
 }
 
-/// The regions in which what `owner` owns of the type `GROUP/KIND` may be, sorted.
+/// Returns the regions of replicas of the type `GROUP/KIND` owned by region `owner`, sorted.
 pub(crate) fn regions(
     policy: Option<&MultiRegionPolicy>,
     syncing: RegionSyncing,
@@ -107,7 +107,7 @@ pub(crate) fn regions(
     regions
 }
 
-/// Whether a rule forbids copies: the source is where the data lives, the destination where it would be copied to.
+/// Whether a rule forbids replicas: its source is the owner, its destination the region of the replica.
 fn forbids(rule: &CriteriaForDisabledSync, kind: &str, owner: &str, region: &str) -> bool {
     let fits = |rule: &str, value: &str| rule.is_empty() || rule == value;
     fits(&rule.source_region, owner) && fits(&rule.dest_region, region) && fits(&rule.resource_type_name, kind)
@@ -160,9 +160,9 @@ mod tests {
         for (wrong, field, says) in [
             (policy(&[], "", vec![]), "enabled_regions", "0 regions"),
             (policy(&["eu", "eu"], "eu", vec![]), "enabled_regions[1]", "named twice"),
-            (policy(&["EU"], "EU", vec![]), "enabled_regions[0]", "no name of a region"),
-            (policy(&["*"], "*", vec![]), "enabled_regions[0]", "no name of a region"),
-            (policy(&[&long], &long, vec![]), "enabled_regions[0]", "no name of a region"),
+            (policy(&["EU"], "EU", vec![]), "enabled_regions[0]", "not a region name"),
+            (policy(&["*"], "*", vec![]), "enabled_regions[0]", "not a region name"),
+            (policy(&[&long], &long, vec![]), "enabled_regions[0]", "not a region name"),
             (policy(&["eu"], "us", vec![]), "default_control_region", "none of the enabled regions (eu)"),
             (policy(&["eu"], "", vec![]), "default_control_region", "none of the enabled regions"),
             (

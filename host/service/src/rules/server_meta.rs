@@ -1,8 +1,9 @@
-//! A resource's `meta` in a write: the client's part is as sent, or as stored; the server's part follows from the write.
+//! A resource's `meta` in a write: the client's part is as sent, or as stored; the server's part follows from the
+//! write.
 //!
-//! The generation counts changes of the content: it rises when the data is another one, or, of a type that declares
-//! which fields count, when one of these is. Statuses, metadata, `meta` itself and a mark of deletion do not count. The
-//! store sets the resource version, which is not known before.
+//! The generation counts changes of the content: it rises if the data differs, or, for a type that declares the fields
+//! of its specification, if one of these differs. Statuses, metadata, `meta` itself and a mark of deletion do not
+//! count. The store sets the resource version, which is not known before.
 
 use mortise_resource::{
     goten::Meta,
@@ -12,7 +13,7 @@ use mortise_resource::{
 
 use crate::{core::ids, registry::ResourceType};
 
-/// `meta` as hooks see it: of the client's part what the write will store, of the server's what is stored.
+/// Returns `meta` for the hooks: the client's part as it will be stored, the server's as it is stored.
 pub(crate) fn proposed(incoming: Option<&Meta>, stored: Option<&pb::Resource>) -> Option<Box<Meta>> {
     let known = stored.map(known);
     match (incoming, known) {
@@ -21,7 +22,7 @@ pub(crate) fn proposed(incoming: Option<&Meta>, stored: Option<&pb::Resource>) -
     }
 }
 
-/// Sets `meta` of a resource that is about to be stored in the place of `stored`; its uid is known.
+/// Sets `meta` of a resource that is about to replace `stored`; its uid is known.
 pub(crate) fn set(
     kind: &ResourceType,
     resource: &mut pb::Resource,
@@ -43,7 +44,7 @@ pub(crate) fn set(
     resource.meta = Some(next);
 }
 
-/// Sets `meta` of a resource that is stored again with nothing changed but its status or its mark.
+/// Sets `meta` of a resource that is stored again with only its status or its mark changed.
 pub(crate) fn set_touched(resource: &mut pb::Resource) {
     let mut next = Box::new(known(resource));
     touch(&mut next, resource);
@@ -59,7 +60,7 @@ fn touch(next: &mut Meta, resource: &pb::Resource) {
     next.lifecycle = Some(mortise_resource::goten::Lifecycle { block_deletion: blocked, ..lifecycle(marked) });
 }
 
-/// `meta` of a stored resource, complete.
+/// Returns `meta` of a stored resource, complete.
 fn known(stored: &pb::Resource) -> Meta {
     match &stored.meta {
         Some(meta) if !meta.uuid.is_empty() => (**meta).clone(),
@@ -68,7 +69,7 @@ fn known(stored: &pb::Resource) -> Meta {
     }
 }
 
-/// Whether the content is another one. Data in another encoding is the same.
+/// Whether the content differs. Data in another encoding is the same.
 fn changes_content(kind: &ResourceType, stored: &pb::Resource, resource: &pb::Resource) -> bool {
     if stored.data == resource.data {
         return false;

@@ -1,13 +1,12 @@
-//! Shards: of each ring that is configured, which of its parts a resource belongs to, so that several controllers can
-//! watch a part each and see every resource once.
+//! Shards: in each configured ring, the part of the ring that a resource belongs to. Several controllers can watch a
+//! part each, and together see every resource once.
 //!
-//! The shard is the FNV-1a hash (64 bits) of the resource's full name, modulo the size of the ring; the full name is
-//! partition, namespace and name, as far as the type has them, joined by slashes: what the path `name` of a query
-//! compares.
+//! The shard is the FNV-1a hash (64 bits) of the resource's full name, modulo the size of the ring. The full name is
+//! partition, namespace and name, as far as the type has them, joined by slashes, like the path `name` of a query.
 
 use mortise_resource::pb;
 
-/// Sets the shards of a resource. Without a ring it keeps those that it has.
+/// Sets the shards of a resource. Without rings the resource keeps its shards.
 pub(crate) fn set(rings: &[u32], resource: &mut pb::Resource) {
     if rings.is_empty() {
         return;

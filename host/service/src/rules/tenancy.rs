@@ -15,16 +15,16 @@ use crate::{call::store_fault::store_fault, core::Core};
 /// A partition and namespace that exist.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// The expectations under which a write into the place is committed: its units exist and are unchanged.
+    /// Expectations of a write into the place: its units exist and are unchanged.
     pub(crate) expect: Vec<Expectation>,
     /// Whether a unit is marked for deletion.
     pub(crate) marked: bool,
-    /// The partition's policy of regions; `None` without one, and where the server has no region.
+    /// Policy of regions of the partition; `None` without one, and on a server without a region.
     pub(crate) policy: Option<Box<MultiRegionPolicy>>,
 }
 
 impl Place {
-    /// Looks up a place: the partition, then the namespace. `default` always exists, and an empty unit is none.
+    /// Looks up a place: the partition, then the namespace. `default` always exists; an empty unit is not looked up.
     pub(crate) async fn find(core: &Core, tenancy: &pb::Tenancy) -> Result<Self, PlaceError> {
         let mut place = Self::default();
         let partition = pb::Tenancy::default();
@@ -55,7 +55,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Refuses what is to be created in a unit that is marked for deletion.
+    /// Refuses a new resource in a unit that is marked for deletion.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// The reason for which a place cannot be used.
+/// The reason why a place cannot be used.
 pub(crate) enum PlaceError {
     /// The named unit does not exist.
     Missing(String),
@@ -78,7 +78,7 @@ pub(crate) enum PlaceError {
 }
 
 impl PlaceError {
-    /// The error of a write into the place.
+    /// Returns the error for a write into the place.
     pub(super) fn for_writing(self) -> Error {
         match self {
             Self::Missing(text) => Error::invalid(text),
@@ -86,7 +86,7 @@ impl PlaceError {
         }
     }
 
-    /// The error of a read from the place.
+    /// Returns the error for a read from the place.
     pub(super) fn for_reading(self) -> Error {
         match self {
             Self::Missing(text) => Error::not_found(text),
@@ -110,7 +110,7 @@ async fn read_unit(
     }
 }
 
-/// A tenancy in protobuf's text format.
+/// Returns a tenancy in protobuf's text format.
 pub(crate) fn proto_text(tenancy: &pb::Tenancy) -> String {
     [("partition", &tenancy.partition), ("namespace", &tenancy.namespace)]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Marks and tombstones, which a deletion stores. The deletion of a resource's children follows from its tombstone.
+//! Marks and tombstones of deletions. The deletion of a resource's children follows from its tombstone.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::core::ids;
 /// Metadata key of a tombstone that holds the time of the deletion.
 const GENERATED_AT: &str = "generated_at";
 
-/// What removes a resource in exactly this version, for a batch that does more: with a tombstone whose name cannot have
-/// been foreseen.
+/// Returns the mutations that remove a resource in exactly this version, for a larger batch; its tombstone has an
+/// unpredictable name.
 pub(crate) fn removal(stored: &pb::Resource) -> Vec<Mutation> {
     let id = stored.id.clone().unwrap_or_default();
     let tombstone = tombstone(&id, &ids::ulid());
     vec![Mutation::Delete { id, version: stored.version.clone() }, Mutation::Put(Box::new(tombstone))]
 }
 
-/// Work for the garbage collector: a resource that is marked, and held by what refers to it. Its name cannot have been
-/// foreseen.
+/// Returns work for the garbage collector: the tombstone, with an unpredictable name, of a marked resource held by its
+/// referrers.
 pub(crate) fn pending(id: &pb::Id) -> Mutation {
     Mutation::Put(Box::new(tombstone(id, &ids::ulid())))
 }
@@ -49,8 +49,8 @@ pub(crate) fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
     }
 }
 
-/// `tombstone-<name>-<uid>`, in lower case. The name is cut where the whole would not be a legal name; the uid keeps it
-/// unique.
+/// Returns `tombstone-<name>-<uid>`, in lower case. The name is cut if the whole would not be a legal name; the uid
+/// keeps it unique.
 fn tombstone_name(owner: &str, uid: &str) -> String {
     const PREFIX: &str = "tombstone-";
     let room = name::MAX_NAME_BYTES.saturating_sub(PREFIX.len() + 1 + uid.len());

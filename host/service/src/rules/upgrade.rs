@@ -1,8 +1,8 @@
-//! Upgrades of stored data from an older schema version: when it is read, and once for all in the background.
+//! Upgrades of stored data from an older schema version, when it is read.
 //!
-//! A resource says which schema version its data is in ([`pb::Resource::schema_version`], absent for 1). When the type
-//! has a higher one by now, readers get the data through the plugin's `upgrade`; so do the hooks, and so does a write
-//! that compares with the stored resource. [`crate::change::upgrade_stored`] then stores the new form.
+//! A resource has the schema version of its data ([`pb::Resource::schema_version`], absent for 1). If the type has a
+//! higher one by now, readers, hooks and comparing writes get the data through the plugin's `upgrade`.
+//! [`crate::change::upgrade_stored`] then stores the new form.
 //!
 //! An upgrade costs one instance for each resource (a list shares one) until the new form is stored, and nothing
 //! afterwards.
@@ -15,13 +15,13 @@ use crate::{
 use mortise_plugin_host::UpgradeReply;
 use mortise_resource::{Diagnostic, EncodedResource, Error, pb};
 
-/// The schema version that a resource's data is in.
+/// Returns the schema version of a resource's data.
 #[must_use]
 pub fn schema_version(resource: &pb::Resource) -> u32 {
     resource.schema_version.max(1)
 }
 
-/// Marks a resource as being in the type's own schema version.
+/// Sets the type's own schema version in a resource.
 pub(crate) fn set_schema_version(kind: &ResourceType, resource: &mut pb::Resource) {
     // An absent field means 1, so that resources of types that never changed stay as they were.
     resource.schema_version = if kind.schema_version.get() == 1 { 0 } else { kind.schema_version.get() };
@@ -33,22 +33,22 @@ pub(crate) fn is_older(kind: &ResourceType, schema_version: u32) -> bool {
 }
 
 impl RequestHooks {
-    /// Upgrades a stored resource of the type to the type's schema version; does nothing to one of another type.
+    /// Upgrades a stored resource of the type to the type's schema version; leaves resources of other types alone.
     ///
     /// # Errors
-    /// The plugin's fault: a refusal to upgrade, or data that does not decode afterwards.
+    /// The plugin's fault: a refusal to upgrade, or an upgrade that does not decode.
     pub(crate) async fn upgrade(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
         if !is_of(resource, &self.kind) || !is_older(&self.kind, schema_version(resource)) {
             return Ok(());
         }
-        // Rare, and its future is large: boxed, it does not enlarge those of its callers.
+        // Boxed, since it is rare, and a large future would enlarge those of its callers.
         Box::pin(self.upgrade_older(resource)).await
     }
 
-    /// [`RequestHooks::upgrade`] of a resource that is encoded, which is decoded if it has to be upgraded only.
+    /// Upgrades an encoded resource as [`RequestHooks::upgrade`]; decodes it only for an upgrade.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`RequestHooks::upgrade`].
     pub(crate) async fn upgraded(&mut self, stored: EncodedResource) -> Result<EncodedResource, Error> {
         if !stored.has_type(&self.kind.gvk) || !is_older(&self.kind, stored.schema_version()) {
             return Ok(stored);
@@ -79,7 +79,7 @@ impl RequestHooks {
                     if let Err(fault) = kind.schema.check(&bytes) {
                         let message = kind.schema.message().full_name();
                         return Err(unusable(format!(
-                            "what it made of data of schema version {since} is no {message}: {fault}"
+                            "its upgrade of schema version {since} is not a {message}: {fault}"
                         )));
                     }
                     data.value = bytes;
@@ -91,8 +91,8 @@ impl RequestHooks {
     }
 }
 
-/// Upgrades a stored resource, which may be of another GroupVersion than that of `hooks`, to its type's schema
-/// version. One of a type that is not registered stays as it is.
+/// Upgrades a stored resource, possibly of another GroupVersion than that of `hooks`, to its type's schema version. A
+/// resource of a type that is not registered stays as it is.
 ///
 /// # Errors
 /// The plugin's fault.

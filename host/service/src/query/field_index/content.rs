@@ -14,38 +14,38 @@ use mortise_store::{Place, Query};
 
 use super::lookup::{Found, LookUp};
 
-/// Places that one question looks at.
+/// Places read by one look-up.
 const PAGE: usize = 128;
-/// Bytes of a value that are told apart. Resources are found by longer ones, too, together with others that begin so.
+/// Bytes of a value that the index compares. A look-up of a longer value also finds others with the same beginning.
 const VALUE: usize = 256;
-/// Bytes that a place takes in a set, and a value in a map, besides their texts.
+/// Bytes of a place in a set, and of a value in a map, besides their texts.
 const OVERHEAD: usize = 64;
 
-/// By what a resource is found.
+/// The values under which the index finds a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Terms {
-    /// By these values of fields.
+    /// These values of fields.
     Known(Vec<(usize, String)>),
-    /// By every value: what it has is not known.
+    /// Every value, since the resource's values are unknown.
     Any,
 }
 
-/// A resource in the indexes.
+/// An indexed resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Partition, namespace and name, with zero bytes between them, as no name has one.
+    /// Partition, namespace and name, separated by zero bytes, which no name has.
     pub(super) place: String,
     pub(super) terms: Terms,
 }
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) before: Option<Entry>,
     pub(super) now: Option<Entry>,
 }
 
-/// Bytes of one content among those of all.
+/// The bytes of one content among those of all.
 #[derive(Debug)]
 pub(super) struct Memory {
     total: Arc<AtomicUsize>,
@@ -53,7 +53,7 @@ pub(super) struct Memory {
     own: usize,
 }
 
-/// There is no room.
+/// The indexes exceed their bytes.
 #[derive(Debug)]
 pub(super) struct Full;
 
@@ -61,7 +61,7 @@ pub(super) struct Full;
 #[derive(Debug)]
 pub(super) struct Content {
     fields: Vec<BTreeMap<String, BTreeSet<String>>>,
-    /// Those that are found by every value.
+    /// Places found by every value.
     any: BTreeSet<String>,
     memory: Memory,
 }
@@ -71,7 +71,7 @@ impl Memory {
         Self { total, limit, own: 0 }
     }
 
-    /// Takes bytes.
+    /// Takes bytes of the total.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), Full> {
         self.own += bytes;
         let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -98,7 +98,7 @@ fn show(total: usize) {
 }
 
 impl Step {
-    /// What it takes to keep it.
+    /// Returns the bytes of the entry in the index.
     pub(super) fn bytes(&self) -> usize {
         let entries = [&self.before, &self.now].into_iter().flatten();
         OVERHEAD + entries.map(Entry::bytes).sum::<usize>()
@@ -144,7 +144,7 @@ impl Content {
         self.memory.take(bytes)
     }
 
-    /// Makes a change.
+    /// Applies a change.
     pub(super) fn apply(&mut self, Step { before, now }: Step) -> Result<(), Full> {
         if before == now {
             return Ok(());
@@ -158,7 +158,7 @@ impl Content {
     fn remove(&mut self, Entry { place, terms }: &Entry) {
         let cost = place.len() + OVERHEAD;
         let mut bytes = 0;
-        // What was stored in a new form without an event is still here as it was.
+        // A resource stored in a new form without an event is still indexed in its old form.
         bytes += if self.any.remove(place) { cost } else { 0 };
         if let Terms::Known(terms) = terms {
             for (field, value) in terms {
@@ -175,16 +175,16 @@ impl Content {
         self.memory.give(bytes);
     }
 
-    /// The bytes that it counts, those of steps that wait to be made among them.
+    /// Returns the counted bytes, those of changes that wait to be applied among them.
     pub(super) fn memory(&mut self) -> &mut Memory {
         &mut self.memory
     }
 
-    /// The next places with one of the values.
+    /// Finds the next places with one of the values.
     pub(super) fn find(&self, look_up: &LookUp, after: Option<&Place>) -> Found {
         let none = BTreeMap::new();
         let by_value = self.fields.get(look_up.field).unwrap_or(&none);
-        // Values that are not told apart have one set.
+        // Values with the same compared beginning have one set.
         let values: BTreeSet<&str> = look_up.values.iter().map(|value| told_apart(value)).collect();
         let sets = || values.iter().filter_map(|value| by_value.get(*value)).chain([&self.any]);
         let begin = begin(&look_up.query);
@@ -205,7 +205,7 @@ impl Content {
     }
 }
 
-/// What of a value is told apart.
+/// Returns the compared beginning of a value.
 fn told_apart(value: &str) -> &str {
     value.get(..value.floor_char_boundary(VALUE)).unwrap_or(value)
 }
@@ -219,7 +219,7 @@ fn unpacked(place: &str) -> Option<Place> {
     Some(Place { partition: parts.next()?, namespace: parts.next()?, name: parts.next()? })
 }
 
-/// What the places begin with that a query asks for.
+/// Returns the common beginning of the places of a query.
 fn begin(Query { tenancy, name_prefix, .. }: &Query) -> String {
     match (tenancy.partition.as_str(), tenancy.namespace.as_str()) {
         (WILDCARD, _) => String::new(),
@@ -254,7 +254,7 @@ mod tests {
         Entry { place, terms: if random.usize(..20) == 0 { Terms::Any } else { Terms::Known(terms) } }
     }
 
-    /// After any changes, a look-up walks through what a model has, in order, each once; and what is empty holds nothing.
+    /// Compares look-ups after random changes with a model: places in order, each once; empty sets take no bytes.
     #[test]
     fn look_ups_find_what_a_model_has() {
         let mut random = fastrand::Rng::with_seed(21);

@@ -1,4 +1,4 @@
-//! The fields that a type declares indexes of, and the values of a resource in them.
+//! The indexed fields of a type, and a resource's values in them.
 
 use mortise_query::{Candidate, IndexPath, Schema};
 use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};
@@ -7,10 +7,10 @@ use mortise_store::{ChangeEvent, PriorState, Query, TypeKey};
 use super::content::{Entry, Step, Terms};
 use crate::registry::ResourceType;
 
-/// Most values of one resource; one with more is found by every value.
+/// Values of one resource; a resource with more is found by every value.
 const MAX_TERMS: usize = 64;
 
-/// The declaration of a type. It holds no plugin, which may be replaced meanwhile.
+/// The declaration of a type. It does not hold the plugin, which may be replaced meanwhile.
 pub(super) struct Declared {
     pub(super) gvk: Gvk,
     paths: Vec<IndexPath>,
@@ -28,7 +28,7 @@ impl Declared {
         }
     }
 
-    /// Everything of the type.
+    /// Returns the query for all resources of the type.
     pub(super) fn query(&self) -> Query {
         let tenancy = pb::Tenancy { partition: WILDCARD.to_owned(), namespace: WILDCARD.to_owned() };
         let type_key = TypeKey { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() };
@@ -39,7 +39,7 @@ impl Declared {
         self.paths.len()
     }
 
-    /// What of a resource stands in the indexes; nothing of one of another GroupVersion, which no query of this finds.
+    /// Returns the index entry of a resource; `None` for another GroupVersion, which no query of this type finds.
     pub(super) fn entry(&self, resource: &EncodedResource) -> Option<Entry> {
         if !resource.has_type(&self.gvk) {
             return None;
@@ -50,7 +50,7 @@ impl Declared {
         Some(Entry { place, terms: terms.and_then(|resource| self.terms(resource)).unwrap_or(Terms::Any) })
     }
 
-    /// What a change does to the indexes.
+    /// Returns the effect of a change on the indexes.
     pub(super) fn step(&self, change: &ChangeEvent) -> Step {
         let before = match &change.before {
             PriorState::Resource(before) => self.entry(before),
@@ -59,7 +59,7 @@ impl Declared {
         Step { before, now: change.now.as_ref().and_then(|now| self.entry(now)) }
     }
 
-    /// The values of a resource; `None` if it cannot be said, or there are too many.
+    /// Returns the values of a resource; `None` if its data cannot be read, or has too many values.
     fn terms(&self, resource: &EncodedResource) -> Option<Terms> {
         let candidate = Candidate::new(resource, &self.schema);
         let mut terms = Vec::new();
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A resource of `g.v1.Kind` whose data has so many tags.
+    /// Makes a resource of `g.v1.Kind` with a number of tags.
     fn tagged(tags: usize, schema_version: u32) -> pb::Resource {
         let data = Meta { tags: (0..tags).map(|n| format!("t{n}")).collect(), ..Meta::default() };
         let gvk = pb::Type { group: "g".into(), group_version: "v1".into(), kind: "Kind".into() };

@@ -22,38 +22,38 @@ use super::{
 };
 use crate::{lists::Lists, registry::ResourceType};
 
-/// How long a query waits for an index that is being made.
+/// Longest wait of a query for an index in construction.
 pub(in crate::query) const MAKING: Duration = Duration::from_millis(100);
-/// Questions that wait for one index.
+/// Limit of look-ups that wait for one index.
 const WAITING: usize = 64;
 
 /// The indexes of all types. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::query) struct FieldIndexes {
     by_type: Arc<Mutex<HashMap<Gvk, TypeIndex>>>,
-    /// Bytes of all of them.
+    /// Bytes of all indexes.
     total: Arc<AtomicUsize>,
     limit: usize,
-    /// Where the tasks run: whoever asks may be on threads of low priority.
+    /// Runtime of the tasks. The caller may be on a thread of low priority, which has another one.
     runtime: Option<Handle>,
 }
 
-/// The index of a type, which its task keeps.
+/// The index of a type, kept by its task.
 #[derive(Clone)]
 pub(in crate::query) struct TypeIndex {
-    /// The type as it was registered when the index was begun.
+    /// Type as registered at the start of the index.
     kind: Weak<ResourceType>,
     is_made: watch::Receiver<bool>,
     questions: mpsc::Sender<Question>,
 }
 
 impl FieldIndexes {
-    /// None yet; all of them may hold so many bytes together.
+    /// Makes the empty set of indexes; `limit` bounds the bytes of all.
     pub(in crate::query) fn new(limit: usize) -> Self {
         Self { by_type: Arc::default(), total: Arc::default(), limit, runtime: Handle::try_current().ok() }
     }
 
-    /// The index of a type. Begins to make it if there is none.
+    /// Returns the index of a type. Starts its construction if necessary.
     pub(in crate::query) fn for_type(&self, lists: &Lists, kind: &Arc<ResourceType>) -> TypeIndex {
         let mut by_type = self.by_type.lock();
         by_type.retain(|_, index| !index.questions.is_closed());
@@ -73,7 +73,7 @@ impl FieldIndexes {
 }
 
 impl TypeIndex {
-    /// Waits until it is made, so long at most. `None`: it is not.
+    /// Waits for the end of the construction, at most `within`. `None`: the index is not ready.
     pub(in crate::query) async fn made(&self, within: Option<Duration>) -> Option<()> {
         let mut is_made = self.is_made.clone();
         let made = is_made.wait_for(|is_made| *is_made);
@@ -84,7 +84,7 @@ impl TypeIndex {
         Some(())
     }
 
-    /// Looks up the next places. `None`: there is no index by now.
+    /// Finds the next places. `None`: the index is gone.
     pub(crate) async fn find(&self, look_up: LookUp, after: Option<Place>) -> Option<Found> {
         let (answer, answered) = oneshot::channel();
         self.questions.send(Question { look_up, after, answer }).await.ok()?;

@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use mortise_store::{Place, Query};
 use tokio::sync::oneshot;
 
-/// What is looked up: resources with one of some values.
+/// A request for the resources with one of some values.
 #[derive(Clone)]
 pub(crate) struct LookUp {
     /// The field, by its number in the declaration.
     pub(crate) field: usize,
     pub(crate) values: Arc<BTreeSet<String>>,
-    /// Where. Its type is that of the index.
+    /// Query that bounds the places; its type is that of the index.
     pub(crate) query: Arc<Query>,
 }
 
@@ -19,13 +19,13 @@ pub(crate) struct LookUp {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(in crate::query) places: Vec<Place>,
-    /// Behind which it goes on; `None` after the last.
+    /// Place behind which the next look-up begins; `None` after the last.
     pub(crate) next: Option<Place>,
-    /// How many entries there are for the values, everywhere.
+    /// Number of entries for the values, in all places.
     pub(in crate::query) entries: usize,
 }
 
-/// A look-up, behind a place.
+/// A look-up behind a place.
 pub(super) struct Question {
     pub(super) look_up: LookUp,
     pub(super) after: Option<Place>,

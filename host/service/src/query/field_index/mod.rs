@@ -1,18 +1,17 @@
-//! Indexes of fields that types declare (`query.indexed_fields` of a manifest): which resources have a value there.
+//! Indexes of fields that types declare (`query.indexed_fields` of a manifest): each finds the resources with a value.
 //!
 //! # Contract
-//! What an index names has to be read and judged by the query: it may name too much, never too little. A query sees every
-//! write that was answered before it began, since the store publishes a change before it answers.
+//! The query reads and checks each resource that an index finds: an index may find too many resources, never too few. A
+//! query sees every write that was answered before it began, since the store publishes a change before it answers.
 //!
-//! An index is kept in memory by a task of its type ([`task`]). The first query that has a use for it makes it, and waits
-//! for it a moment; until it is there, queries read ranges of names, as their plans say. It goes when nobody has asked for
-//! an hour, and when the type is registered anew.
+//! An index is in memory, kept by a task of its type ([`task`]). The first query with a use for it starts its
+//! construction, and waits for a moment; until the index is ready, queries read ranges of names, as their plans show.
+//! The index ends after an hour without queries, and when its type is registered again.
 //!
 //! # Cost and limits
-//! All indexes together hold `service.index_bytes`; a type whose indexes do not fit has none, and is tried again
-//! after ten minutes.
-//! Making one decodes every resource of the type once, at low priority; each change of the type decodes what was before it
-//! and what is. An entry takes some 64 bytes besides the name and the place.
+//! All indexes together hold at most `service.index_bytes`; a type whose indexes do not fit has none, and is tried
+//! again after ten minutes. The construction decodes every resource of the type once, at low priority; each change of
+//! the type decodes the old and the new resource. An entry takes some 64 bytes besides the name and the place.
 
 mod content;
 mod declared;

@@ -1,7 +1,7 @@
-//! The task that makes the indexes of a type, keeps them true, and answers what is looked up.
+//! The task that builds the indexes of a type, keeps them current, and answers look-ups.
 //!
-//! A watch of changes is opened with what there is. What happens while that is read is kept as entries and applied
-//! afterwards. Before a question is answered, every change that the store has published is applied.
+//! A watch of changes is opened together with the content. Changes during the construction are kept as entries and
+//! applied afterwards. Every published change is applied before a look-up is answered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,16 +15,16 @@ use super::{
 };
 use crate::lists::Lists;
 
-/// How long indexes are kept that nobody asks for.
+/// Longest time without look-ups before the indexes are dropped.
 const IDLE: Duration = Duration::from_secs(3_600);
-/// How long there is none where there was no room.
+/// Pause after the indexes have exceeded their bytes.
 const NO_ROOM: Duration = Duration::from_secs(600);
 
-/// Why there is no index any more.
+/// The reason for the end of an index.
 enum End {
     Full,
     Store(StoreError),
-    /// Nobody asks, or can ask.
+    /// Queries no longer ask, or can no longer ask.
     Unused,
 }
 
@@ -40,7 +40,7 @@ impl From<StoreError> for End {
     }
 }
 
-/// Runs until nobody asks any more, the service stops, or changes were missed.
+/// Runs until the index is unused, the service stops, or changes were missed.
 pub(super) async fn run(
     lists: Lists,
     declared: Declared,
@@ -57,7 +57,7 @@ pub(super) async fn run(
     match end {
         End::Unused => {}
         End::Store(error) => {
-            tracing::debug!(r#type = %gvk, %error, "the indexes of fields are made anew when asked for")
+            tracing::debug!(r#type = %gvk, %error, "the next query rebuilds the indexes of fields")
         }
         End::Full => {
             let most = lists.core.options.index_bytes;
@@ -66,7 +66,7 @@ pub(super) async fn run(
                 "the indexes of fields do not fit in {most} bytes (limit service.index_bytes): queries of the type read \
                  ranges of names; raise the limit, or declare fewer fields"
             );
-            // As long as this task has the place of the index, no other is begun.
+            // While this task holds the place of the index, no other task begins.
             made.send_replace(true);
             tokio::time::timeout(NO_ROOM, async { while questions.recv().await.is_some() {} }).await.ok();
         }
@@ -93,7 +93,7 @@ async fn keep(
     }
 }
 
-/// Indexes, and the changes that they have yet to see.
+/// Indexes, and the changes not yet applied to them.
 struct Indexes {
     declared: Declared,
     content: Content,
@@ -134,7 +134,7 @@ impl Indexes {
                     while let Some(change) = self.changes.ready()? {
                         self.content.apply(self.declared.step(&change))?;
                     }
-                    // Who asked may be gone.
+                    // The query may have been cancelled.
                     answer.send(self.content.find(&look_up, after.as_ref())).ok();
                     idle.as_mut().reset(tokio::time::Instant::now() + IDLE);
                 }

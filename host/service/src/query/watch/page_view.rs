@@ -1,11 +1,11 @@
-//! The page that the client of a watch has: which rows, in which order, and how a change changes it.
+//! The page of a watch's client: its rows, their order, and the effect of each change on it.
 //!
-//! Indices of changes are those at the moment at which each is applied, one after another. Where a change lets in a row that
-//! the page does not know, it says so, and the page is read again.
+//! The index of a change counts at the moment of its application, one change after another. If a change lets in an
+//! unknown row, the page has to be read again.
 
 use mortise_query::{Direction, PageToken, SortKey};
 
-/// Where a resource stands among those of its type.
+/// Place of a resource among those of its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowPlace {
     pub(super) partition: String,
@@ -19,15 +19,15 @@ pub(super) struct Row {
     pub(super) key: SortKey,
     pub(super) place: RowPlace,
     pub(super) uid: String,
-    /// Hash of what is shown of it.
+    /// Hash of the shown part of the resource.
     pub(super) shown: u64,
     /// Bytes of the resource.
     pub(super) bytes: usize,
-    /// Bytes of the row.
+    /// Bytes of the row in memory.
     pub(super) kept: usize,
 }
 
-/// How a page is bounded.
+/// The bounds of a page.
 #[derive(Debug, Clone)]
 pub(super) struct PageBounds {
     pub(super) size: usize,
@@ -39,7 +39,7 @@ pub(super) struct PageBounds {
 pub(super) struct PageView {
     bounds: PageBounds,
     rows: Vec<Row>,
-    /// The first row that follows it, in its own direction.
+    /// First row after the page, in its own direction.
     follower: Option<Follower>,
 }
 
@@ -50,28 +50,28 @@ pub(super) struct Follower {
     pub(super) place: RowPlace,
 }
 
-/// A step from one page to another.
+/// A step from one page to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PageStep {
-    /// The row of the change, or of the new page, is added.
+    /// Adds the row of the change, or of the new page, at this index.
     Added(usize),
-    /// It is another one, or at another place: from there to there.
+    /// Replaces or moves a row: old index, new index.
     Modified(usize, usize),
-    /// A row goes, whose place and uid are given.
+    /// Removes the row at this index, with its place and uid.
     Removed(usize, RowPlace, String),
 }
 
-/// What a change does to the page.
+/// The effect of a change on the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// These steps, in order; the resource that is shown is that of the change.
+    /// These steps, in order; the shown resource is that of the change.
     Steps(Vec<PageStep>),
-    /// A row may come in that is not known.
+    /// An unknown row may come in; the page has to be read again.
     Reread,
 }
 
 impl PageView {
-    /// The page before anything was read.
+    /// Makes the page before the first read.
     pub(super) fn empty(bounds: PageBounds) -> Self {
         Self { bounds, rows: Vec::new(), follower: None }
     }
@@ -84,12 +84,12 @@ impl PageView {
         self.rows.last().map(|row| &row.key)
     }
 
-    /// Whether rows follow it, in its own direction.
+    /// Whether rows follow the page, in its own direction.
     pub(super) fn more(&self) -> bool {
         self.follower.is_some()
     }
 
-    /// Bytes of the rows.
+    /// Returns the bytes of the rows.
     pub(super) fn kept(&self) -> usize {
         self.rows.iter().map(|row| row.kept).sum()
     }
@@ -98,12 +98,12 @@ impl PageView {
         self.bounds.token.as_ref().is_some_and(|token| token.direction == Direction::Left)
     }
 
-    /// Takes in what a resource of that place is now: a row, if it matches.
+    /// Applies the new state of a place: a row, if its resource matches.
     pub(super) fn apply(&mut self, place: &RowPlace, now: Option<Row>) -> Effect {
         let now = now.filter(|row| self.bounds.token.as_ref().is_none_or(|token| token.admits(&row.key)));
         let old = self.rows.iter().position(|row| row.place == *place);
         if let Some(follower) = self.follower.as_ref().filter(|follower| follower.place == *place) {
-            // What follows instead is not known, nor whether what is smaller now fits.
+            // The next row is unknown, and whether a smaller row now fits.
             return match &now {
                 Some(row) if row.key == follower.key && self.is_full() => Effect::Steps(Vec::new()),
                 _ => Effect::Reread,
@@ -118,7 +118,7 @@ impl PageView {
         }
     }
 
-    /// Makes this page of another one. Each added or modified row is that of the new page at the step's index.
+    /// Replaces this page by another one. Each added or modified row is that of the new page at the step's index.
     pub(super) fn become_page(&mut self, rows: Vec<Row>, follower: Option<Follower>) -> Vec<PageStep> {
         let mut steps = Vec::new();
         for index in (0..self.rows.len()).rev() {
@@ -146,7 +146,7 @@ impl PageView {
         steps
     }
 
-    /// Whether the page has as many rows as it may have.
+    /// Whether the page has reached its number of rows.
     fn is_full(&self) -> bool {
         self.rows.len() >= self.bounds.size
     }
@@ -160,7 +160,7 @@ impl PageView {
         PageStep::Removed(index, row.place, row.uid)
     }
 
-    /// A row that was not on the page.
+    /// Adds a row that was not on the page.
     fn enter(&mut self, row: Row) -> Effect {
         let index = self.rows.partition_point(|other| other.key < row.key);
         let fits = self.bytes() + row.bytes <= self.bounds.bytes;
@@ -192,7 +192,7 @@ impl PageView {
         Effect::Steps(steps)
     }
 
-    /// A row of the page that is another one now.
+    /// Replaces a row of the page.
     fn change(&mut self, old: usize, row: Row) -> Effect {
         let Some(before) = self.rows.get(old) else { return Effect::Reread };
         let is_moved = before.key != row.key;
@@ -213,7 +213,7 @@ impl PageView {
 }
 
 impl Row {
-    /// Whether it is of the same incarnation of the same resource.
+    /// Whether both are the same incarnation of the same resource.
     fn is_same(&self, other: &Self) -> bool {
         self.place == other.place && self.uid == other.uid
     }
@@ -227,13 +227,13 @@ mod tests {
     use super::*;
     use crate::query::collect::Collector;
 
-    /// What a client has: place and content of each row.
+    /// Place and content of each row that the client has.
     type Shown = Vec<(RowPlace, u64)>;
 
     struct World {
         schema: Schema,
         order: OrderBy,
-        /// By name: what orders it, and what is shown of it.
+        /// Sort text, content hash and bytes, by name.
         stored: std::collections::BTreeMap<String, (String, u64, usize)>,
     }
 
@@ -250,11 +250,11 @@ mod tests {
             Row { key, place: place(name), uid: String::new(), shown: *shown, bytes: *bytes, kept: 0 }
         }
 
-        /// The page of a search, by the collector that makes those.
+        /// Returns the page of a search, made by the collector of searches.
         fn page(&self, bounds: &PageBounds) -> (Vec<Row>, Option<Follower>) {
             let mut collector = Collector::new(bounds.size, bounds.bytes, bounds.token.clone());
             for (name, (_, _, bytes)) in &self.stored {
-                // Of the length that counts; the tag and the length of what is added take two.
+                // Only the counted bytes; the tag and the length of the added field take two.
                 let empty = EncodedResource::encode(&named(name, 0)).unwrap().bytes().len();
                 let resource = EncodedResource::encode(&named(name, bytes - empty - 2)).unwrap();
                 assert_eq!(resource.bytes().len(), *bytes);
@@ -294,7 +294,7 @@ mod tests {
         rows.iter().map(|row| (row.place.clone(), row.shown)).collect()
     }
 
-    /// After each of random changes the client has the page of a search.
+    /// Compares the client's page with that of a search, after each of many random changes.
     #[test]
     fn ten_thousand_histories_end_in_the_page_of_a_search_after_each_change() {
         let mut random = fastrand::Rng::with_seed(20);

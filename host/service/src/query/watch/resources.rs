@@ -1,4 +1,4 @@
-//! Watches of many resources of a type, of both kinds.
+//! Watches of many resources of a type, of both types of watch.
 
 use mortise_resource::{
     Error,
@@ -28,10 +28,10 @@ impl Queries {
         request: WatchResourcesRequest,
     ) -> Result<ResourcesChanges, Error> {
         let kind = WatchType::try_from(request.r#type)
-            .map_err(|_| Error::invalid(format!("type: there is no watch type {}", request.r#type)))?;
+            .map_err(|_| Error::invalid(format!("type: {} is not a type of watch", request.r#type)))?;
         check(kind, &request)?;
         let chunk = usize::try_from(request.max_chunk_size).map_err(|_| {
-            Error::invalid(format!("max_chunk_size: {} is negative; say 0 for the default", request.max_chunk_size))
+            Error::invalid(format!("max_chunk_size: {} is negative; use 0 for the default", request.max_chunk_size))
         })?;
         let query = SearchRequest {
             r#type: request.resource_type,
@@ -58,7 +58,7 @@ impl Queries {
     }
 }
 
-/// Refuses what belongs to the other type of watch.
+/// Refuses fields of the other type of watch.
 fn check(kind: WatchType, request: &WatchResourcesRequest) -> Result<(), Error> {
     let (name, foreign) = match kind {
         WatchType::Stateful => (

@@ -1,5 +1,5 @@
-//! The common part of both types of watches of many resources: the query, compiled against the type as it is registered, and
-//! the judgement of single resources.
+//! The common part of both types of watches of many resources: the query, compiled against the type as registered, and
+//! the check of single resources.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::{
 /// Pages of a content that are read on the threads that serve requests: of 64 resources, and of 1,024.
 const SHORT: usize = 2;
 
-/// A watch of many resources, whatever its type.
+/// A watch of many resources, of either type.
 pub(super) struct Session {
     pub(super) queries: Queries,
     pub(super) search: Search,
@@ -34,7 +34,7 @@ pub(super) struct Session {
     request: SearchRequest,
 }
 
-/// A resource that matches and that the caller may read.
+/// A match that the caller may read.
 pub(super) struct Visible {
     pub(super) key: SortKey,
     pub(super) resource: EncodedResource,
@@ -49,11 +49,11 @@ impl Session {
         Ok(Self { queries: queries.clone(), search, open, request })
     }
 
-    /// Compiles the query anew if the type was registered anew. True if what resources hold may mean something else
+    /// Compiles the query again if its type was registered again. Returns whether stored data may have another meaning
     /// now.
     ///
     /// # Errors
-    /// The query is none of the type as it is now.
+    /// The query is invalid for the type as registered now.
     pub(super) async fn renew(&mut self) -> Result<bool, Error> {
         let registry = self.queries.core.types();
         if Arc::ptr_eq(registry.resolve_type(self.open.wanted())?, &self.search.kind) {
@@ -66,7 +66,7 @@ impl Session {
         Ok(!self.search.kind.reads_as(before.kind.schema.message(), before.kind.schema_version))
     }
 
-    /// What of the store the query is about: a name or a label that it requires; and what else it requires.
+    /// Returns the part of the store that the query needs: a required name or label, and the other required terms.
     pub(super) fn part(&self) -> (Query, ScanPart, Vec<Term>) {
         let mut query = self.search.query.clone();
         let mut part = ScanPart { label: None, after: self.search.after() };
@@ -89,11 +89,11 @@ impl Session {
         (query, part, terms)
     }
 
-    /// What resume tokens are bound to: what is watched, by whom, and what of it is shown.
+    /// Returns the binding of resume tokens: the query, the caller, and the shown fields.
     pub(super) fn binding(&self) -> Binding {
         let caller = &*self.open.caller().authorizer;
-        // What a caller with rules may see is known by a number of this process only. Who may do everything now may do so
-        // tomorrow.
+        // The rights of a caller with rules are known by a number of this process only. A caller that may do everything
+        // has the same rights after a restart.
         let rights = if caller.allows_all() { 0 } else { caller.fingerprint() };
         Binding::new(&[
             self.search.binding.digest(),
@@ -104,12 +104,12 @@ impl Session {
         ])
     }
 
-    /// Hooks for resources that are there together; made anew for each wait.
+    /// Returns new hooks, used for the resources of one wait.
     pub(super) fn hooks(&self) -> RequestHooks {
         RequestHooks::new(self.search.kind.clone(), self.open.caller())
     }
 
-    /// The resource as the caller sees it, if it matches and may be read.
+    /// Returns the resource as the caller sees it, if it matches and the caller may read it.
     ///
     /// # Errors
     /// Those of upgrades and of the authorize hook.
@@ -134,24 +134,24 @@ impl Session {
             Ok(Some(key)) if hooks.may_read(&resource).await? => Ok(Some(Visible { key, resource })),
             Ok(_) => Ok(None),
             Err(error) => {
-                tracing::warn!(name = resource.name(), %error, "a watch passes a resource over");
+                tracing::warn!(name = resource.name(), %error, "a watch skips a resource");
                 Ok(None)
             }
         }
     }
 
-    /// The resource with what the watch shows of it.
+    /// Returns the shown part of the resource.
     pub(super) fn shown(&self, resource: &EncodedResource) -> Result<pb::Resource, Error> {
         project(&self.search.mask, resource.decode()?)
     }
 
-    /// Waits for a place among those whose snapshots are read at once.
+    /// Waits for one of the places for snapshots.
     pub(super) async fn place(&mut self) -> Result<Share, Error> {
         let (lists, turn) = (self.queries.lists.clone(), self.open.caller().turn());
         self.until(async move { lists.snapshots.acquire(turn, 1).await.map_err(|e| lists.no_room(e)) }).await?
     }
 
-    /// The next page of a content of which so many were read.
+    /// Reads the next page of a content; `read` pages precede it.
     pub(super) async fn page(
         &mut self,
         content: &mut dyn Cursor,
@@ -167,21 +167,21 @@ impl Session {
         page.await?.map_err(|e| ended(&e))
     }
 
-    /// Waits for something, as long as the watch goes on.
+    /// Waits for a future while the watch may go on.
     ///
     /// # Errors
-    /// Why it ends.
+    /// The reason for the end of the watch.
     pub(super) async fn until<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Error> {
         self.open.until(wait).await
     }
 
-    /// What modified resources have of themselves; `None` for everything.
+    /// Returns the mask of modified resources; `None` for everything.
     pub(super) fn mask(&self) -> Option<prost_types::FieldMask> {
         self.request.field_mask.clone().filter(|_| !self.search.mask.is_everything())
     }
 }
 
-/// A message that is no report of a size.
+/// Makes a message without a report of a size.
 pub(super) fn message() -> WatchResourcesResponse {
     WatchResourcesResponse { snapshot_size: -1, ..WatchResourcesResponse::default() }
 }

@@ -1,4 +1,4 @@
-//! A watch of one resource: as it is, and every change of what is shown of it. After a removal it goes on.
+//! A watch of one resource: its state, and every change of the shown part. The watch goes on after a removal.
 
 use mortise_query::{Mask, Schema};
 use mortise_resource::{
@@ -29,9 +29,9 @@ pub struct ResourceChanges {
     id: pb::Id,
     mask: Mask,
     field_mask: Option<prost_types::FieldMask>,
-    /// `None` before it is read, and after the reader was too slow.
+    /// `None` before the first read, and after the reader was too slow.
     changes: Option<Box<dyn ChangeWatch>>,
-    /// What the client has.
+    /// State that the client has.
     told: Option<pb::Resource>,
 }
 
@@ -49,7 +49,7 @@ impl Queries {
         let caller = Caller { consistency: mortise_store::Consistency::Consistent, ..caller.clone() };
         let stored = read_checked(&self.core, &caller, pb::ReadRequest { id: request.id.clone() }).await?;
         let asked = request.id.unwrap_or_default();
-        // Complete, but for the uid if none was asked for.
+        // The id is complete, except for the uid if the request had none.
         let mut id = stored.decode_id()?.unwrap_or_default();
         id.uid = asked.uid;
         let kind = self.core.types().resolve(&type_of(&id))?.clone();
@@ -94,7 +94,7 @@ impl ResourceChanges {
         }
     }
 
-    /// What is there now, and from there on the changes.
+    /// Reads the current state, and opens the watch of changes.
     async fn read(&mut self) -> Result<Option<Option<pb::Resource>>, Error> {
         let tenancy = self.id.tenancy.clone().unwrap_or_default();
         let of = self.id.r#type.clone().unwrap_or_default();
@@ -105,7 +105,7 @@ impl ResourceChanges {
         ];
         let opened = self.core.backend.open_changes(&query, &ScanPart::default(), &terms).await;
         let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
-        // Names come in order, and this is the first that has itself as its beginning.
+        // Names come in order, and a name is the first of those that begin with it.
         let first = self.open.until(content.next()).await?.map_err(|e| ended(&e))?;
         let found = first.and_then(|page| page.into_iter().next());
         self.changes = Some(changes);
@@ -115,7 +115,7 @@ impl ResourceChanges {
         }
     }
 
-    /// The next state of it; `None` for a change of something else.
+    /// Waits for a change. Returns the next state; `None` for a change of another resource.
     async fn follow(&mut self, mut changes: Box<dyn ChangeWatch>) -> Result<Option<Option<pb::Resource>>, Error> {
         let change = match self.open.until(changes.next()).await? {
             Ok(ChangeStep::Change(change)) => change,
@@ -135,7 +135,7 @@ impl ResourceChanges {
         resource.name() == self.id.name && (self.id.uid.is_empty() || self.id.uid == resource.id().uid)
     }
 
-    /// What is shown of it, if it is of the type as it was asked for, and may be read.
+    /// Returns the shown part, if the resource has the requested type and the caller may read it.
     async fn visible(&self, resource: &EncodedResource) -> Result<Option<pb::Resource>, Error> {
         let registry = self.core.types();
         let kind = registry.resolve_type(self.open.wanted())?;

@@ -1,7 +1,7 @@
-//! STATEFUL: a page in its order, with positions; it ends with the connection.
+//! STATEFUL: a page in its order, with positions. The watch ends with the connection.
 //!
-//! The page is read as of one commit, and every later change is applied to it. Where that lets in a row that is not known,
-//! or the reader was too slow, the page is read again, and the client is told the difference.
+//! The page is read as of one commit, and every later change is applied to it. If a change lets in an unknown row, or
+//! the reader was too slow, the page is read again, and the client gets the difference.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -32,30 +32,30 @@ use crate::{
     },
 };
 
-/// Changes that are looked at together at most, so that others have their turns.
+/// Changes examined without a pause, so that others have their turns.
 const TOGETHER: usize = 256;
 /// Bytes of changes that fill a message.
 const CHUNK_BYTES: usize = 128 << 10;
-/// Bytes of a row besides its key and id, about.
+/// Approximate bytes of a row besides its key and id.
 const ROW: usize = 192;
 
 /// A watch of a page.
 pub(super) struct Stateful {
     session: Session,
-    /// Changes of a message; 0 for all that belong together.
+    /// Changes of a message; 0 for all changes that belong together.
     chunk: usize,
     view: PageView,
-    /// Room for the view among those of all watches.
+    /// Share of the bytes for the pages of all watches.
     room: Option<OwnedSemaphorePermit>,
-    /// `None` when the page has to be read.
+    /// `None` if the page has to be read.
     changes: Option<Box<dyn ChangeWatch>>,
-    /// When it may be read next.
+    /// Earliest time of the next read.
     not_before: Instant,
-    /// The tokens that the client has.
+    /// Page tokens that the client has.
     tokens: Option<PageTokenChange>,
-    /// Messages that belong together and were not sent.
+    /// Unsent messages that belong together.
     unsent: VecDeque<WatchResourcesResponse>,
-    /// Room for a page that the client has yet to take.
+    /// Share of a page that the client has not yet taken.
     page: Option<Share>,
 }
 
@@ -73,7 +73,7 @@ impl Stateful {
             if let Some(message) = self.unsent.pop_front() {
                 return Ok(message);
             }
-            // Who asks for more has taken what there was.
+            // A client that asks for more has taken the page.
             self.page = None;
             if self.session.renew().await? {
                 self.changes = None;
@@ -86,7 +86,7 @@ impl Stateful {
         }
     }
 
-    /// Reads the page, and answers the difference.
+    /// Reads the page, and returns the difference.
     async fn read(&mut self) -> Result<Vec<ResourceChange>, Error> {
         self.session.until(sleep_until(self.not_before)).await?;
         let begun = Instant::now();
@@ -137,13 +137,13 @@ impl Stateful {
         let steps = self.view.become_page(rows, follower);
         self.reserve()?;
         self.changes = Some(changes);
-        // As long as it took, others have their turn.
+        // Others have their turn for as long as the read took.
         self.not_before = Instant::now() + begun.elapsed().max(Duration::from_millis(1));
         let resource = |index: usize| shown.get(index).cloned();
         Ok(steps.into_iter().map(|step| self.change_of(step, &resource)).collect())
     }
 
-    /// Waits for changes, and applies them up to one after which the page has to be read.
+    /// Waits for changes, and applies them up to one that requires a new read.
     async fn follow(&mut self, mut changes: Box<dyn ChangeWatch>) -> Result<Vec<ResourceChange>, Error> {
         let mut next = match self.session.until(changes.next()).await? {
             Ok(ChangeStep::Change(change)) => Some(change),
@@ -174,7 +174,7 @@ impl Stateful {
         Ok(told)
     }
 
-    /// Applies a change; `None` if the page has to be read.
+    /// Applies a change; `None` if the page has to be read again.
     async fn apply(&mut self, change: &ChangeEvent) -> Result<Option<Vec<ResourceChange>>, Error> {
         let visible = {
             let mut hooks = self.session.hooks();
@@ -208,7 +208,7 @@ impl Stateful {
         self.row_of(Visible { key, resource })
     }
 
-    /// The row of a resource, and what is shown of it.
+    /// Returns the row of a resource, and the shown part.
     fn row_of(&self, Visible { key, resource }: Visible) -> Result<(Row, pb::Resource), Error> {
         let shown = self.session.shown(&resource)?;
         let place = place(&resource);
@@ -224,7 +224,7 @@ impl Stateful {
         Ok((row, shown))
     }
 
-    /// A step as the client is told it.
+    /// Returns a step as a change for the client.
     fn change_of(&self, step: PageStep, shown: &dyn Fn(usize) -> Option<pb::Resource>) -> ResourceChange {
         let index = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
         let change = match step {
@@ -252,7 +252,7 @@ impl Stateful {
         ResourceChange { change_type: Some(change) }
     }
 
-    /// Makes messages of changes that belong together, if there is something to tell.
+    /// Makes messages from changes that belong together, if they have any content.
     fn put(&mut self, changes: Vec<ResourceChange>) {
         let tokens = self.page_tokens();
         let are_new = self.tokens.as_ref() != Some(&tokens);
@@ -274,7 +274,7 @@ impl Stateful {
         self.tokens = Some(tokens);
     }
 
-    /// The tokens of a search that shows this page.
+    /// Returns the tokens of a search that shows this page.
     fn page_tokens(&self) -> PageTokenChange {
         let search = &self.session.search;
         let more = |key: Option<&mortise_query::SortKey>| key.filter(|_| self.view.more()).cloned();
@@ -293,7 +293,7 @@ impl Stateful {
         PageTokenChange { prev_page_token: encode(prev), next_page_token: encode(next) }
     }
 
-    /// Takes room for the view among those of all watches, if it has too little.
+    /// Takes more bytes for the page from those of all watches, if necessary.
     fn reserve(&mut self) -> Result<(), Error> {
         let kib = u32::try_from(self.view.kept().div_ceil(1 << 10)).unwrap_or(u32::MAX);
         let has = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -316,7 +316,7 @@ impl Stateful {
     }
 }
 
-/// An error that the page has to be read again after, or that ends the watch.
+/// Returns an error that ends the watch, or nothing if the page has to be read again.
 fn lost(error: &StoreError) -> Result<Vec<ResourceChange>, Error> {
     match error {
         StoreError::WatchLagged { .. } | StoreError::WatchClosed => Ok(Vec::new()),
@@ -334,7 +334,7 @@ fn place(resource: &EncodedResource) -> RowPlace {
     RowPlace { partition: id.partition.to_owned(), namespace: id.namespace.to_owned(), name: id.name.to_owned() }
 }
 
-/// Tells what is shown apart. It is compared within one watch only.
+/// Hashes the shown part. Hashes are compared within one watch only.
 fn hash(bytes: &[u8]) -> u64 {
     use std::{
         hash::{BuildHasher as _, RandomState},

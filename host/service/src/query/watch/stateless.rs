@@ -1,8 +1,8 @@
-//! STATELESS: everything that matches, in no order, and then what changes; resumable.
+//! STATELESS: all matches, in no order, and then their changes; resumable.
 //!
-//! Each message after the snapshot is complete, and has a token; messages of a snapshot, and of a replay, belong together
-//! and the last of them is. A token for what others changed meanwhile comes now and then, so that the history has still
-//! what follows a watch to which little happens.
+//! Each message after the snapshot is complete, and has a token. The messages of a snapshot, and of a replay, belong
+//! together: the last of them is complete. Now and then a message has only a token, so that the history still has the
+//! changes after it even if few matches change.
 
 use std::{
     time::{Duration, SystemTime},
@@ -25,52 +25,52 @@ use crate::{
     query::compile::refused,
 };
 
-/// Changes of a message when the request says 0, and most of them.
+/// Changes of a message if the request has 0.
 const DEFAULT_CHUNK: usize = 100;
 const MAX_CHUNK: usize = 1_000;
-/// Bytes of changes that fill a message: who takes nothing keeps no more of them in memory.
+/// Bytes of changes that fill a message: the bound in memory for a client that takes nothing.
 const CHUNK_BYTES: usize = 128 << 10;
-/// Changes that are looked at together at most, so that others have their turns.
+/// Changes examined without a pause, so that others have their turns.
 const TOGETHER: usize = 256;
-/// How often there is a token without a change.
+/// Time between tokens without a change.
 const BOOKMARK: Duration = Duration::from_secs(30);
 
-/// A watch of everything that matches.
+/// A watch of all matches.
 pub(super) struct Stateless {
     session: Session,
     chunk: usize,
     phase: Phase,
-    /// What is to be sent with the next message.
+    /// Changes for the next message.
     held: Held,
-    /// Behind the last change that was looked at.
+    /// Position of the last examined change.
     position: Position,
-    /// The position of the last token.
+    /// Position of the last sent token.
     told: Position,
-    /// Whether something was sent since the last message that was current.
+    /// Whether changes were sent after the last complete message.
     is_unfinished: bool,
     /// Whether the client has a snapshot or a token.
     is_in_sync: bool,
     bookmark: Instant,
 }
 
-/// Changes that wait for their message.
+/// Unsent changes.
 #[derive(Default)]
 struct Held {
     changes: Vec<ResourceChange>,
     bytes: usize,
 }
 
-/// How far the watch is.
+/// The progress of the watch.
 enum Phase {
-    /// It begins with a snapshot.
+    /// Starts with a snapshot.
     New,
-    /// It begins behind a position. What was updated before the time is left out.
+    /// Starts after a position. Skips updates made before the time.
     Behind(Position, Option<Timestamp>),
-    /// It begins with what was changed at this time.
+    /// Starts with the changes made at this time.
     Since(Timestamp),
     Snapshot {
         content: Box<dyn Cursor>,
-        /// Pages that were read.
+        /// Pages read so far.
         read: usize,
         page: vec::IntoIter<EncodedResource>,
         position: Position,
@@ -79,15 +79,15 @@ enum Phase {
     },
     Replay(Box<dyn ChangeWatch>, Option<Timestamp>, Share),
     Live(Box<dyn ChangeWatch>),
-    /// It is beginning, or has failed.
+    /// The watch is starting, or has failed.
     Ended,
 }
 
 impl Stateless {
-    /// Begins a watch.
+    /// Makes a watch.
     ///
     /// # Errors
-    /// `InvalidArgument`: a token that is none, a time in the future or with a token, or one that is none.
+    /// `InvalidArgument`: an invalid token; a time that is invalid, in the future, or given with a token.
     pub(super) fn new(
         session: Session,
         chunk: usize,
@@ -99,9 +99,9 @@ impl Stateless {
             ("", None) => Phase::New,
             ("", Some(time)) => {
                 let at = SystemTime::try_from(time)
-                    .map_err(|_| Error::invalid("starting_time: it is no point in time; say one of the past"))?;
+                    .map_err(|_| Error::invalid("starting_time: not a valid time; give one in the past"))?;
                 if at > SystemTime::now() {
-                    return Err(Error::invalid("starting_time: it is in the future; say one of the past"));
+                    return Err(Error::invalid("starting_time: in the future; give one in the past"));
                 }
                 Phase::Since(time)
             }
@@ -111,7 +111,7 @@ impl Stateless {
             (token, None) => {
                 is_in_sync = true;
                 let token = ResumeToken::decode(token, &session.binding()).map_err(refused)?;
-                // The history has no such place.
+                // The history does not have this position.
                 let foreign = ResumeToken { sequence: u64::MAX, check: 0 };
                 let ResumeToken { sequence, check } = token.unwrap_or(foreign);
                 Phase::Behind(Position { sequence, check }, None)
@@ -178,7 +178,7 @@ impl Stateless {
         Ok(None)
     }
 
-    /// Goes on behind a position.
+    /// Goes on after a position.
     async fn resume(
         &mut self,
         position: Position,
@@ -207,7 +207,7 @@ impl Stateless {
         for resource in page.by_ref() {
             let Some(visible) = self.session.visible(&mut hooks, &resource).await? else { continue };
             let current = current(&self.session, &visible.resource)?;
-            // Before it is added: the last message of a snapshot is the one that is current.
+            // Checked before the change is added, so that the last message of a snapshot is the complete one.
             let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
             self.held.add(current);
             if let Some(full) = full {
@@ -289,7 +289,7 @@ impl Stateless {
                 }));
             }
         };
-        // What was waited for may mean something else than when the wait began.
+        // The type may have been registered again during the wait.
         if self.session.renew().await? {
             return Ok(Some(self.start_over()));
         }
@@ -308,7 +308,7 @@ impl Stateless {
                     Ok(next) => next,
                     Err(error) => {
                         let lost = self.recover(&error, None)?;
-                        // What was looked at before is told first.
+                        // Sends the examined changes first.
                         return Ok(match lost {
                             None if !self.held.changes.is_empty() => Some(self.complete()),
                             lost => lost,
@@ -321,7 +321,7 @@ impl Stateless {
         Ok((!self.held.changes.is_empty()).then(|| self.complete()))
     }
 
-    /// Goes on from the history after an error that only says that the reader was too slow.
+    /// Goes on from the history after an error of a slow reader.
     fn recover(
         &mut self,
         error: &StoreError,
@@ -337,7 +337,7 @@ impl Stateless {
         }
     }
 
-    /// The end of what belongs together.
+    /// Completes the changes that belong together.
     fn complete(&mut self) -> WatchResourcesResponse {
         self.is_in_sync = true;
         self.told = self.position;
@@ -347,14 +347,14 @@ impl Stateless {
         WatchResourcesResponse { is_current: true, resume_token, ..std::mem::take(&mut self.held).message() }
     }
 
-    /// Forgets everything: the history does not reach back, or what resources hold means something else now.
+    /// Starts with nothing: the history does not reach back, or stored data has another meaning now.
     fn start_over(&mut self) -> WatchResourcesResponse {
         self.phase = Phase::New;
         self.is_in_sync = true;
         self.reset()
     }
 
-    /// Tells the client what to forget: everything, or, of its first snapshot, what it has of that.
+    /// Sends the client a reset: of everything, or of its unfinished first snapshot.
     fn reset(&mut self) -> WatchResourcesResponse {
         metrics::counter!("mortise_watches_resynced_total").increment(1);
         self.held = Held::default();
@@ -384,7 +384,7 @@ fn current(session: &Session, resource: &EncodedResource) -> Result<ResourceChan
     Ok(ResourceChange { change_type: Some(ChangeType::Current(current)) })
 }
 
-/// What a change means for the watch.
+/// Returns the effect of a change on the watch.
 async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Option<ResourceChange>, Error> {
     let mut hooks = session.hooks();
     let ChangeEvent { before, now, .. } = change;
@@ -404,7 +404,7 @@ async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Optio
     }
     let left = match (before, now) {
         (PriorState::Resource(before), _) => session.visible(&mut hooks, before).await?.map(|before| before.resource),
-        // It may have matched.
+        // It may have matched before.
         (PriorState::Unknown, Some(now)) if now.has_type(&session.search.kind.gvk) && hooks.may_read(now).await? => {
             Some(now.clone())
         }
@@ -415,7 +415,7 @@ async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Optio
     Ok(Some(ResourceChange { change_type: Some(ChangeType::Removed(removed)) }))
 }
 
-/// Whether an update was made before a time, as far as it says when.
+/// Whether an update was made before a time, as far as its time is known.
 fn is_before(change: &ChangeEvent, time: Timestamp) -> bool {
     let meta = change.now.as_ref().and_then(|now| now.decode_meta().ok().flatten());
     meta.and_then(|meta| meta.update_time).is_some_and(|at| (at.seconds, at.nanos) < (time.seconds, time.nanos))

@@ -1,5 +1,4 @@
-//! The requirements of a query, as the store takes them: so that a watch is not woken by changes that do not
-//! concern it.
+//! The requirements of a query, as terms of the store, so that unrelated changes do not wake a watch.
 
 use std::{
     num::NonZeroU32,
@@ -18,21 +17,21 @@ use crate::{
     registry::{Registry, ResourceType},
 };
 
-/// Values of a term; a fact with more is none.
+/// Values of a term; a fact with more values gives no term.
 const MAX_VALUES: usize = 100;
-/// Bytes of the values and the subject of a term, which the store holds for as long as the watch is open.
+/// Bytes of the values and the subject of a term, which the store holds while the watch is open.
 const MAX_TERM_BYTES: usize = 1 << 10;
-/// Bytes of a resource whose fields are read where commits wait for it; larger ones are read by each watch for itself.
+/// Bytes of a resource whose fields are read during a commit; each watch reads larger ones itself.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The term of a fact, if the store can have it.
+/// Returns the term of a fact, if the store supports it.
 pub(super) fn term(queries: &Queries, search: &Search, fact: &Fact) -> Option<Term> {
     let (registry, decoded) = (&queries.core.registry, &queries.decoded);
     let (subject, text) = match &fact.subject {
         Subject::Name => (TermSubject::Name, ""),
         Subject::Label(label) => (TermSubject::Label(label.clone()), label.as_str()),
         Subject::Field(path) => (TermSubject::Field(field(&search.kind, registry, decoded, path)?), path.as_str()),
-        // The tenancy is a term of its own.
+        // The tenancy has a term of its own.
         Subject::Partition | Subject::Namespace | Subject::Uid | Subject::LabelPresence(_) => return None,
     };
     is_bounded(text, fact).then(|| Term { subject, values: fact.values.clone() })
@@ -43,8 +42,8 @@ fn is_bounded(subject: &str, fact: &Fact) -> bool {
     fact.values.len() <= MAX_VALUES && bytes <= MAX_TERM_BYTES
 }
 
-/// A field of the type as it is registered now. Once the type is registered with another meaning nothing can be said any
-/// more: the next change wakes the watches, which then compile their queries anew.
+/// Returns the subject for a field of the type as registered now. Once the type is registered with another meaning, the
+/// field is unreadable: the next change wakes the watches, which compile their queries again.
 fn field(
     kind: &Arc<ResourceType>,
     registry: &Arc<ArcSwap<Registry>>,
@@ -53,8 +52,8 @@ fn field(
 ) -> Option<TermField> {
     let schema = Schema::new(Some(kind.schema.message().clone()));
     let path = Path::parse(path, &schema).ok()?;
-    // Two registrations may read differently. One with the address of one that is gone gets a reader that says the same,
-    // or nothing.
+    // Two registrations may read differently. A registration at the address of a deleted one gets a reader that reads
+    // the same, or nothing.
     let id = format!("{:p} {path}", Arc::as_ptr(kind));
     let registered = Registered::new(kind, registry.clone());
     let decoded = decoded.clone();
@@ -71,13 +70,13 @@ fn field(
     }))
 }
 
-/// A type as it was registered. It holds no plugin, which may be replaced meanwhile.
+/// A type as registered. It does not hold the plugin, which may be replaced meanwhile.
 struct Registered {
     gvk: Gvk,
     message: MessageDescriptor,
     schema_version: NonZeroU32,
     registry: Arc<ArcSwap<Registry>>,
-    /// The registration that was seen last, and whether stored data means the same to it.
+    /// Last seen registration, and whether stored data has the same meaning in it.
     latest: Mutex<(Weak<ResourceType>, bool)>,
 }
 
@@ -92,7 +91,7 @@ impl Registered {
         }
     }
 
-    /// Whether stored data means the same to the type as it is registered now.
+    /// Whether stored data has the same meaning for the type as registered now.
     fn means_the_same(&self) -> bool {
         let registry = self.registry.load();
         let Ok(now) = registry.resolve_type(&self.gvk) else { return false };
