@@ -50,6 +50,7 @@ trait Failed: Default {
 macro_rules! answers_with_diagnostics {
     ($($call:ident),*) => {
         $(impl Failed for pb::$call::Response {
+            #[allow(clippy::needless_update, reason = "some answers hold nothing but diagnostics")]
             fn failed(diagnostics: Faults) -> Self {
                 Self { diagnostics, ..Self::default() }
             }
