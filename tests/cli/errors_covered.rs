@@ -92,7 +92,6 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
             "core is attached to the server behind …, and the provider's configuration names another one",
             "leave `address` out, or unset TF_REATTACH_PROVIDERS",
             "… panicked (…), so the server stops, to be started again; please report it with the log",
-            "… is no number of 64 bits",
         ],
     ),
 ];

@@ -330,7 +330,7 @@ async fn wrong_settings_of_trust_end_the_start() {
             "plugins.trusted_keys: \"release.pub\": release.pub cannot be read",
         ),
         (vec![("MORTISE_PLUGINS_TRUSTED_KEYS", "/dev/null")], "it is not a regular file"),
-        (vec![("MORTISE_PLUGINS_REQUIRE_SIGNED", "true")], "there are no plugins.trusted_keys"),
+        (vec![("MORTISE_PLUGINS_REQUIRE_SIGNED", "true")], "plugins.require_signed needs keys in plugins.trusted_keys"),
         (vec![("MORTISE_PLUGINS_PINNED", key.as_str())], "plugins.pinned must have SHA-256 digests"),
     ] {
         let (code, _, said) = mortise(&["serve", "--data-dir", &data, "--grpc-addr", "127.0.0.1:0"], &settings).await;

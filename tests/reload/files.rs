@@ -120,7 +120,7 @@ async fn a_file_that_stays_half_is_a_fault_and_the_old_version_serves() {
     let whole = guest("version-stamp-2");
     fs::write(file(&server), &whole[..whole.len() - 1]).unwrap();
     let plugin = server.plugin_until("version-stamp", |p| p.reason == "Truncated").await;
-    assert!(plugin.message.contains("copy it again"), "{}", plugin.message);
+    assert!(plugin.message.contains("copy the whole file again"), "{}", plugin.message);
     assert!(plugin.message.contains("version 1.0.0") && plugin.message.contains("continues to serve"));
     assert_eq!(plugin.data.version, "1.0.0");
     assert_eq!(version(&server).await, "1.0.0");

@@ -320,7 +320,7 @@ async fn sealed_nonsense_is_refused() {
     let cases: Vec<(&str, bool, Change)> = vec![
         ("backup format 2", true, Arc::new(manifest("\"format_version\": 1", "\"format_version\": 2"))),
         ("describes something else", true, Arc::new(manifest("mortise-backup", "other"))),
-        ("store format 9", true, Arc::new(manifest("\"store_format\": 6", "\"store_format\": 9"))),
+        ("store format 9", true, Arc::new(manifest("\"store_format\": 1", "\"store_format\": 9"))),
         ("its counts do not agree", true, Arc::new(manifest("\"events\": 30", "\"events\": 31"))),
         ("it says 29 events", true, Arc::new(manifest("\"events\": 30", "\"events\": 29"))),
         ("30 found, 29 expected", true, Arc::new(manifest("\"count\": 30", "\"count\": 29"))),

@@ -180,7 +180,7 @@ mod tests {
         assert!(refused.message.contains("not empty; nothing was written"), "{refused}");
         assert_eq!(fs::read_to_string(path.join("src/lib.rs")).unwrap(), "mine");
         let refused = new(&path.join("Cargo.toml"), false).write().unwrap_err();
-        assert!(refused.message.contains("no folder"), "{refused}");
+        assert!(refused.message.contains("is not a folder"), "{refused}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! A disk below a kernel that chooses when to write: its content when the power fails.
 //!
-//! - - Bytes written to a file and not yet synced are there or not, sector by sector (or block by block): each shows
+//! - Bytes written to a file and not yet synced are there or not, sector by sector (or block by block): each shows
 //!   the bytes after any one of the writes to it, whatever others show. A sync of the file ends that choice for every
 //!   write that had ended when the sync began.
-//! - - The lengths of a file change in their order; how many of these changes are done is another choice. Bytes behind
+//! - The lengths of a file change in their order; how many of these changes are done is another choice. Bytes behind
 //!   the end read as zeros when the file grows again.
-//! - - The names in a directory change in order, too; the number of finished changes since its last sync is a choice
+//! - The names in a directory change in order, too; the number of finished changes since its last sync is a choice
 //!   for each directory. A rename is one change. A sync of a file does not make its name durable.
-//! - - `sync_file_range` and reserved blocks have no effect.
+//! - `sync_file_range` and reserved blocks have no effect.
 //!
 //! So a real file system on an honest disk leaves one of these states, and most leave far fewer.
 

@@ -29,7 +29,7 @@ async fn bad_configurations_are_refused_at_their_places() {
         ("moods", list(&[text("MOOD_GOOD"), text("x")]), "data.moods[1]", "x"),
         ("at", text("yesterday"), "data.at", ""),
         ("took", text("long"), "data.took", ""),
-        ("object", text("{"), "data.object", "no JSON"),
+        ("object", text("{"), "data.object", "not JSON"),
         ("object", text("[1]"), "data.object", ""),
         ("by_number", Value::object([("x", text("y"))]), "data.by_number", ""),
         ("by_bool", Value::object([("maybe", number("1"))]), "data.by_bool", ""),

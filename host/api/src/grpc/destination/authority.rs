@@ -216,7 +216,7 @@ mod tests {
         }
         for scheme in ["dns", "K8S", "http"] {
             let text = authority(scheme, "web.prod.svc", ZONE).expect_err(scheme).message;
-            assert_eq!(text, format!("scheme {scheme:?} is unknown; write k8s, or none"));
+            assert_eq!(text, format!("scheme {scheme:?} is unknown; write k8s or leave it empty"));
         }
         let text = authority("k8s", &"x".repeat(100_000), ZONE).expect_err("too long").message;
         assert!(text.len() < 500, "{}", text.len());
