@@ -55,7 +55,7 @@ async fn lost_or_old_resources_are_noticed_at_the_opening() {
             },
             "resource test/A/default/default/b: the owner index does not have it",
         ),
-        (|db, stored| drop(db.remove(key(&stored[2])).unwrap()), "resource test/A/default/default/c: the newest event"),
+        (|db, stored| drop(db.remove(key(&stored[2])).unwrap()), "resource test/A/default/default/c: its newest event"),
     ];
     for (tamper, expected) in cases {
         let (mut store, stored) = closed().await;
