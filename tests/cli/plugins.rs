@@ -104,7 +104,12 @@ async fn plugin_commands_report_errors() {
     let server = Setup::new().start().await;
     let one = guest("version-stamp-1");
     let (code, _, err) = plugin(&server, &["install", one.to_str().unwrap(), "--name", "other"]).await;
-    assert!(code == Some(1) && err.contains("it is named \"version-stamp\"") && err.contains("hint: give its own name: --name"), "{err}");
+    assert!(
+        code == Some(1)
+            && err.contains("it is named \"version-stamp\"")
+            && err.contains("hint: give its own name: --name"),
+        "{err}"
+    );
     let junk = server.data_dir.join("junk.wasm");
     fs::write(&junk, "junk").unwrap();
     let (code, _, err) = plugin(&server, &["install", junk.to_str().unwrap()]).await;
