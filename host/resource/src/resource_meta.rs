@@ -2,8 +2,9 @@
 //! part, which is everything else.
 //!
 //! # Limits
-//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNER_REFERENCES`], [`MAX_SERVICES`], and [`MAX_TEXT_BYTES`] bytes for
-//! texts that may become keys of an index. The limit of the resource bounds the size of annotations.
+//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNER_REFERENCES`], [`MAX_SERVICES`], and
+//! [`MAX_TEXT_BYTES`] bytes for texts that may become keys of an index. The limit of the resource bounds the size of
+//! annotations.
 
 use prost::encoding;
 use prost_types::Timestamp;
