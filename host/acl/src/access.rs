@@ -92,7 +92,7 @@ impl Tables {
         }
         let changed = [before, now].into_iter().flatten().map(|hash| self.refresh_identity(hash));
         let changed = changed.fold(false, |any, one| any | one);
-        // Nobody else holds these rules.
+        // The table holds one reference; rules without another belong to no identity.
         self.rules.retain(|_, rules| Arc::strong_count(rules) > 1);
         changed
     }
@@ -176,7 +176,8 @@ impl Access {
         &self.dns
     }
 
-    /// The identity of a verified client certificate, by the first of its names in the settings.
+    /// The identity of a verified client certificate: that of the first of its names that the settings have; `None` if
+    /// they have none of these.
     #[must_use]
     pub fn identity_for_certificate(&self, names: &[String]) -> Option<&Arc<Identity>> {
         names.iter().find_map(|name| self.certificates.get(name))

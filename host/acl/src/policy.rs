@@ -1,8 +1,8 @@
 //! A policy, read from its resource: rules by area and name, and rules by type and place.
 //!
 //! Rules by area are Consul's: HCL, or the same as YAML or JSON (a map from areas to a level, or to a map of names to
-//! `{policy: LEVEL}`). Plugins define the meaning of areas, so every word is accepted; the suffix `_prefix` makes the
-//! names prefixes.
+//! `{policy: LEVEL}`). Plugins define the meaning of areas, so every lower-case word is accepted; the suffix
+//! `_prefix` makes the names prefixes.
 
 use std::{collections::BTreeMap, str::FromStr};
 

@@ -30,7 +30,7 @@ pub(crate) struct RuleSet {
     type_rules: Vec<CompiledTypeRule>,
 }
 
-/// The rules of an area by name.
+/// The rules of an area by name. Of several rules for one name or prefix, deny wins, else the highest level.
 #[derive(Debug, Default)]
 struct Area {
     exact: HashMap<Box<str>, Level>,
@@ -43,8 +43,8 @@ impl Area {
         if let Some(level) = self.exact.get(name) {
             return Some(*level);
         }
-        // The greatest prefix not above the name is either the longest prefix of the name, or the bytes that it shares
-        // with the name bound the search for shorter prefixes.
+        // Takes the greatest stored prefix up to `within`. If it is a prefix of the name, it is the longest. If not,
+        // every stored prefix of the name lies within the bytes that both share: the search goes on with these.
         let mut within = name.as_bytes();
         loop {
             let (prefix, level) =

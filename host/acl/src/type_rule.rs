@@ -1,4 +1,5 @@
-//! Rules by type and place.
+//! Rules by type and place: type, verb, partition, namespace and name of a resource. A rule without
+//! partitions or namespaces fits all of them; a rule without names and prefixes fits every name.
 
 use mortise_resource::{
     IdRef,
@@ -140,8 +141,8 @@ impl CompiledTypeRule {
     }
 
     /// The closeness of the rule; `None` if it does not fit. A question without a name is about all resources of the
-    /// type in a place, where `*` stands for every unit. A rule with names can allow such a question (each resource is
-    /// checked later), but cannot deny it.
+    /// type in a place, where `*` stands for every partition or namespace. A rule with names can allow such a question
+    /// (each resource is checked later), but cannot deny it.
     fn fits(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Option<Closeness> {
         let unit = |units: &[Box<str>], unit: &str| {
             units.is_empty() || units.iter().any(|one| **one == *unit || **one == *WILDCARD)
@@ -165,7 +166,7 @@ impl CompiledTypeRule {
     }
 }
 
-/// The decision of several rules together.
+/// The decision of several rules together: the closest fit decides; of equally close fits, deny.
 pub(crate) fn decide<'a>(
     rules: impl IntoIterator<Item = &'a CompiledTypeRule>,
     verb: Verb,

@@ -43,7 +43,8 @@ impl RotatingFile {
         Ok(files)
     }
 
-    /// Appends whole lines: all of them, or none as far as the file system allows.
+    /// Appends whole lines: all of them, or none as far as the file system allows. Rotates first if the lines exceed
+    /// the limit of the current file. After an error, the next call opens the file again.
     pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), FsError> {
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -104,7 +105,7 @@ impl RotatingFile {
         open().map_err(FsError::with_path(&path, "open"))
     }
 
-    /// Renames the current file with its time, and removes the oldest files.
+    /// Syncs the current file, renames it with the time, and removes the oldest files.
     fn rotate(&self, open: &mut Open) -> Result<(), FsError> {
         let path = self.current();
         open.file.sync_data().map_err(FsError::with_path(&path, "sync"))?;

@@ -1,21 +1,24 @@
-//! The audit log: who did what, one JSON object for each line, in files that rotate.
+//! The audit log: callers, their requests and the outcomes, one JSON object for each line, in files that rotate.
 //!
 //! # Contract
-//! A call that will change something first reserves a [`Reservation`], and gives the record after the change: so no change
-//! begins without room for its record. With [`OnFull::Wait`] the call waits for a place, up to a limit, and is then
-//! refused; with [`OnFull::Drop`] the record is dropped, and a later record has the number of dropped ones. A dropped
-//! place leaves no record: a caller that must record even a cancelled call gives the record in its own `Drop`.
+//! A call that will change something first takes a [`Reservation`], and gives the record after the change: so no change
+//! begins without room for its record. When the queue is full, [`OnFull::Wait`] makes the call wait, up to
+//! [`Options::wait`], and then refuses it; [`OnFull::Drop`] drops the record, and a later line has the number of
+//! dropped records. A reservation that is dropped unused leaves no record: a caller that must record even a cancelled
+//! call gives the record in its own `Drop`.
 //!
 //! Records hold names, never data or secrets. They are in the file within moments and on the disk within
 //! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited.
 //!
 //! # Limits
-//! A field has at most [`MAX_FIELD_BYTES`] bytes, which bounds a line. No place is given while [`Options::queue`] records
-//! wait; calls that hold a place are recorded beyond that bound, so slow calls block no others. Files are bounded in
-//! bytes and number. Only their owner can read them (mode 0600, the directory 0700).
+//! A field is cut after [`MAX_FIELD_BYTES`] bytes, which bounds a line. With [`OnFull::Wait`], no reservation is given
+//! while [`Options::queue`] records wait. Reservations themselves are not counted, so slow calls block no others, and
+//! at most the running calls add to the queue beyond its bound. Files are bounded in bytes and number; a batch of lines
+//! larger than a file gets a file of its own. Only their owner can read them (mode 0600, the directory 0700).
 //!
 //! # Cost
-//! About two microseconds for a record, and a system call for each 64 KiB, or when no more records wait.
+//! About two microseconds for a record, and a write for each batch: the records of 5 milliseconds, or 128 at once if as
+//! many wait.
 
 mod files;
 mod log;
@@ -59,27 +62,27 @@ pub struct Options {
     pub dir: PathBuf,
     /// Recorded calls.
     pub events: Events,
-    /// Size at which a file is closed and a new one begun, bytes.
+    /// Size up to which lines are added to a file, bytes; the next batch begins a new file.
     pub file_bytes: u64,
-    /// Number of files kept, the current one included.
+    /// Number of files kept, the current one included; 0 counts as 1.
     pub files: usize,
-    /// Most records that may wait to be written.
+    /// Most records that may wait to be written; 0 counts as 1.
     pub queue: usize,
     /// Action when the queue is full.
     pub when_full: OnFull,
-    /// Longest wait for a place.
+    /// Longest wait for a reservation, with [`OnFull::Wait`].
     pub wait: Duration,
     /// Longest time between writing and syncing a record.
     pub sync: Duration,
 }
 
 impl Options {
-    /// Records that may wait to be written.
+    /// The server's value of [`Options::queue`].
     pub const QUEUE: usize = 4_096;
 
-    /// Time that a call waits for a place in the queue before it is refused.
+    /// The server's value of [`Options::wait`].
     pub const WAIT: Duration = Duration::from_secs(5);
 
-    /// Time that a record may be in the file before it is on the disk.
+    /// The server's value of [`Options::sync`].
     pub const SYNC: Duration = Duration::from_secs(1);
 }

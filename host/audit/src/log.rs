@@ -30,7 +30,7 @@ pub enum OpenError {
     Thread(#[source] std::io::Error),
 }
 
-/// Refusal: no place became free in time.
+/// Refusal: no reservation was possible in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the audit log takes no records: {}; nothing was changed; retry later (audit.on_full = \"wait\")",
@@ -65,7 +65,7 @@ impl fmt::Debug for AuditLog {
     }
 }
 
-/// The right to give one record.
+/// The right to give one record. Dropping it unused has no effect.
 pub struct Reservation(AuditLog);
 
 impl AuditLog {
@@ -107,7 +107,7 @@ impl AuditLog {
         self.0.events
     }
 
-    /// Reserves a place for one record; waits for it if the options say so.
+    /// Reserves room for one record; with [`OnFull::Wait`], waits until there is some. Safe to cancel.
     ///
     /// # Errors
     /// [`QueueFull`], only with [`OnFull::Wait`].
@@ -139,7 +139,7 @@ impl AuditLog {
         self.0.fault.clone()
     }
 
-    /// Whether callers wait for a place, and are refused without one.
+    /// Whether callers wait for room, and are refused without it ([`OnFull::Wait`]).
     #[must_use]
     pub fn blocks_callers(&self) -> bool {
         self.0.when_full == OnFull::Wait
@@ -177,7 +177,7 @@ async fn resolve_or_panic(mut ended: watch::Receiver<bool>) {
 }
 
 impl Reservation {
-    /// Gives the record.
+    /// Gives the record: queues its line, without waiting. With [`OnFull::Drop`] and a full queue, only counts it.
     pub fn record(self, record: &Record<'_>) {
         let shared = &self.0.0;
         if shared.when_full == OnFull::Drop && !shared.waiting.has_room(shared.limit) {

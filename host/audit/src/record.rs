@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-/// Longest field, bytes; longer ones are cut.
+/// Longest field, bytes; a longer one is cut, and ends with `…`.
 pub const MAX_FIELD_BYTES: usize = 512;
 
 /// Outcome of the permission check.
@@ -23,7 +23,7 @@ pub enum Decision {
 pub struct Record<'a> {
     /// Identifier of the request; the client's own number if it sent one.
     pub request: &'a str,
-    /// Surface of the request: `grpc`, `http`, `dns`, `controller`.
+    /// Surface of the request: `grpc`, `http`, `dns`, `controller`, `region`.
     pub surface: &'a str,
     /// Address of the client, or its user on this machine.
     pub peer: &'a str,
@@ -116,7 +116,7 @@ pub(crate) fn dropped(count: u64) -> String {
     line
 }
 
-/// Cuts a field to [`MAX_FIELD_BYTES`] bytes.
+/// Cuts a field to [`MAX_FIELD_BYTES`] bytes, and marks the cut by `…`.
 fn cut(field: &str) -> Cow<'_, str> {
     if field.len() <= MAX_FIELD_BYTES {
         return field.into();

@@ -5,14 +5,18 @@
 //! - *Durable*: when a function returns, its effect survives a loss of power. A sync of the file before the rename and
 //!   a sync of the directory after it give that.
 //!
-//! Each function names its guarantees. Links are followed, except that a rename replaces a link at its target and a
-//! removal removes the link itself. This crate is therefore not for a plugin's granted directory, in which no link may
-//! be followed: the plugin host opens paths relative to that directory.
+//! The doc of each function says which of the two it gives. [`AtomicFile`] writes under a random name, readable by the
+//! owner alone; [`replace_through`] writes under a name that the caller chooses, so that a crash leaves no more than
+//! one unfinished file.
+//!
+//! Links are followed, except that a rename replaces a link at its target and a removal removes the link itself. This
+//! crate is therefore not for a plugin's granted directory, in which no link may be followed: the plugin host opens
+//! paths relative to that directory.
 //!
 //! # Cost and limits
 //! A durable operation waits for the disk, once for the file and once for each directory that it changes: milliseconds
-//! on most disks. All functions block. A killed process may leave a file `.mortise-….part` in the directory that it
-//! wrote into.
+//! on most disks. All functions block. A killed process may leave a file `.mortise-….part` of an [`AtomicFile`] in the
+//! directory that it wrote into; this crate never removes it. Trees are walked by recursion.
 //!
 //! The crate `tempfile` makes and renames the unfinished file. It does not sync and makes no directories; this crate
 //! does.
@@ -59,7 +63,8 @@ pub fn sync(path: &Path) -> Result<(), FsError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(FsError::with_path(path, "sync"))
 }
 
-/// Makes a directory and everything in it durable. Syncs each directory after its entries.
+/// Makes a directory and everything in it durable. Syncs each directory after its entries. Follows links; a circle of
+/// links is an error.
 ///
 /// # Errors
 /// Faults of the file system.
@@ -185,7 +190,7 @@ impl AtomicFile {
     /// [`AtomicFile::create`], durably.
     ///
     /// # Errors
-    /// As [`AtomicFile::create`].
+    /// Those of [`AtomicFile::create`]; after a failed sync of the directory, the file is in its place.
     pub fn create_durably(self) -> Result<(), FsError> {
         self.sync()?;
         let path = self.path.clone();

@@ -33,8 +33,8 @@ struct Parts {
 }
 
 /// Cache of decoded parts for many queries that look at the same resources one after another, as watches do. It holds
-/// 32 resources of 4 KiB at most, which is some MiB at worst once they are decoded; each query decodes larger resources
-/// itself.
+/// at most the latest 32 resources of up to 4 KiB each, which is some MiB at worst once they are decoded; each query
+/// decodes larger resources itself.
 #[derive(Debug, Default)]
 pub struct RecentlyDecoded {
     latest_first: Mutex<VecDeque<Decoded>>,
@@ -79,7 +79,8 @@ impl<'r> Candidate<'r> {
         Self { resource, schema, parts: Arc::default() }
     }
 
-    /// Makes a candidate that shares its decoded parts with others of the same resource.
+    /// Makes a candidate that shares its decoded parts with others of the same resource (the same bytes in memory) and
+    /// schema.
     #[must_use]
     pub fn sharing(resource: &'r EncodedResource, schema: &'r Schema, recent: &RecentlyDecoded) -> Self {
         Self { resource, schema, parts: recent.parts(resource.bytes(), schema) }
@@ -109,8 +110,9 @@ impl<'r> Candidate<'r> {
         Ok(self.parts.labels.get_or_init(|| meta.unwrap_or_default().labels))
     }
 
-    /// The values at a path as an index holds them, sorted and each once; a [`Subject::Field`](crate::Subject::Field)
-    /// is looked up by them. Zero values, floats, messages and absent values have none; a list has one per element.
+    /// The values at a path as an index holds them, sorted, without repetitions; a
+    /// [`Subject::Field`](crate::Subject::Field) is looked up by them. Zero values, floats, messages and absent values
+    /// have none; a list has one per element.
     ///
     /// # Errors
     /// The part that the path goes into does not decode.

@@ -1,4 +1,5 @@
-//! Facts: requirements of a query that every match meets, for a look-up in an index.
+//! Facts: requirements of a query that every match meets, for a look-up in an index. A fact may fit more resources than
+//! the query, never fewer.
 
 use std::collections::BTreeSet;
 

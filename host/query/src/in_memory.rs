@@ -1,12 +1,16 @@
 //! Searches and updates of resources in memory, for the hosts that plugins are tested with.
 //!
-//! They behave as the server's do. The caller chooses resources by type, tenancy and name, and passes them in the order
+//! Both behave as the server's do. The caller chooses resources by type, tenancy and name, and passes them in the order
 //! of names. Supported are filter, selector, order, pages in both directions, views and masks, and of updates
 //! conditions and masks.
 //!
 //! # Limits
 //! The paths of the views BASIC and DETAIL come from the type's plugin and are not known here, so these views show what
-//! the mask shows. Answers have no query plan.
+//! the mask shows. Answers have no query plan. An update checks its own condition, and
+//! neither owner nor version.
+//!
+//! # Cost
+//! Each search encodes all given resources, and sorts all matches.
 
 use mortise_resource::{
     EncodedResource,

@@ -1,9 +1,12 @@
 //! Orders of resources: `data.year desc, meta.create_time`.
 //!
 //! # Contract
-//! An order is total: `name` is its last key, in the direction of the key before it, unless it is named. Values that are
-//! absent come first, or last in descending order. Strings and bytes compare bytewise, enums by number; NaN follows all
-//! numbers.
+//! An order is total: `name` is its last key, in the direction of the key before it, unless the order names it. Values
+//! that are absent come first, or last in descending order. Strings and bytes compare bytewise, enums by number; NaN
+//! follows all numbers.
+//!
+//! # Cost
+//! A position of a resource copies the values of its keys, and so does a token that holds it.
 
 use std::cmp::Ordering;
 

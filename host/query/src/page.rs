@@ -1,8 +1,9 @@
 //! Pages: their size, and the tokens for positions in a query's results.
 //!
-//! A token is `<direction>.<inclusion>.<kind>.<value>`: `r` or `l`, `i` or `e`, `S`, and the standard base64 of a
-//! digest of the query followed by the position. A token of another query is rejected. Tokens are neither secret nor
-//! proof: a made-up token reaches only positions of a query that the caller may make anyway.
+//! A token is `<direction>.<inclusion>.<kind>.<value>`: `r` or `l` (right or left of the position), `i` or `e` (the
+//! position included or excluded), `S` (the only kind), and the standard base64 of a digest of the query followed by
+//! the position. A token of another query is rejected. Tokens are neither secret nor proof: a made-up token reaches
+//! only positions of a query that the caller may make anyway.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};

@@ -40,7 +40,7 @@ pub(crate) fn any<'v>(slot: Slot<'v>, steps: &[Step], is_sought: &mut dyn FnMut(
     }
 }
 
-/// Whether a field is never absent when its message is there.
+/// Whether a field is never absent when its message is there: a scalar or enum of proto3 without `optional`.
 fn has_zero(field: &FieldDescriptor) -> bool {
     !field.supports_presence() && !field.is_list() && !field.is_map()
 }

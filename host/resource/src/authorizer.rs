@@ -112,7 +112,7 @@ impl Authorizer for AllowAll {
     }
 }
 
-/// The text of a refusal, in Consul's words: clients search for `Permission is_denied` and `lacks permission`.
+/// The text of a refusal, in Consul's words: clients search for `Permission denied` and `lacks permission`.
 #[must_use]
 pub fn denial_text(caller: &str, permission: &str, name: &str) -> String {
     if name.is_empty() {

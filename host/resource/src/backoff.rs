@@ -1,7 +1,8 @@
 //! Waits between attempts: each failure in a row doubles the wait, up to a bound.
 //!
-//! Every loop that tries again takes its waits from here. [`Backoff`] is the rule and keeps no state, so that a queue can apply one rule to the
-//! counts of many keys; [`Waits`] counts for a single loop. Computed by hand: docs/decisions/0022-waits-after-failures-are-computed-here.md.
+//! Loops whose waits grow with their failures take the waits from here. [`Backoff`] is the rule and keeps no state, so
+//! that a queue can apply one rule to the counts of many keys; [`Waits`] counts for a single loop. No library is used:
+//! docs/decisions/0022-waits-after-failures-are-computed-here.md.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
@@ -27,7 +28,8 @@ impl Backoff {
         Self { base, max: max.max(base), jitter: 0.0 }
     }
 
-    /// Shortens each wait by up to this share of it, from 0 to 1, so that many loops with one cause do not return at the same moment.
+    /// Shortens each wait by up to this share of it, from 0 to 1, so that many loops with one cause do not return at
+    /// the same moment.
     #[must_use]
     pub fn with_jitter(self, share: f64) -> Self {
         Self { jitter: share.clamp(0.0, 1.0), ..self }
@@ -80,8 +82,8 @@ impl Waits {
     }
 }
 
-/// A number from 0 to 1, without 1. The standard library seeds its hashers at random; jitter needs no more than that, and this crate, which
-/// plugins compile too, no source of random numbers.
+/// A number from 0 to 1, without 1. It comes from the random seed of the standard library's hashers: jitter needs no
+/// more, and this crate has no source of random numbers, since plugins compile it.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are what a float holds")]
 fn chance() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64

@@ -65,7 +65,8 @@ pub struct Error {
     pub violations: Vec<Diagnostic>,
     /// Plugin, hook and limit, when a plugin caused the failure.
     pub plugin: Option<Box<PluginFault>>,
-    /// Time after which a retry may succeed; `None` where it is unknown, and where a plugin caused the failure.
+    /// Time after which a retry may succeed; `None` if it is unknown. For a failure that a plugin caused, see
+    /// [`PluginFault::retry_after`].
     pub retry_after: Option<std::time::Duration>,
     /// The unreadable resource, as partition/namespace/name, when other resources of the answer can be read.
     pub resource: Option<String>,
@@ -82,7 +83,7 @@ pub struct PluginFault {
     pub hook: String,
     /// Cause of the call's end: `trap`, `fuel`, `deadline`, `memory`, `busy`, `reply`, `quarantined` …
     pub kind: String,
-    /// Time after which another attempt may succeed; `None` where it is unknown.
+    /// Time after which a retry may succeed; `None` if it is unknown.
     pub retry_after: Option<std::time::Duration>,
 }
 

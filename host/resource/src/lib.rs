@@ -1,9 +1,11 @@
 //! The vocabulary of every other crate: the wire messages, and the rules about names, tenancy, ids and metadata that
 //! hold for resources of any type.
 //!
-//! Nothing here does I/O, keeps state or knows a transport, so the crate also compiles for plugins
-//! (`wasm32-unknown-unknown`). The rules and their wording come from Consul's resource service (see
-//! docs/architecture.md, "Compatibility").
+//! Nothing here does I/O or has global state, so the crate also compiles for plugins (`wasm32-unknown-unknown`). The
+//! rules and their wording come from Consul's resource service (see docs/architecture.md, "Compatibility").
+//!
+//! The feature `grpc` adds the generated clients and servers, `redaction` the search for fields that a schema marks
+//! with `debug_redact`, and for their values in texts.
 
 pub mod authorizer;
 pub mod backoff;
@@ -43,7 +45,9 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proto.rs"));
 }
 
+/// Messages that have goten's names and numbers: meta, selectors, views and kinds of watches.
 pub use proto::goten::types as goten;
+/// Consul's messages: resources, their ids, types, tenancy and status.
 pub use proto::hashicorp::consul::resource as pb;
 pub use proto::mortise::v1::{Diagnostic, diagnostic::Severity};
 

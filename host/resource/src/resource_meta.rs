@@ -2,8 +2,9 @@
 //! part, which is everything else.
 //!
 //! # Limits
-//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNER_REFERENCES`], [`MAX_SERVICES`], and [`MAX_TEXT_BYTES`] bytes for
-//! texts that may become keys of an index. The limit of the resource bounds the size of annotations.
+//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNER_REFERENCES`], [`MAX_SERVICES`], and
+//! [`MAX_TEXT_BYTES`] bytes for texts that may become keys of an index. The limit of the resource bounds the size of
+//! annotations.
 
 use prost::encoding;
 use prost_types::Timestamp;
@@ -226,11 +227,12 @@ pub fn ulid_time(id: &str) -> Option<Timestamp> {
     Some(Timestamp { seconds: i64::try_from(millis / 1_000).ok()?, nanos })
 }
 
-/// Bytes of the server's part in an encoded resource.
+/// Bytes that the server's part adds to an encoded resource, the change of the length of the field `meta` included.
 #[must_use]
 pub fn server_part_bytes(meta: &Meta) -> usize {
     let whole = prost::Message::encoded_len(meta);
     let server = server_fields_len(meta);
+    // The field `meta` (1001) has a key of two bytes, then its length.
     let field = |len: usize| match len {
         0 => 0,
         len => 2 + encoding::encoded_len_varint(len as u64) + len,

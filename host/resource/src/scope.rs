@@ -63,9 +63,9 @@ impl Scope {
         }
     }
 
-    /// The id of the resource, of a type with this scope, that a reference in the resource `holder` means. Tenancy
+    /// The id of a reference's target, whose type has this scope; `holder` is the resource with the reference. Tenancy
     /// units that the reference leaves out are those of the holder; but in another partition, the namespace is
-    /// `default`.
+    /// `default`. The uid stays empty.
     #[must_use]
     pub fn referent(self, reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
         let mut tenancy = reference.tenancy.clone().unwrap_or_default();

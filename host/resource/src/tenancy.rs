@@ -1,4 +1,4 @@
-//! Tenancy units, and the rules for them in ids and in queries.
+//! Tenancy units (partitions, and the namespaces within them), and the rules for their names in ids and in queries.
 
 use crate::{Error, name, pb};
 

@@ -7,7 +7,7 @@ use crate::{Error, IdRef, name, pb, tenancy};
 /// A registered type; compared exactly, case included.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gvk {
-    /// Area, such as `demo`.
+    /// Group of the type, such as `demo`.
     pub group: String,
     /// Version of the group, such as `v2`.
     pub group_version: String,
@@ -100,7 +100,7 @@ pub fn private_bytes() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "PrivateBytes")
 }
 
-/// The type of the garbage collector's work items: resources whose owner references have to be checked.
+/// The type of deferred work: the check of a resource's owner references.
 #[must_use]
 pub fn ownership_check() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "OwnershipCheck")
@@ -148,8 +148,8 @@ pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
 /// Most bytes of a part of a reference: a uid is a ULID of 26 bytes, and parts of types are shorter.
 const MAX_PART_BYTES: usize = 128;
 
-/// Checks length and zero bytes of a reference's type and uid, which become parts of store keys. Call [`check_id`] for
-/// the rest.
+/// Checks the length of a reference's type and uid, which become parts of store keys, and that they have no zero bytes.
+/// Call [`check_id`] for the rest.
 ///
 /// # Errors
 /// `InvalidArgument`; `prefix` names the field with the id.

@@ -6,8 +6,8 @@ use crate::{
 };
 
 impl WatchResourcesRequest {
-    /// Builds the watch of a search's results, in the search's order if the kind of watch has one. A resume token, if
-    /// not empty, continues an earlier watch.
+    /// Builds the watch of a search's results. Only a stateful watch uses the search's order and page. A resume token,
+    /// if not empty, continues an earlier watch.
     #[must_use]
     pub fn from_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
         // Counts and plans exist for searches only.

@@ -68,7 +68,7 @@ impl Document {
     }
 
     /// Fills in the tenancy units that the type's scope has and the text leaves open: of the resource, and of an owner
-    /// in short form, which is in the resource's units.
+    /// in short form, which has the units of the resource. Fills in nothing for a type whose scope is unknown.
     pub fn place_in(&mut self, partition: &str, namespace: &str, types: &dyn Types) {
         let Some(id) = &mut self.resource.id else { return };
         fill(id, partition, namespace, types);

@@ -1,4 +1,5 @@
-//! The envelope of a resource's data: id, owner, metadata, version.
+//! The envelope of a resource's data: id, owner, metadata, version. Keys may be in lowerCamelCase or snake_case; in HCL
+//! they are the format's own.
 //!
 //! The id is under `id`, as on the wire, or its parts are flat at the top, as people write them. A type is a map of its
 //! three parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
@@ -32,8 +33,11 @@ const TOP_LEVEL_KEYS: [&str; 14] = [
     "data",
     "status",
 ];
+/// Key that is accepted and not read, since the server sets the schema version.
 const IGNORED_KEY: &str = "schemaVersion";
+/// Keys of an id that is flat at the top.
 const FLAT_ID_KEYS: [&str; 6] = ["type", "name", "tenancy", "partition", "namespace", "uid"];
+/// Keys of an id under `id` or `owner`.
 const ID_KEYS: [&str; 4] = ["type", "tenancy", "name", "uid"];
 
 /// Reads a resource, and whether its owner is in short form. `None` after faults.
@@ -69,7 +73,7 @@ pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Re
     (decoder.sink.count() == faults).then_some((resource, has_short_owner))
 }
 
-/// A map's entries by their known names.
+/// A map's entries, each with its name in `known` or `ignored`.
 struct Fields<'n>(Vec<(&'static str, &'n Entry)>);
 
 impl<'n> Fields<'n> {

@@ -1,4 +1,4 @@
-//! Formats of texts.
+//! Formats of texts, and the choice by a file's name.
 
 use std::path::Path;
 

@@ -23,15 +23,17 @@
 //!
 //! A text holds any number of resources: YAML documents, JSON values after each other, lists, and `{"resources": […]}`.
 //! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Only the client's
-//! part of `meta` is printed unless types are [`WholeMeta`]; the server ignores the rest of a written `meta`. Data is
-//! proto3's JSON in YAML and JSON, with these additions: names may be protobuf's, durations may be written as in Go
-//! (`1h30m`), `@unknown` holds fields that the descriptor does not know, and data without a form in JSON is `@type` and
-//! `@bytes`. A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
+//! part of `meta` is printed, unless the types are wrapped in [`WholeMeta`]; the server ignores the rest of a written
+//! `meta`. [`Document::place_in`] fills in the tenancy that a text leaves open. Data is proto3's JSON in YAML and JSON,
+//! with these additions: names may be protobuf's, durations may be written as in Go (`1h30m`), `@unknown` holds fields
+//! that the descriptor does not know, and data without a form in JSON is `@type` and `@bytes`. A string field takes a
+//! YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
 //!
 //! # Cost and limits
 //!
 //! Reading takes time in proportion to the text, and memory for its tree; [`Limits`] bound both, nesting and aliases
-//! included. HCL has tighter bounds, since its parser is not linear.
+//! included. HCL has tighter bounds (1 MiB, 5,000 entries), since its parser is not linear. [`Reader`] holds one value
+//! of a stream at a time.
 //!
 //! # Example
 //!

@@ -39,7 +39,7 @@ impl Budget {
         Self { values: limits.values, copied: limits.bytes, limits: limits.clone() }
     }
 
-    /// Takes bytes for a copied text, or reports why that is not possible.
+    /// Takes bytes for the copy of a text that an alias means, or reports why that is not possible.
     pub(crate) fn copy(&mut self, bytes: usize, span: Span, sink: &mut DiagnosticSink) -> Option<()> {
         let Some(left) = self.copied.checked_sub(bytes) else {
             let message = format!("aliases expand to more than {} bytes", self.limits.bytes);

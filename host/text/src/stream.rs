@@ -2,8 +2,8 @@
 //!
 //! A text is cut where a value certainly ends, and each part is read as by [`parse`](crate::parse()), with the line
 //! numbers of the whole file: YAML is cut at lines of `---`, which cannot occur inside a value; JSON at the end of each
-//! value. A list, or `{"resources": […]}`, is one value and has to fit into [`Limits::bytes`]. A fault in one part does
-//! not keep the next from being read.
+//! value; HCL is not cut. A list, or `{"resources": […]}`, is one value and has to fit into [`Limits::bytes`]. A part
+//! with a fault gives no documents, and the next part is read; only a part that is too large ends the reading.
 
 use std::{
     collections::VecDeque,
@@ -31,7 +31,7 @@ pub enum ReadError {
         /// Cause.
         source: io::Error,
     },
-    /// The text has faults. The next documents can be read.
+    /// A part of the text has faults. The next part can be read, unless this one is too large.
     #[error(transparent)]
     Diagnostics(#[from] Diagnostics),
 }

@@ -14,7 +14,7 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 /// Descriptors of types. [`TypeTable`] is the usual implementation.
 pub trait Types: Send + Sync {
-    /// The message of the data of the type's resources.
+    /// The message of the data of the type's resources; `None` for an unknown type.
     fn message(&self, ty: &pb::Type) -> Option<MessageDescriptor>;
 
     /// Full types that `group.version.Kind`, a kind or a short name may mean, in any case, in order.

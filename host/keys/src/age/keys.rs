@@ -1,4 +1,5 @@
-//! The derivation of the keys, in the order of use, and the payload.
+//! The keys of a file, in the order of use: an identity unwraps the file key; the file key checks the header and
+//! decrypts the payload.
 
 use ring::{
     aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey},
@@ -10,6 +11,7 @@ use super::{AgeError, header::Header};
 
 /// Bytes of a chunk of the payload, without its tag.
 const CHUNK: usize = 64 << 10;
+/// Bytes of the tag that authenticates a chunk.
 const TAG: usize = 16;
 /// Bytes of the payload's nonce.
 const NONCE: usize = 16;
@@ -28,7 +30,7 @@ fn open<'b>(key: &[u8; 32], nonce: [u8; 12], sealed: &'b mut [u8]) -> Option<&'b
     key.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::empty(), sealed).ok().map(|plain| &*plain)
 }
 
-/// Unwraps the file key from a stanza for this identity.
+/// Unwraps the file key from a stanza; `None` if the stanza is for another identity.
 pub(crate) fn unwrap(
     secret: &[u8; 32],
     public: &[u8; 32],
@@ -42,7 +44,7 @@ pub(crate) fn unwrap(
     Ok(open(&key, [0; 12], &mut wrapped.clone()).map(<[u8]>::to_vec))
 }
 
-/// Decrypts the payload with the file key.
+/// Checks the header's MAC and decrypts the payload, both with the file key.
 pub(crate) fn decrypt(file_key: &[u8], header: &Header<'_>) -> Result<Vec<u8>, AgeError> {
     let mac = hmac::Key::new(hmac::HMAC_SHA256, &derive(file_key, &[], b"header")?);
     hmac::verify(&mac, header.signed, &header.mac).map_err(|_| AgeError::Altered)?;

@@ -10,8 +10,9 @@
 //! docs/decisions/0024-files-of-age-are-decrypted-here.md.
 //!
 //! # Cost and limits
-//! A file is in memory twice as a whole. It has at most 64 recipients, and there are at most 16 identities; each pair
-//! takes a scalar multiplication, about 50 µs, until one fits.
+//! The caller reads the file, and bounds its size. A file is in memory as a whole, encrypted and decrypted; an armored
+//! file also without its armor. It has at most 64 recipients, and there are at most 16 identities; each pair takes a
+//! scalar multiplication, about 50 µs, until one fits.
 
 mod armor;
 mod header;
@@ -20,7 +21,7 @@ mod keys;
 
 pub use identity::{Identities, IdentityError, MAX_IDENTITIES};
 
-/// The first line of a file.
+/// The first line of a binary file.
 pub(crate) const VERSION: &str = "age-encryption.org/v1";
 
 /// Whether the content begins like a file of this format, of any version.

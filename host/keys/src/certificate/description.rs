@@ -104,7 +104,7 @@ impl Certificate {
     /// Reads the first certificate of a PEM text.
     ///
     /// # Errors
-    /// [`MalformedCertificate`]; a text without a certificate reads as an empty one.
+    /// [`MalformedCertificate`], also for a text without a certificate.
     pub fn parse_pem(text: &str) -> Result<Self, MalformedCertificate> {
         let der = CertificateDer::from_pem_slice(text.as_bytes()).unwrap_or_else(|_| Vec::new().into());
         Self::parse(&der)

@@ -42,7 +42,7 @@ impl PublicKey {
     /// Reads a key from an operator's setting: the line with the key, or the path of a key file.
     ///
     /// # Errors
-    /// [`KeyError`]. For text that is neither, that no such file exists.
+    /// [`KeyError`]. A text that is neither a key nor the path of a file gives [`KeyError::File`].
     pub fn load(given: &str) -> Result<Self, KeyError> {
         Self::parse(given).or_else(|_| Self::parse(&file::read(Path::new(given))?))
     }

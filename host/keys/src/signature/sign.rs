@@ -10,6 +10,7 @@ use super::file::{self, FileError};
 
 /// The untrusted comment of a secret key's file, which minisign expects.
 const SECRET_COMMENT: &str = "minisign encrypted secret key";
+/// The untrusted comment of a secret key's file without a password.
 const OPEN_COMMENT: &str = "minisign secret key, without a password";
 /// The untrusted comment of a signature.
 const SIGNATURE_COMMENT: &str = "signature from mortise plugin sign";
@@ -97,8 +98,8 @@ impl SecretKey {
     }
 }
 
-/// Signs a content and returns the text of a signature file. Without a given comment, the trusted comment has time and
-/// file name.
+/// Signs a content and returns the text of a signature file. `comment` is the trusted comment; the default has the time
+/// and `name`, the name of the signed file.
 ///
 /// # Errors
 /// [`SigningError::Comment`], [`SigningError::Failed`].

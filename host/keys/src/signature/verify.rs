@@ -36,7 +36,8 @@ pub enum SignatureError {
     },
 }
 
-/// Finds the key that signed a content. Legacy signatures (of the whole content instead of its hash) count, too.
+/// Finds the key that signed a content; `signature` is the text of the signature file. Legacy signatures (of the whole
+/// content instead of its hash) count, too.
 ///
 /// # Errors
 /// [`SignatureError`].

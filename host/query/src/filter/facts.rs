@@ -1,7 +1,7 @@
 //! Facts that a filter requires of every match.
 //!
 //! All facts of a list hold together: AND has the facts of all its parts, OR those about subjects that every branch has
-//! a fact about. NOT has none.
+//! a fact about. NOT has none, except that NOT NOT has those of its test, and a label that is NOT NULL is present.
 
 use prost_reflect::{FieldDescriptor, MapKey};
 

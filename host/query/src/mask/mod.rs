@@ -59,7 +59,7 @@ impl Mask {
     }
 
     /// Reads the mask of an answer: the paths of a view and a mask together. `declared` holds the paths that the type
-    /// declares for the view; without it, BASIC and DETAIL add nothing.
+    /// declares for the view; without it, BASIC and DETAIL add nothing. Without any path, the mask means everything.
     ///
     /// # Errors
     /// Those of [`Mask::parse`].

@@ -7,7 +7,7 @@ use mortise_resource::EncodedResource;
 
 use crate::common::{SCHEMA, resource};
 
-/// Longest that one text may take here, with much room: what is quadratic takes minutes.
+/// Longest that one text may take here, with much room: a quadratic algorithm takes minutes.
 const MOST_SECONDS: u64 = 20;
 
 #[test]

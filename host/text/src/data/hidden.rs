@@ -1,5 +1,8 @@
 //! Redacted values in diffs: a number stands for each value, the same number for the same value, so that a diff shows
 //! changes of it.
+//!
+//! # Cost
+//! A value is compared with all different values before it.
 
 use std::cell::RefCell;
 

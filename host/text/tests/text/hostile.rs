@@ -1,4 +1,4 @@
-//! Texts that mean harm: they end in faults, soon, and never in a panic.
+//! Hostile texts: reading ends soon, with documents or faults, and never in a panic.
 
 use std::time::{Duration, Instant};
 
