@@ -1,6 +1,7 @@
-//! Black-box tests: the binary, over the wire. They are one program, since each would contain all messages and clients
-//! of the server. Each feature has a folder, each subject of it a file or, if it is long, a folder of files; `support`
-//! has shared helpers. `cargo test -p mortise --test wire regions::` runs a folder.
+//! Black-box tests: the binary, over the wire. They are one program, the test target `wire` of the package `mortise`,
+//! since each would contain all messages and clients of the server. Each feature has a folder, each subject of the
+//! feature a file or, if it is long, a folder of files; `support` has shared helpers.
+//! `cargo test -p mortise --test wire regions::` runs a folder.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,

@@ -31,7 +31,7 @@ impl Known {
     }
 }
 
-/// Others' resources as a watch of one region saw them: incarnations that were deleted, and those that came back.
+/// Events of a watch in one region: incarnations that were deleted, and names of those that came back.
 #[derive(Default)]
 struct Seen {
     gone: BTreeSet<String>,
@@ -39,7 +39,7 @@ struct Seen {
     events: usize,
 }
 
-/// Follows a region's copies while its server runs.
+/// Follows a region's replicas while its server runs.
 async fn observe(mut client: Client, seen: Arc<Mutex<Seen>>) {
     let request = pb::WatchListRequest {
         r#type: Some(gvk("regional.v1.Thing")),
@@ -122,7 +122,7 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
         world.isolate(cut_off, true);
         cuts += 1;
         let until = Instant::now() + Duration::from_millis(fastrand::u64(300..900));
-        // All regions write at once; the victim is killed meanwhile, and while it copies.
+        // All regions write at once; the victim is killed meanwhile, and while it pulls.
         let mut per_region = Vec::new();
         for region in ALL {
             per_region.push((region, known.remove(region).unwrap_or_default(), next));

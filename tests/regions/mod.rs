@@ -1,4 +1,4 @@
-//! Regions: the policy on one server, and copies between several servers (`servers`).
+//! Regions: the policy on one server, and replicas between several servers (`servers`).
 
 mod history;
 mod policy;

@@ -1,5 +1,5 @@
-//! Shared by the tests of regions: servers of several regions that copy from each other over connections that can be
-//! cut, and types whose resources name their region.
+//! Shared by the tests of regions: servers of several regions that replicate from each other over connections that
+//! can be cut, and types whose resources name their region.
 
 use std::{
     collections::BTreeMap,
@@ -83,12 +83,12 @@ pub fn partition(name: &str, policy: Option<MultiRegionPolicy>) -> pb::Resource 
     resource(id("tenancy.v2beta1.Partition", name), Some(data))
 }
 
-/// A resource's owning region and the regions of its copies.
+/// A resource's owning region and the regions of its replicas.
 pub fn syncing(resource: &pb::Resource) -> SyncingMeta {
     resource.meta.as_ref().and_then(|meta| meta.syncing.clone()).unwrap_or_default()
 }
 
-/// The part that a copy shares with its owner's resource: everything except the version and the origin.
+/// The part that a replica shares with its owner's resource: everything except the version and the origin.
 pub fn as_owned(resource: &pb::Resource) -> pb::Resource {
     let mut resource = resource.clone();
     resource.version.clear();
@@ -165,14 +165,14 @@ pub struct Region {
     env: Vec<(String, String)>,
 }
 
-/// Regions that copy from each other.
+/// Regions that replicate from each other.
 pub struct Servers {
     pub regions: BTreeMap<String, Region>,
     /// Links by asking and asked region.
     pub links: BTreeMap<(String, String), Link>,
 }
 
-/// The resource with the state of a peer's copies.
+/// The resource with the state of a peer's replicas.
 pub fn peer_id(peer: &str) -> pb::Id {
     id_in("mortise.v1.RegionPeer", peer, "", "")
 }

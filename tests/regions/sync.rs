@@ -1,4 +1,4 @@
-//! Copies between regions: targets of copies, recovery after a cut, deferred resources, and resources that are never
+//! Replicas between regions: their targets, recovery after a cut, deferred resources, and resources that are never
 //! touched.
 
 use mortise_resource::{
@@ -69,7 +69,7 @@ async fn resources_of_a_region_are_copied_and_follow_it() {
         assert_eq!((copy.status.len(), copy.meta.unwrap().labels["env"].as_str()), (1, "prod"));
         assert_eq!(world.copied(&id_of(&child), "ap", to).await.owner, Some(id.clone()));
     }
-    // A child of the copy in this region; it is deleted with the owner.
+    // A child of the replica in this region; it is deleted with the owner.
     let here = world.at("us").write(owned(regional_thing("Thing", "own-child", "us", 1), &id)).await.unwrap();
     ap.delete(&id, "").await.unwrap();
     for to in ALL {
@@ -228,7 +228,7 @@ async fn a_resource_of_this_region_is_never_overwritten() {
     let later = id_of(&world.at("eu").write(regional_thing("Thing", "later", "eu", 1)).await.unwrap());
     world.copied(&later, "eu", "us").await;
     assert_eq!(world.at("us").read(&id_of(&mine)).await.unwrap(), mine);
-    // Once the name is free, the copy comes without a restart.
+    // Once the name is free, the replica comes without a restart.
     world.at("us").delete(&id_of(&mine), "").await.unwrap();
     world.copied(&theirs, "eu", "us").await;
     for (here, there) in [("us", "eu"), ("eu", "us")] {
@@ -243,7 +243,7 @@ async fn copies_leave_and_return_with_their_scope() {
     let world = Servers::start(&enabled, &policy(&enabled, "eu", &[]), &[]).await;
     let one = id_of(&world.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
     world.copied(&one, "eu", "us").await;
-    // A resource of us that the copy owns stays, since its owner lives.
+    // A resource of region us that the replica owns stays, since its owner lives.
     let child = world.at("us").write(owned(regional_thing("Global", "child", "us", 1), &one)).await.unwrap();
     for region in enabled {
         let rules = [("regional/Thing", "eu", "us")];

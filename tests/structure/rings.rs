@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Finds the sets of at least `least` members that all reach each other. Lists each as its members and the uses among them.
+/// Finds the sets of at least `least` members that all reach each other. Lists each as its members and the uses among
+/// them.
 pub(super) fn rings(uses: &BTreeSet<(String, String)>, least: usize) -> Vec<String> {
     let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (user, used) in uses {

@@ -1,7 +1,11 @@
-//! ArchiveReader a backup's file.
+//! The reading of a backup's file.
 //!
-//! Three checks come before any use: the seal over all bytes; the checksum of each entry; and that each record fits the
-//! snapshot, and none is missing.
+//! Three checks come before any use: the seal over all bytes; the checksum of each entry; and the comparison of the
+//! records with the manifest: each fits the snapshot, and none is missing.
+//!
+//! # Cost
+//! [`Archive::open`] reads the file twice: for the seal, and for the content; [`Archive::read`] once more. One entry of
+//! records is in memory at a time: about 1 MiB, or one larger resource.
 
 use std::{
     collections::BTreeMap,

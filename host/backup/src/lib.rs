@@ -8,6 +8,9 @@
 //!   and checked.
 //! - [`salvage`]: makes a data directory of the readable part of a damaged backup or store.
 //!
+//! The server streams a backup to `mortise backup`, which checks the seal. `mortise restore`, with `--salvage` or
+//! without, works on files, while no server uses them.
+//!
 //! # Cost
 //! Backup and restore hold a few MiB in memory, whatever the size. Both go at the speed of compression, some 100 MB of
 //! resources a second on one core.

@@ -1,7 +1,7 @@
 //! Putting a restored directory into its place.
 //!
 //! ```text
-//! <data_dir>/restore.new/     being made; worth nothing
+//! <data_dir>/restore.new/     being made; may be deleted
 //! <data_dir>/restore.ready/   whole and durable: from here on the restore is done, whatever happens
 //! <data_dir>/replaced/        what was there before, until the new is in its place
 //! ```
@@ -44,9 +44,10 @@ pub(crate) const PLUGIN_DIR_FILE: &str = "folder.path";
 /// stays.
 const MOVED_PATHS: [&str; 3] = ["store/store", PLUGINS_DIR, RESTORED_DIR];
 
-/// Completes a restore that was interrupted after its decision. Returns false if there is no such restore. To be called
+/// Completes a restore that was interrupted after its decision. Returns false without such a restore. To be called
 /// before the store is opened.
 ///
+/// # Errors
 /// [`BackupError::Store`] when a process has the store open; faults of the file system.
 pub fn finish_interrupted(data_dir: &Path) -> Result<bool, BackupError> {
     if !data_dir.join(READY_DIR).is_dir() {

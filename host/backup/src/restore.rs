@@ -62,7 +62,8 @@ pub struct Restored {
 
 /// Restores an archive. Blocks.
 ///
-/// [`BackupError::Occupied`]; [`BackupError::Store`], for example when a server has the directory open; faults of the
+/// # Errors
+/// [`BackupError::Occupied`], [`BackupError::Nested`]; [`BackupError::Store`], for example when a server has the directory open; faults of the
 /// file system.
 pub fn restore(
     mut archive: Archive,

@@ -3,7 +3,7 @@
 //! A restore takes everything or nothing. Salvage takes what is proven: a resource whose record decodes and agrees with
 //! itself, from an entry with the right checksum, or from a store where the record's own checksum is right. Of two
 //! resources with one name it takes the newer. It lists what it leaves out. It always leaves out the history: gaps
-//! would look like changes that never happened. Versions continue after the highest one that may have been given.
+//! would look like changes that never happened. Versions continue after the highest that a resource may have had.
 //!
 //! The checksums of a backup come last. If they cannot be read, each record is proven by its own checksum, and each
 //! component by its name; a record without a checksum among others with one was altered. Backups of earlier releases
@@ -43,7 +43,7 @@ const SPOOL_FILE: &str = "records";
 pub struct Salvaged {
     /// Number of resources of each type.
     pub resources: BTreeMap<TypeKey, u64>,
-    /// Highest version that may have been given.
+    /// Highest version that a resource may have had.
     pub commit: u64,
     /// Number of plugin components that the server had kept.
     pub kept_components: u64,

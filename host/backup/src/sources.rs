@@ -11,7 +11,8 @@ use crate::{
     error::{BackupError, io_fault},
 };
 
-/// Most files of one kind: as many components as the plugin manager loads, and a signature for each.
+/// Most files of one directory: as many components as the plugin manager loads, and a signature for each. Files that
+/// sort after them are left out.
 const MAX_FILES: usize = 2048;
 
 /// An open file. Its content cannot change: new plugin files come by rename.

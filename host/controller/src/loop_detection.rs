@@ -15,9 +15,9 @@
 //! be judged too early: its chain then starts from 0 again, and the loop is found a little later.)
 //!
 //! # Limits
-//! The last [`MAX_REMEMBERED_WRITES`] writes of a controller are known, as 64-bit marks. [`MAX_OPEN_EVENTS`] events of an item are kept open;
-//! when there are more, those known by then are judged. Events beyond these bounds count as from outside, so that an
-//! error here makes a loop fast but never makes a healthy key slow.
+//! The last [`MAX_REMEMBERED_WRITES`] writes of a controller are known, as 64-bit marks. [`MAX_OPEN_EVENTS`] events of
+//! an item are kept open; when there are more, those known by then are judged. Events beyond these bounds count as from
+//! outside, so that an error here makes a loop fast but never makes a healthy key slow.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -17,7 +17,7 @@ pub struct PeerOptions {
     pub token_file: Option<PathBuf>,
     /// The expected name in the peer's certificate, if it is not the address's.
     pub tls_server_name: Option<String>,
-    /// The longest wait before the next attempt.
+    /// The longest wait before the next attempt to follow a type.
     pub max_backoff: Duration,
     /// Time of silence before the connection is probed, and the longest wait for the probe's answer.
     pub keep_alive: Duration,

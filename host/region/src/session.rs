@@ -23,7 +23,7 @@ const RETRY_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 const MAX_WHOLE_RESOURCES: usize = 10;
 /// Most resources in one request about their presence.
 const MAX_PRESENCE_IDS: usize = 500;
-/// Time between two snapshots, when more resources are deferred than can be listed.
+/// Shortest time between two snapshots when more resources are deferred than can be listed.
 const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(120);
 
 /// Most uids of a snapshot.

@@ -7,10 +7,12 @@
 //!
 //! A change that has begun goes on to its end, even if its caller gives it up, so that memory and store agree.
 //!
-//! Limits: each plugin has a quota of keys and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value at
-//! most as many as the store takes for one resource.
+//! # Limits
+//! Each plugin has a quota of keys and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value at most as
+//! many as the store takes for one resource.
 //!
-//! Cost: a read is two reads of the store. The first use of a plugin's keys reads them all, page by page; from then on
+//! # Cost
+//! A read is two reads of the store. The first use of a plugin's keys reads them all, page by page; from then on
 //! its keys and sizes are in memory. A write is one commit; the writes of a plugin run one after another.
 
 use std::{
@@ -32,7 +34,7 @@ pub const MAX_KEY: usize = 256;
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Value";
 
-/// Limits of one plugin's values. Part of config.toml as `[kv]`.
+/// Limits of one plugin's values; `[kv]` in config.toml sets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {

@@ -141,13 +141,14 @@ impl ResourceService {
         async move { tokio::join!(cleanup, refresh) }.map(drop)
     }
 
-    /// Returns the reaper as a controller of tombstones. Retries a failure after 5 ms, then 10 ms, and so on.
+    /// Returns the reaper, the controller that deletes the children of deleted resources. It retries a failed tombstone
+    /// after 5 ms, doubled with each further failure up to 1,000 s.
     #[must_use]
     pub fn reaper(&self) -> Definition {
         self.deletions.reaper()
     }
 
-    /// Returns the controller that checks doubtful owner references.
+    /// Returns the controller that checks owner references that may have become invalid.
     #[must_use]
     pub fn ownership(&self) -> Definition {
         self.deletions.ownership()

@@ -4,8 +4,13 @@
 //! and hooks are the caller's task. Another process may serve this contract one day: so no call returns a reference
 //! into a store or assumes that the caller's view is the newest.
 //!
-//! An *incarnation* of a resource is its life from creation to deletion, identified by its uid. A *unit* is a partition
-//! or a namespace.
+//! # Words
+//! - An *incarnation* of a resource is its life from creation to deletion, identified by its uid.
+//! - A *unit* is a partition or a namespace.
+//! - An *event* is a put or a delete that had an effect. Its *sequence* is its number in the order of all events, and,
+//!   in decimal, the version of a resource that was put.
+//! - The *history* is the newest events, kept on disk within bounds.
+//! - A *generation* is set by the caller; the store only compares it ([`Expectation`]).
 //!
 //! # Guarantees
 //! - **Durable before acknowledged.** When [`Backend::commit`] returns, the batch survives loss of power.
@@ -47,7 +52,7 @@ pub enum Consistency {
     Consistent,
 }
 
-/// Which resources a list or a watch is about, of any GroupVersion.
+/// The resources of a list or a watch, of any GroupVersion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Query {
     /// The type.
@@ -337,8 +342,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Reports the faults of the store, now and after each change.
     fn health(&self) -> watch::Receiver<Health>;
 
-    /// Returns the figures of the store as of the newest commit. The first call since the start counts the resources,
-    /// about a second for each million, in small steps between which writes go on; later calls know the number.
+    /// Returns the figures of the store as of the newest commit. The totals are kept with each commit, so nothing is
+    /// counted.
     ///
     /// # Errors
     /// Only faults of the store itself.

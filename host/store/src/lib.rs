@@ -1,8 +1,12 @@
 //! Storage of resources: the contract, and the engine behind it.
 //!
-//! - [`backend`]: guarantees of every store.
+//! - [`backend`]: the contract and its words: guarantees, costs, incarnation, event, sequence, history. Begin here.
 //! - [`error`]: errors of a store.
 //! - [`quota`]: limits of tenancies, and their use.
+//! - [`changes`]: watches that tell the state before each change, and that continue after a restart. A [`Term`] limits
+//!   the changes that wake such a watch.
+//! - [`ExpectedReferrers`]: the references to a resource, which a deletion expects to be unchanged.
+//! - [`Snapshot`]: the whole content, for backups.
 //! - [`SledBackend`]: the engine, for one machine. docs/storage-format.md describes its files.
 //! - [`check`]: findings of a check of a whole store.
 //! - `conformance`, behind the feature of that name: the tests that every backend passes.

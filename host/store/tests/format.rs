@@ -1,4 +1,4 @@
-//! Stores of every released format must open for ever: `tests/formats/` has one of each.
+//! Stores of every released format must open for ever: `formats`, beside this file, has two of each.
 //!
 //! A released format is never written again. To add one: raise the format, then run `cargo test -p mortise-store --test
 //! format -- --ignored make`, and add its folders here: a store that was closed, and one that was not.

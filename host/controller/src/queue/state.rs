@@ -9,7 +9,8 @@
 //! - A key that is added while it is in work runs exactly once more, behind the keys that wait by then, with the newest
 //!   content.
 //! - A key has one timer. An earlier one stays when a later one is set.
-//! - A key that is set aside keeps added content, and does not run before its wait is over.
+//! - A key whose code broke down is *set aside*; a key whose run was refused, for example by a quarantined plugin, is
+//!   *postponed*. Both keep added content, and do not run before their wait is over.
 //! - A run replaces the retry and the resync that were set before it, since it does their work; so a new resync
 //!   replaces the old one. A timer that the reconciler asked for stays.
 //!
@@ -108,7 +109,7 @@ struct Hold {
 struct Entry<C> {
     key: Key,
     content: Option<Box<C>>,
-    /// Time at which it was added; nanoseconds, as all times in here.
+    /// Time at which it was added; nanoseconds since the queue was made, as all times in here.
     since: u64,
     timer: Option<(u64, TimerReason)>,
     failures: u32,
@@ -320,7 +321,7 @@ impl<C: Content> Queue<C> {
         now_again || self.timers.first().copied() != first
     }
 
-    /// Number of waiting keys, including keys in work that run once more.
+    /// Number of waiting keys, without keys in work that run once more.
     pub(crate) fn depth(&self) -> usize {
         self.waiting.len()
     }

@@ -87,8 +87,8 @@ fn note_throttled(run: &Run, place: &str, key: &Key, chain: u32, wait: Duration)
     }
 }
 
-/// Next step after a reconcile that asked to be called again after `wait`: at once or after less than [`MIN_PACED_DELAY`], it is
-/// a link of the chain.
+/// Next step after a reconcile that asked to be called again after `wait`: at once or after less than
+/// [`MIN_PACED_DELAY`], it is a link of the chain.
 fn requeue(run: &Run, job: &Job<ReconcileItem>, chain: u32, wait: Duration) -> Next<ReconcileItem> {
     let uid = job.content.uid.clone();
     if wait >= MIN_PACED_DELAY {

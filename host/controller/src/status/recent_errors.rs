@@ -26,8 +26,8 @@ pub struct RecentError {
     pub resolved: bool,
 }
 
-/// The newest [`MAX_ENTRIES`] entries, one for each place and resource, the oldest first. A look-up walks through all of
-/// them; only failures need one.
+/// The newest [`MAX_ENTRIES`] entries, one for each place and resource, the oldest first. A look-up walks through all
+/// entries; only failures need one.
 #[derive(Debug, Default)]
 pub(crate) struct RecentErrors(VecDeque<RecentError>);
 

@@ -18,7 +18,7 @@ pub enum Surface {
     Dns,
     /// A controller of a plugin.
     Controller,
-    /// A copy of another region's resource.
+    /// The replication from another region.
     Region,
 }
 

@@ -1,5 +1,5 @@
-//! A caller as the questions about one resource see it. If its rules by type and place allow the request, each question
-//! is answered with yes, unless its rules by area deny it.
+//! The permissions of a caller, as an authorize hook asks for them. If a rule by type and place allows the request
+//! itself, the caller has every permission that no rule by area, such as `key`, denies.
 
 use std::sync::{
     Arc,

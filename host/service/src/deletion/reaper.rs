@@ -52,7 +52,8 @@ impl Reconciler for Reaper {
 }
 
 impl Deletions {
-    /// Returns the reaper as a controller of tombstones. Retries a failure after 5 ms, then 10 ms, and so on.
+    /// Returns the reaper as a controller of tombstones. It retries a failure after 5 ms, doubled with each further one
+    /// up to 1,000 s.
     pub(crate) fn reaper(&self) -> Definition {
         Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(PARALLEL)
     }

@@ -88,7 +88,7 @@ impl Reconciler for Ownership {
 }
 
 impl Deletions {
-    /// Returns the controller that checks doubtful owner references.
+    /// Returns the controller that checks owner references that may have become invalid.
     pub(crate) fn ownership(&self) -> Definition {
         let controller = Arc::new(Ownership(self.clone()));
         Definition::new("ownership", types::ownership_check().to_pb(), controller).parallel(PARALLEL)

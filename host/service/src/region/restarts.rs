@@ -1,4 +1,5 @@
-//! Restarts of replication: a peer does not send again the resources that were deleted here with their unit.
+//! Restarts of replication: after replicas were deleted here with their unit, their types begin again with a snapshot,
+//! since a peer does not send unchanged resources again.
 //!
 //! # Contract
 //! [`Regions::restart_replicas`] drops the progress of types before their replicas are deleted. A change is applied
@@ -67,8 +68,8 @@ impl Regions {
     /// Prepares replicas that are about to be deleted with their unit: their types restart, once for each unit, and
     /// their finalizers are dropped, since controllers set them for the owner's region.
     ///
-    /// Resources of the unit's owner in a unit that was replicated from there are deleted with it there, too, and not
-    /// requested again.
+    /// If the unit itself is a replica, its owner's resources in it need no restart: they are deleted there with the
+    /// unit.
     ///
     /// # Errors
     /// Faults of the store; a resource that cannot be decoded.

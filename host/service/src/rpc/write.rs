@@ -3,7 +3,8 @@
 //! The first half ([`crate::rules::admit`]) checks the incoming resource. The second reads the stored one, compares,
 //! and commits by compare-and-swap. A blanket write (without a version) hides conflicts by trying again. `mutate` and
 //! `authorize` run once; `validate`, which sees the stored resource, runs again if that has changed. The commit expects
-//! the looked-up place and owner; if one of them changes in between, both are looked up again.
+//! the looked-up place (partition and namespace), owner and targets of new references; if one of them changes in
+//! between, all are looked up again.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Store
 
 const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the WriteStatus endpoint";
 
-/// Attempts of a write whose place or owner changes between look-up and commit.
+/// Further attempts of a write whose place, owner or references change between look-up and commit.
 const MAX_LOOKS: u32 = 16;
 
 /// A received write, with its caller and its type.
@@ -86,8 +87,9 @@ impl ResourceService {
     /// keys of metadata unless the request has them.
     ///
     /// # Errors
-    /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
-    /// not; `InvalidArgument` for the rules of owner, status and deletion.
+    /// Those of MutateAndValidate; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid
+    /// is not; `InvalidArgument` for the rules of owner, status and deletion; `ResourceExhausted` for a quota or a full
+    /// disk.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<pb::WriteResponse, Error> {
         let Written { resource, warnings, .. } = self.write_encoded(caller, request).await?;
         Ok(pb::WriteResponse { resource: Some(resource.decode()?), warnings })
@@ -423,7 +425,7 @@ fn not_idempotent(
 enum AttemptError {
     /// The caller gets the error, or a blanket write tries again.
     Failed(Failure),
-    /// The place or the owner has changed since it was looked up.
+    /// The place, the owner, or a reference has changed since it was looked up.
     StaleExpectation,
 }
 

@@ -1,5 +1,6 @@
-//! Shards: in each configured ring, the part of the ring that a resource belongs to. Several controllers can watch a
-//! part each, and together see every resource once.
+//! Shards: numbers that divide the resources among several controllers. A *ring* (`service.shard_rings`) is a number of
+//! shards; each resource belongs to one shard of each ring. Controllers that watch one shard each together see every
+//! resource once.
 //!
 //! The shard is the FNV-1a hash (64 bits) of the resource's full name, modulo the size of the ring. The full name is
 //! partition, namespace and name, as far as the type has them, joined by slashes, like the path `name` of a query.

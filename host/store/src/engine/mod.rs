@@ -116,7 +116,7 @@ impl SledBackend {
     }
 
     /// Hands every readable resource of the store in `path` to `found`, in order of keys, without changing the store;
-    /// no server may have it open. Returns the highest version that may have been given, and the problems. Blocks.
+    /// no server may have it open. Returns the highest version that a resource may have had, and the problems. Blocks.
     ///
     /// # Errors
     /// Those of [`SledBackend::check_offline`].

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Hands every readable resource of the store in `path` to `found`, some in more than one version. Returns the highest
-/// version that may have been given, and the problems.
+/// version that a resource may have had, and the problems.
 pub(crate) fn salvage(
     path: &Path,
     work_dir: Option<&Path>,

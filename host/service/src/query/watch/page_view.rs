@@ -1,7 +1,7 @@
 //! The page of a watch's client: its rows, their order, and the effect of each change on it.
 //!
-//! The index of a change counts at the moment of its application, one change after another. If a change lets in an
-//! unknown row, the page has to be read again.
+//! A client applies the steps one after another: an index is a place among the rows as the earlier steps left them. If
+//! a change may let in an unknown row, the page has to be read again.
 
 use mortise_query::{Direction, PageToken, SortKey};
 
@@ -103,7 +103,7 @@ impl PageView {
         let now = now.filter(|row| self.bounds.token.as_ref().is_none_or(|token| token.admits(&row.key)));
         let old = self.rows.iter().position(|row| row.place == *place);
         if let Some(follower) = self.follower.as_ref().filter(|follower| follower.place == *place) {
-            // The next row is unknown, and whether a smaller row now fits.
+            // Neither the next row is known, nor whether a smaller row fits now.
             return match &now {
                 Some(row) if row.key == follower.key && self.is_full() => Effect::Steps(Vec::new()),
                 _ => Effect::Reread,

@@ -44,7 +44,7 @@ impl Slot {
 /// An unfinished group.
 pub(crate) struct CommitGroup<'t> {
     table: &'t Table,
-    /// PublishedHead sequence in use.
+    /// Last sequence in use so far.
     pub(crate) seq: u64,
     /// Slots of every resource that was read, by key.
     pub(crate) slots: HashMap<Vec<u8>, Slot>,

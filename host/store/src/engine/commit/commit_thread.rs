@@ -4,7 +4,10 @@
 //! ([`commit_group`](crate::engine::commit::commit_group)), and makes the whole group durable with one write to the
 //! write-ahead log and one sync of the disk; then it publishes and answers. A lone batch is committed at once. Groups
 //! form while the thread waits for the disk, and for a moment after an answered group, since its writers are likely to
-//! come back: a sync costs the same for one as for all.
+//! come back: a sync costs the same for one as for all. A group ends at 8 MiB.
+//!
+//! The thread also does the jobs that need the state between two groups: snapshots, figures, checks, and slices of the
+//! [scrub](crate::engine::commit::scrub).
 //!
 //! When the log or the memtable reaches its bound, the thread starts a checkpoint and goes on beside it. If that is not
 //! done by the time there is twice as much, writers wait for it.

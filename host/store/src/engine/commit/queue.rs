@@ -1,8 +1,8 @@
 //! The bounded queue of the commit thread: many async producers, one blocking consumer that takes everything.
 //!
 //! Closing lets the consumer drain the accepted items without waiting for producers that still wait for a place. The
-//! consumer passes the number of items that it expects, and waits a moment for them ([`GROUP_WAIT`]); a lone producer is
-//! never waited for. A channel has neither: docs/decisions/0013-the-commit-thread-has-a-queue-of-its-own.md.
+//! consumer passes the number of items that it expects, and waits a moment for them ([`GROUP_WAIT`]); it does not wait
+//! for a lone producer. A channel has neither: docs/decisions/0013-the-commit-thread-has-a-queue-of-its-own.md.
 
 use std::time::{Duration, Instant};
 

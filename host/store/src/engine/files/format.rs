@@ -9,8 +9,8 @@ use crate::engine::files::number_file;
 
 /// Name of the file.
 pub(crate) const FILE: &str = "format";
-/// Format that this release writes, and the newest that it reads. Unit tests are one ahead, so that they see a store of an older format
-/// raised.
+/// Format that this release writes, and the newest that it reads. Unit tests are one ahead, so that they see a store of
+/// an older format raised.
 pub const CURRENT: u32 = if cfg!(test) { 2 } else { 1 };
 
 /// Word before the number.

@@ -24,8 +24,8 @@
 //! # Cost
 //! Without a snapshot, a check of an empty list for each commit. With one, the commit thread reads each record that it
 //! is about to overwrite, once for each snapshot, and appends it to a buffer, which moves to an unnamed file in the
-//! store's directory when it exceeds [`SAVED_MEMORY_BYTES`]. So memory is bounded, and the disk space is at most the size of the
-//! store at *S*, however slow the reader; it is freed at the latest when the snapshot ends.
+//! store's directory when it exceeds [`SAVED_MEMORY_BYTES`]. So memory is bounded, and the disk space is at most the
+//! size of the store at *S*, however slow the reader; it is freed at the latest when the snapshot ends.
 
 use std::{
     collections::HashSet,

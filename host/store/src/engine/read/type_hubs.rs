@@ -7,8 +7,8 @@
 //!
 //! # Cost and limits
 //! Some lookups for each change, whatever the number of watches; one read of each field in the terms, at most 16 for a
-//! type; and one check for each hub under the same value. For a watch with one more field, its other terms decide, or
-//! it receives everything.
+//! type; and one check for each hub under the same value. A watch with a field beyond these is woken by its other
+//! terms, or without any by every change.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -4,8 +4,8 @@
 //! do so in a certain way. Sled 0.34 deadlocks when small batches are written without a flush after each. Its flush
 //! asks the kernel for `sync_file_range`, which does not survive a loss of power. After a loss of power, sled opens
 //! again if a small batch is torn; with one of 256 KiB, or with pages missing from several, it sometimes did not
-//! (`tests/power.rs`; in 12,000 states with 64 KiB it always did). So: one small batch, one flush, one `fdatasync`,
-//! then the next. Sled also blocks readers while it applies a batch.
+//! (`engine/tests/power.rs`; in 12,000 states with 64 KiB it always did). So: one small batch, one flush, one
+//! `fdatasync`, then the next. Sled also blocks readers while it applies a batch.
 
 use std::io;
 

@@ -12,18 +12,18 @@ use crate::engine::tree::{keys, record, table::Table};
 pub(crate) struct LogEnd {
     /// Number of the next record.
     pub(crate) number: u64,
-    /// Lengths of the files, bytes; 0 if unknown.
+    /// Lengths of `wal.0` and `wal.1`, bytes; 0 if unknown.
     pub(crate) lengths: [u64; 2],
 }
 
 /// A position in the log up to which the tree has everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckpointPosition {
-    /// PublishedHead generation that the tree has in full; 0 before the first.
+    /// Newest generation of the log that the tree has in full; 0 before the first.
     pub(crate) generation: u64,
     /// Number of the first record that the tree lacks.
     pub(crate) number: u64,
-    /// Start value of the log's checksums.
+    /// Random number of this store, in the head and the checksum of each record of its log.
     pub(crate) salt: u64,
 }
 

@@ -203,10 +203,11 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     Ok(entries)
 }
 
-/// The counters, written with every batch: layout (1), then ten big-endian numbers of 8 bytes, then a CRC-32 of the key and these.
+/// The counters, written with every batch: layout (1), then ten big-endian numbers of 8 bytes, then a CRC-32 of the key
+/// and these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// PublishedHead sequence in use; 0 before the first commit.
+    /// Last sequence in use; 0 before the first commit.
     pub(crate) last_seq: u64,
     /// Sequence of the oldest kept event; `last_seq + 1` without events.
     pub(crate) first_event: u64,
