@@ -41,8 +41,8 @@
 //!
 //! ```
 //! use mortise_plugin::{
-//!     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status,
-//!     Typed, Watch,
+//!     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope,
+//!     Status, Typed, Watch,
 //! };
 //! # #[derive(Clone, PartialEq, prost::Message)]
 //! # pub struct Song { #[prost(string, tag = "1")] pub title: String, #[prost(uint32, tag = "2")] pub verses: u32 }
