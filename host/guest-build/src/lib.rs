@@ -20,7 +20,7 @@
 //! compiles the guest's dependencies, once for all packages that share a target directory.
 //!
 //! # Limits
-//! - The target directory must not be that of an outer cargo, which holds its lock while a build script runs. The
+//! - The target directory must not be the one of an outer cargo, whose lock is held while a build script runs. The
 //!   default, `<target>/guest`, has a lock of its own.
 //! - One run at a time for each target directory, across processes; others wait.
 //! - A guest's own build script cannot use this crate in the same target directory: it would wait for itself, and gets

@@ -188,8 +188,8 @@ pub(super) struct Expect {
     /// `mutate`, `write`: the resource as it was given.
     #[serde(default)]
     pub(super) unchanged: bool,
-    /// `mutate`: `false` skips the second call. By default `mutate` gets its answer again, as when a resource is written
-    /// back, and must not change it.
+    /// `mutate`: `false` skips the second call. By default `mutate` gets its answer again, as when a resource is
+    /// written back, and must not change it.
     pub(super) idempotent: Option<bool>,
     /// Errors and warnings, in any order.
     #[serde(default)]

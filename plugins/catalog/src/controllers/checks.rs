@@ -8,7 +8,7 @@
 //! - Hosts that are not granted are not reached: the status names the grant to add.
 //!
 //! # Limits
-//! Only the instance that performed a check knows the time of it. Another instance, or a new one, performs the check
+//! Only the instance that performed a check knows the check's time. Another instance, or a new one, performs the check
 //! once more; an instance with the times of [`MAX_KEPT_TIMES`] checks forgets them all. Checks of one workload run one
 //! by one, for [`MAX_CHECKS_TIME`] in one reconcile.
 
