@@ -32,7 +32,7 @@ pub struct Build {
 /// Destination of components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OutDir {
-    /// A directory below that of the build's artifacts; stale components in it are removed.
+    /// A directory below cargo's artifacts of the guest; stale components in it are removed.
     Default,
     /// The given directory.
     Explicit(PathBuf),
@@ -47,7 +47,7 @@ pub struct BuildOutput {
     pub dir: PathBuf,
     /// Components, in the order of their names.
     pub components: Vec<Component>,
-    /// Local files and directories that went into them.
+    /// Local files and directories that went into them, with the manifests of their packages.
     pub inputs: Vec<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub struct BuildOutput {
 pub struct Component {
     /// Name of the package, or of the example.
     pub name: String,
-    /// `<dir>/<name>.wasm`
+    /// Path: the file `<name>.wasm` in [`BuildOutput::dir`].
     pub path: PathBuf,
 }
 

@@ -1,5 +1,5 @@
-//! Reader of the `.d` files that cargo writes next to an artifact: every local file that went into it, including those
-//! of path dependencies and of their build scripts.
+//! Reader of the `.d` files that cargo writes next to an artifact. They name every local file of the artifact, of its
+//! path dependencies, and of their build scripts.
 
 use std::path::PathBuf;
 

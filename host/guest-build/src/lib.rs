@@ -10,17 +10,17 @@
 //! # Contract
 //! - [`Build::run`] compiles in the profile `guest` for `wasm32-unknown-unknown`, or for `wasm32-wasip2` ([`Target`]),
 //!   wraps each module into a component, validates it, and puts it in place by a rename, so that a reader sees the old
-//!   file or the new one.
+//!   file or the new one. A workspace without the profile gets this repository's.
 //! - The output depends on the sources, `Cargo.lock` and the toolchain alone: the environment of an outer cargo, a
 //!   wrapper or the user's flags is removed, and paths of this machine are mapped away.
 //! - A missing wasm target is added with rustup; if that fails, the error names the command to type.
 //!
 //! # Cost
-//! With everything up to date: about a third of a second, in which cargo checks files. From scratch: the time for the
-//! guest's dependencies, once for all packages that share a target directory.
+//! A build with everything up to date takes about a third of a second, in which cargo checks files. The first build
+//! compiles the guest's dependencies, once for all packages that share a target directory.
 //!
 //! # Limits
-//! - The target directory must not be that of an outer cargo, which holds its lock while a build script runs. The
+//! - The target directory must not be the one of an outer cargo, whose lock is held while a build script runs. The
 //!   default, `<target>/guest`, has a lock of its own.
 //! - One run at a time for each target directory, across processes; others wait.
 //! - A guest's own build script cannot use this crate in the same target directory: it would wait for itself, and gets

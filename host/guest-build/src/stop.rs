@@ -1,4 +1,4 @@
-//! Ends a running build: for a watcher of sources that is interrupted.
+//! Ends a running build, for example when the user interrupts `mortise plugin dev`.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ impl StopHandle {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = true;
         if let Some(group) = state.group.take() {
-            // It may have ended by itself.
+            // The build may have ended by itself.
             let _ = kill_process_group(group, Signal::TERM);
         }
     }

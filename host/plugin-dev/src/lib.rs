@@ -10,8 +10,11 @@
 //! goes to standard error as it comes; results go to standard output.
 //!
 //! # Cost
-//! The binary carries the SDK's sources and the template, about 0.6 MB. The first build of a new plugin compiles its 73
+//! The binary carries the SDK's sources and the template, about 0.6 MB. The first build of a new plugin compiles its
 //! dependencies (under a minute on two cores); later ones take a second or two.
+//!
+//! # Limits
+//! `test` and `bench` have a server's default limits, except for time (10 s for a request) and quarantine (none).
 
 mod bench;
 mod build;
@@ -63,7 +66,7 @@ impl Command {
     /// Runs the command.
     ///
     /// # Errors
-    /// The failure with the next step; to be shown after "mortise: ".
+    /// The failure with the next step, to print after "mortise: ".
     pub fn run(self) -> CommandFuture {
         Box::pin(async move {
             match self {

@@ -1,7 +1,6 @@
 //! The lock file of a new plugin, so that its first build uses the versions that this binary was tested with.
 
-/// Packages that a plugin depends on, in the order of their names, in cargo's format; the plugin's own crate is left
-/// out.
+/// A plugin's dependencies in cargo's format, in the order of their names, without the plugin's own crate.
 const LOCK: &str = include_str!("../template/Cargo.lock.in");
 
 /// Builds the lock file of a new crate: the template's, with the crate at its place in the order of the names.

@@ -1,7 +1,7 @@
 //! Rules for the name of a new plugin, and the names of its files, modules and messages.
 //!
-//! A name becomes that of a plugin, a crate, and, unless a type is given, a protobuf package and a message; so the
-//! rules of all these apply, and errors name them.
+//! One name is given to a plugin, a crate, and, unless a type is given, a protobuf package and a message; so the rules
+//! of all these apply, and errors name them.
 
 use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 use mortise_cli::CliError;

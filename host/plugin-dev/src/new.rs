@@ -40,7 +40,7 @@ impl New {
     /// Writes the crate.
     ///
     /// # Errors
-    /// An invalid name, a folder that is not empty, and those of the file system.
+    /// An invalid name, a folder that is not empty, or a fault of the file system.
     pub fn run(self) -> Result<Exit, CliError> {
         ui::print(self.write()?)?;
         Ok(Exit::Done)

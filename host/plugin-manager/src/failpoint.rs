@@ -1,10 +1,12 @@
-//! Panics and failures at places that a test names, in builds for tests only.
+//! Panics and failures at places that a test names, in builds with debug assertions; a release build ignores the names.
+//!
+//! A place is a stage and a source, such as `Compiling NAME.wasm`, or a step, such as `a command`.
 
-/// The variable that names the place of a panic.
+/// Environment variable with the place of a panic.
 #[cfg(debug_assertions)]
 const PANIC_VARIABLE: &str = "FAILPOINT_PANIC_AT";
 
-/// The variable that names the place of a failure.
+/// Environment variable with the place of a failure.
 const FAILURE_VARIABLE: &str = "FAILPOINT_FAIL_AT";
 
 /// Panics if this is the place.

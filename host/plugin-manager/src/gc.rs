@@ -1,4 +1,4 @@
-//! The end of plugins: their types stay while resources of them are stored, and are removed after that.
+//! The end of a plugin: its types stay while resources of them are stored; then the types go, and then the plugin.
 
 use mortise_resource::{pb::condition::State, types::Gvk};
 use mortise_service::registry::{MissingReason, Owner};

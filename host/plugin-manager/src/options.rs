@@ -37,9 +37,9 @@ pub struct Limits {
     pub rescan: Duration,
     /// Time for calls in a replaced version before the log names them. Default 30 s.
     pub drain: Duration,
-    /// Most components that are compiled, and compared with stored resources, at once.
+    /// Most components that are compiled, and compared with stored resources, at once. Default 4.
     pub parallel_loads: usize,
-    /// Longest time that a backup may hold up transitions.
+    /// Longest time that a backup may hold up transitions. Default 20 s.
     pub pause: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The manager's task: it examines files and settings when they change, and has the changes handled in the background.
+//! The manager's task: examines files and settings when they change, and starts background work for the changes.
 
 use std::{
     collections::BTreeSet,
@@ -75,7 +75,7 @@ impl ManagerTask {
         }
     }
 
-    /// Examines the folder and the configuration, and has settled changes handled. Returns the time until the next
+    /// Examines the folder and the configuration, and starts work for settled changes. Returns the time until the next
     /// look, if it is sooner than usual.
     async fn look(&self) -> Option<Duration> {
         let core = &self.core;

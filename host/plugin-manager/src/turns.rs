@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 /// The right to change a plugin, until it is dropped.
 pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
-/// A queue for each plugin that is being changed. Memory: an entry for each of these.
+/// A queue for each plugin in transition; other plugins take no memory.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
 

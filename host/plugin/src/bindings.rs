@@ -22,8 +22,8 @@ pub mod imports {
     });
 }
 
-/// Generates a module for a world with one exported interface. `bindgen!` refuses a mapping that the world does not use, so each
-/// world lists the imports whose types it shares.
+/// Generates a module for a world with one exported interface. `bindgen!` refuses a mapping that the world does not
+/// use, so each world lists the imports whose types it shares.
 macro_rules! export_world {
     ($(#[$doc:meta])* $module:ident, $world:literal, { $($interface:literal => $shared:path),* }) => {
         $(#[$doc])*

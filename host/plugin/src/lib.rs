@@ -2,11 +2,23 @@
 //!
 //! A [`Sandbox`] is an engine with its ticker, its pool of instances and its compile cache. It turns a component's
 //! bytes into a [`Plugin`]: imports checked, manifest read and checked, code compiled. A [`Call`] has one fresh
-//! instance of a plugin for one request; its hooks are called one after the other and it is dropped. A [`Reconciler`]
-//! calls a plugin's controllers, in warm instances of a second engine; a [`ReconcilerHost`] answers their host calls.
+//! instance of a plugin for one request; its hooks are called one after the other, and then the instance is dropped. A
+//! [`Reconciler`] calls a plugin's controllers, in warm instances of a second engine; a [`ReconcilerHost`] answers
+//! their host calls.
 //!
 //! This crate knows the contract (`wit/`) and the manifest. It knows neither storage nor gRPC: the service decides when
 //! a hook is called, and what its answer means to a caller.
+//!
+//! Where to look: `load` checks and compiles a component, `manifest` checks its description of itself, `call` calls its
+//! exports, `host` answers its imports within its `grants`, `engine` has the engine, the pool and the threads, `health`
+//! counts faults.
+//!
+//! # Contract
+//! A fault of a guest ends its call alone. The [`HookError`] has the plugin, the hook and the limit, and whether the
+//! fault counts towards the quarantine of that hook.
+//!
+//! # Cost and limits
+//! docs/performance.md has the cost of a call by its parts. [`Limits`] bound hooks, [`ReconcileLimits`] controllers.
 
 mod bindings;
 mod call;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mortise_resource::manifest;
 
-/// Limits of one request to a plugin, of the plugin as a whole, and of all plugins together: `[sandbox]` in
-/// config.toml.
+/// Limits of one request to a plugin, of the plugin as a whole, and of all plugins together. `[sandbox]` in config.toml
+/// sets some; the others are fixed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Instances of all plugins at once; 0 chooses by the machine: 128, or 32 with less than 1 GiB of memory.

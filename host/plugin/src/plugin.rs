@@ -1,7 +1,7 @@
 //! A loaded plugin: compiled, its manifest checked, ready to be instantiated.
 //!
-//! Loading prepares the component (`prepare`), gives it its settings and lets it check them, and makes its controllers
-//! ready, if it has some. Plugins that serve already are not touched.
+//! Loading checks and compiles the component (`load`), lets it check its settings, and compiles it a second time for
+//! the engine of controllers, if it has controllers or the hook `import`. Plugins that serve already are not touched.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 

@@ -42,7 +42,7 @@ impl Default for ReconcileLimits {
 
 impl ReconcileLimits {
     /// All limits of a reconcile of a plugin with the limits `asked` in its manifest: these, and the hooks' for the
-    /// rest. A manifest lowers the memory alone; its fuel and its time are those of requests.
+    /// rest. A manifest lowers the memory alone; fuel and time in a manifest concern requests.
     pub(crate) fn over(&self, hooks: &Limits, asked: &manifest::Limits) -> Limits {
         let base = Limits {
             fuel: self.fuel,

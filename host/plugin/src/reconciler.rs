@@ -51,7 +51,7 @@ use crate::{
 /// Longest error or reason of a guest that is kept, characters.
 const MAX_TEXT: usize = 2_000;
 
-/// Caller of one loaded plugin's controllers and of its `import`. Its warm instances are dropped with it.
+/// Handle for calls of one loaded plugin's controllers and of its `import`. Its warm instances are dropped with it.
 pub struct Reconciler {
     plugin: Arc<Plugin>,
     engine: Shared<ControllerEngine>,
@@ -61,7 +61,7 @@ pub struct Reconciler {
     turns: Arc<Semaphore>,
     turn_count: usize,
     used: Mutex<Usage>,
-    /// Caller that the calls count for.
+    /// Caller of the calls in the counts of quarantine.
     by: CallerId,
 }
 

@@ -1,4 +1,4 @@
-//! Hooks of one request. An instance is made when the first hook is called, and not at all without one.
+//! Hooks of one request. The instance is made when the first hook is called; a request without hooks makes none.
 use std::{pin::Pin, sync::Arc};
 
 use mortise_resource::{Diagnostic, EncodedResource, authorizer::Authorizer, pb, redaction::Secrets};
@@ -26,7 +26,7 @@ use crate::{
 pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
-    /// Caller that the calls count for.
+    /// Caller of the calls in the counts of quarantine.
     by: CallerId,
     instance: Option<Owned<HookInstance>>,
     /// Whether it waits for a slot if none is free.

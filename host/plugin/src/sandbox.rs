@@ -3,10 +3,10 @@
 //! Every call has fuel and a deadline. Fuel bounds work, deterministically. Epochs enforce the deadline: a thread
 //! advances the engine's epoch once a millisecond while any call runs, and at each tick a running guest yields to the
 //! host, which ends it past its deadline and otherwise lets other tasks of the thread go first. This also bounds a
-//! guest that burns little fuel in big steps. The thread sleeps while no call runs.
+//! guest that uses little fuel in much time. The thread sleeps while no call runs.
 //!
-//! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/architecture.md). The pool
-//! reserves address space, not memory; [`crate::pool`] finds its size.
+//! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/performance.md). The pool
+//! reserves address space, not memory; [`crate::engine::pool`] finds its size.
 
 use std::{
     collections::BTreeMap,

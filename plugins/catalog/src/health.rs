@@ -12,7 +12,7 @@ pub(crate) fn status_key(check: &str) -> String {
     format!("catalog.v1/check-{check}")
 }
 
-/// Health of a workload: it passes if all its checks do. A check without a result does not pass.
+/// Health of a workload: it passes if all its checks pass, or if it has none. A check without a result does not pass.
 pub(crate) fn of(workload: &Typed<Workload>) -> Health {
     let all = workload.data.checks.iter().all(|check| passes(workload, &check.name));
     if all { Health::Passing } else { Health::Critical }

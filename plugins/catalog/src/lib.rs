@@ -14,9 +14,9 @@
 //! prefix of its name, one for each pair of its metadata. Each service is then computed again from all its workloads.
 //!
 //! # Limits
-//! Endpoints are not checked when they are written, which would take more fuel than a write has if there are thousands:
-//! the controller makes them from checked values, and readers skip a malformed address. The endpoints of a service are one resource, so
-//! `store.max_resource_bytes` bounds them: a MiB is some 10,000 endpoints.
+//! Endpoints are not checked when they are written: thousands would take more fuel than a write has. The controller
+//! makes them from checked values, and readers skip a malformed address. The endpoints of a service are one resource,
+//! so `store.max_resource_bytes` bounds them: a MiB is some 10,000 endpoints.
 
 use mortise_plugin::{GrantRequest, Plugin, ResourceType, Scope};
 

@@ -11,7 +11,7 @@ const MAX_PORTS: usize = 64;
 /// Most names and most prefixes of a selector.
 const NAMES: usize = 256;
 const PREFIXES: usize = 64;
-/// The prefix of every name; an empty text would be in no index.
+/// Prefix that selects every name. An empty prefix would not do: no index has an empty text.
 pub(crate) const EVERY_NAME: &str = "*";
 /// Most labels of a resource; most bytes of their keys and values.
 const MAX_LABELS: usize = 32;

@@ -1,11 +1,11 @@
 //! The demo controller: every artist gets albums.
 //!
-//! An artist gets three, a blues artist ten. The albums follow from the time at which the artist was created, so
-//! that deleted albums come back unchanged. Other albums of the artist whose names begin with the artist's
-//! are deleted.
+//! An artist gets three albums, a blues artist ten. The albums follow from the time at which the artist was created, so
+//! that deleted albums come back unchanged. Other albums of the artist are deleted if their names begin with the
+//! artist's name.
 //!
-//! It runs only with `[plugin.demo.settings] controller = true`, since clients that test against
-//! the demo types do not expect other writers.
+//! The controller runs only with `[plugin.demo.settings] controller = true`, since clients that test against the demo
+//! types do not expect other writers.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch,
@@ -20,7 +20,7 @@ pub(crate) const ALBUM: Kind<Album> = Kind::new("demo", "v2", "Album");
 pub(crate) static ARTISTS: Controller<Artists> =
     Controller::new("artists", ARTIST, Artists).watches(&[&Watch::new(ALBUM, Mapper::Owner)]).only_if("controller");
 
-/// Longest part of an artist's name in those of the albums: names have 63 characters, and the rest may take 20.
+/// Longest part of an artist's name in the names of albums: a name has 63 characters, and the rest may take 20.
 const MAX_STEM_CHARACTERS: usize = 43;
 
 pub(crate) struct Artists;

@@ -1,8 +1,9 @@
 //! The demo types of Consul's resource service: artists, albums, record labels and others.
 //!
-//! Bundled with Mortise and switched on by `mortise dev`. Clients of Consul's demo types rely on their behaviour:
-//! types, scopes, hooks and texts are Consul's. The warnings about albums are Mortise's. The demo
-//! controller, which gives every artist albums, needs `[plugin.demo.settings] controller = true`.
+//! Bundled with Mortise, and switched on by `mortise dev` or by `bundled = ["demo"]` in `[plugins]`. Clients of
+//! Consul's demo types rely on their behaviour: types, scopes, hooks and texts are Consul's. The warnings about albums
+//! are Mortise's. The demo controller, which gives every artist albums, needs
+//! `[plugin.demo.settings] controller = true`.
 
 use mortise_plugin::{Decision, Diagnostics, Plugin, ResourceType, Scope, Typed, authorize::key_read, field, pb::Id};
 

@@ -1,12 +1,12 @@
-//! Check of a file before it replaces the old one: it must contain, in nginx's language, only what this plugin
-//! may write.
+//! Check of a file's text before it replaces the old file: the text must stay within the part of nginx's language that
+//! this plugin writes.
 //!
-//! It parses the text by itself and knows nothing of how it was put together: characters, blocks, directives and
-//! their arguments must be among the allowed ones. Quotes, backslashes, control characters and characters
-//! beyond ASCII are never allowed; `$` only in directives that are always the same.
+//! The check parses the text without knowledge of how the text was made: characters, blocks, directives and their
+//! arguments must be among the allowed ones. Quotes, backslashes, control characters and characters beyond ASCII are
+//! never allowed; `$` only in directives that are always the same.
 //!
 //! # Limits
-//! It does not look up names, and does not know files of others: `nginx -t` does.
+//! The check does not look up names, and does not know files of others; `nginx -t` does.
 
 use crate::{
     file::{DOWN_SERVER, PROXY_DIRECTIVES},

@@ -1,21 +1,21 @@
 //! Writes the files of the Routes.
 //!
 //! # Contract
-//! - A change of a Route concerns all Routes of its hostname, and those of its former hostname, which is in its
-//!   file. Their files and their statuses are written together.
-//! - Routes are read from the controller's cache alone: it never goes back, so no file does. A decision on
-//!   a cache that is behind is made again when it has caught up, since that wakes the controller.
+//! - A change of a Route concerns all Routes of its hostname, and those of its former hostname, which is in its file.
+//!   Their files and their statuses are written together.
+//! - Routes are read from the controller's cache alone: the cache never goes back in time, so no file does. A decision
+//!   on a cache that is behind is made again: the change that was missing wakes the controller.
 //! - A Route has a file only after it has the finalizer. It loses the finalizer after its file is gone, and after no
 //!   other file names it.
 //! - A file is written only if its text changes, and only after it was checked ([`crate::plan`]).
 //!
 //! # Cost
-//! Each reconcile reads the files of all Routes of the hostname: some thousand Routes of one hostname are too many, of
-//! many hostnames are not.
+//! Each reconcile reads the files of all Routes of the hostname: some thousand Routes of one hostname are too many; the
+//! same number over many hostnames is fine.
 //!
 //! # Limits
-//! The finalizer needs the directory: without the grant, a Route that has a file cannot be deleted. Files whose Routes were
-//! lost with the data directory stay, until they are imported ([`crate::adopt`]).
+//! The finalizer needs the directory: without the grant, a Route that has a file cannot be deleted. If Routes were lost
+//! with the data directory, their files stay, until they are imported ([`crate::adopt`]).
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ struct RouteFiles<'a> {
 impl RouteFiles<'_> {
     /// Puts the finalizer on a Route, which wakes this controller again.
     fn add_finalizer(&self, seen: &Typed<Route>) -> Result<(), RouteError> {
-        // Not on a Route that can have no file: it could not be deleted.
+        // Fails without the directory: with the finalizer, the Route could then not be deleted.
         self.read(&RouteName::of(seen.id()).file())?;
         let stored = self.ctx.read::<Route>(seen.id())?;
         if let Some(mut route) = stored.filter(|route| !route.is_marked() && !FINALIZER.is_on(route)) {

@@ -18,10 +18,10 @@ use crate::{
 /// Beginning of a file, before the Route's name.
 const FILE_HEAD: &str = "# edge.v1.Route ";
 
-/// Server of an upstream block that has none, since nginx accepts no empty block: requests are answered 502.
+/// Server of a block without upstreams, since nginx accepts no empty block. Requests are answered 502.
 pub(crate) const DOWN_SERVER: &str = "server 127.0.0.1:1 down";
 
-/// Directives for what every upstream gets to know about a request, for all locations of a server.
+/// Directives of every `server` block: HTTP version and headers of the requests to upstreams.
 pub(crate) const PROXY_DIRECTIVES: [&str; 5] = [
     "proxy_http_version 1.1",
     "proxy_set_header Host $host",

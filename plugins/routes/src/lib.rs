@@ -1,11 +1,11 @@
 //! Routes of an edge proxy: requests for a hostname and a path prefix go to upstreams.
 //!
-//! Bundled with Mortise under the name `routes`; README.md describes how to switch it on. `edge.v1.Route` is reconciled into
-//! files that nginx includes, one for each Route, in the directory granted as `nginx`.
+//! Bundled with Mortise under the name `routes`; README.md describes how to switch it on. `edge.v1.Route` is reconciled
+//! into files that nginx includes, one for each Route, in the directory granted as `nginx`.
 //!
 //! # Contract
-//! - `rules` checks the contents of a Route. It lets nothing pass that has a special meaning in nginx's language;
-//!   `check` reads each file again before it replaces the old one, with a grammar of its own.
+//! - `rules` checks the contents of a Route, and refuses everything with a special meaning in nginx's language. `check`
+//!   reads the text of each file, with a grammar of its own, before the text replaces the old file.
 //! - `plan` decides conflicts: the older of two Routes keeps a path, and the file of a hostname's oldest Route
 //!   has the `server` block for all of them.
 //! - `controller` writes the files, and reports in the status `edge.v1/routes`.
@@ -13,7 +13,8 @@
 //! - `services` keeps the upstreams of Routes that name a service of the plugin `catalog`, as `edge.v1.RouteUpstreams`.
 //!
 //! # Limits
-//! A client that may write Routes may publish anything that nginx can reach. Routes of all namespaces share nginx's hostnames.
+//! A client that may write Routes may publish anything that nginx can reach. Routes of all namespaces share nginx's
+//! hostnames.
 
 use mortise_plugin::{Diagnostics, GrantRequest, Plan, Plugin, ResourceType, Scope, Typed, field};
 
@@ -87,9 +88,9 @@ fn validate(route: &Typed<Route>, _: Option<&Typed<Route>>, diagnostics: &mut Di
     rules::warn_of_names(&route.data, diagnostics);
 }
 
-/// Replaces a Route that gets another hostname or path. The older of two Routes has a path, and the uid tells the age:
-/// a Route that moved in place would keep its age, and so take the path from one that had it before. The replacement is
-/// the youngest.
+/// Replaces a Route that gets another hostname or path. The older of two Routes has a path, and the uid has the age. A
+/// Route that moved in place would keep its age, and could take the path from a younger Route that had it before; the
+/// replacement is the youngest.
 fn plan_route(route: &Typed<Route>, prior: Option<&Typed<Route>>, _kept: Option<&[u8]>, plan: &mut Plan<Route>) {
     let Some(prior) = prior else { return };
     if prior.data.hostname != route.data.hostname {

@@ -2,16 +2,15 @@
 //!
 //! # Contract
 //! - The older of two Routes for one path has it; the age is that of the uid, a ULID. The younger has no file.
-//! - A Route that the rules refuse keeps its former part, read from its file. It can only have passed under other rules.
+//! - A Route that the rules refuse keeps its former part, read from its file: the Route passed under earlier rules.
 //! - The `server` block of a hostname is in the file of the oldest Route that has one.
-//! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they
-//!   are.
+//! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they are.
 //! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream is used before
-//!   its block exists, a new `server` block exists before the old one goes (nginx then warns of the second), and
-//!   removals are last.
+//!   its block exists, a new `server` block exists before the old one goes (meanwhile nginx warns of two), and removals
+//!   are last.
 //!
 //! # Cost
-//! Linear in the number of Routes, except for the search of a path.
+//! Quadratic in the number of Routes of the hostname: each text finds its step by a search.
 
 use std::collections::{BTreeMap, BTreeSet};
 

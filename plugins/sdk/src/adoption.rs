@@ -39,7 +39,7 @@ impl<M> Move<M> {
         self
     }
 
-    /// Sets the private bytes, which controllers get by [`crate::Context::private_bytes`].
+    /// Sets the private bytes, at most 64 KiB, which controllers get by [`crate::Context::private_bytes`].
     #[must_use]
     pub fn private_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kept = Some(bytes.into());
@@ -60,7 +60,7 @@ impl<M> Import<M> {
         self
     }
 
-    /// Sets the private bytes, which controllers get by [`crate::Context::private_bytes`].
+    /// Sets the private bytes, at most 64 KiB, which controllers get by [`crate::Context::private_bytes`].
     #[must_use]
     pub fn private_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kept = Some(bytes.into());

@@ -5,7 +5,7 @@
 //! (`mortise-bench hooks`). This function replaces `memcmp` in every plugin, for all comparisons in it. The core module
 //! exports the symbol, like any with a C name; the component around it does not.
 //!
-//! No library does it: those that compare wider do so in functions of their own, and the compiler calls `memcmp`.
+//! No library does this: libraries with wider comparisons have functions of their own, and the compiler calls `memcmp`.
 
 #![allow(unsafe_code, reason = "memcmp takes raw pointers; the reasoning is at `compare`")]
 

@@ -41,8 +41,8 @@
 //!
 //! ```
 //! use mortise_plugin::{
-//!     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status,
-//!     Typed, Watch,
+//!     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope,
+//!     Status, Typed, Watch,
 //! };
 //! # #[derive(Clone, PartialEq, prost::Message)]
 //! # pub struct Song { #[prost(string, tag = "1")] pub title: String, #[prost(uint32, tag = "2")] pub verses: u32 }
@@ -82,12 +82,12 @@
 //!
 //! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, private bytes
 //! for one resource, granted directories, secrets and HTTP hosts, time. A [`Finalizer`] cleans up before a deletion,
-//! and a [`Mapper`] wakes it by changes of other types. Test it natively, in a [`testing::World`].
+//! and a [`Mapper`] wakes the reconciler by changes of other types. Test reconcilers natively, in a [`testing::World`].
 //!
 //! # Plans, moves, imports, functions
 //! Clients can call four interfaces besides writes: [`ResourceType::plan`] predicts the result of a write,
-//! [`ResourceType::moves_from`] makes a resource from one of another type, [`ResourceType::import`] describes an external
-//! object, and [`Plugin::functions`] is a table of [`Function`]s.
+//! [`ResourceType::moves_from`] makes a resource from one of another type, [`ResourceType::import`] describes an
+//! external object, and [`Plugin::functions`] is a table of [`Function`]s.
 //!
 //! # Contract
 //! - Only the interfaces named in [`export!`] are exported. The hooks in the manifest follow from the table; if the
@@ -109,8 +109,8 @@
 //! Every request gets a fresh instance for its hooks, so setting one up must be cheap: no start function, a stack of
 //! 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first 64 KiB exist from the
 //! start. Hooks of one request that get the same bytes decode them once. A component with eight types and all kinds of
-//! hooks is about 130 KB, with 20 KB of function names for backtraces; its memory is three pages. An empty controller
-//! adds about 40 KB, one that reads, writes and has a status about 100 KB.
+//! hooks is about 130 KB, with 20 KB of function names for backtraces; its memory is three pages of 64 KiB. An empty
+//! controller adds about 40 KB, a controller that reads, writes and has a status about 100 KB.
 //!
 //! # Limits
 //! The arena never frees memory, except the newest block: good for an instance that lives for one request, bad for

@@ -1,5 +1,5 @@
-//! Logs a panic before it becomes a trap. WebAssembly has no standard error: without this, only the word `unreachable`
-//! and a backtrace would remain of a panic.
+//! Logs a panic before it becomes a trap. WebAssembly has no standard error: otherwise only the word `unreachable` and
+//! a backtrace would remain of a panic.
 
 use std::{panic, sync::Once};
 

@@ -59,7 +59,7 @@ pub(super) struct LiveView {
 
 impl LiveView {
     pub(super) fn start(session: &Session, on: &Ui, name: &str) -> Self {
-        // One waiting message is as good as many.
+        // One waiting message suffices: the receiver looks at the server anyway.
         let (send, back) = mpsc::channel(1);
         let with_back = move |session, on, name, first| conditions(session, on, name, first, send.clone());
         let logs = tokio::spawn(again(session.clone(), *on, name.to_owned(), logs));
@@ -70,7 +70,7 @@ impl LiveView {
     /// Waits until a lost server is back; it may be another one, without the plugin.
     pub(super) async fn server_is_back(&mut self) {
         if self.back.recv().await.is_none() {
-            // Both tasks have ended because the output is closed, which the next print finds out.
+            // Both tasks ended since the output is closed. The next print of the caller fails for that reason.
             std::future::pending::<()>().await;
         }
     }
@@ -84,7 +84,8 @@ impl Drop for LiveView {
     }
 }
 
-/// Follows, and starts again when the server went away.
+/// Calls `follow` again after each lost connection, until the output is closed. Its last argument is true in the first
+/// call.
 async fn again<F>(session: Session, on: Ui, name: String, mut follow: impl FnMut(Session, Ui, String, bool) -> F)
 where
     F: Future<Output = Result<(), CliError>>,

@@ -39,7 +39,7 @@ impl Watch {
     /// The system cannot watch more files.
     pub(super) fn new(dir: &Path) -> Result<Self, CliError> {
         let dir = fs::canonicalize(dir).map_err(fault::file("find", dir))?;
-        // One waiting message is as good as many.
+        // One waiting message suffices.
         let (send, changes) = mpsc::channel(1);
         let root = dir.clone();
         let built = Arc::new(Mutex::new(None));

@@ -17,7 +17,7 @@ pub(super) struct Case {
     /// Name of the case.
     #[serde(rename = "case")]
     pub(super) name: String,
-    /// The call: exactly one of these.
+    /// The call: exactly one of these fields; [`Case::read`] takes it out.
     mutate: Option<Value>,
     validate: Option<Value>,
     write: Option<Value>,
@@ -177,7 +177,7 @@ fn ok() -> u16 {
     200
 }
 
-/// Expected outcome. Effects of a call that are not named must not happen.
+/// Expected outcome. Effects that are missing here must not happen.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
@@ -188,7 +188,8 @@ pub(super) struct Expect {
     /// `mutate`, `write`: the resource as it was given.
     #[serde(default)]
     pub(super) unchanged: bool,
-    /// `mutate`: `false` lets it change its own answer in a second call, as it happens when a resource is written back.
+    /// `mutate`: `false` skips the second call. By default `mutate` gets its answer again, as when a resource is
+    /// written back, and must not change it.
     pub(super) idempotent: Option<bool>,
     /// Errors and warnings, in any order.
     #[serde(default)]

@@ -1,8 +1,9 @@
 //! `mortise plugin test`: runs the hooks and reconcilers of a built component against cases, offline, in the sandbox
 //! that serves it.
 //!
-//! A case is a YAML document in `tests/cases/` ([`case`]). Its calls are real ones, with the default limits of a
-//! server; host calls of a reconciler are answered in memory ([`memory`]) or from a recording ([`record`]).
+//! A case is a YAML document in `tests/cases/` ([`case`]). Its calls are real ones, with the default limits of a server
+//! except for time ([`crate::offline`]); host calls of a reconciler are answered in memory ([`memory`]) or from a
+//! recording ([`record`]).
 
 mod case;
 mod codec;

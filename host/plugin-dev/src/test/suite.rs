@@ -57,7 +57,7 @@ struct CaseResult {
     log: Vec<Arc<LogLine>>,
 }
 
-/// A case and the line of its file on which it begins.
+/// A case with its call, and the line of the file on which it begins.
 struct LocatedCase {
     line: usize,
     case: Case,
@@ -65,7 +65,7 @@ struct LocatedCase {
 }
 
 impl Suite {
-    /// Runs all cases. `say` gets each result as it comes.
+    /// Runs all cases. `say` gets a line for each result, as it comes.
     ///
     /// # Errors
     /// A component that does not load, or cases that cannot be read: nothing is run then.
@@ -100,7 +100,7 @@ impl Suite {
             let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let mut recordings = match Recordings::load(path) {
                 Ok(recordings) => recordings,
-                // The recording is written again, whatever is in it.
+                // A damaged recording does not matter: it is replaced.
                 Err(_) if self.record => Recordings::default(),
                 Err(fault) => return Err(fault),
             };
@@ -179,7 +179,7 @@ impl Suite {
         let plugin = match offline.load(&settings).await {
             Ok(plugin) => plugin,
             Err(e) => {
-                // Settings that the plugin rejects are a case, too.
+                // A case may expect that the plugin rejects its settings.
                 return match &case.expect.fault {
                     Some(part) if e.to_string().contains(part.as_str()) => Ok((0, None, false)),
                     _ => Err(e.into()),

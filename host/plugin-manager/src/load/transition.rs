@@ -1,11 +1,11 @@
 //! A load: a component becomes the serving plugin, or is rejected.
 //!
 //! ```text
-//!   without the lock:  compile ──▶ ┌──────────▶ compare with what is stored, keep a copy
+//!   without the lock:  compile ──▶ ┌──────────▶ compare with stored resources, keep a copy
 //!                                  │                       │
 //!   under the lock:      names and types fit? ◀────────────┘
-//!                                  └──▶ what it was compared with still holds: look at what was
-//!                                       written since, swap the registry, write the record
+//!                                  └──▶ the compared types are unchanged: compare the writes
+//!                                       since then, swap the registry, write the record
 //! ```
 //!
 //! Other plugins may come and go while this one is compiled and compared. So all results that depend on them are
@@ -55,7 +55,7 @@ impl Plan {
     }
 }
 
-/// Runs a stage. A panic rejects the component: it is a fault of Mortise that this component brings to light.
+/// Runs a stage. A panic is a fault of Mortise; it rejects the component, and the server goes on.
 async fn catch_panic<T>(stage: Stage, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -235,7 +235,7 @@ impl ManagerState {
         let (adopted, cleared) = take_over_types(&current.without(name), plugin);
         let next = cleared.with(plugin)?;
         let data = &self.managed(name).record.data;
-        // If a plugin did not serve at the stop, another one with its types may have stored more.
+        // If the plugin did not serve when the server stopped, another plugin with its types may have stored more.
         let served = request.plugin_before.is_some() && data.digest == request.digest;
         let before = data.types.iter().cloned().chain(adopted).collect();
         Ok(Plan { current, next, before, compared: self.starting && served })

@@ -178,7 +178,7 @@ impl PluginFile {
         digest.clone_into(&mut self.digest);
     }
 
-    /// Has a rejected file loaded again.
+    /// Marks a rejected file for another load.
     pub(crate) fn retry_if_rejected(&mut self) {
         if self.is_rejected() {
             self.outcome = Outcome::Retry;

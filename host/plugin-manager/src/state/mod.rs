@@ -25,7 +25,7 @@ pub(crate) const BUNDLED: &str = "bundled";
 pub(crate) struct ManagerState {
     pub(crate) options: Arc<Options>,
     pub(crate) sandbox: Sandbox,
-    /// Answers the searches of hooks for as long as this lives.
+    /// Answers the searches of hooks; the sandbox has only a weak reference.
     pub(crate) lookups: Arc<dyn LookupHost>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) service: ResourceService,
@@ -76,7 +76,7 @@ impl ManagerState {
         Some((bytes.to_vec(), folder::digest(bytes)))
     }
 
-    /// Has every rejected file loaded again, since its obstacle may be gone.
+    /// Marks every rejected file for another load, since its obstacle may be gone.
     pub(crate) fn retry_refused(&mut self) {
         for file in self.files.values_mut() {
             file.retry_if_rejected();

@@ -3,6 +3,9 @@
 //! # Contract
 //! An export is called by [`Instance::call`](crate::call::instance::Instance::call) alone. Where an answer breaks the
 //! contract, `call` returns the [`HookFault`] as its error, which ends the instance as a trap does.
+//!
+//! # Limits
+//! An answer has at most `reply_bytes`, private bytes at most [`MAX_PRIVATE_BYTES`].
 
 mod authorize;
 mod control;
@@ -69,14 +72,14 @@ pub(crate) trait Export: Send + 'static {
     ) -> impl Future<Output = wasmtime::Result<Self::Reply>> + Send;
 }
 
-/// An export that is called repeatedly while the plugin serves; calls are counted and quarantined by its hook.
+/// An export that is called repeatedly while the plugin serves. Its calls are counted, and quarantined, as its hook.
 pub(crate) trait HookExport: Export {
     const HOOK: Hook;
 
-    /// Arguments that distinguish one input from another.
+    /// Arguments that distinguish one input from another, for quarantine: faults of one input count once.
     fn input(&self) -> Vec<&[u8]>;
 
-    /// Hash of the input: of each part's length and first [`HASHED_ARGUMENT_BYTES`] bytes, since a guest's arguments can be large.
+    /// Hash of the input: of each part's length and first [`HASHED_ARGUMENT_BYTES`] bytes, as arguments can be large.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for part in self.input() {
@@ -265,7 +268,7 @@ impl HookExport for Upgrade {
     }
 }
 
-/// `planning.plan` of an encoded, mutated resource, with the stored resource and its private bytes.
+/// `planning.plan` of an encoded, mutated resource, with the stored resource and its private bytes (`kept`).
 pub(crate) struct Plan {
     pub(crate) input: Vec<u8>,
     pub(crate) prior: Option<Vec<u8>>,
@@ -302,7 +305,7 @@ impl HookExport for Plan {
     }
 }
 
-/// `moving.move` of an encoded resource of schema version `since`, with its private bytes.
+/// `moving.move-to` of an encoded resource of schema version `since`, with its private bytes (`kept`).
 pub(crate) struct Move {
     pub(crate) source: Vec<u8>,
     pub(crate) since: u32,

@@ -5,7 +5,8 @@
 //! caller reaches the next. After a fault the instance is dead and is never entered again.
 //!
 //! # Limits
-//! Between the items of a list an instance retires after [`MAX_CALLS_PER_INSTANCE`] calls, or after [`MAX_ARGUMENT_BYTES`] bytes of arguments.
+//! Each item of a list gets the fuel and time of a request. Between items an instance retires after
+//! [`MAX_CALLS_PER_INSTANCE`] calls, or after [`MAX_ARGUMENT_BYTES`] bytes of arguments.
 
 use std::{
     sync::Arc,

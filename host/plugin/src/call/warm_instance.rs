@@ -5,8 +5,8 @@
 //! well: after a trap, a limit, or an abandoned call it is dead.
 //!
 //! # Limits
-//! An instance retires after [`MAX_CALLS_PER_INSTANCE`] calls, or when its memory has grown by [`MAX_MEMORY_GROWTH_BYTES`]: guests of the SDK free
-//! nothing.
+//! An instance retires after [`MAX_CALLS_PER_INSTANCE`] calls, or when its memory has grown by
+//! [`MAX_MEMORY_GROWTH_BYTES`]: guests of the SDK free nothing.
 
 use std::{
     sync::Arc,

@@ -3,12 +3,12 @@
 //! Hooks run on the threads that serve requests, since handing a call over costs more than most calls. That is fair
 //! only to guests that finish before the first tick: a guest that works for longer, or traps and leaves a large
 //! instance to clear away, delays every request of the same thread. So a plugin gets low priority after a hook that
-//! faulted, or ran for [`LOW_PRIORITY_AFTER`](crate::health::processor_time::LOW_PRIORITY_AFTER) of processor time past its first tick. Until
+//! faulted, or that ran for 1 ms of processor time past its first tick (`LOW_PRIORITY_AFTER`). Until
 //! `Limits::low_priority_ms` have passed without another such call, its calls and the cleaning up of its instances
 //! happen on these threads, one for each core, which yield to every other thread of the process. Limits, order and
 //! answers are the same, and while cores are idle such a plugin is hardly slower.
 //!
-//! The service reads long lists and snapshots on threads of its own of this kind.
+//! The service has threads of this kind of its own, for long lists and snapshots.
 //!
 //! Cost: a plugin of normal priority pays one relaxed load for each call. The threads are started when first needed.
 
@@ -53,7 +53,7 @@ impl LowPriorityThreads {
         }
     }
 
-    /// Drops a value on these threads, without waiting for it.
+    /// Drops a value on these threads, without waiting; on the caller's thread if the system refused the threads.
     pub(crate) fn drop_in_background<T: Send + 'static>(&self, what: T) {
         if let Some(runtime) = self.runtime() {
             runtime.spawn(async move { drop(what) });
@@ -80,15 +80,15 @@ impl LowPriorityThreads {
 
 impl Drop for LowPriorityThreads {
     fn drop(&mut self) {
-        // Waiting for the threads is not allowed where other tasks run.
+        // Dropping a runtime waits for its threads, which panics inside of another runtime.
         if let Some(Some(runtime)) = self.0.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Lowers the priority of the calling thread. On Linux niceness belongs to threads; elsewhere it would be that of the
-/// whole process, so there these threads share as equals.
+/// Lowers the priority of the calling thread. On Linux niceness belongs to threads. Elsewhere it belongs to the whole
+/// process, so there these threads keep the normal priority.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
     // A thread inherits the niceness of the thread that starts it, which may be of low priority already; the first

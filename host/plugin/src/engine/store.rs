@@ -22,8 +22,8 @@ use crate::{
 /// Time past its deadline after which a call is abandoned, if the guest has not yielded to the host.
 pub(crate) const ABANDON_GRACE: Duration = Duration::from_millis(100);
 
-/// Divisor of a call's time limit: a call that ran for less than limit / `STARVATION_DIVISOR` was kept from its work by others, and
-/// is not blamed for being late.
+/// Divisor of a call's time limit: a call that ran for less than limit / `STARVATION_DIVISOR` was kept from its work by
+/// others, and is not blamed for being late.
 const STARVATION_DIVISOR: u32 = 2;
 
 /// Makes a store with every limit set: the only place where one is made.

@@ -1,7 +1,7 @@
 //! The thread that advances the epoch of each engine, once a millisecond while any call runs.
 //!
 //! At each tick a running guest yields to the host, which ends it past its deadline and otherwise lets other tasks of
-//! the thread go first. This also bounds a guest that burns little fuel in big steps. The thread sleeps while no call
+//! the thread go first. This also bounds a guest that uses little fuel in much time. The thread sleeps while no call
 //! runs.
 
 use std::{
@@ -74,8 +74,8 @@ impl Ticker {
         let _ = self.second.set(engine.weak());
     }
 
-    /// Waits until a call runs, and answers whether one does. Returns once a second without one, so that the thread
-    /// notices when the sandbox is gone.
+    /// Waits up to a second for a call, and answers whether one runs. After the second the thread notices whether the
+    /// sandbox is gone.
     fn sleep(&self) -> bool {
         let mut lock = self.lock.lock();
         self.asleep.store(true, Ordering::SeqCst);
@@ -86,6 +86,7 @@ impl Ticker {
         called
     }
 
+    /// Counts a running call, and wakes the thread if it sleeps.
     pub(crate) fn keep_ticking(self: Arc<Self>) -> TickGuard {
         if self.running.fetch_add(1, Ordering::SeqCst) == 0 && self.asleep.load(Ordering::SeqCst) {
             let _waits_by_now = self.lock.lock();

@@ -23,10 +23,11 @@
 //!   one.
 //!
 //! In quarantine, an input that is known to have set off a fault, and a caller whose trial failed, get the trial only
-//! after twice the wait and if no other came: others have the better chance.
+//! after twice the wait, and if no other call came: other calls have the better chance.
 //!
-//! Bounded: at most `MAX_FAULTS` faults, their inputs and their callers are remembered, [`MAX_SERVED`] callers that were
-//! served, [`MAX_POISONED_INPUTS`] inputs and as many callers in quarantine, and one text.
+//! # Limits
+//! A breaker remembers at most [`MAX_FAULTS`] faults with their inputs and callers, [`MAX_SERVED`] callers that were
+//! served, [`MAX_POISONED_INPUTS`] inputs and as many callers in quarantine, and the text of the last fault.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -48,7 +49,8 @@ const MAX_SERVED: usize = 256;
 /// Longest wait that callers are asked for while a trial is running.
 const MAX_TRIAL_WAIT: Duration = Duration::from_secs(1);
 
-/// Rules of quarantine: `[quarantine]` in config.toml.
+/// Rules of quarantine. `[quarantine]` in config.toml sets `faults`, `window_ms` and `bypass_mutate_types`; the others
+/// are fixed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantine {
     /// Faults of one hook within the window that quarantine it, 1 to 10,000.

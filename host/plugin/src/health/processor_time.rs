@@ -19,9 +19,10 @@ use rustix::time::{ClockId, clock_gettime};
 /// Processor time of one call, counted from its first tick on, after which its plugin runs at low priority.
 pub(crate) const LOW_PRIORITY_AFTER: Duration = Duration::from_millis(1);
 
-/// Traces of a call that can have taken [`LOW_PRIORITY_AFTER`] of work; any one of them suffices: fuel, of which each instruction
-/// and each byte of a bulk instruction takes a unit; memory, bytes, where the first touch of each page costs the system
-/// a fault; host calls, each of which may copy all of the memory. A call below all three cannot fill a millisecond.
+/// Traces of a call that can have taken [`LOW_PRIORITY_AFTER`] of work; any one of them suffices: fuel, of which each
+/// instruction and each byte of a bulk instruction takes a unit; memory, bytes, where the first touch of each page
+/// costs the system a fault; host calls, each of which may copy all of the memory. A call below all three cannot fill a
+/// millisecond.
 const MIN_WORK_FUEL: u64 = 100_000;
 const MIN_WORK_MEMORY_BYTES: usize = 2 << 20;
 const MIN_WORK_HOST_CALLS: u32 = 10;

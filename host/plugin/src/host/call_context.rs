@@ -5,9 +5,9 @@
 //! Each host call counts towards `controllers.host_calls`. Calls that may wait have `controllers.host_call_ms`, and
 //! never more than the remaining time of the whole call; their arguments and answers are bounded by
 //! `sandbox.reply_bytes`. A host call that exceeds its time or size fails, and the guest may handle the failure; a call
-//! that exceeds its own deadline is ended. In an instance for hooks no controller's call is running: host calls that
-//! can fail do, others end the hook, so that hooks depend on their input alone; except for
-//! [searches](crate::host::lookup_host).
+//! that exceeds its own deadline is ended. In an instance for hooks no controller's call is running. There, host
+//! calls with a result that can be an error fail, and all others end the hook, so that hooks depend on their input
+//! alone; except for [searches](crate::host::lookup_host).
 
 use std::{
     sync::{
@@ -94,7 +94,7 @@ pub(crate) struct HostCall {
     pub(crate) secrets: Arc<Mutex<Secrets>>,
 }
 
-/// HostCallResult of a host call that may fail: the outer error ends the guest.
+/// Result of a host call that may fail: the outer error ends the guest.
 pub(crate) type HostCallResult<T> = wasmtime::Result<Result<T, bindings::Failure>>;
 
 impl HostCall {

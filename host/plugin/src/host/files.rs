@@ -1,8 +1,8 @@
 //! `files`: granted directories. [`GrantedDir`] does the work, on threads that may wait.
 //!
 //! A call that took too long is answered with a failure, and may still take effect, since a system call cannot be
-//! cancelled. At most [`MAX_FILE_THREADS`] threads wait for files at once, so that a hanging file system does not take every
-//! thread.
+//! cancelled. At most [`MAX_FILE_THREADS`] threads wait for files at once, so that a hanging file system does not take
+//! every thread.
 
 use std::{sync::Arc, time::Instant};
 

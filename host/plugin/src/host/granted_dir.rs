@@ -8,7 +8,7 @@
 //! Temporary files that a crash left are hidden, and removed when the same name is written again.
 //!
 //! # Cost
-//! Every call waits for the disk: it belongs on threads that may wait.
+//! Every call waits for the disk, so it belongs on threads that may wait.
 //!
 //! # Limits
 //! Content and lists are bounded by the caller, and so is the size of a directory after a write ([`DirQuota`]): every
@@ -100,7 +100,7 @@ impl GrantedDir {
         };
         self.admit(name, content.len() as u64, quota)?;
         let temporary = temporary(name);
-        // No other writer's: writers take turns.
+        // Left by a crash: writers take turns.
         match rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(e) => return Err(failed(e.into())),

@@ -24,7 +24,7 @@ use crate::{
 /// The data of one instance's store.
 pub(crate) struct State {
     pub(crate) plugin: Arc<str>,
-    /// HostCallResult of `config`: the settings, as JSON.
+    /// Answer of `config`: the settings, as JSON.
     pub(crate) settings: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     /// Deadline of the running call.

@@ -8,10 +8,11 @@
 //! A name costs a thread for blocking work while the system resolves it.
 //!
 //! # Limits
-//! A server makes at most [`MAX_CONCURRENT_CONNECTS`] connects at once; further ones wait, for `controllers.host_call_ms` at most, and
-//! the guest's own timeout begins after that. A look-up that outlives its timeout keeps its permit until the resolver
-//! has answered, so that the number of threads that wait for resolvers stays bounded. Of a name's addresses, the first
-//! [`MAX_ADDRESSES`] are tried in the resolver's order, each for its share of the remaining time.
+//! A server makes at most [`MAX_CONCURRENT_CONNECTS`] connects at once; further ones wait, for
+//! `controllers.host_call_ms` at most, and the guest's own timeout begins after that. A look-up that outlives its
+//! timeout keeps its permit until the resolver has answered, so that the number of threads that wait for resolvers
+//! stays bounded. Of a name's addresses, the first [`MAX_ADDRESSES`] are tried in the resolver's order, each for its
+//! share of the remaining time.
 
 use std::{
     net::{IpAddr, SocketAddr},

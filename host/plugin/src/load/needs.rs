@@ -22,7 +22,7 @@ enum Need {
     TableElements,
 }
 
-/// Stands in an error where other limits have their setting.
+/// Text of an error in place of the setting, for limits without one.
 const FIXED: &str = "a fixed limit";
 
 impl Need {
@@ -39,9 +39,9 @@ impl Need {
     }
 }
 
-/// Messages of wasmtime, which has no types for them: after compiling, for a component that does not fit into a slot of
-/// the pool; and for an instance made on demand that has too many parts. Each is the text before the number, the text
-/// after it, and the need that it means.
+/// Messages of wasmtime, which has no types for these errors: of compiling, for a component that does not fit into a
+/// slot of the pool, and of making an instance on demand with too many parts. Each entry is the text before the number,
+/// the text after it, and the need.
 const LIMIT_MESSAGES: [(&str, &str, Need); 8] = [
     ("component transitively contains ", " core module instances", Need::CoreInstances),
     ("component transitively contains ", " Wasm linear memories", Need::Memories),
@@ -63,8 +63,8 @@ pub(crate) fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option
     })
 }
 
-/// Refuses a component that could not be instantiated, with a better message than that of instantiation: without a
-/// pool, compiling does not check.
+/// Refuses a component that cannot be instantiated. Without a pool compiling does not check this, and instantiation has
+/// a worse message.
 pub(crate) fn check_limits(component: &Component, limits: &Limits) -> Result<(), LoadError> {
     let Some(needs) = component.resources_required() else {
         return Err(LoadError::NotAComponent {

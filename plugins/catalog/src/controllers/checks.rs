@@ -1,15 +1,16 @@
 //! Performs the health checks of workloads, and writes the results to the status `catalog.v1/check-NAME`.
 //!
 //! # Contract
-//! - A check by `ttl` passes for the time that the last client report allows. When that is over, the status becomes failed,
-//!   unless a client was faster.
-//! - A check by `http` or `tcp` goes to the workload's first address when its interval is over. Its status is written
-//!   when the result changes, so a check that keeps passing costs no write.
+//! - A check by `ttl` passes while the last report of a client is younger than the `ttl`. After that the status becomes
+//!   failed, unless a client reported meanwhile.
+//! - A check by `http` or `tcp` goes to the workload's first address when its interval is over (10 s by default). Its
+//!   status is written when the result changes, so a check that keeps passing costs no write.
 //! - Hosts that are not granted are not reached: the status names the grant to add.
 //!
 //! # Limits
-//! Only the instance that performed a check knows when. Another instance that is woken, or one that has just
-//! started, performs it once more. Checks of one workload run one by one, for [`MAX_CHECKS_TIME`] in one reconcile.
+//! Only the instance that performed a check knows the check's time. Another instance, or a new one, performs the check
+//! once more; an instance with the times of [`MAX_KEPT_TIMES`] checks forgets them all. Checks of one workload run one
+//! by one, for [`MAX_CHECKS_TIME`] in one reconcile.
 
 use std::{collections::BTreeMap, net::Ipv6Addr, sync::Mutex, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Keeps the ServiceEndpoints of each Service that has a selector.
 //!
 //! # Contract
-//! - Services and workloads are read from the controller's cache alone, which never goes back; a decision on a cache that
-//!   is behind is made again when it has caught up.
+//! - Services and workloads are read from the controller's cache alone, which never goes back in time. A decision on a
+//!   cache that is behind is made again: the change that was missing wakes the controller.
 //! - Endpoints are written only if they change, and over the version that was read.
 //! - Endpoints of an earlier Service of the name are deleted first. Those that a client wrote stay, and the Service's
 //!   status reports them.

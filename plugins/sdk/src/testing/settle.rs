@@ -1,4 +1,8 @@
 //! Runs a plugin's controllers until nothing is left to do.
+//!
+//! # Limits
+//! A resource that is reconciled more than 50 times, or fails 5 times, ends the run ([`Unsettled`]). Reconciles run one
+//! by one, in the order of the changes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,7 +25,7 @@ const MAX_RECONCILES_PER_RESOURCE: usize = 50;
 /// Most attempts at a failing resource.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Work that was done.
+/// Result of [`World::settle`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
     /// Number of reconciles.
@@ -104,8 +108,9 @@ impl Work {
 }
 
 impl World {
-    /// Starts the plugin's controllers, and runs them until nothing is left to do now: everything is reconciled once,
-    /// and then all that changes. The clock stands still.
+    /// Starts the plugin's controllers, and runs them until nothing is left to do now. Each call is a new start:
+    /// initializers run, every resource is reconciled once, and then each that a change concerns. The clock stands
+    /// still.
     ///
     /// # Errors
     /// See [`Unsettled`].
@@ -153,7 +158,7 @@ impl World {
         Ok(Settled { reconciles, later: work.later })
     }
 
-    /// Maps changes to resources, and queues those.
+    /// Queues the resources that the changes concern, for each controller.
     fn enqueue(&self, work: &mut Work, changes: &[pb::Resource]) -> Result<(), Unsettled> {
         for (place, controller) in self.controllers().iter().enumerate() {
             for changed in changes {
@@ -203,6 +208,7 @@ impl World {
     }
 }
 
+/// Whether a type has this name; versions are not compared.
 fn is(name: &TypeName, of: &pb::Type) -> bool {
     name.group == of.group && name.kind == of.kind
 }

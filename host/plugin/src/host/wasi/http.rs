@@ -20,8 +20,9 @@
 //! A request has `controllers.host_call_ms` from its beginning to the last byte of its answer, and never more than the
 //! remaining time of the call; a guest may ask for less for connecting, for the first byte, and between bytes. Bodies
 //! of all answers of a call together are bounded by `sandbox.reply_bytes`, those of requests likewise. An instance has
-//! at most [`MAX_OPEN_REQUESTS`] open requests. The host's memory for a guest is bounded by [`MAX_HTTP_HANDLES`], headers of 128 KiB
-//! each, and [`SEND_BUFFER_BYTES`]. Each call of the guest here counts towards `controllers.host_calls`; past that, requests fail.
+//! at most [`MAX_OPEN_REQUESTS`] open requests. The host's memory for a guest is bounded by [`MAX_HTTP_HANDLES`],
+//! headers of 128 KiB each, and [`SEND_BUFFER_BYTES`]. Each call of the guest here counts towards
+//! `controllers.host_calls`; past that, requests fail.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
