@@ -1,5 +1,5 @@
-//! Types whose data refers to other resources, in every way and with every behaviour; `tests/guests/proto/mortise/test/v1/node.proto`
-//! declares them. It has no hooks.
+//! Types whose data refers to other resources, in every way and with every behaviour;
+//! `tests/guests/proto/mortise/test/v1/node.proto` declares them. It has no hooks.
 
 use mortise_plugin::{Kind, Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Hub, Node};
