@@ -1,8 +1,5 @@
-//! Hosts of this server: the names and addresses in the `Host` header for which requests are answered.
-//!
-//! A web page can make its own name lead to this server's address (DNS rebinding), and then a browser sends the page's
-//! requests here. The name in the header shows that, so unknown names are refused. Addresses cannot be invented in this
-//! way: loopback and the listening address count, and all addresses if the port listens on all.
+//! Hosts of this server: the names and addresses in the `Host` header for which requests are answered. `browsers` has
+//! the reason and the list.
 
 use std::{
     net::{IpAddr, SocketAddr},
