@@ -26,12 +26,14 @@ use crate::{
     versus::Rounds,
 };
 
-/// Clients that write, and calls on one connection: HTTP/2 allows some hundred streams.
+/// Number of clients that write.
 const WRITERS: usize = 4;
+/// Lists on one connection, well below the server's limit of streams.
 const ON_ONE_CONNECTION: usize = 50;
 
-/// Interval between looks at the server's memory, and time for the memory to settle after a round.
+/// Interval between two readings of the server's memory.
 const LOOK: Duration = Duration::from_millis(50);
+/// Pause after a round, in which the server's memory settles.
 const REST: Duration = Duration::from_secs(1);
 
 /// Prints the cost of `lists` lists of `resources` resources.

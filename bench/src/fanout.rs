@@ -32,7 +32,7 @@ use crate::{
 pub(crate) const RESOURCES: usize = 100;
 /// Connections that watchers share.
 const CONNECTIONS: usize = 16;
-/// Number of watchers, of which one reports the delays of events.
+/// Interval between two watchers that report the delays of events.
 const SAMPLE: usize = 16;
 
 /// Watchers that are open.

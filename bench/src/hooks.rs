@@ -33,8 +33,9 @@ const SIZE: usize = 1024;
 /// Hooks of a write.
 const HOOKS: f64 = 3.0;
 
-/// Writes of one batch; the figure is the median of the batches.
+/// Writes of one batch.
 const BATCH: u32 = 2_000;
+/// Batches whose median is the figure.
 const BATCHES: usize = 15;
 
 /// A guest with every hook, in both forms.

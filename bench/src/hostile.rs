@@ -23,8 +23,9 @@ use crate::{
     versus::Rounds,
 };
 
-/// Clients that call the guest, and clients that write artists.
+/// Number of clients that call the guest.
 const HAMMERS: usize = 4;
+/// Number of clients that write artists.
 const WRITERS: usize = 4;
 
 /// Ten thousand faults within a millisecond, which no guest reaches.

@@ -28,7 +28,8 @@ pub(crate) async fn of_writes(writers: &[Client], length: Duration) -> Outcome<L
     of(&writes, writers.len(), 0, length).await.map(|(latencies, _)| latencies)
 }
 
-/// Lets each client call for this time, from a turn on. Returns the first turn that no client has used.
+/// Lets each client call for this time; `from` is the number of the first call. Returns the percentiles, and the first
+/// number that no client has used.
 async fn of<W: Work>(work: &Arc<W>, clients: usize, from: u64, length: Duration) -> Outcome<(Latencies, u64)> {
     let mut tasks = JoinSet::new();
     for client in 0..clients {
@@ -56,7 +57,8 @@ async fn of<W: Work>(work: &Arc<W>, clients: usize, from: u64, length: Duration)
     Ok((Latencies { p50: percentile(&all, 50), p99: percentile(&all, 99) }, next))
 }
 
-/// Runs both sides alternately, and prints medians of their percentiles and of the paired ratios (`ours` over `theirs`).
+/// Runs both sides alternately, and prints medians of their percentiles and of the paired ratios (`ours` over
+/// `theirs`).
 pub(crate) async fn compare<A: Work, B: Work>(
     title: &str,
     (our_name, ours): (&str, Arc<A>),

@@ -1,7 +1,9 @@
-//! Measures Mortise, always against something else in the same run: machines differ and are noisy, ratios less so.
+//! Measures Mortise, against something else in the same run where there is a counterpart: machines differ and are
+//! noisy, ratios less so. docs/performance.md has the results.
 //!
 //! Each comparison runs both sides alternately, round by round, and reports the median of each side and of the ratio of
-//! the pairs. Servers are child processes of this one; clients are in this process. All use loopback.
+//! the pairs. Servers are child processes of this one, of the binary beside it, so build `mortise` first. Clients are
+//! in this process. All use loopback.
 //!
 //! ```text
 //! cargo build --release -p mortise && cargo run --release -p mortise-bench -- all
@@ -58,7 +60,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// All of the commands below.
+    /// All measurements below except `against` and `instructions`.
     All,
     /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data; Write
     /// also against a server that only brings the message to the disk.

@@ -1,4 +1,4 @@
-//! Results of measurements.
+//! The result type of all measurements.
 
 use std::error::Error;
 

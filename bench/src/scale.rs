@@ -197,16 +197,20 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
 
 /// Controllers without work, over all guests.
 const IDLE_RUNNING: usize = 20;
+/// Guests with these controllers.
 const IDLE_CONTROLLERS: [&str; 5] =
     ["reconcile-sixteen", "reconcile-noop", "reconcile-self", "reconcile-slow", "reconcile-fail"];
 
-/// Watches of an idle server, the resources of each, and the connections that they share.
+/// Watches of an idle server.
 const IDLE_WATCHES: usize = 1_000;
+/// Resources of each watch.
 const IDLE_RESOURCES: usize = 100;
+/// Connections that the watches share.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// Time for an idle server to settle, and time of the measurement after it.
+/// Time for an idle server to settle.
 const REST: Duration = Duration::from_secs(5);
+/// Time of the measurement of an idle server.
 const IDLE: Duration = Duration::from_secs(20);
 
 /// Prints the costs of an idle server: alone, with controllers, and with watches as well.

@@ -55,7 +55,8 @@ pub(crate) async fn rate<W: Work>(work: &Arc<W>, clients: usize, length: Duratio
     Ok(counted as f64 / took.as_secs_f64())
 }
 
-/// Runs both sides alternately and prints medians and the median of the paired ratios (`ours` over `theirs`).
+/// Runs both sides alternately, and prints the medians of their rates and of the paired ratios (`ours` over `theirs`).
+/// Returns the last median.
 pub(crate) async fn compare<A: Work, B: Work>(
     title: &str,
     (our_name, ours): (&str, Arc<A>),

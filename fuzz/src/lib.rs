@@ -1,8 +1,12 @@
 //! Fuzz targets: untrusted bytes for the code of the server that decodes them. A target is a function that must return
 //! for any bytes; the fuzzer looks for a panic, a hang or much memory.
 //!
-//! `.ci/fuzz` runs each with libFuzzer for a minute; `cargo fuzz run TARGET` works as well, with a nightly toolchain.
-//! `tests/corpus.rs` gives each target the corpus, in every test run. Each finding has a seed in the corpus.
+//! `.ci/fuzz` runs each with libFuzzer for a minute, on the stable toolchain, and puts the inputs of failures into
+//! `target/fuzz-found`; `cargo +nightly fuzz run TARGET` works as well. `tests/corpus.rs` gives each target the corpus,
+//! in every test run. Each finding has a seed in the corpus, which has at most 200 KiB.
+//!
+//! A new target is a function here, a program in `fuzz_targets/`, a line in Cargo.toml and in `tests/corpus.rs`, and a
+//! folder of seeds.
 
 mod names;
 mod requests;
@@ -36,7 +40,7 @@ pub fn manifests(bytes: &[u8]) {
     mortise_plugin_host::fuzzing::manifest(bytes);
 }
 
-/// Reads a file of the plugin folder, up to its compilation, and names of imports and exports.
+/// Reads a file of the plugin folder as the server does before it compiles the file, and names of imports and exports.
 pub fn components(bytes: &[u8]) {
     let _ = truncation::shape(bytes);
     for name in String::from_utf8_lossy(bytes).split(['\0', '\n']) {

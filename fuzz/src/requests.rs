@@ -34,7 +34,7 @@ fn server() -> Option<&'static Server> {
     SERVER.get_or_init(make).as_ref()
 }
 
-/// Handles requests as on the wire; the first byte selects the method. Nothing is stored: `MutateAndValidate` does the
+/// Handles messages of requests; the first byte selects the method. Nothing is stored: `MutateAndValidate` does the
 /// work of a write up to its commit.
 pub fn requests(bytes: &[u8]) {
     let Some((which, message)) = bytes.split_first() else { return };
@@ -67,7 +67,7 @@ pub fn requests(bytes: &[u8]) {
     });
 }
 
-/// Returns the identity for which the seeds are encrypted.
+/// Returns the identity of age that decrypts the encrypted seeds.
 pub(crate) fn identities() -> Option<&'static Identities> {
     const IDENTITY: &str = "AGE-SECRET-KEY-1PQKRTJHPEXPEN9XQ9U7AYEV2ERPQGK8AK467688EM9JE0CNYCJDQL0HE3K";
     static IDENTITIES: OnceLock<Option<Identities>> = OnceLock::new();

@@ -1,7 +1,14 @@
-//! Transports: the resource API over gRPC, with reflection and health, and over HTTP/JSON, with metrics.
+//! The ports of the server: gRPC with reflection, health and the destination API; HTTP with JSON, OpenAPI and metrics;
+//! DNS. [`bind`] opens them, and [`OpenPorts::serve`] serves them until the stop.
 //!
-//! Nothing here decides about resources: requests are decoded and handed to `service`, and its answers and errors go
-//! onto the wire.
+//! # Contract
+//! Nothing here decides about resources: a request is decoded and handed to `mortise-service`, and its answer or error
+//! is encoded. `authenticate` finds the caller of each request on gRPC and HTTP, and checks the permission of methods
+//! that are not about resources. A stop lets the calls in flight finish, for [`ServerOptions::grace`] at most.
+//!
+//! # Limits
+//! Connections, calls of a caller, the bytes of requests and answers, and the time to send and to take them are
+//! bounded: `grpc::calls`, `grpc::connections`, `http::listen` and `dns` describe how.
 
 mod authenticate;
 mod call;

@@ -1,6 +1,7 @@
 //! The unix socket of gRPC: a file through which local users reach the server. The kernel reports their user ids.
 //!
-//! Every user with access to the file may connect; users who are not operators are anonymous there, as on the port.
+//! Every user with access to the file may connect. Root and the server's own user are operators; all others are
+//! anonymous, as on the port without a token.
 
 use std::{
     fs::{self, Permissions},

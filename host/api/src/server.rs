@@ -86,8 +86,8 @@ pub struct ServerOptions {
     pub http_addr: SocketAddr,
     /// Largest request, bytes.
     pub max_request_bytes: usize,
-    /// Concurrent connections of the gRPC port; further ones are closed. The time limit for a connection's beginning is
-    /// HTTP's limit for a request's head.
+    /// Concurrent connections of the gRPC port; further ones are closed. A new connection has
+    /// [`HttpOptions::request_timeout`] to send its first bytes.
     pub max_connections: usize,
     /// Concurrent calls of a caller, over all its connections, while access control is on.
     pub caller_streams: usize,
@@ -95,10 +95,10 @@ pub struct ServerOptions {
     pub keep_alive: Duration,
     /// Longest time for calls in flight to finish at shutdown.
     pub grace: Duration,
-    /// Bytes of arriving gRPC messages; beyond them, large ones are refused.
+    /// Bytes of arriving gRPC messages; beyond them, messages over 4 KiB are refused (`grpc.inbound_buffer_bytes`).
     pub request_bytes: usize,
     /// Bytes of large gRPC answers that wait for their clients; beyond them, the answers that were read least recently
-    /// end.
+    /// end (`grpc.outbound_buffer_bytes`).
     pub answer_bytes: usize,
     /// Longest time for the upload of a plugin.
     pub upload_timeout: Duration,
@@ -377,8 +377,8 @@ impl OpenPorts {
             let mut reloading = self.tls.map(|tls| Task::spawn("the reload of TLS files", tls.follow()));
 
             tokio::pin!(grpc);
-            // Without one of these tasks the server would look alive but not work. So it ends, and its supervisor
-            // starts it again.
+            // Without one of these tasks the server would look alive but not work. So the server ends, and the program
+            // that supervises it (systemd, an orchestrator) starts it again.
             let tasks = [&mut following, &mut http, &mut upkeep, &mut watching];
             tokio::select! {
                 served = &mut grpc => return Ok(served?),

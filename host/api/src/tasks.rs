@@ -1,4 +1,5 @@
-//! The tasks without which the server would look alive but not work.
+//! The tasks of the ports. Without any one of them the server would look alive but not work, so an end of a task before
+//! the stop is a fault. (`host/mortise/src/tasks.rs` watches the other tasks of the process, for panics alone.)
 
 use futures::future::select_all;
 use tokio::task::{JoinError, JoinHandle};
@@ -59,7 +60,10 @@ async fn failpoint(task: &str) {
     std::future::pending().await
 }
 
-/// Waits for the first task to end, by a panic or otherwise. There has to be a task.
+/// Waits for the first task to end, by a panic or otherwise.
+///
+/// # Panics
+/// If there are no tasks.
 pub(crate) async fn first_ended(tasks: impl Iterator<Item = &mut Task>) -> (&'static str, Option<JoinError>) {
     select_all(tasks.map(|task| Box::pin(task.ended()))).await.0
 }

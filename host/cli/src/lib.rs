@@ -5,6 +5,12 @@
 //!
 //! The crate speaks gRPC and knows nothing of the inside of a server, so that it is quick to build and could be a
 //! program of its own.
+//!
+//! # Contract
+//! Results go to standard output; failures, warnings and progress go to standard error. The exit code is an [`Exit`].
+//! A failure names its subject, the fault and, where there is one, a remedy. A wait for an answer is bounded by
+//! `--timeout`; commands that follow changes last until Ctrl-C, which ends every command at once, unless a
+//! [`CriticalSection`] lasts.
 
 mod apply;
 pub mod args;

@@ -1,4 +1,17 @@
-//! The `mortise` binary: command line, configuration, wiring.
+//! The `mortise` binary: the command line, the settings, and the wiring of a server.
+//!
+//! | file | work |
+//! |---|---|
+//! | `cli`, `settings` | reads flags and settings |
+//! | `run` | starts the parts of a server in order, serves, and stops them |
+//! | `bootstrap`, `provider` | the first token; Terraform's socket |
+//! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
+//! | `offline` | `restore` and `check`, on a data directory without a server |
+//! | `arenas`, `logging`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
+//!
+//! Commands of clients are in `mortise-cli`, those for authors of plugins in `mortise-plugin-dev`; all exit as
+//! [`mortise_cli::Exit`] says. A server exits with 0 after a signal, 1 after a fault, 2 for wrong settings, and 130 at
+//! a second signal.
 
 mod arenas;
 mod bootstrap;
@@ -18,7 +31,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use cli::{Command, Mode, PluginCommand};
 
-/// Exit code of a wrong configuration; nothing was started.
+/// Exit code for wrong settings; nothing was started.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {

@@ -1,4 +1,12 @@
-//! Wires the parts together, serves, and takes them apart again.
+//! Starts the parts of a server, serves, and stops them.
+//!
+//! # Order
+//! The ports open first, so that a wrong address is found at once. Then come the store, with the sandbox beside it, the
+//! audit log, the service, tokens and policies, the plugins, their controllers, and the copies from other regions. The
+//! ready line on stdout follows, and the ports answer. A stop ends the ports, the copies, the plugins, the controllers,
+//! the audit log and the store, in this order.
+//!
+//! A task that must run as long as the server belongs to a [`TaskWatch`]: its panic stops the server.
 
 use std::{
     io::Write as _,
@@ -66,7 +74,7 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> RunError {
 
 /// Serves until a signal.
 pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
-    // Boxed, or the compiler makes one for each kind of runtime.
+    // Boxed, or the compiler makes the code of the whole start once for each kind of runtime.
     let serve: Pin<Box<dyn Future<Output = _>>> = Box::pin(serve(mode, settings));
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -130,7 +138,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("cannot open the store")(std::io::Error::other(e)))??;
 
-    // The owner of the store may replace a socket that was left behind.
+    // This process holds the store by now, so a socket at this path was left by a killed server.
     let mut socket = None;
     if !config.socket.as_os_str().is_empty() {
         let path = config.data_dir.join(&config.socket);
@@ -208,7 +216,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     }
     service.stop();
     let _ = pulling.await;
-    // The manager's current work is one atomic step away from done or not begun.
+    // Work of the manager that ends here is either complete or without effect.
     manager.stop().await;
     drop(manager);
     follows.abort();

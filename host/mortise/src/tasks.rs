@@ -1,5 +1,6 @@
-//! Tasks that run as long as the server. A task that panics ends the process with an error: a server without it would
-//! only look alive, and its supervisor starts it again.
+//! Tasks that run as long as the server. A task that panics ends the process with an error, so that its supervisor
+//! starts it again: a server without the task would only look alive. Other ends are normal here; the tasks of the ports
+//! must not end at all (`host/api/src/tasks.rs`).
 
 use tokio::{
     sync::watch,
@@ -49,7 +50,7 @@ impl TaskWatch {
 
     /// Resolves at the first panic.
     pub(crate) async fn panicked(&self) {
-        // An error means that the sender is gone, which it is not.
+        // An error would mean that the sender is gone, but this value holds it.
         let _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 

@@ -15,13 +15,14 @@ pub use grpc::GrpcClient;
 
 use crate::schema::{Snapshot, TypeDescription};
 
-/// A server.
+/// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout;
+/// calls are not repeated here. Answers are whole in memory, lists included.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
     /// Every type of the server.
     async fn types(&self) -> Result<Vec<TypeDescription>, Status>;
 
-    /// Plans a write; `create` plans a creation even if the resource exists.
+    /// Plans a write, without writing; `create` plans a creation even if the resource exists.
     async fn plan(&self, resource: pb::Resource, create: bool) -> Result<PlanResponse, Status>;
 
     /// Gives a resource another type; a dry run returns the resource that would result.

@@ -2,13 +2,17 @@
 //! "Core" is the program that starts a provider and calls it: `terraform` or `tofu`.
 //!
 //! # Contract
-//! The provider is a client: it uses only the calls of [`client::ResourceClient`]. The state of a run belongs to its
-//! connection ([`rpc::Session`]). Faults are diagnostics with paths, never gRPC statuses, since core forgets created
-//! resources when it gets a status. A plan depends on the prior state, the configuration and the server's rules alone.
+//! The provider is a client: it uses only the calls of [`client::ResourceClient`]. Core opens a connection for each
+//! phase of a command (validate, plan, apply); the configuration and the server's types belong to the connection
+//! ([`rpc::Session`]). Faults are diagnostics with paths, never gRPC statuses, since core forgets created resources
+//! when it gets a status. A plan depends on the prior state, the configuration and the server's rules alone.
+//!
+//! Each module uses only those before it: [`value`], [`mapping`], [`schema`], [`state`], [`client`], [`rpc`],
+//! [`serve`].
 //!
 //! # Cost
-//! A plan of a known configuration costs the server a MutateAndValidate; a creation costs that and a Write; an update
-//! costs one Read more; a read costs a Read. Each connection asks for the types once.
+//! A plan of a known configuration costs the server a Plan. Applying makes the plan again: a creation costs that and a
+//! Write, and an update one Read more. A read costs a Read. Each connection asks for the types once.
 //!
 //! # Limits
 //! Messages are at most 256 MiB. Values are bounded in depth and in digits ([`value`]), types in depth and in

@@ -1,8 +1,8 @@
 //! The reports of a writer about its writes, and the contents that a store may therefore have.
 //!
 //! The writer reports each write before it begins, and its answer afterwards. Each line reaches the ledger in that
-//! order, however the writer ends. So each resource has one acknowledged state, and at most one write in flight, with
-//! an open outcome: it is there whole, with everything else of its batch, or not at all.
+//! order, however the writer ends. So each resource has one acknowledged state, and at most one write in flight, whose
+//! outcome is open: the store has the whole batch of the write, or no part of it.
 //!
 //! | line | meaning |
 //! |---|---|
@@ -78,7 +78,7 @@ pub(crate) struct Ledger {
     given: BTreeSet<u64>,
     /// The newest version ever given.
     pub(crate) newest: u64,
-    /// The newest version of earlier lives.
+    /// The newest version of earlier lives; a new version must be higher.
     bar: u64,
     /// Content that the present life read when it began.
     found: Content,

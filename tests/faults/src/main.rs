@@ -6,7 +6,12 @@
 //! | `kills` | the writing process is killed |
 //! | `power-cuts` | the power fails: any part of the unsynced writes is lost |
 //!
-//! Each command prints a table of verdicts, and how to repeat a wrong case; a wrong case makes the exit status 1.
+//! A *case* is one damaged store, backup or compiled code. A *life* is the run of one writer on a store, from its
+//! opening to its end; several lives follow each other on the same store. The *ledger* has the acknowledged writes of
+//! all lives.
+//!
+//! Each command prints a table of verdicts, and the way to repeat a wrong case; a wrong case makes the exit status 1.
+//! `power-cuts` needs `strace`, and prints SKIPPED without it. `docs/architecture.md` has the results.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 

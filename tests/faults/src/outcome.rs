@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The result of a step. An error ends the run, since it is an error of the tool or of the machine.
+/// The result of a step. An error is one of the tool or of the machine, not of a store, and ends the run.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Text of the last panic.

@@ -33,11 +33,11 @@ use crate::{
     writer::{End, Life, content, options, wait_until_free},
 };
 
-/// Lives of the store in one trace.
+/// Lives in one trace.
 const LIVES: u64 = 5;
 /// Cases of one trace.
 const CASES: u64 = 250;
-/// Number of events shown of a trace that does not explain the files.
+/// Number of last events shown if the replay of a trace differs from the real files.
 const LAST_CALLS: usize = 60;
 /// Time to open after which a store counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ const KINDS: [&str; 3] = ["Alpha", "Beta", "Gamma"];
 pub(crate) struct State {
     /// Number of the write that made the content; each write has its own.
     pub(crate) number: u64,
-    /// Number of the write that created the resource; the uid follows from it.
+    /// Number of the write that created the resource; the uid is made from this number.
     pub(crate) incarnation: u64,
     /// Name and incarnation of the owner.
     pub(crate) owner: Option<(String, u64)>,

@@ -20,7 +20,8 @@ pub(crate) const CALLS: &str = "openat,open,creat,close,write,pwrite64,writev,pw
      copy_file_range,sendfile,fsync,fdatasync,sync,syncfs,msync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,\
      unlink,unlinkat,rmdir,mkdir,mkdirat";
 
-/// Number of calls that ended before one and may overlap with it: there are fewer threads.
+/// Number of earlier changes that are compared with a change. Only calls of different threads overlap, and a writer has
+/// fewer threads.
 const OVERLAPPING: usize = 64;
 
 /// A path below the traced directory, in parts.

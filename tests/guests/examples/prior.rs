@@ -1,5 +1,4 @@
-//! Validates against the stored resource: a year, the resource's number, must not decrease. Warns of the prior that it
-//! saw.
+//! Validates against the stored resource: the number is a year, and must not decrease. A warning has the stored year.
 
 use mortise_plugin::{Plugin, ResourceType, Scope, field};
 use mortise_test_guests::{DESCRIPTORS, Thing};

@@ -2,16 +2,18 @@
 //!
 //! # Contract
 //! `name.namespace.svc.ZONE` is a service, `_port._tcp.` before it one of its ports, and `workload.` before it one of
-//! its workloads. Each answer comes from `catalog.v1.ServiceEndpoints` as the resource service reads it at that moment,
-//! for a caller whose source is the client's address; nothing is cached. docs/dns.md lists the answers.
+//! its workloads. Each answer is made from one read of `catalog.v1.ServiceEndpoints`; nothing is cached. DNS has no
+//! tokens, so all queries have the policies of `acl.dns_policies`. docs/dns.md lists the answers.
 //!
-//! The messages are hickory-proto's: docs/decisions/0033-the-dns-sockets-are-served-here.md.
+//! `serve` has the sockets, `name` parses names, `resolve` reads the service, `answer` chooses the records. The
+//! messages are hickory-proto's: docs/decisions/0033-the-dns-sockets-are-served-here.md.
 //!
 //! # Limits
-//! [`DnsOptions::queries`] are answered at once. A further query over UDP is dropped, as clients of UDP expect, and one
-//! over TCP waits. [`DnsOptions::max_connections`] are open at once, further ones are closed. A connection that is
-//! silent for [`DnsOptions::idle`], or takes an answer for as long, is closed too. An answer has at most 1,232 bytes
-//! over UDP, which truncates it, and 65,535 over TCP, which leaves records out.
+//! At most [`DnsOptions::queries`] queries are answered at the same time. A further query over UDP is dropped, as
+//! clients of UDP expect, and one over TCP waits. At most [`DnsOptions::max_connections`] connections are open; further
+//! ones are closed, and so is a connection that is silent, or takes no answer, for [`DnsOptions::idle`]. An answer over
+//! UDP has at most 1,232 bytes (512 without EDNS) and is truncated there; an answer over TCP has 65,535 and leaves
+//! records out.
 
 mod answer;
 mod name;
@@ -40,15 +42,15 @@ pub struct DnsOptions {
     pub queries: usize,
     /// Concurrent connections.
     pub max_connections: usize,
-    /// Longest silence of a connection, and longest time for a query.
+    /// Longest silence of a connection, longest time to answer a query, and longest time to send an answer.
     pub idle: Duration,
 }
 
 impl DnsOptions {
-    /// Connections at once; further ones are closed.
+    /// Default of `max_connections`.
     pub const MAX_CONNECTIONS: usize = 128;
 
-    /// Time that a connection may be silent, or take nothing of an answer, before it is closed.
+    /// Default of `idle`.
     pub const IDLE: Duration = Duration::from_secs(10);
 
     /// Reads the domain of all names; `None` for an invalid text.

@@ -1,4 +1,4 @@
-//! The sockets of DNS.
+//! The sockets of DNS: UDP and TCP, with the bounds that `dns` describes.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 

@@ -1,19 +1,19 @@
 //! The running calls of the gRPC port: bounds on the memory of their requests and answers, and on their time.
 //!
 //! # Requests
-//! The message of a call has `http.request_timeout_ms` to arrive. Meanwhile it counts against `grpc.inbound_buffer_bytes`
-//! (`request`). A request beyond the budget is refused and may be retried; if it waited, it would hold memory that
-//! other requests need. Messages of at most 4 KiB have the same budget again. The share is returned with the answer. A
-//! call with a stream of requests counts as 4 KiB while it lasts: uploads have limits of their own, and questions to
-//! reflection are no larger.
+//! The message of a call has `http.request_timeout_ms` to arrive. Its bytes count against `grpc.inbound_buffer_bytes`
+//! until the call is answered (`request`). A message beyond that budget is refused, and the client may retry; if the
+//! message waited, it would hold memory that other requests need. Messages of at most 4 KiB are refused only beyond
+//! twice the budget. A call with a stream of requests counts as 4 KiB while it lasts: uploads have limits of their own,
+//! and questions to reflection are no larger.
 //!
 //! # Answers
 //! An answer goes to HTTP/2 in frames of 32 KiB (`answer`); each frame waits until the client has made room for it. So
 //! HTTP/2 holds one frame and its own buffer, and the rest is held here, where it can be dropped. An answer ends if its
 //! client reads nothing for `http.stall_timeout_ms`: everything that it holds (a list, a watch with its place and its
 //! events) is dropped, even if HTTP/2 never asks for more. The waiting bytes of large answers have a common bound
-//! (`grpc.outbound_buffer_bytes`); beyond it, the answers that were read least recently end. Bytes that many answers share count
-//! once (`counted`), until the last of them has sent them or ended.
+//! (`grpc.outbound_buffer_bytes`); beyond it, the answers that were read least recently end. Bytes that many answers
+//! share count once (`counted`), until the last of these answers has sent them or ended.
 //!
 //! # Callers
 //! The caller is recognised here, once, and the requirement of the method is checked ([`crate::authenticate`]). The

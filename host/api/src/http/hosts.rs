@@ -1,4 +1,5 @@
-//! Hosts of this server.
+//! Hosts of this server: the names and addresses in the `Host` header for which requests are answered. `browsers` has
+//! the reason and the list.
 
 use std::{
     net::{IpAddr, SocketAddr},

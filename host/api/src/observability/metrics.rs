@@ -1,5 +1,5 @@
-//! The table of all metrics of the process. docs/metrics.md shows the same table, and the crates of the host record exactly
-//! these metrics; tests compare.
+//! The table of all metrics of the process. docs/metrics.md shows the same table, and the crates of the host record
+//! exactly these metrics; tests compare both.
 //!
 //! Histograms have real buckets, the same on every machine, so that they can be added up over machines. Samples are
 //! folded into their buckets every few seconds, so that memory is bounded also when no metrics are asked for.

@@ -1,4 +1,11 @@
-//! Resources from files: reading them, the order in which they are written, and what a write would change.
+//! Resources from files, for `apply`, `diff`, `plan`, `delete` and others.
+//!
+//! | file | work |
+//! |---|---|
+//! | `files` | reads and checks all files before the first call |
+//! | `order` | sorts resources into levels: owners and tenancy units first |
+//! | `plan` | compares a resource with the stored one, by a dry run of the server |
+//! | `report` | prints plans and warnings |
 
 pub(crate) mod files;
 pub(crate) mod order;

@@ -1,7 +1,8 @@
-//! The commands, one in each file.
+//! The commands, one in each file or folder.
 //!
 //! A command is a struct of arguments with a `run`. Its doc comment is its help, and `after_help` gives examples and
-//! the exit codes.
+//! the exit codes. A new command is a file, a variant of [`Command`], an arm of [`run`], and a transcript of its output
+//! and its errors in `tests/cli`.
 
 mod access;
 mod adopt;

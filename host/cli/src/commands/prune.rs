@@ -1,7 +1,7 @@
 //! `mortise apply --prune`: deletes what was applied once and is no longer in the files.
 //!
-//! A resource is deleted only if it matches the selector, if its type and unit occur in the files (or its type is named
-//! on the command line), and if it still has the version that was shown.
+//! A resource is deleted only if it matches the selector, if its type and its unit (partition and namespace) occur in
+//! the files or are named on the command line, and if it still has the version that was shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 

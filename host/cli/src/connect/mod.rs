@@ -1,4 +1,9 @@
 //! Address of the server and connection to it: flags, the environment, the context, defaults, in this order.
+//!
+//! # Contract
+//! A token goes only to the server that it is meant for: the token of a context is dropped when a flag or the
+//! environment names another address, and a socket at a usual place is used only if it belongs to root or this user.
+//! A fault of the settings is reported before any connection.
 
 pub(crate) mod address;
 pub(crate) mod contexts;

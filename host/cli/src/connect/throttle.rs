@@ -4,7 +4,8 @@
 //! calls are in flight: half as many after each refusal, one more after each [`STEADY`] successes, as in TCP. A call is
 //! given up after [`ATTEMPTS`].
 //!
-//! Libraries limit rates or repeat calls, not both: docs/decisions/0029-concurrent-calls-of-apply-are-limited-here.md.
+//! Libraries limit calls per second, or keep a call's place while it waits to be repeated:
+//! docs/decisions/0029-concurrent-calls-of-apply-are-limited-here.md.
 
 use std::{
     sync::{Mutex, PoisonError},

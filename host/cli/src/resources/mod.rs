@@ -1,4 +1,5 @@
-//! Resources and types as the command line names and shows them.
+//! Resources and types as the command line names and shows them. `catalog` is the list of the server's types; it is not
+//! the plugin `catalog`, whose commands are in `commands/catalog`.
 
 pub mod catalog;
 pub(crate) mod ids;

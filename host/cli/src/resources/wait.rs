@@ -2,6 +2,7 @@
 //!
 //! A condition is waited for by a watch of each type and place; after the end of a watch, a new one waits for the
 //! resources that are still pending. A resource to be deleted is read again and again, with pauses from 20 ms to 1 s.
+//! Both waits end after `--timeout` with [`Exit::TimedOut`].
 
 use std::{
     collections::{BTreeMap, HashMap},

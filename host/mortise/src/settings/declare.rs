@@ -1,7 +1,8 @@
 //! Declares each setting once: its name, default, range and explanation.
 //!
-//! From a declaration follow the field that holds the setting, its default, the check of its range, the help text of its
-//! flag, and the comment in `config.toml`. Sizes and times have units in their range and in their type.
+//! The macro makes from a declaration the field that holds the setting, its default, the check of its range, and the
+//! comment in `config.toml`. The default is also in the help text of a flag (`flag`). Sizes and times have units in
+//! their range, for its check and its text, and in their type, for reading and printing.
 
 use mortise_plugin_host::units::COUNT;
 use toml::{Table, Value};

@@ -11,11 +11,11 @@ use super::{
 const SPANS: &str = "mortise::span=debug";
 
 impl Log {
-    /// The filter of the log. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts do not
-    /// count.
+    /// The filter of the log. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts
+    /// do not count.
     ///
-    /// A word by itself must be a level. As a target, `inf` would log nothing at all, errors included; so a target needs
-    /// a level.
+    /// A word by itself must be a level. As a target, `inf` would log nothing at all, errors included; so a target
+    /// needs a level.
     pub(crate) fn filter(&self) -> Result<EnvFilter, SettingError> {
         let refused = |fault| SettingError::LogLevel { level: self.level.clone(), fault };
         let mut parts: Vec<&str> = self.level.split(',').map(str::trim).collect();

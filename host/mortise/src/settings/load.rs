@@ -126,11 +126,11 @@ impl Settings {
             audit: within("audit", "events"),
             load_unsigned: within("plugins", "load_unsigned"),
         };
-        // Every part of it was taken by itself before.
+        // File, environment and flags were each checked before, so a fault here would have no place.
         let mut config: Config = table.try_into().map_err(SettingError::from)?;
         config.test_limits = TestLimits::read(env)?;
         config.check().map_err(|source| {
-            // Every such fault begins with the key.
+            // Each fault begins with its key. If the variable of that key is set, it is the origin.
             let name = source.to_string().split(' ').next().map(variable).filter(|name| env(name).is_some());
             match (name, file) {
                 (Some(name), _) => ConfigError::Environment { name, source },

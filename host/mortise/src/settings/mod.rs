@@ -1,8 +1,18 @@
 //! The settings: a file, the environment, flags, in rising order of precedence; unset keys have defaults.
 //!
-//! Every key has a variable: `MORTISE_` and its path in upper case, joined by underscores, such as
-//! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors, and so are numbers outside their ranges: all is checked before
-//! anything is opened. A setting is declared once, in `table`.
+//! Every key with a default has a variable: `MORTISE_` and its path in upper case, joined by underscores, such as
+//! `MORTISE_STORE_CACHE_BYTES`. Unknown keys of the file are errors, and so are numbers outside their ranges: all is
+//! checked before anything is opened. A setting is declared once, in `table`.
+//!
+//! | file | work |
+//! |---|---|
+//! | `table`, `declare`, `range` | the settings; the macro that declares them; ranges of numbers |
+//! | `load`, `environment`, `renamed` | reads file, environment and flags; refuses old names |
+//! | `rules`, `filter` | checks of settings that need each other, and of the log level |
+//! | `plugin`, `region` | tables of plugins and of peers |
+//! | `parts` | makes the options of each part of the server |
+//! | `sample` | tests: prints `config.toml` |
+//! | `test_limits` | limits that tests change, and operators cannot |
 
 mod declare;
 mod environment;

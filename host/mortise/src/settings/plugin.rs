@@ -1,5 +1,5 @@
-//! Turns `[plugin.<name>.settings]` from TOML into JSON for the plugin; its grants go along. A wrong `log_level` is refused
-//! here, too, so that a configuration is checked in the same way when it is read again.
+//! Turns `[plugin.<name>.settings]` from TOML into JSON for the plugin; its grants go along. A wrong `log_level` is
+//! refused here, too, so that a configuration is checked in the same way when it is read again.
 //!
 //! Dates and times become strings as TOML writes them. `inf` and `nan`, which JSON does not have, are refused with
 //! their key.
@@ -20,7 +20,7 @@ pub(crate) struct PluginConfig {
     pub(crate) log_level: String,
     /// The plugin's own settings; the plugin gets all of them.
     pub(crate) settings: Table,
-    /// Rights beyond the plugin's own types.
+    /// Rights of the plugin's controllers beyond the plugin's own types.
     pub(crate) grants: Grants,
 }
 

@@ -43,7 +43,8 @@ impl Config {
 }
 
 impl Config {
-    /// Refuses ports that other machines reach without TLS or without tokens.
+    /// Refuses ports that other machines reach without TLS or without tokens, unless `allow_insecure` is set. For
+    /// `mortise serve`; `mortise dev` skips this check.
     pub(crate) fn check_exposure(&self) -> Result<(), SettingError> {
         let missing = match (self.tls.cert_file.as_os_str().is_empty(), self.acl.enabled) {
             (false, true) => return Ok(()),

@@ -23,17 +23,18 @@ const HEAD: &str = "\
 # Sizes are written with KiB, MiB or GiB, times with ms, s, m or h: \"256MiB\", \"30s\". A bare number counts bytes, or the unit
 # at the end of the key: milliseconds (_ms) or seconds (_s).
 #
-# The environment can set each key, too: MORTISE_ and its path in upper case, such as MORTISE_GRPC_ADDR or
-# MORTISE_STORE_CACHE_BYTES, with commas between the items of a list. A flag beats the environment, and the environment beats
-# this file. The file is printed from host/mortise/src/settings/table.rs.
+# The environment can set each key that has a default: MORTISE_ and its path in upper case, such as MORTISE_GRPC_ADDR or
+# MORTISE_STORE_CACHE_BYTES, with commas between the items of a list. Only this file can have tables with names of your own: for
+# plugins, peers and certificates. A flag beats the environment, and the environment beats this file. The comments and defaults
+# are those of host/mortise/src/settings/table.rs.
 
 ";
 
 /// Tables of single plugins and peers, which have names of their own.
 const TAIL: &str = r#"
-# Each plugin can have a table of its own, by its name; the environment cannot set these keys. The plugin gets all of `settings`
-# as JSON, and may refuse it. `log_level` is the lowest level that is taken from the plugin's log: off, error, warn, info (the
-# default), debug or trace; log.level then decides which lines go to stderr. Changes of `settings` and `grants` apply at once.
+# Each plugin can have a table of its own, by its name. The plugin gets all of `settings` as JSON, and may refuse it.
+# `log_level` is the lowest level that is taken from the plugin's log: off, error, warn, info (the default), debug or trace;
+# log.level then decides which lines go to stderr. Changes of `settings` and `grants` apply at once.
 #
 # [plugin.demo]
 # log_level = "debug"

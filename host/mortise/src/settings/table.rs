@@ -134,7 +134,7 @@ section! {
         /// Public keys of minisign: the line with the key, or a file with it (docs/security.md). `mortise plugin
         /// keygen` makes a pair. Read at the start.
         trusted_keys: Vec<String> = Vec::new();
-        /// Whether every plugin needs a signature by one of these keys, however it is installed. Plugins inside the
+        /// Whether every plugin needs a signature by one of trusted_keys, however it is installed. Plugins inside the
         /// binary need none.
         require_signed: bool = false;
         /// Whether files in plugin_dir are loaded without a signature. If not, a file needs a signature by one of
@@ -355,7 +355,7 @@ section! {
         max_resource_bytes: Size = Size::from(mortise_store::Options::new("").max_resource_bytes), Range::bytes(1_000, GIB);
         /// Events kept on disk, so that watches can resume.
         history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
-        /// Size of these events.
+        /// Size of the events kept on disk.
         history_bytes: Size = Size(mortise_store::Options::new("").history_bytes), Range::bytes(0, TIB);
         /// Memory for events waiting for watches. When it is full, events of the type with the most are dropped, and
         /// watches still waiting for them are ended with Aborted; so are watches more than 4,096 events or 32 MiB
@@ -368,8 +368,8 @@ section! {
         /// Resources, owner entries and events compared with their checksums per second, in the background. 0: none. A
         /// mismatch ends readiness, and `mortise status` describes it.
         scrub_per_second: u64 = mortise_store::Options::new("").scrub_per_second, Range::new(0, 1_000_000);
-        /// Whether each start compares all of them, and not only one after a crash or with a small store. Takes about a
-        /// second for each million.
+        /// Whether every start compares all resources, owner entries and events with their checksums. Otherwise only a
+        /// start after a crash or with a small store does. Takes about a second for each million.
         compare_at_start: bool = false;
     }
 }
@@ -388,7 +388,7 @@ section! {
         describe_deadline_ms: Millis = Millis(Limits::default().describe_deadline_ms), TIME;
         /// Memory of one instance.
         memory_bytes: Size = Size::from(Limits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
-        /// Size of what a plugin passes to the host in one answer or one host call. The description of a plugin is an
+        /// Size of one answer of a plugin, or of the arguments of one host call. The description of a plugin is an
         /// answer.
         reply_bytes: Size = Size::from(Limits::default().reply_bytes), Range::bytes(64 * KIB, GIB);
         /// Requests of one plugin in progress, so that a slow plugin leaves instances to others. Further ones wait
@@ -429,7 +429,8 @@ section! {
         /// Faults of one hook in the window that lead to quarantine, if nearly all of its calls failed, and for nearly
         /// all of its callers.
         faults: u32 = Quarantine::default().faults, Range::new(1, 10_000);
-        /// Length of the window. A hook without a fault for this time leaves probation with its next good call.
+        /// Length of the window. Three faults of a hook within it put the hook on probation; its calls go on. A hook
+        /// without a fault for this time leaves probation with its next good call.
         window_ms: Millis = Millis(Quarantine::default().window_ms), TIME;
         /// Types, such as "demo.v2.Artist", to write without `mutate`, with a warning, while that hook is broken.
         bypass_mutate_types: Vec<String> = Vec::new();

@@ -1,8 +1,8 @@
-//! Limits that only tests change. Operators have no reason to, so they are not settings: each is a constant or a default
-//! of the crate that keeps it.
+//! Limits that only tests change. Operators have no reason to change them, so they are not settings: each is a constant
+//! or a default of the crate that keeps the limit.
 //!
-//! The variable `MORTISE_TEST_LIMITS` holds them as TOML, such as `watch_buffer = 4`; the log names the variable if it is
-//! set. A limit is added here when the first test needs it.
+//! The variable `MORTISE_TEST_LIMITS` holds them as TOML, such as `watch_buffer = 4`; the log names the variable if it
+//! is set. A limit is added here when the first test needs it.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! A plugin's messages in the protocol's terms: their fields as attributes, the equality of values, and the combination
-//! of the server's values with the user's spelling.
+//! A plugin's messages in the protocol's terms: their fields as attributes (`shape`, `options`), values in both
+//! directions (`message`), the equality of values (`same`), the combination of the server's values with the user's
+//! spelling in plans (`conform`) and in reads (`undo`), and the arguments and results of functions (`function`).
 
 mod conform;
 mod function;

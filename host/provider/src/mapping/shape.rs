@@ -2,8 +2,8 @@
 //!
 //! # Limits
 //! Messages come from plugins, and may hold each other in circles, or so often that a full description grows without
-//! bound. A message within itself, or more than [`MAX_OBJECT_DEPTH`] deep, is a string that holds JSON. A type with more than
-//! [`MAX_ATTRIBUTES`] attributes is rejected.
+//! bound. A message within itself, or more than [`MAX_OBJECT_DEPTH`] deep, is a string that holds JSON. A type with
+//! more than [`MAX_ATTRIBUTES`] attributes is rejected.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Read values: the user's spelling where the server still has its own version of it, and the server's values
-//! elsewhere.
+//! Read values: the user's spelling where the server still has the value that it made from this spelling, and the
+//! server's values elsewhere. The counterpart of `conform`, which records these values.
 
 use std::collections::BTreeMap;
 

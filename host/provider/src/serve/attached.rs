@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{client::Connector, rpc::Session};
 
-/// Most connections at once; core opens one for each command.
+/// Most connections at once; core opens one for each phase of a command.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Longest path of a socket on Linux, bytes.

@@ -143,7 +143,8 @@ pub async fn launch(
     Ok(())
 }
 
-/// Serves until `stopped`, and then for [`SHUTDOWN_GRACE`] at most: streams that core keeps open do not hold up the end.
+/// Serves until `stopped`, and then for [`SHUTDOWN_GRACE`] at most: streams that core keeps open do not hold up the
+/// end.
 pub(super) async fn within_grace<E, S: Future<Output = Result<(), E>>>(
     stopped: impl Future<Output = ()>,
     serve: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> S,

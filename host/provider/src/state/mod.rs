@@ -1,4 +1,8 @@
-//! Resources and the states that core keeps of them.
+//! The states that core keeps of resources.
+//!
+//! `request` makes a request from a configuration, `observed` a state from a stored resource. Core keeps bytes beside
+//! each state that the user does not see (`private`): the server's values where the state has the user's spelling, and
+//! a change that must come first (`pending`).
 
 mod observed;
 mod pending;

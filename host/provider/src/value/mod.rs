@@ -1,8 +1,8 @@
 //! Values of the protocol, exact: types, unknowns with refinements, numbers of any size; as MessagePack and as JSON.
 //!
 //! # Limits
-//! Types and values are at most [`DEPTH`] deep, numbers have at most [`number::MAX_DIGITS`] digits. The size of a message
-//! bounds the number of values.
+//! Types and values are at most [`DEPTH`] deep, numbers have at most [`number::MAX_DIGITS`] digits. The size of a
+//! message bounds the number of values.
 
 pub mod json;
 pub mod msgpack;

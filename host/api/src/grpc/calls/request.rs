@@ -17,7 +17,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use tonic::{Status, body::Body};
 
-/// Largest small message, bytes. Small messages have the same budget again when large ones use all of theirs.
+/// Largest small message, bytes. Small messages are refused only beyond twice the budget.
 pub(crate) const SMALL_MESSAGE_BYTES: usize = 4 << 10;
 
 /// The budget of all arriving messages.

@@ -12,8 +12,8 @@
 //! its endpoints for each requested port, and one encoding for all streams that received the previous update.
 //!
 //! # Limits
-//! Streams ([`DestinationOptions::max_streams`]), services and bytes (see `hub`), and the common bound on the bytes of answers
-//! ([`super::calls`]).
+//! Streams ([`DestinationOptions::max_streams`]), services and bytes (see `hub`), and the common bound on the bytes of
+//! answers ([`super::calls`]).
 
 mod authority;
 mod encode;

@@ -6,9 +6,9 @@
 //!
 //! # Differences
 //! The view has a log: an entry for each change of an address, with its version and the previous state of the address.
-//! The state of an address at some version is in its first later entry, or is the present one if it has no later entry.
-//! The log holds twice as many entries as there are addresses, and [`MIN_LOG_ENTRIES`] more; a stream that is further behind
-//! has lagged.
+//! So the state of an address at an older version is the previous state in its first entry after that version; without
+//! such an entry it is the present state. The log holds twice as many entries as there are addresses, and
+//! [`MIN_LOG_ENTRIES`] more; a stream that is further behind has lagged, and ends.
 //!
 //! # Messages
 //! At most two: `add` with new or changed addresses, then `remove` with removed ones. A stream that has no addresses
