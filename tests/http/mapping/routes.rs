@@ -139,7 +139,7 @@ async fn routes_follow_the_plugins() {
     assert_eq!(server.fetch(&format!("{things}/one")).await.code(), 200, "what is stored stays readable");
     let refused = server.put(&format!("{things}/one"), json!({})).await;
     assert_eq!(refused.code(), 500, "Consul has no code of its own for FailedPrecondition");
-    assert!(refused.body.starts_with("rpc error: code = FailedPrecondition desc = type prior.v1.Thing is not written"));
+    assert!(refused.body.starts_with("rpc error: code = FailedPrecondition desc = type prior.v1.Thing is read-only"));
     let body = json!({ "data": {} });
     let put = server.ask("PUT", &format!("{things}/one")).json(&body).header("accept", PROBLEM);
     put.await_answer().await.problem(409, "failed-precondition");

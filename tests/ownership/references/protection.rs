@@ -58,7 +58,8 @@ async fn protected_resources_are_not_deleted() {
 async fn the_finalizer_of_the_host_is_the_hosts() {
     let server = start().await;
     let with = |finalizers: &str| noted(node("a", &Node::default()), &[("finalizers", finalizers)]);
-    let refused = (Code::InvalidArgument, "the finalizer mortise.io/references is the host's; leave it out".to_owned());
+    let refused =
+        (Code::InvalidArgument, "the finalizer mortise.io/references belongs to the host; leave it out".to_owned());
     assert_eq!(refusal(server.write(with("mine mortise.io/references")).await), refused);
     server.write(with("mine")).await.unwrap();
     assert_eq!(refusal(server.write(with("mine mortise.io/references")).await), refused);

@@ -185,7 +185,7 @@ async fn foreign_tokens_reset_and_invalid_ones_are_refused() {
         (WatchResourcesRequest { order_by: "name".into(), ..stateless("") }, "order_by is not for a STATELESS watch"),
         (WatchResourcesRequest { page_token: "x".into(), ..stateless("") }, "page_token is not for a STATELESS watch"),
         (WatchResourcesRequest { max_chunk_size: -1, ..stateless("") }, "max_chunk_size: -1 is negative"),
-        (WatchResourcesRequest { r#type: 7, ..stateless("") }, "type: there is no watch type 7"),
+        (WatchResourcesRequest { r#type: 7, ..stateless("") }, "type: 7 is not a type of watch"),
         (
             WatchResourcesRequest { resume_token: token.clone(), ..stateful("", "", 0) },
             "resume_token is not for a STATEFUL",
@@ -199,11 +199,11 @@ async fn foreign_tokens_reset_and_invalid_ones_are_refused() {
                 starting_time: Some(Timestamp { seconds: 9_999_999_999, nanos: 0 }),
                 ..stateless("")
             },
-            "starting_time: it is in the future",
+            "starting_time: in the future",
         ),
         (
             WatchResourcesRequest { starting_time: Some(Timestamp { seconds: i64::MIN, nanos: -1 }), ..stateless("") },
-            "starting_time: it is no point in time",
+            "starting_time: not a valid time",
         ),
         (
             WatchResourcesRequest {

@@ -99,7 +99,7 @@ async fn invalid_policies_and_tokens_are_refused() {
         );
     }
     let policy = any("mortise.v1.Policy", &data::Policy::default());
-    assert!(refusal(write("mortise.v1.Policy", "global-management", policy).await).1.contains("exists always"));
+    assert!(refusal(write("mortise.v1.Policy", "global-management", policy).await).1.contains("always exists"));
     let good = data::Token { secret_sha256: vec![7; 32], ..data::Token::default() };
     let cases = [
         (data::Token { secret_sha256: b"secret".to_vec(), ..good.clone() }, "data.secret_sha256: 6 bytes"),

@@ -401,8 +401,8 @@ mod tests {
         flood();
         let lines = texts(&logs.tail("p", 99, 5));
         assert!(lines.iter().any(|line| line == "hook reconcile is quarantined"), "{lines:?}");
-        logs.log_host_line("mute", "", 2, "reported_at of one that logs nothing".into());
-        assert_eq!(texts(&logs.tail("mute", 9, 5)), ["reported_at of one that logs nothing"]);
+        logs.log_host_line("mute", "", 2, "a line about a plugin that logs nothing".into());
+        assert_eq!(texts(&logs.tail("mute", 9, 5)), ["a line about a plugin that logs nothing"]);
         (0..10_000).for_each(|n| logs.log_host_line("p", "", 1, n.to_string()));
         assert!(logs.tail("p", usize::MAX, 5).len() <= 5 + HOST_LINES, "the host's are bounded, too");
     }

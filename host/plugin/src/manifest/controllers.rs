@@ -176,7 +176,7 @@ pub fn find_cycle<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Op
             if a < b { (a, b) } else { (b, a) }
         })
         .collect();
-    circles.first().map(|(a, b)| format!("find_cycle dependency between {a:?} and {b:?}"))
+    circles.first().map(|(a, b)| format!("circular dependency between {a:?} and {b:?}"))
 }
 
 /// Reads and checks the controllers of a manifest with these `types`.

@@ -163,14 +163,18 @@ mod tests {
             (policy(&["EU"], "EU", vec![]), "enabled_regions[0]", "not a region name"),
             (policy(&["*"], "*", vec![]), "enabled_regions[0]", "not a region name"),
             (policy(&[&long], &long, vec![]), "enabled_regions[0]", "not a region name"),
-            (policy(&["eu"], "us", vec![]), "default_control_region", "none of the enabled regions (eu)"),
-            (policy(&["eu"], "", vec![]), "default_control_region", "none of the enabled regions"),
+            (policy(&["eu"], "us", vec![]), "default_control_region", "\"us\" is not an enabled region (eu)"),
+            (policy(&["eu"], "", vec![]), "default_control_region", "is not an enabled region"),
             (
                 policy(&["eu"], "eu", vec![rule("Artist", "", "")]),
                 "criteria_for_disabled_sync[0].resource_type_name",
-                "no type",
+                "is not a type",
             ),
-            (policy(&["eu"], "eu", vec![rule("", "", "U S")]), "criteria_for_disabled_sync[0].dest_region", "no name"),
+            (
+                policy(&["eu"], "eu", vec![rule("", "", "U S")]),
+                "criteria_for_disabled_sync[0].dest_region",
+                "not a region name",
+            ),
             (policy(&["eu"], "eu", vec![rule("", "eu", ""); 2]), "criteria_for_disabled_sync[1]", "twice"),
             (policy(&["eu"], "eu", vec![rule("", "eu", ""); 257]), "criteria_for_disabled_sync", "257 rules"),
         ] {
