@@ -102,7 +102,10 @@ async fn invalid_policies_and_tokens_are_refused() {
     assert!(refusal(write("mortise.v1.Policy", "global-management", policy).await).1.contains("always exists"));
     let good = data::Token { secret_sha256: vec![7; 32], ..data::Token::default() };
     let cases = [
-        (data::Token { secret_sha256: b"secret".to_vec(), ..good.clone() }, "data.secret_sha256: 6 bytes"),
+        (
+            data::Token { secret_sha256: b"secret".to_vec(), ..good.clone() },
+            "data.secret_sha256: must be the SHA-256 of the secret, 32 bytes, got 6",
+        ),
         (data::Token { policies: vec!["No".into()], ..good.clone() }, "data.policies[0]: "),
         (data::Token { policies: vec!["p".into(); 33], ..good.clone() }, "data.policies: 33 policies"),
         (data::Token { namespace: "*".into(), ..good.clone() }, "data.namespace: "),

@@ -175,7 +175,7 @@ mod tests {
                 "criteria_for_disabled_sync[0].dest_region",
                 "not a region name",
             ),
-            (policy(&["eu"], "eu", vec![rule("", "eu", ""); 2]), "criteria_for_disabled_sync[1]", "twice"),
+            (policy(&["eu"], "eu", vec![rule("", "eu", ""); 2]), "criteria_for_disabled_sync[1]", "duplicate"),
             (policy(&["eu"], "eu", vec![rule("", "eu", ""); 257]), "criteria_for_disabled_sync", "257 rules"),
         ] {
             let (at, what) = check(&wrong).unwrap_err();
