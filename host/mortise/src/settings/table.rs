@@ -402,7 +402,7 @@ section! {
 }
 
 section! {
-    /// Limits of each call of a plugin's controllers; other limits are those of [sandbox]. The manifest of a plugin can
+    /// Limits of each call of a plugin's controllers; other limits are those of `sandbox`. The manifest of a plugin can
     /// lower the memory.
     struct Controllers in "controllers" {
         /// Instances of all controllers, warm ones included. 0: 64, or 16 with less than 1 GiB of memory. Instances of
