@@ -2,7 +2,7 @@
 //!
 //! The checks need nothing but the manifest. Fields of other plugins' types are looked up once their messages are known
 //! ([`DataPath`]); `grants` checks whether such types are granted, and the caller finds cycles between plugins, with
-//! the same function and text ([`circular`]).
+//! the same function and text ([`find_cycle`]).
 
 use std::{
     borrow::Cow,
