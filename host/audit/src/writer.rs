@@ -1,5 +1,7 @@
 //! The writer thread: writes waiting records together, and syncs from time to time.
 //!
+//! A sync comes when its time is over, however many records still arrive.
+//!
 //! A record waits a moment for others ([`BATCH_WAIT`]): waking a thread and writing cost far more than a line. A failed
 //! write is repeated as long as the log is open; all later records wait with it.
 
@@ -8,7 +10,7 @@ use std::time::Duration;
 use mortise_durable_fs::FsError;
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout_at},
 };
 
 use crate::{files::RotatingFile, record, waiting::Waiting};
@@ -35,9 +37,10 @@ pub(crate) async fn write(
     mut closing: oneshot::Receiver<()>,
 ) {
     let mut lines = Vec::new();
+    let mut sync_at = Instant::now() + sync;
     loop {
         let received = tokio::select! {
-            received = timeout(sync, records.recv_many(&mut lines, BATCH_RECORDS)) => received,
+            received = timeout_at(sync_at, records.recv_many(&mut lines, BATCH_RECORDS)) => received,
             _ = &mut closing, if !records.is_closed() => {
                 waiting.close();
                 records.close();
@@ -60,10 +63,12 @@ pub(crate) async fn write(
             metrics::counter!("mortise_audit_records_total", "outcome" => "written").increment(count as u64);
         }
         waiting.uncount(count);
-        match received {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(_) => note(&fault, files.sync()),
+        if matches!(received, Ok(0)) {
+            break;
+        }
+        if Instant::now() >= sync_at {
+            note(&fault, files.sync());
+            sync_at = Instant::now() + sync;
         }
     }
     note(&fault, files.sync());
@@ -108,5 +113,36 @@ fn note(fault: &watch::Sender<Option<String>>, outcome: Result<(), FsError>) {
         (true, Some(error)) => tracing::error!("the audit log cannot be written: {error}"),
         (true, None) => tracing::info!("the audit log can be written again"),
         (false, _) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sync of `/dev/null` fails, so that the test sees it.
+    #[tokio::test(start_paused = true)]
+    async fn a_steady_flow_of_records_does_not_keep_syncs_away() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/null", dir.path().join("audit.jsonl")).unwrap();
+        let files = RotatingFile::open(dir.path(), 1 << 20, 2).unwrap();
+        let (records, received) = mpsc::unbounded_channel();
+        let (_open, closing) = oneshot::channel();
+        let (fault, mut faults) = watch::channel(None);
+        let waiting = std::sync::Arc::new(Waiting::default());
+        let counts = waiting.clone();
+        let sync = BATCH_WAIT * 100;
+        tokio::spawn(async move { write(received, files, sync, &counts, fault, closing).await });
+        let flow = async {
+            for _ in 0..100 {
+                waiting.add();
+                records.send("{}\n".to_owned()).unwrap();
+                sleep(sync / 10).await;
+            }
+        };
+        tokio::select! {
+            found = faults.wait_for(Option::is_some) => assert!(found.unwrap().as_ref().unwrap().contains("sync")),
+            () = flow => panic!("no sync in ten times its interval"),
+        }
     }
 }
