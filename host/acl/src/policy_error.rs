@@ -40,7 +40,7 @@ pub enum PolicyError {
         level: String,
     },
     /// The word cannot be an area.
-    #[error("{keyword:?} is not an area; use 1 to 64 letters, digits, `-` and `_`, the first in lower case")]
+    #[error("{keyword:?} is not an area; use 1 to 64 lower-case letters, digits, `-` and `_`, a letter first")]
     BadArea {
         /// The text in place of the area.
         keyword: String,
