@@ -11,7 +11,7 @@ use crate::{
     },
     registry::{Registry, ResourceType},
 };
-use mortise_resource::{Diagnostic, Error, Scope, authorizer::Verb, pb, resource_meta, types};
+use mortise_resource::{Diagnostic, Error, FieldPath, Scope, Severity, authorizer::Verb, pb, resource_meta, types};
 use mortise_store::{StoreError, limited_size};
 
 /// Checks an incoming resource, fills in its tenancy, and finds its type.
@@ -47,13 +47,14 @@ pub(crate) fn shape(
 }
 
 fn bad_meta(fault: resource_meta::MetaFault) -> Error {
-    let mut error = Error::invalid(fault.to_string());
-    error.violations = vec![Diagnostic {
-        severity: mortise_resource::Severity::Error.into(),
-        path: fault.path.to_string(),
-        summary: fault.what,
-        detail: String::new(),
-    }];
+    violation(fault.to_string(), &fault.path, fault.what)
+}
+
+/// Refuses a request for the fault of one field.
+fn violation(text: String, path: &FieldPath, summary: String) -> Error {
+    let severity = Severity::Error.into();
+    let mut error = Error::invalid(text);
+    error.violations = vec![Diagnostic { severity, path: path.to_string(), summary, detail: String::new() }];
     error
 }
 
@@ -65,14 +66,7 @@ pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result
         return Err(Error::invalid(format!("resource.data is of wrong type (expected={expected:?}, got={got:?})")));
     }
     kind.schema.check(&data.value).map_err(|fault| {
-        let mut error = Error::invalid(format!("resource.data cannot be decoded as {expected}: {fault}"));
-        error.violations = vec![Diagnostic {
-            severity: mortise_resource::Severity::Error.into(),
-            path: fault.path.to_string(),
-            summary: fault.what,
-            detail: String::new(),
-        }];
-        error
+        violation(format!("resource.data cannot be decoded as {expected}: {fault}"), &fault.path, fault.what)
     })
 }
 
