@@ -263,16 +263,16 @@ pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> 
     let caller = Caller::host(Consistency::Eventual);
     for turn in 0..NAMES {
         let resource = Some(namespace(turn));
-        service.write_encoded(&caller, pb::WriteRequest { resource }).await?;
+        service.write(&caller, pb::WriteRequest { resource }).await?;
     }
     for turn in 0..count {
         let resource = namespace(turn);
         match work {
             Work::Read => {
-                service.read_encoded(&caller, pb::ReadRequest { id: resource.id }).await?;
+                service.read(&caller, pb::ReadRequest { id: resource.id }).await?;
             }
             Work::Write => {
-                service.write_encoded(&caller, pb::WriteRequest { resource: Some(resource) }).await?;
+                service.write(&caller, pb::WriteRequest { resource: Some(resource) }).await?;
             }
             Work::List => {
                 let request = pb::ListRequest {
@@ -280,7 +280,7 @@ pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> 
                     tenancy: Some(pb::Tenancy::default()),
                     name_prefix: String::new(),
                 };
-                service.list_encoded(&caller, request).await?;
+                service.list(&caller, request).await?;
             }
             Work::Hooks => {}
         }

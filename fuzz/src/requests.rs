@@ -60,7 +60,7 @@ pub fn requests(bytes: &[u8]) {
             }
             _ => {
                 if let Ok(request) = pb::ListByOwnerRequest::decode(message) {
-                    let _ = service.list_by_owner(&caller, request).await;
+                    let _ = service.list(&caller, request).await;
                 }
             }
         }

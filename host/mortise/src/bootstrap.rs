@@ -42,7 +42,7 @@ pub(crate) async fn ensure_token(service: &ResourceService, data_dir: &Path) -> 
     let host = Caller::host(Consistency::Consistent);
     let tenancy = Some(pb::Tenancy::default());
     let every = pb::ListRequest { r#type: Some(types::token().to_pb()), tenancy, name_prefix: String::new() };
-    if !service.list(&host, every).await?.resources.is_empty() {
+    if service.list(&host, every).await?.bytes() > 0 {
         return Ok(());
     }
     let path = data_dir.join(FILE);

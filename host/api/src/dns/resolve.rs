@@ -212,8 +212,9 @@ impl Resolver {
             r#type: Some(pb::Type { group: "catalog".into(), group_version: "v1".into(), kind: kind.to_owned() }),
             tenancy: Some(pb::Tenancy { partition: DEFAULT.to_owned(), namespace: namespace.to_owned() }),
         };
-        match self.service.read(caller, pb::ReadRequest { id: Some(id) }).await {
-            Ok(answer) => Ok(answer.resource),
+        let found = self.service.read(caller, pb::ReadRequest { id: Some(id) }).await;
+        match found.and_then(|resource| Ok(resource.decode()?)) {
+            Ok(resource) => Ok(Some(resource)),
             Err(error) if error.code == Code::NotFound => Ok(None),
             Err(error) if error.code == Code::PermissionDenied => Err(ResponseCode::Refused),
             Err(error) => {

@@ -96,30 +96,30 @@ impl ResourceMethod {
             Self::Read => {
                 let request: pb::ReadRequest = receive_message(body, limit).await?;
                 let span = span("Read", request.id.as_ref());
-                let resource = guard(span, service.read_encoded(&caller, request)).await?;
+                let resource = guard(span, service.read(&caller, request)).await?;
                 frames::single_message(frames::resource_frame(&resource))
             }
             Self::Write => {
                 let request: pb::WriteRequest = receive_message(body, limit).await?;
                 let span = span("Write", id_of(request.resource.as_ref()));
-                let written = guard(span, service.write_encoded(&caller, request)).await?;
+                let written = guard(span, service.write(&caller, request)).await?;
                 frames::single_message(frames::write_frame(written))
             }
             Self::WriteStatus => {
                 let request: pb::WriteStatusRequest = receive_message(body, limit).await?;
                 let span = span("WriteStatus", request.id.as_ref());
-                let resource = guard(span, service.write_status_encoded(&caller, request)).await?;
+                let resource = guard(span, service.write_status(&caller, request)).await?;
                 frames::single_message(frames::resource_frame(&resource))
             }
             Self::List => {
                 let request: pb::ListRequest = receive_message(body, limit).await?;
                 let span = type_span("List", request.r#type.as_ref());
-                frames::response(list_body(guard(span, service.list_encoded(&caller, request)).await?)?)
+                frames::response(list_body(guard(span, service.list(&caller, request)).await?)?)
             }
             Self::ListByOwner => {
                 let request: pb::ListByOwnerRequest = receive_message(body, limit).await?;
                 let span = span("ListByOwner", request.owner.as_ref());
-                frames::response(list_body(guard(span, service.list_by_owner_encoded(&caller, request)).await?)?)
+                frames::response(list_body(guard(span, service.list(&caller, request)).await?)?)
             }
             Self::Delete => {
                 let request: pb::DeleteRequest = receive_message(body, limit).await?;

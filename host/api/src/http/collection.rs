@@ -31,7 +31,7 @@ pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
         name_prefix: request.query.name_prefix(),
     };
     let span = type_span("List", rpc.r#type.as_ref());
-    let listed = run_guarded(span, Box::pin(request.shared.service.list_encoded(&caller, rpc))).await?;
+    let listed = run_guarded(span, Box::pin(request.shared.service.list(&caller, rpc))).await?;
     let mut pages = ListPages::new(request.printer(), listed);
     let first = pages.next().unwrap_or_default();
     let body = match pages.is_done {

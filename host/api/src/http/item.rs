@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header::WARNING},
     response::{IntoResponse as _, Response},
 };
-use mortise_resource::{Code, Diagnostic, pb};
+use mortise_resource::{Code, Diagnostic, Error, pb};
 
 use super::{error::HttpError, json::JSON, request::TypeRequest};
 use crate::call::{run_guarded, span, truncate};
@@ -20,7 +20,7 @@ pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response,
     let span = span("Read", Some(&id));
     let read =
         run_guarded(span, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
-    let printed = request.printer().pretty(&read.resource.unwrap_or_default());
+    let printed = request.printer().pretty(&read.decode().map_err(Error::from)?);
     Ok(([JSON], printed).into_response())
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
     let span = span("Write", resource.id.as_ref());
     let rpc = pb::WriteRequest { resource: Some(resource) };
     let written = run_guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
-    let printed = request.printer().pretty(&written.resource.unwrap_or_default());
+    let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
     let mut response = ([JSON], printed).into_response();
     for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
         response.headers_mut().append(WARNING, warning);

@@ -119,12 +119,11 @@ impl Client {
         Arc::new(Self { shared: shared.clone(), caller, context: context.clone() })
     }
 
-    fn stored(&self, operation: &'static str, resource: Option<pb::Resource>) -> Result<pb::Resource, Failure> {
-        let resource = resource.unwrap_or_default();
+    fn stored(&self, operation: &'static str, resource: pb::Resource) -> pb::Resource {
         let id = resource.id.clone().unwrap_or_default();
         self.shared.wrote(operation, &id);
         self.context.wrote(&id, &resource.version);
-        Ok(resource)
+        resource
     }
 }
 
@@ -143,8 +142,8 @@ impl ReconcilerHost for Client {
     }
 
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {
-        let answer = self.shared.service.read(&self.caller, pb::ReadRequest { id: Some(id) }).await?;
-        Ok(answer.resource.unwrap_or_default())
+        let stored = self.shared.service.read(&self.caller, pb::ReadRequest { id: Some(id) }).await?;
+        stored.decode().map_err(undecodable)
     }
 
     async fn list(
@@ -160,13 +159,13 @@ impl ReconcilerHost for Client {
 
     async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure> {
         let request = pb::ListByOwnerRequest { owner: Some(owner) };
-        self.shared.service.list_each_owned(&self.caller, request, |resource| each(&resource)).await
+        self.shared.service.list_each(&self.caller, request, |resource| each(&resource)).await
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
         let request = pb::WriteRequest { resource: Some(resource) };
-        let answer = self.shared.service.write(&self.caller, request).await?;
-        self.stored("write", answer.resource)
+        let written = self.shared.service.write(&self.caller, request).await?;
+        Ok(self.stored("write", written.resource.decode().map_err(undecodable)?))
     }
 
     async fn write_status(
@@ -177,8 +176,8 @@ impl ReconcilerHost for Client {
         status: pb::Status,
     ) -> Result<pb::Resource, Failure> {
         let request = pb::WriteStatusRequest { id: Some(id), version, key, status: Some(status) };
-        let answer = self.shared.service.write_status(&self.caller, request).await?;
-        self.stored("write-status", answer.resource)
+        let stored = self.shared.service.write_status(&self.caller, request).await?;
+        Ok(self.stored("write-status", stored.decode().map_err(undecodable)?))
     }
 
     async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure> {
@@ -201,7 +200,7 @@ impl ReconcilerHost for Client {
         // The mask would drop the version, which identifies this controller's write.
         let request = UpdateRequest { response_mask: None, ..request };
         let answer = self.shared.service.update(&self.caller, request).await?;
-        let resource = self.stored("update", answer.resource)?;
+        let resource = self.stored("update", answer.resource.unwrap_or_default());
         Ok(UpdateResponse { resource: Some(resource), ..answer })
     }
 

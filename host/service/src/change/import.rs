@@ -87,9 +87,9 @@ impl Changes {
             ..pb::Resource::default()
         };
         upgrade::set_schema_version(&kind, &mut resource);
-        let (warnings, place) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        let (warnings, units) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         admit::check_size(&self.core, &resource, None)?;
-        place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
+        units.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         self.check_absent(&resource).await?;
         if request.dry_run {
             return Ok(ImportResponse { resource: Some(resource), warnings });
@@ -99,10 +99,10 @@ impl Changes {
         }
         resource.generation = ids::ulid();
         server_meta::set(&kind, &mut resource, None, None);
-        region::set_computed(&self.core, &kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, &kind, &mut resource, units.policy.as_deref(), true)?;
         let id = resource.id.clone().unwrap_or_default();
         let references = self.references.check_written(&registry, caller, &kind, &resource, None).await?;
-        let batch = result.batch(&kind, resource, place.expect, references);
+        let batch = result.batch(&kind, resource, units.expect, references);
         let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
             StoreError::ExpectationFailed { .. } => {

@@ -55,10 +55,10 @@ impl Changes {
             ..pb::Resource::default()
         };
         upgrade::set_schema_version(&new_kind, &mut resource);
-        let (warnings, place) =
+        let (warnings, units) =
             admit::admit(&self.core, &mut hooks, Verb::Write, &new_kind, &mut resource, None).await?;
         admit::check_size(&self.core, &resource, None)?;
-        place.check_unmarked(tenancy_of(&old_id))?;
+        units.check_unmarked(tenancy_of(&old_id))?;
         self.check_absent(&resource).await?;
         let before = old.generation.clone();
         if request.dry_run {
@@ -70,11 +70,11 @@ impl Changes {
         resource.generation = ids::ulid();
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
-        region::set_computed(&self.core, &new_kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, &new_kind, &mut resource, units.policy.as_deref(), true)?;
         // The old resource must still exist, in this incarnation; its deletion compares the version.
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
-        let expect = place.expect.into_iter().chain([source]).collect();
+        let expect = units.expect.into_iter().chain([source]).collect();
         let references = self.references.check_written(&registry, caller, &new_kind, &resource, None).await?;
         let old_key = ResourceKey::from(&old_id).expected();
         if references.expect.iter().any(|expected| expected.id == old_key) {

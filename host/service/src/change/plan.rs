@@ -42,7 +42,7 @@ impl Changes {
         };
         let mut resource = incoming.clone();
         resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
-        let (mut warnings, place) =
+        let (mut warnings, units) =
             admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         admit::check_size(&self.core, &resource, stored.as_ref())?;
         if let Some(stored) = &stored {
@@ -51,9 +51,9 @@ impl Changes {
                 id.uid.clone_from(&known.uid);
             }
             resource.status.clone_from(&stored.status);
-            deletion_rules::check(stored, &resource, place.marked)?;
+            deletion_rules::check(stored, &resource, units.marked)?;
         } else {
-            place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
+            units.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         }
         (resource.version, resource.generation) = (String::new(), String::new());
 

@@ -25,7 +25,7 @@ use crate::{
     core::ids::tenancy_of,
     references::renew_records,
     registry::{Registry, ResourceType},
-    rules::{Place, PlaceError, region, region_policy, server_meta},
+    rules::{TenancyUnits, UnitError, region, region_policy, server_meta},
 };
 
 /// Resources that are written at once.
@@ -148,17 +148,17 @@ impl Regions {
         let id = stored.id.clone().unwrap_or_default();
         let Some(kind) = id.r#type.as_ref().and_then(|of| registry.resolve(of).ok()) else { return Ok(false) };
         for _ in 0..ATTEMPTS {
-            let place = match Place::find(&self.core, tenancy_of(&id)).await {
-                Ok(place) => place,
-                // The resource is deleted together with its place.
-                Err(PlaceError::Missing(_)) => return Ok(false),
-                Err(PlaceError::Failed(e)) => return Err(e),
+            let units = match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
+                Ok(units) => units,
+                // The resource is deleted together with its unit.
+                Err(UnitError::Missing(_)) => return Ok(false),
+                Err(UnitError::Failed(e)) => return Err(e),
             };
-            let Some(next) = self.refreshed(kind, &stored, place.policy.as_deref()) else { return Ok(false) };
+            let Some(next) = self.refreshed(kind, &stored, units.policy.as_deref()) else { return Ok(false) };
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
             renew_records(&self.core, &mut stored);
-            let batch = Batch { expect: place.expect, ..Batch::single(Mutation::Put(Box::new(stored))) };
+            let batch = Batch { expect: units.expect, ..Batch::single(Mutation::Put(Box::new(stored))) };
             match self.core.backend.commit(batch).await {
                 Ok(_) => return Ok(true),
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. }) => {}

@@ -31,7 +31,7 @@ use crate::{
     core::ids::tenancy_of,
     registry::Registry,
     rules::{
-        Place, PlaceError,
+        TenancyUnits, UnitError,
         region::{copied_from, owning_region, syncing_of},
         shards, tombstone,
     },
@@ -263,8 +263,8 @@ impl Regions {
                 return Ok(copy.filter(|_| is_same).map(|copy| Decision::removal(copy, *deleted)).unwrap_or_default());
             }
         };
-        let place = match self.place_of_replica(registry, peer, id, incoming, stored.as_ref()).await? {
-            Ok(place) => place,
+        let units = match self.units_for_replica(registry, peer, id, incoming, stored.as_ref()).await? {
+            Ok(units) => units,
             Err(deferred) => {
                 // Whatever the fault of the present incarnation, the earlier one is gone.
                 let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
@@ -304,18 +304,18 @@ impl Regions {
         });
         shards::set(&self.core.options.placement.rings, &mut copy);
         mutations.push(Mutation::Put(Box::new(copy)));
-        Ok(Decision { mutations, expect: place.expect, change: Some(change), deferred: None })
+        Ok(Decision { mutations, expect: units.expect, change: Some(change), deferred: None })
     }
 
-    /// Finds the place of a replica; or else the reason to defer it.
-    async fn place_of_replica(
+    /// Looks up the units of a replica's tenancy; or else returns the reason to defer it.
+    async fn units_for_replica(
         &self,
         registry: &Registry,
         peer: &str,
         id: &pb::Id,
         incoming: &pb::Resource,
         stored: Option<&pb::Resource>,
-    ) -> Result<Result<Place, (HeldBackReason, String)>, StoreError> {
+    ) -> Result<Result<TenancyUnits, (HeldBackReason, String)>, StoreError> {
         if let Some(what) = stored.and_then(|stored| conflict(stored, peer, &id.uid)) {
             return Ok(Err((HeldBackReason::Conflict, what)));
         }
@@ -323,19 +323,19 @@ impl Regions {
             Ok(kind) => kind,
             Err(deferred) => return Ok(Err(deferred)),
         };
-        let place = match Place::find(&self.core, tenancy_of(id)).await {
-            Ok(place) if place.marked => {
+        let units = match TenancyUnits::find(&self.core, tenancy_of(id)).await {
+            Ok(units) if units.marked => {
                 return Ok(Err((HeldBackReason::Place, "its place is marked for deletion here".into())));
             }
-            Ok(place) => place,
-            Err(PlaceError::Missing(what)) => return Ok(Err((HeldBackReason::Place, what))),
-            Err(PlaceError::Failed(e)) => return Err(e),
+            Ok(units) => units,
+            Err(UnitError::Missing(what)) => return Ok(Err((HeldBackReason::Place, what))),
+            Err(UnitError::Failed(e)) => return Err(e),
         };
         let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
         let here = self.core.region().unwrap_or_default();
-        Ok(match forbidden(kind, incoming, place.policy.as_deref(), known, (peer, here)) {
+        Ok(match forbidden(kind, incoming, units.policy.as_deref(), known, (peer, here)) {
             Some(what) => Err((HeldBackReason::Policy, what)),
-            None => Ok(place),
+            None => Ok(units),
         })
     }
 

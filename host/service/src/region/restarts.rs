@@ -18,7 +18,7 @@ use super::{progress::ReplicationProgress, regions::Regions, replicated_type::Re
 use crate::{
     core::ids::tenancy_of,
     rules::{
-        Place, PlaceError,
+        TenancyUnits, UnitError,
         builtin_types::FINALIZER,
         region::{self, copied_from, syncing_of},
     },
@@ -111,10 +111,10 @@ impl Regions {
     /// owner.
     async fn is_around_marked(&self, unit: &pb::Resource) -> Result<bool, StoreError> {
         let id = unit.id.clone().unwrap_or_default();
-        match Place::find(&self.core, tenancy_of(&id)).await {
-            Ok(place) => Ok(place.marked),
-            Err(PlaceError::Missing(_)) => Ok(true),
-            Err(PlaceError::Failed(e)) => Err(e),
+        match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
+            Ok(units) => Ok(units.marked),
+            Err(UnitError::Missing(_)) => Ok(true),
+            Err(UnitError::Failed(e)) => Err(e),
         }
     }
 

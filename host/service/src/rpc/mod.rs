@@ -1,4 +1,5 @@
-//! The RPCs: one file for each of the resource service, and one for each further service.
+//! The RPCs: one file for each of the resource service (both lists share theirs), and one for each further service.
+//! Resources that an answer has whole stay encoded; a caller that needs their content decodes them.
 //!
 //! A file reads from top to bottom as the rules of its RPC, in the order in which callers meet them. Costs and limits
 //! are those of the rooms that the RPC uses.
@@ -9,7 +10,6 @@ mod change;
 mod delete;
 mod functions;
 mod list;
-mod list_by_owner;
 mod mutate_and_validate;
 mod ownership;
 mod query;
@@ -20,4 +20,5 @@ mod write;
 mod write_status;
 
 pub use delete::Deleted;
+pub use list::ListQuery;
 pub use write::Written;

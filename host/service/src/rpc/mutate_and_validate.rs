@@ -35,9 +35,9 @@ impl ResourceService {
         let (mut resource, kind) = admit::shape(caller, &registry, request.resource)?;
         kind.check_plugin_present()?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
-        let (warnings, place) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        let (warnings, units) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         admit::check_size(&self.core, &resource, None)?;
-        place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
+        units.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         Ok(pb::MutateAndValidateResponse { resource: Some(resource), warnings })
     }
 }

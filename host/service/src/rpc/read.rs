@@ -15,16 +15,7 @@ impl ResourceService {
     /// # Errors
     /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the
     /// tenancy unit, the resource, or another uid.
-    pub async fn read(&self, caller: &Caller, request: pb::ReadRequest) -> Result<pb::ReadResponse, Error> {
-        let resource = self.read_encoded(caller, request).await?.decode()?;
-        Ok(pb::ReadResponse { resource: Some(resource) })
-    }
-
-    /// Reads as [`ResourceService::read`], without decoding, for callers that pass the resource on.
-    ///
-    /// # Errors
-    /// Those of [`ResourceService::read`].
-    pub async fn read_encoded(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
+    pub async fn read(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Read).await?;
         call.about(request.id.as_ref());
         let answer = read_checked(&self.core, caller, request).await;

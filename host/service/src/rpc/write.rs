@@ -18,7 +18,7 @@ use crate::{
     references::{WrittenReferences, finalizer, renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
-        Place, RequestHooks, admit, builtin_types,
+        TenancyUnits, RequestHooks, admit, builtin_types,
         deletion_rules::{self, with_reserved_metadata},
         proto_text, region, server_meta, upgrade,
     },
@@ -90,16 +90,7 @@ impl ResourceService {
     /// Those of MutateAndValidate; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid
     /// is not; `InvalidArgument` for the rules of owner, status and deletion; `ResourceExhausted` for a quota or a full
     /// disk.
-    pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<pb::WriteResponse, Error> {
-        let Written { resource, warnings, .. } = self.write_encoded(caller, request).await?;
-        Ok(pb::WriteResponse { resource: Some(resource.decode()?), warnings })
-    }
-
-    /// Writes as [`ResourceService::write`], without decoding, for callers that pass the resource on.
-    ///
-    /// # Errors
-    /// Those of [`ResourceService::write`].
-    pub async fn write_encoded(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
+    pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.write_as(caller, &self.core.types(), request, WriteMode::new(Verb::Write)).await;
@@ -172,14 +163,14 @@ impl ResourceService {
             return Err(absent.into());
         }
 
-        let (resource, place) = match admitted {
+        let (resource, units) = match admitted {
             None => {
                 let mut resource = incoming.clone();
                 resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
-                let (warnings, place) =
+                let (warnings, units) =
                     admit::admit(&self.core, hooks, mode.verb, kind, &mut resource, stored.as_ref()).await?;
                 *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
-                (resource, place)
+                (resource, units)
             }
             Some(known) => {
                 if known.prior != version {
@@ -189,19 +180,19 @@ impl ResourceService {
                 }
                 // An upgrade may have taken an instance; the next step waits for the disk.
                 hooks.release();
-                (known.resource.clone(), admit::place_of(&self.core, kind, &known.resource).await?)
+                (known.resource.clone(), admit::tenancy_units(&self.core, kind, &known.resource).await?)
             }
         };
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
         let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
         let stored = match stored {
-            None => self.create(sent, resource, place).await?,
+            None => self.create(sent, resource, units).await?,
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
-                match is_unchanged && !region::computes_other(&self.core, kind, &stored, place.policy.as_deref()) {
+                match is_unchanged && !region::computes_other(&self.core, kind, &stored, units.policy.as_deref()) {
                     true => EncodedResource::encode(&stored).map_err(Error::from)?,
-                    false => self.replace(sent, resource, stored, place).await?,
+                    false => self.replace(sent, resource, stored, units).await?,
                 }
             }
         };
@@ -212,7 +203,7 @@ impl ResourceService {
         &self,
         sent: Sent<'_>,
         mut resource: pb::Resource,
-        place: Place,
+        units: TenancyUnits,
     ) -> Result<EncodedResource, AttemptError> {
         let Sent { caller, registry, kind, resource: incoming } = sent;
         let mut id = resource.id.clone().unwrap_or_default();
@@ -220,14 +211,14 @@ impl ResourceService {
         if !resource.status.is_empty() {
             return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
         }
-        if place.marked {
+        if units.marked {
             let tenancy = proto_text(tenancy_of(&id));
             return Err(Error::invalid(format!("tenancy marked for deletion: {tenancy}")).into());
         }
         if meta::is_marked(&resource.metadata) {
             return Err(Error::invalid("resource.metadata.deletionTimestamp can't be set on resource creation").into());
         }
-        let mut expect = place.expect;
+        let mut expect = units.expect;
         if let Some(owner) = &mut resource.owner
             && owner.uid.is_empty()
         {
@@ -241,7 +232,7 @@ impl ResourceService {
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
-        region::set_computed(&self.core, kind, &mut resource, place.policy.as_deref(), true)?;
+        region::set_computed(&self.core, kind, &mut resource, units.policy.as_deref(), true)?;
         let references = self.references.check_written(registry, caller, kind, &resource, None).await?;
         self.put(incoming, resource, expect, references).await
     }
@@ -260,7 +251,7 @@ impl ResourceService {
         sent: Sent<'_>,
         mut resource: pb::Resource,
         stored: pb::Resource,
-        place: Place,
+        units: TenancyUnits,
     ) -> Result<EncodedResource, AttemptError> {
         let Sent { caller, registry, kind, resource: incoming } = sent;
         region::check_owner(&self.core, &stored)?;
@@ -299,12 +290,12 @@ impl ResourceService {
         } else if resource.status != stored.status {
             return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
         }
-        deletion_rules::check(&stored, &resource, place.marked)?;
+        deletion_rules::check(&stored, &resource, units.marked)?;
         check_immutable(kind, &resource, &stored)?;
 
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
-        region::set_computed(&self.core, kind, &mut resource, place.policy.as_deref(), false)?;
+        region::set_computed(&self.core, kind, &mut resource, units.policy.as_deref(), false)?;
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)
@@ -331,7 +322,7 @@ impl ResourceService {
             true => Box::pin(self.marked_by_write(registry, caller, &stored, references)).await?,
             false => references,
         };
-        self.put(incoming, resource, place.expect, references).await
+        self.put(incoming, resource, units.expect, references).await
     }
 
     /// Marks a resource by a write; refuses it if a referrer blocks the deletion.
@@ -371,13 +362,13 @@ impl ResourceService {
 
 /// Whether a resource after its hooks equals the stored one, except for the server's fields.
 fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::Resource) -> bool {
-    let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
+    let gvk = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
     resource.data == stored.data
         && with_reserved_metadata(incoming, stored, &resource.metadata) == stored.metadata
         && resource_meta::is_same_client_part(resource.meta.as_deref(), stored.meta.as_deref())
         && resource.owner.as_ref().map(|owner| &owner.name) == stored.owner.as_ref().map(|owner| &owner.name)
         && (incoming.version.is_empty() || incoming.version == stored.version)
-        && of(resource) == of(stored)
+        && gvk(resource) == gvk(stored)
 }
 
 fn check_owner(resource: &mut pb::Resource, stored: &pb::Resource) -> Result<(), Error> {

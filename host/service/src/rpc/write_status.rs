@@ -26,19 +26,6 @@ impl ResourceService {
         &self,
         caller: &Caller,
         request: pb::WriteStatusRequest,
-    ) -> Result<pb::WriteStatusResponse, Error> {
-        let resource = self.write_status_encoded(caller, request).await?.decode()?;
-        Ok(pb::WriteStatusResponse { resource: Some(resource) })
-    }
-
-    /// Writes as [`ResourceService::write_status`], without decoding, for callers that pass the resource on.
-    ///
-    /// # Errors
-    /// Those of [`ResourceService::write_status`].
-    pub async fn write_status_encoded(
-        &self,
-        caller: &Caller,
-        request: pb::WriteStatusRequest,
     ) -> Result<EncodedResource, Error> {
         let mut call = Call::begin(&self.core, caller, Method::WriteStatus).await?;
         call.about(request.id.as_ref());
@@ -71,7 +58,7 @@ impl ResourceService {
         kind.check_plugin_present()?;
 
         let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
-        admit::place_of(&self.core, &kind, &shell).await?;
+        admit::tenancy_units(&self.core, &kind, &shell).await?;
         let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
         let mut hooks = RequestHooks::new(kind, caller);
         hooks.upgrade(&mut stored).await?;

@@ -1,8 +1,8 @@
-//! The first half of Write, which is all of MutateAndValidate: shape, type, tenancy, data, hooks, place.
+//! The first half of Write, which is all of MutateAndValidate: shape, type, tenancy, data, hooks, units of the tenancy.
 
 use std::sync::Arc;
 
-use super::{hooks::RequestHooks, tenancy::Place, upgrade};
+use super::{hooks::RequestHooks, tenancy::TenancyUnits, upgrade};
 use crate::{
     call::Caller,
     core::{
@@ -70,11 +70,11 @@ pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result
     })
 }
 
-/// Passes a resource through its hooks, in order, and looks up its place. Returns the warnings of validation.
+/// Passes a resource through its hooks, in order, and looks up the units of its tenancy. Returns the warnings of validation.
 /// `prior` is the stored resource; `verb` says what the write is for.
 ///
 /// # Errors
-/// `InvalidArgument` for a resource that is too large, or for a place that does not exist; those of the hooks;
+/// `InvalidArgument` for a resource that is too large, or for a unit that does not exist; those of the hooks;
 /// `PermissionDenied`.
 pub(crate) async fn admit(
     core: &Core,
@@ -83,15 +83,14 @@ pub(crate) async fn admit(
     kind: &ResourceType,
     resource: &mut pb::Resource,
     prior: Option<&pb::Resource>,
-) -> Result<(Vec<Diagnostic>, Place), Error> {
+) -> Result<(Vec<Diagnostic>, TenancyUnits), Error> {
     // Before the hooks: a plugin without room for it is not at fault.
     check_size(core, resource, prior)?;
     hooks.mutate(resource).await?;
     let warnings = hooks.validate(resource, prior).await?;
     hooks.authorize_write(verb, resource, "failed write acl").await?;
     hooks.release();
-    let place = place_of(core, kind, resource).await?;
-    Ok((warnings, place))
+    Ok((warnings, tenancy_units(core, kind, resource).await?))
 }
 
 /// Refuses a resource that the store would refuse, as far as its size is known yet: uid, generation and status come
@@ -104,10 +103,10 @@ pub(crate) fn check_size(core: &Core, resource: &pb::Resource, stored: Option<&p
     Ok(())
 }
 
-/// Looks up the place of a resource.
-pub(crate) async fn place_of(core: &Core, kind: &ResourceType, resource: &pb::Resource) -> Result<Place, Error> {
+/// Looks up the units of a resource's tenancy.
+pub(crate) async fn tenancy_units(core: &Core, kind: &ResourceType, resource: &pb::Resource) -> Result<TenancyUnits, Error> {
     match (kind.scope, &resource.id) {
-        (Scope::Undefined | Scope::Cluster, _) | (_, None) => Ok(Place::default()),
-        (_, Some(id)) => Place::find(core, tenancy_of(id)).await.map_err(|e| e.for_writing()),
+        (Scope::Undefined | Scope::Cluster, _) | (_, None) => Ok(TenancyUnits::default()),
+        (_, Some(id)) => TenancyUnits::find(core, tenancy_of(id)).await.map_err(|e| e.for_writing()),
     }
 }

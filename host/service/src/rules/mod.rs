@@ -24,4 +24,4 @@ pub(crate) mod upgrade;
 
 pub(crate) use hooks::{ReadDecision, RequestHooks, refusal};
 pub(crate) use read::{is_readable, read_checked};
-pub(crate) use tenancy::{Place, PlaceError, proto_text};
+pub(crate) use tenancy::{TenancyUnits, UnitError, proto_text};

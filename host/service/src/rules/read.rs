@@ -5,7 +5,7 @@ use mortise_store::StoreError;
 
 use super::{
     hooks::{ReadDecision, RequestHooks},
-    tenancy::Place,
+    tenancy::TenancyUnits,
 };
 use crate::{
     call::{Caller, request_id, store_fault::store_fault},
@@ -29,7 +29,7 @@ pub(crate) async fn read_checked(
     let reading = hooks.authorize_read(&id).await?;
     hooks.release();
     if kind.scope != mortise_resource::Scope::Undefined {
-        Place::find(core, tenancy_of(&id)).await.map_err(|e| e.for_reading())?;
+        TenancyUnits::find(core, tenancy_of(&id)).await.map_err(|e| e.for_reading())?;
     }
     let stored = core.backend.read_encoded(caller.consistency, &id).await.map_err(failed)?;
     let resource = hooks.upgraded(stored).await?;

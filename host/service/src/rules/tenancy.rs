@@ -1,4 +1,4 @@
-//! The place of a resource: whether its partition and namespace exist, and whether they are marked for deletion.
+//! The units of a tenancy, its partition and its namespace: whether they exist, and whether they are marked for deletion.
 
 use mortise_resource::{
     EncodedResource, Error,
@@ -12,10 +12,10 @@ use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
 use super::region_policy;
 use crate::{call::store_fault::store_fault, core::Core};
 
-/// A partition and namespace that exist.
+/// The partition and the namespace of a tenancy, which exist.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
-    /// Expectations of a write into the place: its units exist and are unchanged.
+pub(crate) struct TenancyUnits {
+    /// Expectations of a write into the tenancy: its units exist and are unchanged.
     pub(crate) expect: Vec<Expectation>,
     /// Whether a unit is marked for deletion.
     pub(crate) marked: bool,
@@ -23,10 +23,10 @@ pub(crate) struct Place {
     pub(crate) policy: Option<Box<MultiRegionPolicy>>,
 }
 
-impl Place {
-    /// Looks up a place: the partition, then the namespace. `default` always exists; an empty unit is not looked up.
-    pub(crate) async fn find(core: &Core, tenancy: &pb::Tenancy) -> Result<Self, PlaceError> {
-        let mut place = Self::default();
+impl TenancyUnits {
+    /// Looks up the units: the partition, then the namespace. `default` always exists; an empty unit is not looked up.
+    pub(crate) async fn find(core: &Core, tenancy: &pb::Tenancy) -> Result<Self, UnitError> {
+        let mut units = Self::default();
         let partition = pb::Tenancy::default();
         let namespace = pb::Tenancy { partition: tenancy.partition.clone(), namespace: String::new() };
         for (unit, gvk, name, within) in [
@@ -37,22 +37,22 @@ impl Place {
             if name.is_empty() || (name == DEFAULT && !has_policy) {
                 continue;
             }
-            let stored = match read_unit(core, &gvk(), name, within).await.map_err(PlaceError::Failed)? {
+            let stored = match read_unit(core, &gvk(), name, within).await.map_err(UnitError::Failed)? {
                 Some(stored) => stored,
                 None if name == DEFAULT => continue,
-                None => return Err(PlaceError::Missing(format!("{unit} not found: {name}"))),
+                None => return Err(UnitError::Missing(format!("{unit} not found: {name}"))),
             };
             if has_policy {
-                place.policy = region_policy::of_partition(&stored).map(Box::new);
+                units.policy = region_policy::of_partition(&stored).map(Box::new);
             }
-            place.marked |= stored.deletion_mark().is_some();
-            place.expect.push(Expectation {
+            units.marked |= stored.deletion_mark().is_some();
+            units.expect.push(Expectation {
                 id: ExpectedId::from(stored.id()),
                 generation: Some(stored.generation().to_owned()),
                 is_unmarked: false,
             });
         }
-        Ok(place)
+        Ok(units)
     }
 
     /// Refuses a new resource in a unit that is marked for deletion.
@@ -69,16 +69,16 @@ impl Place {
     }
 }
 
-/// The reason why a place cannot be used.
-pub(crate) enum PlaceError {
+/// The reason why the units of a tenancy cannot be used.
+pub(crate) enum UnitError {
     /// The named unit does not exist.
     Missing(String),
     /// The store failed.
     Failed(StoreError),
 }
 
-impl PlaceError {
-    /// Returns the error for a write into the place.
+impl UnitError {
+    /// Returns the error for a write into the tenancy.
     pub(super) fn for_writing(self) -> Error {
         match self {
             Self::Missing(text) => Error::invalid(text),
@@ -86,7 +86,7 @@ impl PlaceError {
         }
     }
 
-    /// Returns the error for a read from the place.
+    /// Returns the error for a read from the tenancy.
     pub(super) fn for_reading(self) -> Error {
         match self {
             Self::Missing(text) => Error::not_found(text),
