@@ -7,7 +7,7 @@ use futures::{StreamExt as _, future::BoxFuture, stream};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
-use mortise_region::Regions;
+use mortise_region::Replication;
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 use tokio::{
@@ -165,7 +165,7 @@ pub struct Services {
     /// The manager of controllers.
     pub controller_manager: ControllerManager,
     /// The replication from other regions.
-    pub regions: Regions,
+    pub regions: Replication,
     /// The recorded metrics.
     pub metrics: PrometheusHandle,
 }

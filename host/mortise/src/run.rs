@@ -21,7 +21,7 @@ use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
-use mortise_region::Regions;
+use mortise_region::Replication;
 use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
 use mortise_store::{SledBackend, StoreError};
@@ -178,7 +178,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let follows = following.abort_handle();
     let following = tasks.over("the start and stop of controllers", following);
 
-    let regions = Regions::new(service.clone(), settings::region::peers(&config));
+    let regions = Replication::new(service.clone(), settings::region::peers(&config));
     let pulling = tasks.spawn("the copying from other regions", regions.clone().run());
 
     let provider = socket.and_then(|socket| ProviderSocket::open(&config, &socket, &tasks));

@@ -40,18 +40,18 @@ fn current(peer: &PeerRegion) -> Condition {
 }
 
 fn complete(peer: &PeerRegion, is_current: bool) -> Condition {
-    let held_back = || peer.types.iter().flat_map(|one| &one.held_back);
+    let deferred = || peer.types.iter().flat_map(|one| &one.held_back);
     let is_conflict = |held: &&HeldBack| held.reason() == HeldBackReason::Conflict;
-    let (all, conflicts) = (held_back().count(), held_back().filter(is_conflict).count());
+    let (all, conflicts) = (deferred().count(), deferred().filter(is_conflict).count());
     match (all, conflicts) {
         (0, _) if is_current => condition("Complete", State::True, "Complete", String::new()),
         (0, _) => condition("Complete", State::Unknown, "NotCurrent", String::new()),
         (_, 0) => {
-            let message = format!("{all} resources are missing or outdated here: {}", names(held_back()));
+            let message = format!("{all} resources are missing or outdated here: {}", names(deferred()));
             condition("Complete", State::False, "HeldBack", message)
         }
         _ => {
-            let names = names(held_back().filter(is_conflict));
+            let names = names(deferred().filter(is_conflict));
             let message =
                 format!("{all} resources are missing here, {conflicts} because another has the name: {names}");
             condition("Complete", State::False, "Conflict", message)
@@ -64,8 +64,8 @@ fn condition(kind: &str, state: State, reason: &str, mut message: String) -> Con
     Condition { r#type: kind.into(), state: state.into(), reason: reason.into(), message, resource: None }
 }
 
-fn names<'a>(held_back: impl Iterator<Item = &'a HeldBack>) -> String {
-    let ids = held_back.filter_map(|held| held.id.as_ref());
+fn names<'a>(deferred: impl Iterator<Item = &'a HeldBack>) -> String {
+    let ids = deferred.filter_map(|held| held.id.as_ref());
     let one = |id: &Id| format!("{} {}", id.r#type.as_ref().map(gvk).unwrap_or_default(), id.name);
     ids.take(MAX_NAMED).map(one).collect::<Vec<_>>().join(", ")
 }
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    fn peer(state: PeerState, held_back: &[HeldBackReason]) -> PeerRegion {
+    fn peer(state: PeerState, deferred: &[HeldBackReason]) -> PeerRegion {
         let of = Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
         let held = |(number, reason): (usize, &HeldBackReason)| HeldBack {
             id: Some(Id { name: format!("n{number}"), r#type: Some(of.clone()), ..Default::default() }),
@@ -86,7 +86,7 @@ mod tests {
         let one = PeerType {
             r#type: Some(of.clone()),
             state: state.into(),
-            held_back: held_back.iter().enumerate().map(held).collect(),
+            held_back: deferred.iter().enumerate().map(held).collect(),
             ..PeerType::default()
         };
         let last_error = if state == PeerState::Failed { "refused".to_owned() } else { String::new() };
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_complete_once_it_is_current_and_nothing_is_held_back() {
+    fn a_peer_is_complete_once_it_is_current_and_nothing_is_deferred() {
         let text = |text: &str| text.to_owned();
         assert_eq!(
             shown(&peer(PeerState::Current, &[])),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_named_before_what_else_is_held_back() {
+    fn conflicts_are_named_before_other_deferred_resources() {
         let [_, complete] = &shown(&peer(PeerState::Current, &[HeldBackReason::Place, HeldBackReason::Conflict]))[..]
         else {
             panic!("two conditions");

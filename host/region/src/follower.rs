@@ -69,7 +69,7 @@ impl Follower {
     /// Follows the peer's watch of a version until an error.
     async fn follow(&self, version: &Gvk, was_current: &mut bool) -> Result<Infallible, FollowError> {
         let of = self.shown.to_pb();
-        let progress = self.service.regions().progress(self.report.name(), &of).await?;
+        let progress = self.service.replicas().progress(self.report.name(), &of).await?;
         let connection = self.link.open().await?;
         let request = self.request(version, progress.resume_token.clone());
         let answer = timeout(ANSWER_TIMEOUT, connection.watches().watch_resources(request)).await;
@@ -84,7 +84,7 @@ impl Follower {
                     let message = message?.ok_or(FollowError::Ended)?;
                     *was_current |= session.take(message).await?;
                 }
-                () = self.service.regions().begins_anew(&at_begin) => return Err(FollowError::ReplicasRemoved),
+                () = self.service.replicas().restarted(&at_begin) => return Err(FollowError::ReplicasRemoved),
                 () = sleep_until(due), if session.may_retry() => session.retry().await?,
             }
         }

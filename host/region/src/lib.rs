@@ -41,14 +41,14 @@ pub use options::PeerOptions;
 
 /// The replication from all peers. Cheap to clone.
 #[derive(Clone)]
-pub struct Regions {
+pub struct Replication {
     service: ResourceService,
     peers: Arc<[Arc<PeerReport>]>,
     options: Arc<[PeerOptions]>,
 }
 
-impl Regions {
-    /// Prepares the replication from these peers. [`Regions::run`] starts it, unless the service has no region.
+impl Replication {
+    /// Prepares the replication from these peers. [`Replication::run`] starts it, unless the service has no region.
     #[must_use]
     pub fn new(service: ResourceService, mut options: Vec<PeerOptions>) -> Self {
         options.sort_by(|a, b| a.name.cmp(&b.name));
@@ -69,7 +69,7 @@ impl Regions {
             Some(_) => self.options.iter().map(|peer| peer.name.as_str()).collect(),
             None => Vec::new(),
         };
-        if let Err(e) = self.service.regions().retain_peers(&peers).await {
+        if let Err(e) = self.service.replicas().retain_peers(&peers).await {
             tracing::warn!("the records of former peers cannot be removed before the next start: {e}");
         }
         if self.service.region().is_none() {

@@ -85,7 +85,7 @@ impl Peer {
 
     /// Starts tasks for new types, and stops those of types that are gone or have other versions.
     fn sync_tasks(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<Kind, Running>) {
-        let wanted = self.service.regions().replicated_types();
+        let wanted = self.service.replicas().replicated_types();
         running.retain(|kind, (versions, task)| {
             let is_same = wanted.get(kind).is_some_and(|now| {
                 now.len() == versions.len() && now.iter().zip(versions.iter()).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -123,7 +123,7 @@ impl Peer {
         if !is_due || now == stored.conditions {
             return;
         }
-        match self.service.regions().record_peer(&self.options.name, &self.options.address, now.clone()).await {
+        match self.service.replicas().record_peer(&self.options.name, &self.options.address, now.clone()).await {
             Ok(()) => *stored = StoredConditions { conditions: now, at: Some(Instant::now()), has_failed: false },
             Err(e) => {
                 if !std::mem::replace(&mut stored.has_failed, true) {
@@ -136,7 +136,7 @@ impl Peer {
     fn set_gauges(&self) {
         let (sums, peer) = (self.report.sums(), self.report.name().to_owned());
         metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(sums.lag.as_secs_f64());
-        metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(sums.held_back as f64);
+        metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(sums.deferred as f64);
         metrics::gauge!("mortise_region_conflicts", "peer" => peer).set(sums.conflicts as f64);
     }
 }

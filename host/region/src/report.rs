@@ -26,7 +26,7 @@ struct TypeReport {
     current: Instant,
     applied: u64,
     snapshots: u64,
-    held_back: Vec<HeldBack>,
+    deferred: Vec<HeldBack>,
     last_error: String,
     failed_at: Option<SystemTime>,
 }
@@ -34,7 +34,7 @@ struct TypeReport {
 /// Sums over the types of a peer.
 pub(crate) struct PeerTotals {
     pub(crate) lag: Duration,
-    pub(crate) held_back: usize,
+    pub(crate) deferred: usize,
     pub(crate) conflicts: usize,
 }
 
@@ -63,7 +63,7 @@ impl PeerReport {
             current: Instant::now(),
             applied: 0,
             snapshots: 0,
-            held_back: Vec::new(),
+            deferred: Vec::new(),
             last_error: String::new(),
             failed_at: None,
         };
@@ -102,10 +102,10 @@ impl PeerReport {
         });
     }
 
-    pub(crate) fn applied(&self, of: &Gvk, copies: u64, held_back: Vec<HeldBack>) {
+    pub(crate) fn applied(&self, of: &Gvk, replicas: u64, deferred: Vec<HeldBack>) {
         self.with(of, |one| {
-            one.applied += copies;
-            one.held_back = held_back;
+            one.applied += replicas;
+            one.deferred = deferred;
         });
     }
 
@@ -124,12 +124,12 @@ impl PeerReport {
 
     pub(crate) fn sums(&self) -> PeerTotals {
         let types = self.types.lock();
-        let held = |one: &TypeReport| one.held_back.len();
+        let deferred = |one: &TypeReport| one.deferred.len();
         let conflicts =
-            |one: &TypeReport| one.held_back.iter().filter(|held| held.reason() == HeldBackReason::Conflict).count();
+            |one: &TypeReport| one.deferred.iter().filter(|held| held.reason() == HeldBackReason::Conflict).count();
         PeerTotals {
             lag: types.values().map(TypeReport::lag).max().unwrap_or_default(),
-            held_back: types.values().map(held).sum(),
+            deferred: types.values().map(deferred).sum(),
             conflicts: types.values().map(conflicts).sum(),
         }
     }
@@ -164,7 +164,7 @@ impl TypeReport {
             lag: prost_types::Duration::try_from(self.lag()).ok(),
             applied: self.applied,
             snapshots: self.snapshots,
-            held_back: self.held_back.clone(),
+            held_back: self.deferred.clone(),
             last_error: self.last_error.clone(),
         }
     }

@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
         }
         if let Some(uids) = &self.snapshot {
             let peer = self.follower.report.name();
-            let gone = self.follower.service.regions().replicas_other_than(peer, &self.of, uids).await?;
+            let gone = self.follower.service.replicas().replicas_other_than(peer, &self.of, uids).await?;
             for id in gone {
                 self.changes.remove(id);
                 if self.changes.is_full() {
@@ -115,7 +115,7 @@ impl<'a> Session<'a> {
         metrics::counter!("mortise_region_resets_total", "peer" => peer).increment(1);
         self.changes.clear();
         self.snapshot = Some(HashSet::new());
-        self.progress.begin_anew();
+        self.progress.restart();
         self.follower.report.snapshot(&self.follower.shown);
     }
 
@@ -158,17 +158,17 @@ impl<'a> Session<'a> {
     async fn commit(&mut self, changes: &[ReplicatedChange]) -> Result<(), FollowError> {
         let Follower { service, report, shown, .. } = self.follower;
         let held = self.progress.deferred_len();
-        let copied = service.regions().apply(&mut self.progress, changes, self.snapshot.is_some()).await?;
+        let summary = service.replicas().apply(&mut self.progress, changes, self.snapshot.is_some()).await?;
         for (outcome, number) in [
-            ("written", copied.written),
-            ("removed", copied.removed),
-            ("deferred", copied.deferred),
-            ("refused", copied.refused),
+            ("written", summary.written),
+            ("removed", summary.removed),
+            ("deferred", summary.deferred),
+            ("refused", summary.refused),
         ] {
             let peer = report.name().to_owned();
             metrics::counter!("mortise_region_copies_total", "peer" => peer, "outcome" => outcome).increment(number);
         }
-        report.applied(shown, copied.written + copied.removed, self.progress.deferred());
+        report.applied(shown, summary.written + summary.removed, self.progress.deferred());
         if self.progress.deferred_len() > held {
             self.waits.reset();
             self.retry_at = Instant::now() + self.waits.next_wait();
@@ -238,8 +238,8 @@ impl<'a> Session<'a> {
 
     /// Whether resources are deferred, and neither a snapshot nor changes are under way.
     pub(crate) fn may_retry(&self) -> bool {
-        let is_held_back = self.progress.deferred_len() > 0 || self.progress.has_more_deferred();
-        is_held_back && self.snapshot.is_none() && self.changes.is_empty()
+        let has_deferred = self.progress.deferred_len() > 0 || self.progress.has_more_deferred();
+        has_deferred && self.snapshot.is_none() && self.changes.is_empty()
     }
 
     /// Retries the deferred resources in the peer's present state. If more are deferred than can be listed, asks for a
@@ -263,7 +263,7 @@ impl<'a> Session<'a> {
             self.commit(&changes).await?;
         }
         if self.progress.has_more_deferred() && self.begun.elapsed() > MIN_SNAPSHOT_INTERVAL {
-            self.progress.begin_anew();
+            self.progress.restart();
             self.commit(&[]).await?;
             return Err(FollowError::TooManyDeferred);
         }

@@ -42,7 +42,7 @@ pub use lists::{EncodedList, Events, TypeWatch};
 pub use mortise_store::{Consistency, WatchEvent};
 pub use private_bytes::PrivateBytes;
 pub use query::{ResourceChanges, ResourcesChanges};
-pub use region::{ApplySummary, MAX_DEFERRED, Regions, ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
+pub use region::{ApplySummary, MAX_DEFERRED, Replicas, ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
 pub use rpc::{Deleted, ListQuery, Written};
 pub use rules::upgrade::schema_version;
 pub use service::ResourceService;

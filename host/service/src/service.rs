@@ -20,7 +20,7 @@ use crate::{
     private_bytes::PrivateBytes,
     query::Queries,
     references::References,
-    region::Regions,
+    region::Replicas,
     registry::{Registry, ResourceType},
 };
 
@@ -33,7 +33,7 @@ pub struct Rooms {
     pub(crate) core: Core,
     pub(crate) lists: Lists,
     pub(crate) references: References,
-    pub(crate) regions: Regions,
+    pub(crate) replicas: Replicas,
     pub(crate) deletions: Deletions,
     pub(crate) queries: Queries,
     pub(crate) changes: Changes,
@@ -61,7 +61,7 @@ impl ResourceService {
         Self(Arc::new(Rooms {
             queries: Queries::new(&lists),
             changes: Changes::new(references.clone(), deletions.clone(), private_bytes.clone(), core.clone()),
-            regions: Regions::new(core.clone()),
+            replicas: Replicas::new(core.clone()),
             access_updates: AccessUpdates::new(core.clone()),
             core,
             lists,
@@ -136,8 +136,8 @@ impl ResourceService {
     /// Returns the background tasks that are not controllers: the clean-up of tenancy units, and the refresh of regions
     /// after changes of policies. They end after [`ResourceService::stop`].
     pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
-        let cleanup = TenancyCleanup::new(&self.deletions, &self.regions).run();
-        let refresh = self.regions.clone().run_refresh();
+        let cleanup = TenancyCleanup::new(&self.deletions, &self.replicas).run();
+        let refresh = self.replicas.clone().run_refresh();
         async move { tokio::join!(cleanup, refresh) }.map(drop)
     }
 
@@ -195,8 +195,8 @@ impl ResourceService {
 
     /// Returns the replicas of resources that other regions own.
     #[must_use]
-    pub fn regions(&self) -> &Regions {
-        &self.regions
+    pub fn replicas(&self) -> &Replicas {
+        &self.replicas
     }
 
     /// Returns the private bytes that plugins keep for single resources.

@@ -11,7 +11,7 @@ use crate::{
     kind::KindName,
     raw,
     registered::NewResourceResult,
-    spec::{Permissions, Query, Regions, Spec, TypeName, describe_query, describe_regions, no_rule},
+    spec::{Permissions, Query, RegionSpec, Spec, TypeName, describe_query, describe_regions, no_rule},
 };
 
 type Mutate<M> = fn(&mut Typed<M>) -> Result<(), Diagnostics>;
@@ -292,14 +292,14 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     /// dots, to a string. It becomes immutable.
     #[must_use]
     pub const fn region_field(mut self, field: &'static str) -> Self {
-        self.spec.regions = Some((Regions { field, ..self.spec.regions() }, describe_regions));
+        self.spec.regions = Some((RegionSpec { field, ..self.spec.regions() }, describe_regions));
         self
     }
 
     /// Sets the regions that may hold copies of resources; the default is the partition's policy.
     #[must_use]
     pub const fn region_syncing(mut self, syncing: manifest::RegionSyncing) -> Self {
-        self.spec.regions = Some((Regions { syncing, ..self.spec.regions() }, describe_regions));
+        self.spec.regions = Some((RegionSpec { syncing, ..self.spec.regions() }, describe_regions));
         self
     }
 

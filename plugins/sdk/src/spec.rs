@@ -39,20 +39,20 @@ pub struct Spec {
     pub(crate) short_names: &'static [&'static str],
     pub(crate) moved_from: Option<(&'static [TypeName], EncodeTypeNames)>,
     pub(crate) query: Option<(Query, DescribeQuery)>,
-    pub(crate) regions: Option<(Regions, DescribeRegions)>,
+    pub(crate) regions: Option<(RegionSpec, DescribeRegions)>,
 }
 
 /// Region options of a type.
 #[derive(Clone, Copy)]
-pub(crate) struct Regions {
+pub(crate) struct RegionSpec {
     pub(crate) field: &'static str,
     pub(crate) syncing: manifest::RegionSyncing,
 }
 
 /// Reached by a pointer, so that plugins without it do not carry it.
-pub(crate) type DescribeRegions = fn(Regions) -> Vec<u8>;
+pub(crate) type DescribeRegions = fn(RegionSpec) -> Vec<u8>;
 
-pub(crate) fn describe_regions(Regions { field, syncing }: Regions) -> Vec<u8> {
+pub(crate) fn describe_regions(RegionSpec { field, syncing }: RegionSpec) -> Vec<u8> {
     manifest::RegionOptions { field: field.to_owned(), syncing: syncing.into() }.encode_to_vec()
 }
 
@@ -123,10 +123,10 @@ impl Permissions {
 }
 
 impl Spec {
-    pub(crate) const fn regions(&self) -> Regions {
+    pub(crate) const fn regions(&self) -> RegionSpec {
         match self.regions {
             Some((regions, _)) => regions,
-            None => Regions { field: "", syncing: manifest::RegionSyncing::Default },
+            None => RegionSpec { field: "", syncing: manifest::RegionSyncing::Default },
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::controllers::ControllerManager;
-use mortise_region::Regions;
+use mortise_region::Replication;
 use mortise_resource::{
     Error,
     data::{
@@ -50,7 +50,7 @@ pub(crate) struct Sources {
     pub(crate) about: ServerInfo,
     pub(crate) service: ResourceService,
     pub(crate) controller_manager: ControllerManager,
-    pub(crate) regions: Regions,
+    pub(crate) regions: Replication,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) counts: RequestCounts,
 }

@@ -55,7 +55,7 @@ impl Source {
 /// The queue of a caller for a scarce thing. All connections of a token's holder share a queue; a connection without a
 /// token has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Turn {
+pub(crate) struct QueueKey {
     /// Source that takes turns with other callers.
     pub(super) holder: Source,
     /// Connection that takes turns with the holder's other connections.
@@ -110,17 +110,17 @@ impl Caller {
     }
 
     /// Returns the queue of the caller.
-    pub(crate) fn turn(&self) -> Turn {
+    pub(crate) fn queue_key(&self) -> QueueKey {
         let holder = match self.authorizer.accessor() {
             "" => self.source,
             accessor => Source::from_key(accessor),
         };
-        Turn { holder, connection: self.source }
+        QueueKey { holder, connection: self.source }
     }
 
     /// Returns the number that separates the caller's faults in plugins from those of others.
     pub(crate) fn number(&self) -> CallerId {
-        CallerId::new(self.turn().holder.number())
+        CallerId::new(self.queue_key().holder.number())
     }
 
     /// Sets the caller's source.

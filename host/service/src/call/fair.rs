@@ -29,7 +29,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::caller::{Source, Turn};
+use super::caller::{Source, QueueKey};
 
 /// Shared units. Cheap to clone.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl FairPool {
     ///
     /// # Errors
     /// [`NoShare`], at once.
-    pub(crate) async fn acquire(&self, turn: Turn, units: usize) -> Result<Share, NoShare> {
+    pub(crate) async fn acquire(&self, key: QueueKey, units: usize) -> Result<Share, NoShare> {
         if units > self.0.total {
             return Err(NoShare::TooMuch);
         }
@@ -112,7 +112,7 @@ impl FairPool {
             }
             let number = state.next_waiter;
             state.next_waiter += 1;
-            let Turn { holder: source, connection } = turn;
+            let QueueKey { holder: source, connection } = key;
             state.enqueue(source, Waiter { number, connection, round: 0, units, grant });
             Queued { pool: &self.0, source, number }
         };
@@ -126,8 +126,8 @@ impl FairPool {
 
 impl FairPool {
     /// Takes units if they are free and no earlier call waits for them.
-    pub(crate) fn try_acquire(&self, turn: Turn, units: usize) -> Option<Share> {
-        self.acquire(turn, units).now_or_never()?.ok()
+    pub(crate) fn try_acquire(&self, key: QueueKey, units: usize) -> Option<Share> {
+        self.acquire(key, units).now_or_never()?.ok()
     }
 }
 
@@ -266,16 +266,16 @@ mod tests {
 
     use super::*;
 
-    const A: Turn = turn(1, 1);
-    const B: Turn = turn(2, 2);
-    const C: Turn = turn(3, 3);
+    const A: QueueKey = key(1, 1);
+    const B: QueueKey = key(2, 2);
+    const C: QueueKey = key(3, 3);
 
-    const fn turn(holder: u64, connection: u64) -> Turn {
-        Turn { holder: Source::of_number(holder), connection: Source::of_number(connection) }
+    const fn key(holder: u64, connection: u64) -> QueueKey {
+        QueueKey { holder: Source::of_number(holder), connection: Source::of_number(connection) }
     }
 
-    async fn now(pool: &FairPool, turn: Turn, units: usize) -> Option<Share> {
-        timeout(Duration::from_millis(20), pool.acquire(turn, units)).await.ok()?.ok()
+    async fn now(pool: &FairPool, key: QueueKey, units: usize) -> Option<Share> {
+        timeout(Duration::from_millis(20), pool.acquire(key, units)).await.ok()?.ok()
     }
 
     #[tokio::test]
@@ -296,15 +296,15 @@ mod tests {
     }
 
     /// Returns the order in which calls are served that arrived one after the other, with a number of places.
-    async fn served(places: usize, turns: &[Turn]) -> Vec<usize> {
+    async fn served(places: usize, keys: &[QueueKey]) -> Vec<usize> {
         let pool = FairPool::new(places, 100);
         let held = pool.acquire(C, places).await.unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
-        for (n, turn) in turns.iter().copied().enumerate() {
+        for (n, key) in keys.iter().copied().enumerate() {
             let (pool, order) = (pool.clone(), order.clone());
             waiting.push(tokio::spawn(async move {
-                let share = pool.acquire(turn, 1).await.unwrap();
+                let share = pool.acquire(key, 1).await.unwrap();
                 order.lock().push(n);
                 drop(share);
             }));
@@ -327,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_connections_of_one_caller_have_one_turn_and_take_turns_in_it() {
-        let [first, second] = [turn(1, 4), turn(1, 5)];
+        let [first, second] = [key(1, 4), key(1, 5)];
         assert_eq!(served(1, &[A, first, second, B]).await, [0, 3, 1, 2]);
         assert_eq!(served(1, &[first, first, first, second, second]).await, [0, 3, 1, 4, 2]);
         let pool = FairPool::new(8, 100);

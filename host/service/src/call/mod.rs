@@ -20,7 +20,7 @@ pub(crate) mod store_fault;
 pub use audit::Call;
 pub(crate) use audit::Method;
 pub use caller::{Caller, Source};
-pub(crate) use caller::{Turn, caller_number};
+pub(crate) use caller::{QueueKey, caller_number};
 pub use caller_counts::{CallerCounts, CountedOne};
 pub(crate) use fair::{FairPool, NoShare, Share};
 pub use origin::{Origin, Remote, Surface};

@@ -31,7 +31,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
 use crate::{
     core::{Core, ids::tenancy_of},
-    region::{Regions, ReplicatedType},
+    region::{Replicas, ReplicatedType},
     rules::builtin_types::{self, FINALIZER},
 };
 
@@ -46,12 +46,12 @@ const AT_ONCE: usize = 16;
 pub(crate) struct TenancyCleanup {
     core: Core,
     deletions: Deletions,
-    regions: Regions,
+    replicas: Replicas,
 }
 
 impl TenancyCleanup {
-    pub(crate) fn new(deletions: &Deletions, regions: &Regions) -> Self {
-        Self { core: deletions.core.clone(), deletions: deletions.clone(), regions: regions.clone() }
+    pub(crate) fn new(deletions: &Deletions, replicas: &Replicas) -> Self {
+        Self { core: deletions.core.clone(), deletions: deletions.clone(), replicas: replicas.clone() }
     }
 
     /// Runs until the service stops; broken watches are opened again.
@@ -164,7 +164,7 @@ impl TenancyCleanup {
             let mut cursor = self.core.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 empty = false;
-                self.regions.release_replicas(&unit, &page, restarted).await?;
+                self.replicas.release_replicas(&unit, &page, restarted).await?;
                 let ids = page.iter().filter_map(|resource| resource.decode_id().transpose());
                 let ids = ids.collect::<Result<Vec<_>, _>>()?;
                 // A failed resource does not keep the others.

@@ -109,7 +109,7 @@ impl CheckedList {
         let total = lists.bytes.total();
         let mut wanted = (total / AT_ONCE).max(1);
         loop {
-            let share = lists.bytes.acquire(self.caller.turn(), wanted).await.map_err(|e| lists.no_room(e))?;
+            let share = lists.bytes.acquire(self.caller.queue_key(), wanted).await.map_err(|e| lists.no_room(e))?;
             let pages = self.open(&lists.core).await?;
             let mut encoder = Encoder { list: self, pages, pieces: VecDeque::new(), bytes: 0, share };
             let mut progress = encoder.pages(SHORT).await?;

@@ -17,7 +17,7 @@ use mortise_store::{Place, Query, StoreError, Watch, WatchEvent};
 
 use super::{open_watch::OpenWatch, pools::Lists};
 use crate::{
-    call::{Share, Turn, store_fault::ended},
+    call::{Share, QueueKey, store_fault::ended},
     rules::RequestHooks,
 };
 
@@ -57,9 +57,9 @@ impl Events {
 
 impl WatchState {
     /// Waits for the next event. Safe to cancel.
-    async fn next(&mut self, lists: &Lists, turn: Turn) -> Result<WatchEvent, Error> {
+    async fn next(&mut self, lists: &Lists, queue_key: QueueKey) -> Result<WatchEvent, Error> {
         if let Self::Queued(query, after) = self {
-            let place = lists.snapshots.acquire(turn, 1).await.map_err(|e| lists.no_room(e))?;
+            let place = lists.snapshots.acquire(queue_key, 1).await.map_err(|e| lists.no_room(e))?;
             let watch = lists.core.backend.watch_list(query, after.as_ref()).await.map_err(|e| ended(&e))?;
             *self = Self::Snapshot { watch, seen: 0, _place: place };
         }
@@ -156,10 +156,10 @@ impl Events {
 
     /// Waits for the next event, readable or not.
     async fn awaited(&mut self) -> Result<WatchEvent, Error> {
-        let turn = self.open.caller().turn();
+        let queue_key = self.open.caller().queue_key();
         loop {
             tokio::select! {
-                event = self.state.next(&self.lists, turn) => return event,
+                event = self.state.next(&self.lists, queue_key) => return event,
                 change = self.open.access_change() => self.open.judge(change).await?,
             }
         }

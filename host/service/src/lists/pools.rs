@@ -63,7 +63,7 @@ impl Lists {
     /// # Errors
     /// `ResourceExhausted`: too many lists and watches wait.
     pub(crate) async fn bytes_for(&self, caller: &Caller, bytes: usize) -> Result<Share, Error> {
-        self.bytes.acquire(caller.turn(), self.bytes.total().min(bytes)).await.map_err(|e| self.no_room(e))
+        self.bytes.acquire(caller.queue_key(), self.bytes.total().min(bytes)).await.map_err(|e| self.no_room(e))
     }
 
     /// Returns the error for a refused share.

@@ -53,7 +53,7 @@ impl Queries {
         let page_bytes = if within_hook { HOOK_PAGE_BYTES } else { PAGE_BYTES };
         let room = self.lists.bytes.total().min(page_bytes);
         let share = match within_hook {
-            true => self.lists.bytes.try_acquire(caller.turn(), room).ok_or_else(no_room_for_a_hook)?,
+            true => self.lists.bytes.try_acquire(caller.queue_key(), room).ok_or_else(no_room_for_a_hook)?,
             false => self.lists.bytes_for(caller, room).await?,
         };
         let candidates = access::choose(self, &search, within_hook).await;

@@ -9,7 +9,7 @@ use mortise_resource::{
     pb, types,
 };
 
-use super::regions::Regions;
+use super::replicas::Replicas;
 use crate::{
     core::ids::tenancy_of,
     registry::{Owner, Registry, ResourceType, builtin::RESERVED_GROUPS},
@@ -19,7 +19,7 @@ use crate::{
 /// Types by group and kind, with their versions.
 type Versions = BTreeMap<(String, String), Vec<Arc<ResourceType>>>;
 
-impl Regions {
+impl Replicas {
     /// Returns the types whose resources may be replicated: all versions of each kind, oldest first.
     #[must_use]
     pub fn replicated_types(&self) -> Versions {

@@ -2,25 +2,25 @@
 //! resources' regions.
 //!
 //! # Contract
-//! [`replicas`] alone writes replicas, in one commit with their progress. The rules for this server's own writes are in
+//! [`apply`] alone writes replicas, in one commit with their progress. The rules for this server's own writes are in
 //! [`crate::rules::region`].
 //!
 //! # Cost and limits
 //! The changes of a message are one commit, or one each if the store refuses one of them. A refresh reads every
 //! resource of a partition, for at most half of a thread's time. [`progress`] has the limits of deferred resources.
 
+mod apply;
 mod incoming;
 mod peers;
 mod progress;
 mod record;
 mod refresh;
-mod regions;
 mod replicas;
 mod replicated_type;
 mod restarts;
 
+pub use apply::{ApplySummary, ReplicatedChange};
 pub use incoming::{may_be_in, uid_number};
 pub use progress::{MAX_DEFERRED, ReplicationProgress};
-pub use regions::Regions;
-pub use replicas::{ApplySummary, ReplicatedChange};
+pub use replicas::Replicas;
 pub(crate) use replicated_type::ReplicatedType;

@@ -17,14 +17,14 @@ use mortise_resource::{
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey};
 use prost::Message as _;
 
-use super::regions::Regions;
+use super::replicas::Replicas;
 use crate::{call::store_fault::store_fault, core::ids};
 
 /// Key of the status entry.
 const STATUS_KEY: &str = "mortise";
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionPeer";
 
-impl Regions {
+impl Replicas {
     /// Stores a peer's conditions, unless they are stored already.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use mortise_store::{Consistency, Mutation, StoreError};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::{regions::Regions, replicated_type::ReplicatedType};
+use super::{replicas::Replicas, replicated_type::ReplicatedType};
 use crate::{call::store_fault::store_fault, core::ids};
 
 /// Deferred resources that a progress names.
@@ -103,7 +103,7 @@ impl ReplicationProgress {
     }
 
     /// Starts again: a snapshot follows, and finds the deferred resources.
-    pub fn begin_anew(&mut self) {
+    pub fn restart(&mut self) {
         self.resume_token.clear();
         self.stored = None;
         self.is_dirty |= self.deferred != DeferredList::default();
@@ -173,7 +173,7 @@ impl DeferredList {
     }
 }
 
-impl Regions {
+impl Replicas {
     /// Reads the progress of a type's replicas from a peer; an empty one if nothing was replicated yet.
     ///
     /// # Errors
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_named_once_and_comes_back_as_it_was_stored() {
+    fn a_deferred_resource_is_named_once_and_read_as_stored() {
         let mut progress = fresh();
         for detail in ["one", "another"] {
             progress.deferred.add(named("a"), HeldBackReason::Place, detail.into(), MAX_BYTES);

@@ -20,7 +20,7 @@ use mortise_resource::{
 };
 use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, WatchEvent};
 
-use super::regions::Regions;
+use super::replicas::Replicas;
 use crate::{
     core::ids::tenancy_of,
     references::renew_records,
@@ -37,7 +37,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Time between two checks for changed types.
 const TYPES: Duration = Duration::from_secs(2);
 
-impl Regions {
+impl Replicas {
     /// Follows the policies until the service stops. Does nothing on a server without a region.
     pub(crate) async fn run_refresh(self) {
         if self.core.region().is_none() {
@@ -190,7 +190,7 @@ impl Regions {
         let here = self.core.region()?;
         let next = region::syncing(kind, stored, policy, here, false);
         let is_mine = next.as_ref().is_some_and(|next| next.owning_region == here);
-        if region::is_copy(stored) && !is_mine {
+        if region::is_replica(stored) && !is_mine {
             return None;
         }
         (next.as_ref() != region::syncing_of(stored.meta.as_deref())).then_some(next)

@@ -2,7 +2,7 @@
 //! since a peer does not send unchanged resources again.
 //!
 //! # Contract
-//! [`Regions::restart_replicas`] drops the progress of types before their replicas are deleted. A change is applied
+//! [`Replicas::restart_replicas`] drops the progress of types before their replicas are deleted. A change is applied
 //! either before that, and its replica is deleted too, or after the restart of the session. By then the unit is known
 //! to be marked: the change is deferred, even for replicas that still exist here, until their place exists again. So a
 //! crash in between loses nothing.
@@ -14,17 +14,17 @@ use mortise_store::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::RwLockReadGuard;
 
-use super::{progress::ReplicationProgress, regions::Regions, replicated_type::ReplicatedType};
+use super::{progress::ReplicationProgress, replicas::Replicas, replicated_type::ReplicatedType};
 use crate::{
     core::ids::tenancy_of,
     rules::{
         TenancyUnits, UnitError,
         builtin_types::FINALIZER,
-        region::{self, copied_from, syncing_of},
+        region::{self, replica_origin, syncing_of},
     },
 };
 
-impl Regions {
+impl Replicas {
     /// Returns a guard that prevents a restart, for a progress without one since it was read.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Regions {
     }
 
     /// Resolves at the restart of this progress's replication, which makes the progress useless.
-    pub async fn begins_anew(&self, progress: &ReplicationProgress) {
+    pub async fn restarted(&self, progress: &ReplicationProgress) {
         let mut numbers = self.restarts.numbers.subscribe();
         let is_other = |numbers: &BTreeMap<ReplicatedType, u64>| {
             numbers.get(&progress.key).copied().unwrap_or_default() != progress.restarts
@@ -83,12 +83,12 @@ impl Regions {
             return Ok(());
         }
         let mut types = BTreeSet::new();
-        for copy in page {
-            let meta = copy.decode_meta()?;
+        for replica in page {
+            let meta = replica.decode_meta()?;
             let Some(syncing) = syncing_of(meta.as_ref()).filter(|syncing| !syncing.copied_from.is_empty()) else {
                 continue;
             };
-            let id = copy.id();
+            let id = replica.id();
             types.insert(ReplicatedType {
                 peer: syncing.copied_from.clone(),
                 group: id.group.to_owned(),
@@ -96,13 +96,13 @@ impl Regions {
             });
         }
         types.retain(|key| !restarted.lock().contains(key));
-        if !types.is_empty() && !copied_from(unit).is_empty() && !self.is_around_marked(unit).await? {
-            types.retain(|key| key.peer != copied_from(unit));
+        if !types.is_empty() && !replica_origin(unit).is_empty() && !self.is_around_marked(unit).await? {
+            types.retain(|key| key.peer != replica_origin(unit));
         }
         self.restart_replicas(&types).await?;
         restarted.lock().append(&mut types);
-        for copy in page.iter().filter(|copy| region::is_foreign(&self.core, copy)) {
-            self.drop_finalizers(copy).await?;
+        for replica in page.iter().filter(|replica| region::is_foreign(&self.core, replica)) {
+            self.drop_finalizers(replica).await?;
         }
         Ok(())
     }
@@ -120,8 +120,8 @@ impl Regions {
 
     /// Removes the finalizers of a replica, except the one that keeps a unit until it is empty. A replica that changes
     /// meanwhile is left to the next pass.
-    async fn drop_finalizers(&self, copy: &EncodedResource) -> Result<(), StoreError> {
-        let mut stored = copy.decode()?;
+    async fn drop_finalizers(&self, replica: &EncodedResource) -> Result<(), StoreError> {
+        let mut stored = replica.decode()?;
         if meta::finalizers(&stored.metadata).iter().all(|name| *name == FINALIZER) {
             return Ok(());
         }

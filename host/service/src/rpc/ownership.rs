@@ -166,7 +166,7 @@ mod tests {
             name: "nobody".into(),
             uid: String::new(),
         });
-        let all = service.lists.bytes.acquire(caller(1).turn(), service.lists.bytes.total()).await.unwrap();
+        let all = service.lists.bytes.acquire(caller(1).queue_key(), service.lists.bytes.total()).await.unwrap();
         let (first, second) = (caller(2), caller(3));
         let mut tree = Box::pin(service.get_tree(&first, GetTreeRequest { id: id.clone(), depth: 1 }));
         let plan = Box::pin(service.plan_delete(&second, PlanDeleteRequest { id }));

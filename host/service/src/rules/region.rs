@@ -74,7 +74,7 @@ pub(crate) fn computes_other(
     if core.region().is_none() && core.options.placement.rings.is_empty() {
         return false;
     }
-    if owning_region(stored) != core.region().unwrap_or_default() && is_copy(stored) {
+    if owning_region(stored) != core.region().unwrap_or_default() && is_replica(stored) {
         return false;
     }
     let mut now = stored.clone();
@@ -139,12 +139,12 @@ pub(crate) fn owning_region(stored: &pb::Resource) -> &str {
 }
 
 /// Whether a stored resource is a replica from another region.
-pub(crate) fn is_copy(stored: &pb::Resource) -> bool {
-    !copied_from(stored).is_empty()
+pub(crate) fn is_replica(stored: &pb::Resource) -> bool {
+    !replica_origin(stored).is_empty()
 }
 
 /// Returns the region from which a stored resource was pulled; empty for a resource of this server.
-pub(crate) fn copied_from(stored: &pb::Resource) -> &str {
+pub(crate) fn replica_origin(stored: &pb::Resource) -> &str {
     syncing_of(stored.meta.as_deref()).map(|syncing| syncing.copied_from.as_str()).unwrap_or_default()
 }
 

@@ -147,8 +147,8 @@ impl Session {
 
     /// Waits for one of the places for snapshots.
     pub(super) async fn place(&mut self) -> Result<Share, Error> {
-        let (lists, turn) = (self.queries.lists.clone(), self.open.caller().turn());
-        self.until(async move { lists.snapshots.acquire(turn, 1).await.map_err(|e| lists.no_room(e)) }).await?
+        let (lists, queue_key) = (self.queries.lists.clone(), self.open.caller().queue_key());
+        self.until(async move { lists.snapshots.acquire(queue_key, 1).await.map_err(|e| lists.no_room(e)) }).await?
     }
 
     /// Reads the next page of a content; `read` pages precede it.

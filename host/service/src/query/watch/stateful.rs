@@ -90,9 +90,9 @@ impl Stateful {
     async fn read(&mut self) -> Result<Vec<ResourceChange>, Error> {
         self.session.until(sleep_until(self.not_before)).await?;
         let begun = Instant::now();
-        let (lists, turn) = (self.session.queries.lists.clone(), self.session.open.caller().turn());
+        let (lists, queue_key) = (self.session.queries.lists.clone(), self.session.open.caller().queue_key());
         let bytes = lists.bytes.total().min(PAGE_BYTES);
-        let page = self.session.until(lists.bytes.acquire(turn, bytes)).await?.map_err(|e| lists.no_room(e))?;
+        let page = self.session.until(lists.bytes.acquire(queue_key, bytes)).await?.map_err(|e| lists.no_room(e))?;
         self.page = Some(page);
         let (query, part, terms) = self.session.part();
         let opened =

@@ -36,7 +36,7 @@ impl Here {
         let placement = Placement { region: Some("us".into()), ..Placement::default() };
         let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin().unwrap()));
         let service = ResourceService::new(backend, registry, Options { placement, ..Options::default() });
-        let progress = service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+        let progress = service.replicas().progress("eu", &types::namespace().to_pb()).await.unwrap();
         Self { _dir: dir, service, progress }
     }
 
@@ -74,7 +74,7 @@ impl Here {
     }
 
     async fn apply(&mut self, changes: &[ReplicatedChange]) -> ApplySummary {
-        self.service.regions().apply(&mut self.progress, changes, false).await.unwrap()
+        self.service.replicas().apply(&mut self.progress, changes, false).await.unwrap()
     }
 
     fn reasons(&self) -> Vec<HeldBackReason> {
@@ -123,8 +123,8 @@ async fn a_peer_that_sends_other_types_is_refused() {
     changes.push(ReplicatedChange::Remove { id: pb::Id::default(), deleted: true });
     let honest = namespace("honest", "eu", "1");
     changes.push(put(&honest));
-    let copied = here.apply(&changes).await;
-    assert_eq!(copied, ApplySummary { written: 1, refused: 10, ..ApplySummary::default() });
+    let summary = here.apply(&changes).await;
+    assert_eq!(summary, ApplySummary { written: 1, refused: 10, ..ApplySummary::default() });
     for change in &changes[..6] {
         assert!(here.stored(&change.id()).await.is_none(), "{:?}", change.id());
     }
@@ -132,7 +132,7 @@ async fn a_peer_that_sends_other_types_is_refused() {
     assert!(here.reasons().is_empty(), "what is no id is not named");
 
     // A progress with a host's own type as the followed type does not help either.
-    here.progress = here.service.regions().progress("eu", &types::token().to_pb()).await.unwrap();
+    here.progress = here.service.replicas().progress("eu", &types::token().to_pb()).await.unwrap();
     let token = pb::Id { tenancy: cluster, ..id(types::token().to_pb(), "lies") };
     let lies = pb::Resource { id: Some(token), ..namespace("lies", "eu", "1") };
     assert_eq!(here.apply(&[put(&lies)]).await.refused, 1);
@@ -152,79 +152,79 @@ async fn the_policy_of_this_region_decides_what_comes_in() {
     assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { written: 1, ..ApplySummary::default() });
     assert!(here.reasons().is_empty());
     // Another peer cannot take it over, unless it is given to it.
-    let mut theirs = here.service.regions().progress("ap", &types::namespace().to_pb()).await.unwrap();
+    let mut theirs = here.service.replicas().progress("ap", &types::namespace().to_pb()).await.unwrap();
     let taken = pb::Resource { id: one.id.clone(), ..namespace("one", "ap", "9") };
     for (control, from) in [("eu", "eu"), ("ap", "ap")] {
         here.set_policy(&["eu", "us", "ap"], control).await;
-        here.service.regions().apply(&mut theirs, &[put(&taken)], false).await.unwrap();
-        assert_eq!(copied_from(&here.stored(&id_of(&one)).await.unwrap()), from);
+        here.service.replicas().apply(&mut theirs, &[put(&taken)], false).await.unwrap();
+        assert_eq!(replica_origin(&here.stored(&id_of(&one)).await.unwrap()), from);
     }
 }
 
 #[tokio::test]
-async fn an_incarnation_that_is_held_back_replaces_the_one_before_by_nothing() {
+async fn a_deferred_incarnation_removes_the_one_before() {
     let mut here = Here::with_policy(&["eu", "us"], "eu").await;
     let (old, new) = (namespace("one", "eu", "1"), namespace("one", "eu", "2"));
     here.apply(&[put(&old)]).await;
     let newer = pb::Resource { schema_version: 9, ..new };
-    let copied = here.apply(&[put(&newer)]).await;
-    assert_eq!(copied, ApplySummary { removed: 1, deferred: 1, ..ApplySummary::default() });
+    let summary = here.apply(&[put(&newer)]).await;
+    assert_eq!(summary, ApplySummary { removed: 1, deferred: 1, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Schema]);
     assert!(here.stored(&id_of(&old)).await.is_none());
 }
 
 #[tokio::test]
-async fn nothing_is_copied_into_a_unit_that_is_about_to_be_emptied_nor_forgotten() {
+async fn replicas_of_a_marked_unit_are_deferred() {
     let mut here = Here::with_policy(&["eu", "us"], "eu").await;
     let one = namespace("one", "eu", "1");
     here.apply(&[put(&one)]).await;
     here.mark_partition().await;
     here.apply(&[put(&one)]).await;
     assert_eq!(here.reasons(), [HeldBackReason::Place], "it is here in this version, but not for long");
-    let again = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    let again = here.service.replicas().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!(again.deferred(), here.progress.deferred(), "so it is stored");
 }
 
 #[tokio::test]
-async fn a_quota_holds_back_what_is_above_it_and_not_the_progress() {
+async fn a_quota_defers_replicas_and_not_the_progress() {
     let mut here = Here::new(Quotas { resources: 2, ..Quotas::default() }).await;
     here.set_policy(&["eu", "us"], "eu").await;
     // Progress is of cluster scope, where there are two of a kind then.
     for peer in ["a", "b", "c"] {
-        let mut progress = here.service.regions().progress(peer, &types::namespace().to_pb()).await.unwrap();
+        let mut progress = here.service.replicas().progress(peer, &types::namespace().to_pb()).await.unwrap();
         progress.resume_token = "token".into();
-        here.service.regions().apply(&mut progress, &[], false).await.unwrap();
+        here.service.replicas().apply(&mut progress, &[], false).await.unwrap();
     }
     let many: Vec<_> = (0..4).map(|number| put(&namespace(&format!("n{number}"), "eu", "1"))).collect();
     here.progress.resume_token = "token".into();
-    let copied = here.apply(&many).await;
-    assert_eq!(copied, ApplySummary { written: 2, deferred: 2, ..ApplySummary::default() });
+    let summary = here.apply(&many).await;
+    assert_eq!(summary, ApplySummary { written: 2, deferred: 2, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Store; 2]);
-    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    let stored = here.service.replicas().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!((stored.resume_token.as_str(), stored.deferred_len()), ("token", 2));
     // A bare token is not stored at once.
     here.progress.resume_token = "later".into();
     here.apply(&[]).await;
-    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    let stored = here.service.replicas().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!(stored.resume_token, "token");
 }
 
 #[tokio::test]
-async fn a_marked_partition_has_its_copies_begin_anew() {
+async fn the_replication_into_a_marked_partition_restarts() {
     let mut here = Here::with_policy(&["eu", "us"], "eu").await;
     let mut one = namespace("one", "eu", "1");
     mortise_resource::meta::add_finalizer(&mut one.metadata, "theirs");
     here.progress.resume_token = "token".into();
     here.apply(&[put(&one)]).await;
-    let cleanup = tokio::spawn(TenancyCleanup::new(&here.service.deletions, here.service.regions()).run());
+    let cleanup = tokio::spawn(TenancyCleanup::new(&here.service.deletions, here.service.replicas()).run());
     let progress = here.progress.clone();
     let service = here.service.clone();
-    let anew = tokio::spawn(async move { service.regions().begins_anew(&progress).await });
+    let restarted = tokio::spawn(async move { service.replicas().restarted(&progress).await });
     here.mark_partition().await;
-    tokio::time::timeout(std::time::Duration::from_secs(10), anew).await.unwrap().unwrap();
-    let error = here.service.regions().apply(&mut here.progress, &[put(&one)], false).await.unwrap_err();
+    tokio::time::timeout(std::time::Duration::from_secs(10), restarted).await.unwrap().unwrap();
+    let error = here.service.replicas().apply(&mut here.progress, &[put(&one)], false).await.unwrap_err();
     assert_eq!(error.code, Code::Aborted);
-    let stored = here.service.regions().progress("eu", &types::namespace().to_pb()).await.unwrap();
+    let stored = here.service.replicas().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!(stored.resume_token, "", "a snapshot follows");
     for _ in 0..200 {
         if here.stored(&id_of(&one)).await.is_none() {
@@ -233,5 +233,5 @@ async fn a_marked_partition_has_its_copies_begin_anew() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("a finalizer of the owner's region keeps the copy");
+    panic!("a finalizer of the owner's region keeps the replica");
 }
