@@ -9,7 +9,7 @@ use prost::Message as _;
 /// Changes after which a set is applied, even if more changes belong to it.
 pub(crate) const MAX_CHANGES: usize = 4_096;
 /// Bytes after which a set is applied.
-pub(crate) const MAX_BYTES: usize = 4 << 20;
+pub(crate) const MAX_CHANGE_BYTES: usize = 4 << 20;
 
 /// The name of a resource within its type.
 type Key = (String, String, String);
@@ -65,7 +65,7 @@ impl Changeset {
 
     /// Whether the changes have to be applied now.
     pub(crate) fn is_full(&self) -> bool {
-        self.number >= MAX_CHANGES || self.bytes >= MAX_BYTES
+        self.number >= MAX_CHANGES || self.bytes >= MAX_CHANGE_BYTES
     }
 
     pub(crate) fn clear(&mut self) {
@@ -130,7 +130,7 @@ mod tests {
         }
         assert!(changes.is_full());
         changes.clear();
-        changes.put(resource(&"x".repeat(MAX_BYTES), "1"));
+        changes.put(resource(&"x".repeat(MAX_CHANGE_BYTES), "1"));
         assert!(changes.is_full());
     }
 }

@@ -27,7 +27,7 @@ const MAX_PRESENCE_IDS: usize = 500;
 const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(120);
 
 /// Most uids of a snapshot.
-const MAX_UIDS: usize = 4_000_000;
+const MAX_SNAPSHOT_UIDS: usize = 4_000_000;
 
 /// The peer's answer about a list of resources.
 #[derive(Default)]
@@ -77,8 +77,8 @@ impl<'a> Session<'a> {
         for change in message.changes {
             self.add(change);
         }
-        if self.snapshot.as_ref().is_some_and(|uids| uids.len() > MAX_UIDS) {
-            return Err(FollowError::TooManyResources { limit: MAX_UIDS });
+        if self.snapshot.as_ref().is_some_and(|uids| uids.len() > MAX_SNAPSHOT_UIDS) {
+            return Err(FollowError::TooManyResources { limit: MAX_SNAPSHOT_UIDS });
         }
         if !message.is_current {
             if self.changes.is_full() {

@@ -4,7 +4,7 @@
 //! Events reach the watch before the write that caused them is answered, so the barrier waits for the task's turn only.
 //! A watch that ends is opened again; the known tokens and policies stay until its snapshot is complete.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use mortise_acl::Access;
 use mortise_resource::{Code, Error, pb, types};
@@ -15,13 +15,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{core::Core, lists::TypeWatch, registry::ResourceType};
-
-/// Longest wait of a write until it is in effect.
-const SETTLE: Duration = Duration::from_secs(5);
-
-/// Wait before an ended watch is opened again.
-const AGAIN: Duration = Duration::from_millis(100);
+use crate::{core::{Core, durations::{ACCESS_RESTART_WAIT, ACCESS_SETTLE_TIMEOUT}}, lists::TypeWatch, registry::ResourceType};
 
 /// The type that a change is about.
 #[derive(Clone, Copy)]
@@ -128,7 +122,7 @@ impl AccessUpdates {
         }
         let (barrier, passed) = oneshot::channel();
         let settled = async { self.barriers.send(barrier).await.is_ok() && passed.await.is_ok() };
-        match timeout(SETTLE, settled).await {
+        match timeout(ACCESS_SETTLE_TIMEOUT, settled).await {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(Error::new(
                 Code::Unavailable,
@@ -154,7 +148,7 @@ async fn follow(core: &Core, access: &Access, mut barriers: mpsc::Receiver<Barri
             Err(ended) => {
                 tracing::warn!("the watch of tokens and policies ended; opening it again: {ended}");
                 watches = loop {
-                    sleep(AGAIN).await;
+                    sleep(ACCESS_RESTART_WAIT).await;
                     match Watches::open(core, access).await {
                         Ok(watches) => break watches,
                         Err(error) => tracing::warn!("tokens and policies cannot be read: {error}"),

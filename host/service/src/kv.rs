@@ -8,8 +8,8 @@
 //! A change that has begun goes on to its end, even if its caller gives it up, so that memory and store agree.
 //!
 //! # Limits
-//! Each plugin has a quota of keys and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value at most as
-//! many as the store takes for one resource.
+//! Each plugin has a quota of keys and of bytes, keys included; a key has 1 to [`MAX_KEY_BYTES`] bytes, a value at most
+//! as many as the store takes for one resource.
 //!
 //! # Cost
 //! A read is two reads of the store. The first use of a plugin's keys reads them all, page by page; from then on
@@ -30,7 +30,7 @@ use tokio::{sync::Mutex, task::JoinError};
 use ulid::Ulid;
 
 /// Longest key, bytes.
-pub const MAX_KEY: usize = 256;
+pub const MAX_KEY_BYTES: usize = 256;
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Value";
 
@@ -54,7 +54,7 @@ impl Default for Quota {
 #[derive(Debug, thiserror::Error)]
 pub enum KvError {
     /// The key is empty or too long; its bytes.
-    #[error("a key must have 1 to {MAX_KEY} bytes, got {0}; shorten it, or use its digest")]
+    #[error("a key must have 1 to {MAX_KEY_BYTES} bytes, got {0}; shorten it, or use its digest")]
     Key(usize),
     /// The plugin has reached its limit of keys.
     #[error("the plugin keeps {limit} values already (limit kv.keys); remove some, or raise the limit")]
@@ -287,7 +287,7 @@ fn owns(owner: &pb::Id, value: &pb::Resource) -> bool {
 }
 
 fn check(key: &str) -> Result<(), KvError> {
-    if key.is_empty() || key.len() > MAX_KEY { Err(KvError::Key(key.len())) } else { Ok(()) }
+    if key.is_empty() || key.len() > MAX_KEY_BYTES { Err(KvError::Key(key.len())) } else { Ok(()) }
 }
 
 fn content(resource: &pb::Resource) -> data::Value {
@@ -447,7 +447,7 @@ mod tests {
     async fn keys_have_a_length() {
         let (_dir, backend) = store().await;
         let values = PluginKv::new(backend, Quota::default());
-        let long = "k".repeat(MAX_KEY + 1);
+        let long = "k".repeat(MAX_KEY_BYTES + 1);
         for key in ["", &long] {
             assert!(matches!(values.set("a", key, Vec::new()).await, Err(KvError::Key(_))));
             assert!(matches!(values.get("a", key).await, Err(KvError::Key(_))));

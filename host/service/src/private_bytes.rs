@@ -16,14 +16,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     call::store_fault::store_fault,
-    core::{Core, ids},
+    core::{Core, MAX_CAS_ATTEMPTS, ids},
     deletion::{Deletions, RemovalError},
 };
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.PrivateBytes";
-
-/// Attempts of a change that meets conflicts.
-const ATTEMPTS: u32 = 10;
 
 /// Private bytes of plugins for single resources. Cheap to clone.
 #[derive(Clone)]
@@ -55,7 +52,7 @@ impl PrivateBytes {
             let text = format!("at most {MAX_PRIVATE_BYTES} private bytes, got: {}; keep less", value.len());
             return Err(Error::new(Code::ResourceExhausted, text));
         }
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_CAS_ATTEMPTS {
             let mut resource = fresh(plugin, owner, value.clone());
             if let Some(stored) = self.stored(plugin, owner).await.map_err(|e| failed(&e))? {
                 (resource.id, resource.version) = (stored.id, stored.version);

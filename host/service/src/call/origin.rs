@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, sync::OnceLock};
 use crate::core::ids;
 
 /// Longest request number taken from a client, bytes.
-const MAX_REQUEST: usize = 64;
+const MAX_REQUEST_ID_BYTES: usize = 64;
 
 /// The way by which a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Origin {
     #[must_use]
     pub fn new(surface: Surface, remote: Remote, number: Option<&str>) -> Self {
         let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        let fits = |text: &&str| (1..=MAX_REQUEST).contains(&text.len()) && text.bytes().all(is_part);
+        let fits = |text: &&str| (1..=MAX_REQUEST_ID_BYTES).contains(&text.len()) && text.bytes().all(is_part);
         let request = number.filter(fits).map_or_else(OnceLock::new, |number| OnceLock::from(number.to_owned()));
         Self { surface, remote, request }
     }

@@ -9,7 +9,7 @@ use std::sync::{
 use mortise_resource::authorizer::Authorizer;
 
 /// Separates the fingerprint from that of a caller without such a rule.
-const ALLOWED: u64 = 0x9e37_79b9_7f4a_7c15;
+const FINGERPRINT_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 pub(crate) struct RuledCaller {
     caller: Arc<dyn Authorizer>,
@@ -51,6 +51,6 @@ impl Authorizer for RuledCaller {
 
     fn fingerprint(&self) -> u64 {
         let of_caller = self.caller.fingerprint();
-        if self.allows() { of_caller ^ ALLOWED } else { of_caller }
+        if self.allows() { of_caller ^ FINGERPRINT_SALT } else { of_caller }
     }
 }

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Longest external id, bytes.
-const MAX_EXTERNAL_ID: usize = 1024;
+const MAX_EXTERNAL_ID_BYTES: usize = 1024;
 
 impl Changes {
     /// Stores a resource for an external object, or returns the resource that would be stored.
@@ -49,8 +49,8 @@ impl Changes {
             Error::invalid(format!("{}: the type cannot be imported; its plugin has no import", kind.gvk))
         })?;
         let length = request.external_id.len();
-        if !(1..=MAX_EXTERNAL_ID).contains(&length) || request.external_id.chars().any(char::is_control) {
-            let what = format!("external_id must be 1 to {MAX_EXTERNAL_ID} bytes without control characters");
+        if !(1..=MAX_EXTERNAL_ID_BYTES).contains(&length) || request.external_id.chars().any(char::is_control) {
+            let what = format!("external_id must be 1 to {MAX_EXTERNAL_ID_BYTES} bytes without control characters");
             return Err(Error::invalid(format!("{what}, got {length} bytes")));
         }
         if !request.name.is_empty()

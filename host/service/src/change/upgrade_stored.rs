@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Resources in one commit.
-const BATCH: usize = 64;
+const BATCH_RESOURCES: usize = 64;
 
 /// The result of the upgrade of all stored resources of a type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Changes {
                     }
                     Err(_) => {}
                 }
-                if upgraded.len() >= BATCH {
+                if upgraded.len() >= BATCH_RESOURCES {
                     // The instance is free during the write to disk.
                     hooks.release();
                     let mutations = std::mem::take(&mut upgraded);

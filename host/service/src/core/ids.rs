@@ -34,8 +34,8 @@ pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
 
 /// Returns the tenancy of a checked id.
 pub(crate) fn tenancy_of(id: &pb::Id) -> &pb::Tenancy {
-    static NOWHERE: pb::Tenancy = pb::Tenancy { partition: String::new(), namespace: String::new() };
-    id.tenancy.as_ref().unwrap_or(&NOWHERE)
+    static NO_TENANCY: pb::Tenancy = pb::Tenancy { partition: String::new(), namespace: String::new() };
+    id.tenancy.as_ref().unwrap_or(&NO_TENANCY)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The state that every room of the service gets: the store, the table of types, the options, the rates and the signal
-//! to stop.
+//! to stop; and the fixed times ([`durations`]).
 //!
 //! A clone costs one counter. The table is swapped as a whole; a call takes it once with [`Shared::types`].
 
+pub(crate) mod durations;
 pub(crate) mod ids;
 mod options;
 mod rates;
@@ -20,6 +21,9 @@ pub use options::{Options, Placement};
 pub(crate) use rates::Category;
 use rates::RateLimits;
 pub use rates::Rates;
+
+/// Attempts of a change by the host that meets conflicts.
+pub(crate) const MAX_CAS_ATTEMPTS: u32 = 10;
 
 /// The shared state. Cheap to clone.
 #[derive(Clone)]

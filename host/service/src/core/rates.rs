@@ -22,11 +22,11 @@ use governor::{
 use mortise_resource::{Code, Error};
 
 /// Number of known callers above which silent ones are forgotten.
-const MANY: usize = 10_000;
+const MAX_REMEMBERED_CALLERS: usize = 10_000;
 
 /// Requests between two counts of the known callers, which may grow by as many meanwhile. Counting takes the callers'
 /// lock.
-const SELDOM: u32 = 256;
+const CALLER_COUNT_INTERVAL_REQUESTS: u32 = 256;
 
 /// Category of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +91,8 @@ impl Counts {
 
     /// Forgets silent callers, now and then, once there are many.
     fn forget_silent(&self) {
-        let is_due = self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM);
-        if is_due && self.callers.len() > MANY {
+        let is_due = self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLER_COUNT_INTERVAL_REQUESTS);
+        if is_due && self.callers.len() > MAX_REMEMBERED_CALLERS {
             self.callers.retain_recent();
         }
     }

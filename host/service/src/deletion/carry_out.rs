@@ -15,13 +15,13 @@ use super::{
 use crate::{
     call::Caller,
     core::ids::{self, tenancy_of, type_of},
-    references::{Reading, ResourceKey, finalizer::FINALIZER, records::records, renew_records, target_of},
+    references::{Reading, ResourceKey, finalizer::REFERENCES_FINALIZER, records::records, renew_records, target_of},
     registry::Registry,
     rules::{RequestHooks, is_readable, server_meta, tombstone},
 };
 
 /// Blocking resources that an error names.
-const NAMED: usize = 3;
+const MAX_NAMED_BLOCKERS: usize = 3;
 
 impl Deletions {
     /// Deletes, marks and clears as planned, and leaves the deferred work to the garbage collector. Returns the outcome
@@ -104,11 +104,11 @@ impl Deletions {
         let root = plan.deletions.first().and_then(|root| root.stored.decode_id().ok().flatten()).unwrap_or_default();
         let mut reasons = Vec::new();
         let count = plan.protected.len() + plan.blocks.len();
-        for protected in plan.protected.iter().take(NAMED) {
+        for protected in plan.protected.iter().take(MAX_NAMED_BLOCKERS) {
             let named = self.named(registry, caller, protected).await;
             reasons.push(format!("meta.lifecycle.block_deletion of {named} is set"));
         }
-        for link in plan.blocks.iter().take(NAMED.saturating_sub(reasons.len())) {
+        for link in plan.blocks.iter().take(MAX_NAMED_BLOCKERS.saturating_sub(reasons.len())) {
             let named = self.named(registry, caller, &link.referrer).await;
             let target = plan.deletions.iter().find(|planned| link.target.is(&planned.stored));
             let target = match target {
@@ -140,14 +140,14 @@ impl Deletions {
 /// Returns the mutations that mark and hold a resource, with work for the garbage collector; none if it is
 /// marked and held already.
 pub(crate) fn marked(mut stored: pb::Resource) -> Vec<Mutation> {
-    let is_held = meta::finalizers(&stored.metadata).contains(FINALIZER);
+    let is_held = meta::finalizers(&stored.metadata).contains(REFERENCES_FINALIZER);
     if meta::is_marked(&stored.metadata) && is_held {
         return Vec::new();
     }
     if !meta::is_marked(&stored.metadata) {
         tombstone::mark(&mut stored);
     }
-    meta::add_finalizer(&mut stored.metadata, FINALIZER);
+    meta::add_finalizer(&mut stored.metadata, REFERENCES_FINALIZER);
     stored.generation = ids::ulid();
     server_meta::set_touched(&mut stored);
     let work = tombstone::pending(&stored.id.clone().unwrap_or_default());

@@ -6,13 +6,16 @@ use mortise_resource::EncodedResource;
 use mortise_store::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet, StoreError};
 use tokio::sync::Semaphore;
 
-use super::plan::{DeletionPlan, DeletionSize, PlanError, Purpose, ReferenceGraph, SMALL, WHOLE};
+use super::plan::{DeletionPlan, DeletionSize, PlanError, Purpose, ReferenceGraph, SMALL_DELETION, LARGEST_DELETION};
 use crate::{
     core::Core,
     references::{References, ResourceKey},
     registry::Registry,
     rules::region,
 };
+
+/// Changes that a background task of deletions makes at once: enough to fill a group commit.
+pub(super) const GROUP_COMMIT_CHANGES: usize = 32;
 
 /// State of deletions. Cheap to clone.
 #[derive(Clone)]
@@ -37,14 +40,14 @@ impl Deletions {
         root: EncodedResource,
         purpose: Purpose<'_>,
     ) -> Result<DeletionPlan, PlanError> {
-        match self.plan_within(SMALL, registry, root.clone(), purpose).await {
+        match self.plan_within(SMALL_DELETION, registry, root.clone(), purpose).await {
             Err(PlanError::TooFar) => {}
             planned => return planned,
         }
         // Shown plans have places of their own, so that readers do not delay deletions.
         let places = if matches!(purpose, Purpose::Show) { &self.large_shown } else { &self.large };
         let place = places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let plan = self.plan_within(WHOLE, registry, root, purpose).await?;
+        let plan = self.plan_within(LARGEST_DELETION, registry, root, purpose).await?;
         Ok(DeletionPlan { place: Some(place), ..plan })
     }
 

@@ -11,9 +11,9 @@
 //! - Clearing references are removed from their referrers in this commit.
 //!
 //! # Limits
-//! A deletion reaches at most [`MAX_REACHED`] resources and [`MAX_BYTES`] of them, besides the resource itself; so a
-//! larger cycle of asynchronous cascades cannot end. Deletions that reach more than [`SMALL`] are planned and carried
-//! out one at a time, which bounds their memory.
+//! A deletion reaches at most [`MAX_REACHED_RESOURCES`] resources and [`MAX_REACHED_BYTES`] of them, besides the
+//! resource itself; so a larger cycle of asynchronous cascades cannot end. Deletions that reach more than
+//! [`SMALL_DELETION`] are planned and carried out one at a time, which bounds their memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,20 +23,20 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     call::store_fault::store_fault,
-    references::{ResourceKey, field_of, finalizer::FINALIZER},
+    references::{ResourceKey, field_of, finalizer::REFERENCES_FINALIZER},
     rules::deletion_rules,
 };
 
 /// Resources that one deletion may delete, mark or change.
-pub(super) const MAX_REACHED: usize = 10_000;
+pub(super) const MAX_REACHED_RESOURCES: usize = 10_000;
 /// Bytes of these resources.
-const MAX_BYTES: usize = 32 << 20;
+const MAX_REACHED_BYTES: usize = 32 << 20;
 /// Referrers with deferred work in a shown plan, at most.
-const SHOWN: usize = 1_000;
+const MAX_SHOWN_REFERRERS: usize = 1_000;
 /// Largest deletion that runs beside others.
-pub(super) const SMALL: DeletionSize = DeletionSize { resources: 256, bytes: 1 << 20 };
+pub(super) const SMALL_DELETION: DeletionSize = DeletionSize { resources: 256, bytes: 1 << 20 };
 /// Largest deletion.
-pub(super) const WHOLE: DeletionSize = DeletionSize { resources: MAX_REACHED, bytes: MAX_BYTES };
+pub(super) const LARGEST_DELETION: DeletionSize = DeletionSize { resources: MAX_REACHED_RESOURCES, bytes: MAX_REACHED_BYTES };
 
 /// Number and bytes of the reached resources.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,7 +95,7 @@ pub(crate) struct DeletionPlan {
     pub(super) blocks: Vec<Link>,
     /// Reached resources with `meta.lifecycle.block_deletion`.
     pub(super) protected: Vec<EncodedResource>,
-    /// References with deferred work, up to [`SHOWN`], for a preview.
+    /// References with deferred work, up to [`MAX_SHOWN_REFERRERS`], for a preview.
     pub(super) later: Vec<Link>,
     /// Whether there are more references with deferred work.
     pub(super) is_later_cut: bool,
@@ -115,9 +115,9 @@ pub(crate) enum PlanError {
     Records(Error),
     /// The deletion exceeds the limits.
     #[error(
-        "the deletion reaches more than {MAX_REACHED} resources or {} MiB of them, the limit of one commit; delete \
+        "the deletion reaches more than {MAX_REACHED_RESOURCES} resources or {} MiB of them, the limit of one commit; delete \
          what refers to the resource first, or declare these references asynchronous",
-        MAX_BYTES >> 20
+        MAX_REACHED_BYTES >> 20
     )]
     TooFar,
 }
@@ -184,7 +184,7 @@ impl<'p> ReferenceGraph<'p> {
         let stored = if index == 0 { stored } else { self.reach(stored)? };
         let whole = stored.decode()?;
         let is_finished = index == 0 && matches!(self.purpose, Purpose::Finish { ignores_finalizers: true });
-        if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != FINALIZER) {
+        if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != REFERENCES_FINALIZER) {
             self.held.insert(index);
         }
         if deletion_rules::is_protected(&whole) {
@@ -263,7 +263,7 @@ impl<'p> ReferenceGraph<'p> {
     ) -> Result<bool, PlanError> {
         let shows = matches!(self.purpose, Purpose::Show);
         let bytes = self.reached.bytes + referrer.bytes().len();
-        if shows && (self.plan.later.len() >= SHOWN || bytes > MAX_BYTES) {
+        if shows && (self.plan.later.len() >= MAX_SHOWN_REFERRERS || bytes > MAX_REACHED_BYTES) {
             self.plan.is_later_cut = true;
             return Ok(false);
         }

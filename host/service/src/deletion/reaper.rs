@@ -23,7 +23,7 @@ use mortise_resource::{
 use mortise_store::{Consistency, StoreError};
 use prost::Message as _;
 
-use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
+use super::{deletions::{Deletions, GROUP_COMMIT_CHANGES}, error::RemovalError, plan::Purpose};
 use crate::{
     core::ids,
     references::finalizer,
@@ -33,9 +33,6 @@ use crate::{
 /// The status entry that records the first pass.
 const STATUS_KEY: &str = "consul.io/reaper-controller";
 const FIRST_PASS: &str = "FirstPassCompleted";
-
-/// Tombstones worked on at once: enough to fill a group commit.
-const PARALLEL: usize = 32;
 
 /// The controller of tombstones.
 struct Reaper(Deletions);
@@ -55,7 +52,7 @@ impl Deletions {
     /// Returns the reaper as a controller of tombstones. It retries a failure after 5 ms, doubled with each further one
     /// up to 1,000 s.
     pub(crate) fn reaper(&self) -> Definition {
-        Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(PARALLEL)
+        Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(GROUP_COMMIT_CHANGES)
     }
 
     /// Returns the time until the second pass over a tombstone; zero before the first.
@@ -102,7 +99,7 @@ impl Deletions {
 
     /// Works on a tombstone whose resource still exists: one held by its referrers, or a tombstone without a deletion.
     async fn process_living(&self, tombstone: &pb::Id, owner: pb::Resource) -> Result<Outcome, RemovalError> {
-        let is_held = meta::finalizers(&owner.metadata).contains(finalizer::FINALIZER);
+        let is_held = meta::finalizers(&owner.metadata).contains(finalizer::REFERENCES_FINALIZER);
         if is_held && meta::is_marked(&owner.metadata) {
             return self.work_off(owner).await;
         }

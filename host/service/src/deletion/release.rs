@@ -25,27 +25,20 @@ use prost::Message as _;
 use prost_types::Timestamp;
 
 use super::{
-    deletions::Deletions,
+    deletions::{Deletions, GROUP_COMMIT_CHANGES},
     error::RemovalError,
     plan::{PlannedAction, Purpose},
 };
 use crate::{
     call::Caller,
-    core::ids::{self, tenancy_of, type_of},
-    references::{Reading, ResourceKey, finalizer::FINALIZER, owner_of, records::records},
+    core::{MAX_CAS_ATTEMPTS, durations::{CHANGED_RESOURCE_WAIT, HELD_RESOURCE_WAIT}, ids::{self, tenancy_of, type_of}},
+    references::{Reading, ResourceKey, finalizer::REFERENCES_FINALIZER, owner_of, records::records},
     registry::Registry,
     rules::{region, server_meta},
 };
 
-/// Dependents and referrers that are processed at once.
-const PARALLEL: usize = 32;
-/// Attempts of a change that meets conflicts.
-const ATTEMPTS: u32 = 10;
-/// Wait before the next look at a resource held by the work of others.
-const AGAIN: Duration = Duration::from_secs(2);
-
 /// Links of a chain that one reconcile follows; the rest has tombstones of its own.
-const CHAIN: usize = 10_000;
+const MAX_CHAIN_LINKS: usize = 10_000;
 
 /// The state of a marked resource after its deferred work.
 #[derive(Debug, Clone, Copy)]
@@ -63,8 +56,8 @@ impl WorkedOff {
         match self {
             // The tombstone remains for the children.
             Self::Gone => Outcome::After(Duration::ZERO),
-            Self::Held => Outcome::After(AGAIN),
-            Self::Changed => Outcome::After(Duration::from_millis(50)),
+            Self::Held => Outcome::After(HELD_RESOURCE_WAIT),
+            Self::Changed => Outcome::After(CHANGED_RESOURCE_WAIT),
         }
     }
 }
@@ -91,7 +84,7 @@ impl Deletions {
     /// Returns the controller that checks owner references that may have become invalid.
     pub(crate) fn ownership(&self) -> Definition {
         let controller = Arc::new(Ownership(self.clone()));
-        Definition::new("ownership", types::ownership_check().to_pb(), controller).parallel(PARALLEL)
+        Definition::new("ownership", types::ownership_check().to_pb(), controller).parallel(GROUP_COMMIT_CHANGES)
     }
 
     async fn process_check(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
@@ -173,7 +166,7 @@ impl Deletions {
             if kept.is_empty() && !dropped.iter().any(|owner| owner.unset_on_delete) {
                 // Deletes only this version: with another owner the resource would stay.
                 match self.delete_version(&registry, stored, Purpose::Delete).await {
-                    Err(error) if error.is_conflict() && attempts < ATTEMPTS => continue,
+                    Err(error) if error.is_conflict() && attempts < MAX_CAS_ATTEMPTS => continue,
                     other => return other.map(drop),
                 }
             }
@@ -185,7 +178,7 @@ impl Deletions {
             let records = records(&registry, kind, &next, Some(&stored), Reading::Lenient);
             next.references = records.map_err(RemovalError::Refused)?;
             match self.core.backend.write_cas(next).await {
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < ATTEMPTS => {}
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < MAX_CAS_ATTEMPTS => {}
                 other => return other.map(drop).map_err(RemovalError::from),
             }
         }
@@ -203,7 +196,7 @@ impl Deletions {
             let (owner, gone) = (&key, std::slice::from_ref(&key));
             let released = stream::iter(page)
                 .map(|dependent| async move { self.release_unless_back(&dependent, owner, gone).await })
-                .buffer_unordered(PARALLEL)
+                .buffer_unordered(GROUP_COMMIT_CHANGES)
                 .fold(Ok(()), async |so_far: Result<(), RemovalError>, one| so_far.and(one))
                 .await;
             // A failed dependent does not keep the others.
@@ -232,19 +225,19 @@ impl Deletions {
         if !matches!(outcome, WorkedOff::Gone) {
             return Ok(outcome.next());
         }
-        for _ in 0..CHAIN {
+        for _ in 0..MAX_CHAIN_LINKS {
             let Some(key) = open.pop() else { break };
             let Some(stored) = key.stored(&self.core).await?.filter(|stored| stored.deletion_mark().is_some()) else {
                 continue;
             };
             let stored = stored.decode()?;
-            if !meta::finalizers(&stored.metadata).contains(FINALIZER) || self.is_referred_to_later(&key).await? {
+            if !meta::finalizers(&stored.metadata).contains(REFERENCES_FINALIZER) || self.is_referred_to_later(&key).await? {
                 continue;
             }
             // A failure here is left to its own tombstone.
             if let Ok(WorkedOff::Gone) = self.work_off_marked(&stored).await {
                 open.extend(held_by(&stored));
-                open.truncate(CHAIN);
+                open.truncate(MAX_CHAIN_LINKS);
             }
         }
         Ok(outcome.next())
@@ -274,7 +267,7 @@ impl Deletions {
                     page.into_iter().filter(|referrer| !key.is(referrer) && !region::is_foreign(&self.core, referrer));
                 let worked = stream::iter(others)
                     .map(|referrer| async move { self.work_off_one(registry, key, referrer, on_delete).await })
-                    .buffer_unordered(PARALLEL)
+                    .buffer_unordered(GROUP_COMMIT_CHANGES)
                     .fold(Ok(()), async |so_far: Result<(), RemovalError>, one| so_far.and(one))
                     .await;
                 outcome = outcome.and(worked);
@@ -320,7 +313,7 @@ impl Deletions {
             };
             attempts += 1;
             match done {
-                Err(error) if error.is_conflict() && attempts < ATTEMPTS => {}
+                Err(error) if error.is_conflict() && attempts < MAX_CAS_ATTEMPTS => {}
                 other => return other,
             }
         }

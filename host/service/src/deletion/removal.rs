@@ -5,23 +5,17 @@ use mortise_resource::{EncodedResource, meta, pb, types};
 use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError};
 
 use super::{
-    deletions::Deletions,
+    deletions::{Deletions, GROUP_COMMIT_CHANGES},
     error::RemovalError,
     plan::{PlannedAction, Purpose},
 };
 use crate::{
     call::Caller,
-    core::ids,
+    core::{MAX_CAS_ATTEMPTS, ids},
     references::renew_records,
     registry::Registry,
     rules::{deletion_rules, server_meta, tombstone},
 };
-
-/// Concurrent deletions of the host: enough to fill a group commit.
-const PARALLEL: usize = 32;
-
-/// Attempts of a deletion of the host that meets conflicts.
-const ATTEMPTS: u32 = 10;
 
 impl Deletions {
     /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
@@ -79,7 +73,7 @@ impl Deletions {
             };
             attempts += 1;
             match self.delete_version(&registry, stored, purpose).await {
-                Err(error) if error.is_conflict() && attempts < ATTEMPTS => {}
+                Err(error) if error.is_conflict() && attempts < MAX_CAS_ATTEMPTS => {}
                 other => return other,
             }
         }
@@ -127,7 +121,7 @@ impl Deletions {
         purpose: Purpose<'_>,
     ) -> Result<(), RemovalError> {
         let deletions =
-            stream::iter(ids).map(|id| async move { self.delete_for(&id, purpose).await }).buffer_unordered(PARALLEL);
+            stream::iter(ids).map(|id| async move { self.delete_for(&id, purpose).await }).buffer_unordered(GROUP_COMMIT_CHANGES);
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
     }
 

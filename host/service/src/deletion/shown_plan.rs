@@ -14,7 +14,7 @@ use super::{
 use crate::{
     call::Caller,
     core::Core,
-    references::{MAX_LOOKED_AT, ResourceKey, field_of, follow_fault},
+    references::{MAX_READ_RESOURCES, ResourceKey, field_of, follow_fault},
     registry::Registry,
     rules::is_readable,
 };
@@ -79,7 +79,7 @@ impl<'s> ShownPlan<'s> {
         while let Some(page) = of.next().await.map_err(|e| follow_fault(&e))? {
             for one in page {
                 self.looked_at += 1;
-                if self.looked_at > MAX_LOOKED_AT {
+                if self.looked_at > MAX_READ_RESOURCES {
                     self.answer.is_cut = true;
                     return Ok(());
                 }

@@ -5,8 +5,8 @@
 //! no new resources, and a list of its resources is complete. Resources with finalizers keep the unit until their
 //! finalizers are removed. Tombstones stay: the reaper may still need them, and they do not need their place.
 //!
-//! Passes over [`AT_ONCE`] units run at once; the others wait. A unit that is not empty yet takes no place between its
-//! passes.
+//! Passes over [`CONCURRENT_UNITS`] units run at once; the others wait. A unit that is not empty yet takes no place
+//! between its passes.
 //!
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 
@@ -14,7 +14,6 @@ use std::{
     collections::{BTreeSet, HashSet},
     panic::AssertUnwindSafe,
     sync::Arc,
-    time::Duration,
 };
 
 use futures::FutureExt as _;
@@ -30,16 +29,13 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
 use crate::{
-    core::{Core, ids::tenancy_of},
+    core::{Core, durations::{EMPTYING_WAITS, TASK_RESTART_WAIT}, ids::tenancy_of},
     region::{Replicas, ReplicatedType},
-    rules::builtin_types::{self, FINALIZER},
+    rules::builtin_types::{self, TENANCY_FINALIZER},
 };
 
-/// First and longest wait between passes over a unit that is not empty yet.
-const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-
 /// Units with a pass at the same time.
-const AT_ONCE: usize = 16;
+const CONCURRENT_UNITS: usize = 16;
 
 /// The clean-up of units. Cheap to clone.
 #[derive(Clone)]
@@ -63,7 +59,7 @@ impl TenancyCleanup {
                 () = &mut stopped => return,
                 Err(e) = self.drain() => tracing::warn!("emptying tenancy units failed, starting again: {e}"),
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(TASK_RESTART_WAIT).await;
         }
     }
 
@@ -79,7 +75,7 @@ impl TenancyCleanup {
         let mut namespaces = watch(types::namespace()).await?;
         let mut leaving = HashSet::new();
         let mut running = JoinSet::new();
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let places = Arc::new(Semaphore::new(CONCURRENT_UNITS));
         loop {
             let event = tokio::select! {
                 event = partitions.next() => event?,
@@ -175,7 +171,7 @@ impl TenancyCleanup {
         if !empty {
             return Ok(false);
         }
-        if meta::finalizers(&unit.metadata).iter().any(|name| *name != FINALIZER) {
+        if meta::finalizers(&unit.metadata).iter().any(|name| *name != TENANCY_FINALIZER) {
             return Ok(false);
         }
         let outcome = self.deletions.remove(&unit).await;
@@ -193,7 +189,7 @@ async fn until_gone<F>(unit: &str, places: &Semaphore, pass: impl Fn() -> F)
 where
     F: Future<Output = Result<bool, RemovalError>>,
 {
-    let mut waits = Waits::new(Backoff::new(WAIT.0, WAIT.1));
+    let mut waits = Waits::new(Backoff::new(EMPTYING_WAITS.0, EMPTYING_WAITS.1));
     loop {
         let place = places.acquire().await;
         let outcome = AssertUnwindSafe(pass()).catch_unwind().await;
@@ -210,7 +206,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{sync::atomic::{AtomicUsize, Ordering}, time::Duration};
 
     use super::*;
 

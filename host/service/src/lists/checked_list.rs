@@ -7,10 +7,10 @@
 //! outgrows its share gives it back and waits for a larger one, without holding anything.
 //!
 //! # Priority
-//! The first [`SHORT`] pages of a list are read on the threads that serve requests. Further pages are read and encoded
-//! on threads of low priority, so that short requests go before any number of long lists. A list cannot be sent in
-//! parts, since its length comes first. A bound on the lists read at once would not help a write that waits for the
-//! processor of one of them.
+//! The first [`FOREGROUND_PAGES`] pages of a list are read on the threads that serve requests. Further pages are read
+//! and encoded on threads of low priority, so that short requests go before any number of long lists. A list cannot be
+//! sent in parts, since its length comes first. A bound on the lists read at once would not help a write that waits for
+//! the processor of one of them.
 //!
 //! Lists for controllers of this process are neither encoded nor counted here: each resource goes to its reader at
 //! once, and the reader may end the list.
@@ -25,7 +25,7 @@ use prost::{
 };
 use tracing::Instrument as _;
 
-use super::pools::Lists;
+use super::pools::{FOREGROUND_PAGES, Lists};
 use crate::{
     call::{Caller, NoShare, Share, store_fault::store_fault},
     core::Core,
@@ -34,17 +34,14 @@ use crate::{
 };
 
 /// Lists that can be read at once: all bytes divided by this number are the first share of each.
-const AT_ONCE: usize = 16;
-
-/// Pages of a list that are read on the threads that serve requests: the first has 64 resources, the second 1,024.
-const SHORT: usize = 2;
+const CONCURRENT_LISTS: usize = 16;
 
 /// Bytes of an encoded piece; the resource that reaches the bound is its last. Transports send pieces of this size as
 /// they are, and copy parts of larger ones.
-const PIECE: usize = 32 << 10;
+const PIECE_BYTES: usize = 32 << 10;
 
 /// Tag of the resources in `ListResponse` and `ListByOwnerResponse`: field 1, length-delimited.
-const RESOURCES: u8 = 1 << 3 | 2;
+const RESOURCES_TAG: u8 = 1 << 3 | 2;
 
 /// An encoded list, ready to be sent in pieces: a `ListResponse` or a `ListByOwnerResponse`. Counts against
 /// `service.list_bytes` until it is dropped.
@@ -107,12 +104,12 @@ impl CheckedList {
     /// Reads and encodes the list for a client. Waits until the list fits into the shared bytes.
     pub(crate) async fn encode(mut self, lists: &Lists) -> Result<EncodedList, Error> {
         let total = lists.bytes.total();
-        let mut wanted = (total / AT_ONCE).max(1);
+        let mut wanted = (total / CONCURRENT_LISTS).max(1);
         loop {
             let share = lists.bytes.acquire(self.caller.queue_key(), wanted).await.map_err(|e| lists.no_room(e))?;
             let pages = self.open(&lists.core).await?;
             let mut encoder = Encoder { list: self, pages, pieces: VecDeque::new(), bytes: 0, share };
-            let mut progress = encoder.pages(SHORT).await?;
+            let mut progress = encoder.pages(FOREGROUND_PAGES).await?;
             if let Progress::More = progress {
                 let rest = async move { encoder.pages(usize::MAX).await.map(|progress| (encoder, progress)) };
                 let rest = lists.low_priority.run(rest.in_current_span()).await;
@@ -216,7 +213,7 @@ impl Encoder {
     async fn pages(&mut self, most: usize) -> Result<Progress, Error> {
         for _ in 0..most {
             let Some(page) = self.list.next_page(&mut *self.pages).await? else { return Ok(Progress::All) };
-            self.encode(page, most > SHORT).await?;
+            self.encode(page, most > FOREGROUND_PAGES).await?;
             let units = self.share.units();
             if self.bytes > units && !self.share.grow(self.bytes - units + (self.bytes / 4)) {
                 return Ok(Progress::Outgrown);
@@ -235,15 +232,15 @@ impl Encoder {
     async fn encode(&mut self, page: Vec<EncodedResource>, is_long: bool) -> Result<(), Error> {
         let Self { list, pieces, bytes, .. } = self;
         let whole: usize = page.iter().map(|resource| resource.bytes().len() + 6).sum();
-        let mut piece = BytesMut::with_capacity(whole.min(PIECE + PIECE / 4));
+        let mut piece = BytesMut::with_capacity(whole.min(PIECE_BYTES + PIECE_BYTES / 4));
         let encode = |resource: EncodedResource| {
             let before = piece.len();
             let resource = resource.bytes();
-            piece.put_u8(RESOURCES);
+            piece.put_u8(RESOURCES_TAG);
             encode_varint(resource.len() as u64, &mut piece);
             piece.put_slice(resource);
             *bytes += piece.len() - before;
-            if piece.len() >= PIECE {
+            if piece.len() >= PIECE_BYTES {
                 pieces.push_back(piece.split().freeze());
                 if is_long {
                     thread::yield_now();

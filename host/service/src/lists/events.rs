@@ -3,9 +3,9 @@
 //! # Limits
 //! A watch begins in the store once it has one of the places for snapshots (`service.concurrent_watch_snapshots`); from
 //! then on the store notes the changes for it. The place is free again after the snapshot. One page of a snapshot is in
-//! memory; resources after the first [`SHORT`] are read on threads of low priority. Events wait in a buffer of the
-//! store that is bounded in events and bytes. A reader that falls further behind gets `Aborted` and starts again; it
-//! never misses an event unnoticed.
+//! memory; resources after the first [`FOREGROUND_RESOURCES`] are read on threads of low priority. Events wait in a
+//! buffer of the store that is bounded in events and bytes. A reader that falls further behind gets `Aborted` and
+//! starts again; it never misses an event unnoticed.
 //!
 //! Each event is authorized at its delivery, with the type as registered then; events that are ready at once are
 //! delivered together. When the caller's permissions change, the watch ends: with Unauthenticated without a valid
@@ -15,17 +15,11 @@
 use mortise_resource::{EncodedResource, Error, IdRef, pb};
 use mortise_store::{Place, Query, StoreError, Watch, WatchEvent};
 
-use super::{open_watch::OpenWatch, pools::Lists};
+use super::{open_watch::OpenWatch, pools::{FOREGROUND_RESOURCES, Lists, YIELD_INTERVAL_CHANGES}};
 use crate::{
     call::{Share, QueueKey, store_fault::ended},
     rules::RequestHooks,
 };
-
-/// Resources of a snapshot that are read on the threads that serve requests: those of its first two pages.
-const SHORT: usize = 64 + 1_024;
-
-/// Events examined without a pause, so that a watch with few matches leaves others their turns.
-const TOGETHER: usize = 256;
 
 /// An open watch of a client. Dropping it closes it.
 pub struct Events {
@@ -65,7 +59,7 @@ impl WatchState {
         }
         match self {
             Self::Snapshot { watch, seen, .. } => {
-                let event = match *seen < SHORT {
+                let event = match *seen < FOREGROUND_RESOURCES {
                     true => watch.next().await,
                     false => lists.low_priority.blocking(watch.next()).await,
                 };
@@ -147,7 +141,7 @@ impl Events {
                         each(event)
                     }
                 };
-                next = if more && looked_at < TOGETHER { self.state.ready()? } else { None };
+                next = if more && looked_at < YIELD_INTERVAL_CHANGES { self.state.ready()? } else { None };
                 looked_at += 1;
             }
         }

@@ -19,6 +19,6 @@ pub use checked_list::EncodedList;
 pub(crate) use checked_list::{CheckedList, Selection};
 pub use events::Events;
 pub(crate) use open_watch::{OpenWatch, WatchPermission, WatchScope};
-pub(crate) use pools::Lists;
+pub(crate) use pools::{FOREGROUND_PAGES, Lists, YIELD_INTERVAL_CHANGES};
 pub(crate) use request::check_request;
 pub use type_watch::TypeWatch;

@@ -11,6 +11,14 @@ use crate::{
     core::Core,
 };
 
+/// Pages of a list, a snapshot or a search that are read on the threads that serve requests; further ones are read on
+/// threads of low priority.
+pub(crate) const FOREGROUND_PAGES: usize = 2;
+/// Resources of these pages.
+pub(super) const FOREGROUND_RESOURCES: usize = 64 + 1_024;
+/// Changes that a watch examines without a pause, so that a watch with few matches lets other tasks run.
+pub(crate) const YIELD_INTERVAL_CHANGES: usize = 256;
+
 /// State of clients' lists and watches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Lists {

@@ -11,10 +11,12 @@ use mortise_query::{Fact, Subject};
 use mortise_resource::{EncodedResource, data::query_plan::Access, pb, tenancy};
 use mortise_store::{Backend, Consistency, Cursor, Place, Query, ScanPart, StoreError};
 
+use crate::core::durations::INDEX_BUILD_WAIT;
+
 use super::{
     compile::Search,
     field_index::{
-        indexes::{MAKING, TypeIndex},
+        indexes::TypeIndex,
         lookup::{Found, LookUp},
     },
     queries::Queries,
@@ -23,13 +25,13 @@ use super::{
 /// Names that are read one by one; more of them are found by a range.
 const MAX_NAMES: usize = 1_000;
 /// Values of a label whose entries are read one after another.
-const MAX_VALUES: usize = 100;
+const MAX_LABEL_VALUES: usize = 100;
 /// Labels whose first page is read for the choice.
-const MAX_PROBES: usize = 4;
+const MAX_PROBED_LABELS: usize = 4;
 /// Entries up to which a field is preferred to a label with several pages.
-const FEW: usize = 1_000;
+const MAX_FIELD_ENTRIES: usize = 1_000;
 /// Resources that are read by name at once.
-const PAGE: usize = 64;
+const PAGE_NAMES: usize = 64;
 
 /// The resources that may match, in pages.
 pub(crate) struct Candidates {
@@ -74,14 +76,14 @@ pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool)
     let mut labels: Vec<(&str, &Fact)> = facts
         .iter()
         .filter_map(|fact| match &fact.subject {
-            Subject::Label(label) if fact.values.len() <= MAX_VALUES => Some((label.as_str(), fact)),
+            Subject::Label(label) if fact.values.len() <= MAX_LABEL_VALUES => Some((label.as_str(), fact)),
             _ => None,
         })
         .collect();
     let fields = indexed(search, &facts);
     labels.sort_by_key(|(_, fact)| fact.values.len());
     let mut chosen = None;
-    for (label, fact) in labels.iter().take(MAX_PROBES) {
+    for (label, fact) in labels.iter().take(MAX_PROBED_LABELS) {
         let mut candidates = by_label(backend, query, label, fact, after.clone()).await?;
         if (labels.len() == 1 && fields.is_empty()) || candidates.probe().await? {
             return Ok(candidates);
@@ -90,7 +92,7 @@ pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool)
     }
     let field = by_field(queries, search, fields, after.as_ref(), is_patient).await;
     if let Some((entries, candidates)) = field
-        && (chosen.is_none() || entries <= FEW)
+        && (chosen.is_none() || entries <= MAX_FIELD_ENTRIES)
     {
         return Ok(candidates);
     }
@@ -147,10 +149,10 @@ async fn by_label(
 fn indexed<'f>(search: &Search, facts: &'f [Fact]) -> Vec<(usize, &'f str, &'f Fact)> {
     let number = |name: &String| search.kind.query.indexed.iter().position(|path| path.name() == name);
     let field = |fact: &'f Fact| match &fact.subject {
-        Subject::Field(name) if fact.values.len() <= MAX_VALUES => Some((number(name)?, name.as_str(), fact)),
+        Subject::Field(name) if fact.values.len() <= MAX_LABEL_VALUES => Some((number(name)?, name.as_str(), fact)),
         _ => None,
     };
-    facts.iter().filter_map(field).take(MAX_PROBES).collect()
+    facts.iter().filter_map(field).take(MAX_PROBED_LABELS).collect()
 }
 
 /// Returns the field with the fewest entries, and their number; `None` without an index.
@@ -165,7 +167,7 @@ async fn by_field(
         return None;
     }
     let index = queries.field_indexes.for_type(&queries.lists, &search.kind);
-    index.made(if is_patient { None } else { Some(MAKING) }).await?;
+    index.made(if is_patient { None } else { Some(INDEX_BUILD_WAIT) }).await?;
     let query = Arc::new(search.query.clone());
     let mut best: Option<(usize, Candidates)> = None;
     for (field, name, fact) in fields {
@@ -213,7 +215,7 @@ impl FieldSource {
             name,
             uid: String::new(),
         };
-        read_all(backend, self.found.by_ref().take(PAGE).map(id)).await.map(Some).map_err(Lost::Store)
+        read_all(backend, self.found.by_ref().take(PAGE_NAMES).map(id)).await.map(Some).map_err(Lost::Store)
     }
 }
 
@@ -240,7 +242,7 @@ impl Candidates {
         match &mut self.source {
             Source::Names(ids) => {
                 let is_at_end = ids.as_slice().is_empty();
-                let page = read_all(backend, ids.by_ref().take(PAGE)).await?;
+                let page = read_all(backend, ids.by_ref().take(PAGE_NAMES)).await?;
                 Ok((!is_at_end).then_some(page))
             }
             Source::Field(field) => match field.next(backend).await {

@@ -9,7 +9,7 @@ use super::field_index::indexes::FieldIndexes;
 use crate::{core::Core, lists::Lists};
 
 /// Bytes of the pages of all watches.
-pub(super) const VIEWS: usize = 128 << 20;
+pub(super) const TOTAL_VIEW_BYTES: usize = 128 << 20;
 
 /// State of searches and their watches. Cheap to clone.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ impl Queries {
         Self {
             field_indexes: FieldIndexes::new(core.options.index_bytes),
             decoded: Arc::default(),
-            views: Arc::new(Semaphore::new(VIEWS >> 10)),
+            views: Arc::new(Semaphore::new(TOTAL_VIEW_BYTES >> 10)),
             lists: lists.clone(),
             core,
         }

@@ -7,8 +7,8 @@
 //!
 //! # Cost
 //! A page in the order of lists ends when it is full; any other order, and the counts, read everything that may match.
-//! Candidates after the first [`SHORT`] pages are read at low priority, as in long lists. A hook's search reads at most
-//! [`HOOK_RESOURCES`], and never waits for a place.
+//! Candidates after the first [`FOREGROUND_PAGES`] pages are read at low priority, as in long lists. A hook's search
+//! reads at most [`MAX_HOOK_RESOURCES`], and never waits for a place.
 
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use super::{
 use crate::{
     call::{Caller, store_fault::store_fault},
     core::Core,
+    lists::FOREGROUND_PAGES,
     rules::RequestHooks,
 };
 
@@ -37,9 +38,7 @@ pub(super) const PAGE_BYTES: usize = 3 << 20;
 /// Bytes of a page of a hook's search, which fails if others hold all shared bytes.
 const HOOK_PAGE_BYTES: usize = 512 << 10;
 /// Resources, or index entries, that a hook's search reads at most.
-const HOOK_RESOURCES: usize = 2_048;
-/// Pages of candidates that are read on the threads that serve requests: of 64 resources, and of 1,024.
-const SHORT: usize = 2;
+const MAX_HOOK_RESOURCES: usize = 2_048;
 
 impl Queries {
     /// Returns one page of the matches that the caller may read.
@@ -64,7 +63,7 @@ impl Queries {
             hooks: RequestHooks::new(search.kind.clone(), caller),
             collector: Collector::new(search.page_size, page_bytes, search.token.clone()),
             ends_early: ordered && !search.counts,
-            most: if within_hook { HOOK_RESOURCES } else { self.core.options.search_resources },
+            most: if within_hook { MAX_HOOK_RESOURCES } else { self.core.options.search_resources },
             within_hook,
             scanned: 0,
             decoded: 0,
@@ -72,7 +71,7 @@ impl Queries {
             candidates,
             search,
         };
-        if !reading.pages(if within_hook { usize::MAX } else { SHORT }).await? {
+        if !reading.pages(if within_hook { usize::MAX } else { FOREGROUND_PAGES }).await? {
             let rest = async move { reading.pages(usize::MAX).await.map(|_| reading) };
             let read = self.lists.low_priority.run(rest.in_current_span()).await;
             reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
@@ -224,7 +223,7 @@ fn too_many_for_a_hook() -> Error {
     Error::new(
         Code::ResourceExhausted,
         format!(
-            "the search of a hook looks at more than {HOOK_RESOURCES} resources; narrow it by a parent, a tenancy, a \
+            "the search of a hook looks at more than {MAX_HOOK_RESOURCES} resources; narrow it by a parent, a tenancy, a \
              label, or a field that the type declares an index of"
         ),
     )

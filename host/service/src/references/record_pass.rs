@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// Resources that are stored in one commit.
-const BATCH: usize = 256;
+const BATCH_RESOURCES: usize = 256;
 /// Bytes of these resources.
 const BATCH_BYTES: usize = 4 << 20;
 /// Limit of sweeps over a type whose resources keep changing.
-const SWEEPS: usize = 16;
+const MAX_SWEEPS: usize = 16;
 
 /// The finished passes and those under way.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl RecordPasses {
     /// Sweeps over a type until nothing has to be stored: a concurrent write may have begun before the type was
     /// registered as now.
     async fn run(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
-        for _ in 0..SWEEPS {
+        for _ in 0..MAX_SWEEPS {
             if self.sweep(registry, kind).await? == 0 {
                 return Ok(());
             }
@@ -133,7 +133,7 @@ impl RecordPasses {
                     let resource = pb::Resource { references: known, ..resource.decode()? };
                     rewritten.push(Mutation::Rewrite(Box::new(resource)));
                 }
-                if rewritten.len() >= BATCH || bytes >= BATCH_BYTES {
+                if rewritten.len() >= BATCH_RESOURCES || bytes >= BATCH_BYTES {
                     hooks.release();
                     bytes = 0;
                     self.core.backend.commit(Batch::new(std::mem::take(&mut rewritten))).await.map_err(failed)?;

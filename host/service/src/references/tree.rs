@@ -2,7 +2,7 @@
 //! are counted without their names.
 //!
 //! # Limits
-//! [`MAX_LINKS`] links in each direction, and [`MAX_LOOKED_AT`] resources read.
+//! [`MAX_LINKS`] links in each direction, and [`MAX_READ_RESOURCES`] resources read.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,7 +24,7 @@ use crate::{
 /// Links in each direction.
 const MAX_LINKS: usize = 1_000;
 /// All behaviours of references, for a search of every referrer.
-const EVERY: [OnDelete; 7] = [
+const ALL_BEHAVIOURS: [OnDelete; 7] = [
     OnDelete::Unspecified,
     OnDelete::Block,
     OnDelete::Unset,
@@ -34,7 +34,7 @@ const EVERY: [OnDelete; 7] = [
     OnDelete::AllowDangling,
 ];
 /// Resources read, those that the caller may not see included.
-pub(crate) const MAX_LOOKED_AT: usize = 10_000;
+pub(crate) const MAX_READ_RESOURCES: usize = 10_000;
 
 /// A walk along links.
 pub(crate) struct Walk<'w> {
@@ -61,8 +61,8 @@ impl<'w> Walk<'w> {
     /// Counts a read resource. Returns whether the limit is reached.
     fn is_at_the_bound(&mut self) -> bool {
         self.looked_at += 1;
-        self.found.is_cut |= self.looked_at > MAX_LOOKED_AT;
-        self.looked_at > MAX_LOOKED_AT
+        self.found.is_cut |= self.looked_at > MAX_READ_RESOURCES;
+        self.looked_at > MAX_READ_RESOURCES
     }
 
     async fn up(&mut self, root: EncodedResource, depth: u32) -> Result<(), Error> {
@@ -116,7 +116,7 @@ impl<'w> Walk<'w> {
             }
             let backend = &self.core.backend;
             let mut scans = vec![(backend.scan_owned(&target).await.map_err(|e| follow_fault(&e))?, None)];
-            for on_delete in EVERY {
+            for on_delete in ALL_BEHAVIOURS {
                 let scan = backend.scan_referrers(&key.expected(), on_delete).await;
                 scans.push((scan.map_err(|e| follow_fault(&e))?, Some(on_delete)));
             }

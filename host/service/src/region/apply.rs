@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     call::store_fault::store_fault,
-    core::ids::tenancy_of,
+    core::{MAX_CAS_ATTEMPTS, ids::tenancy_of},
     registry::Registry,
     rules::{
         TenancyUnits, UnitError,
@@ -36,9 +36,6 @@ use crate::{
         shards, tombstone,
     },
 };
-
-/// Attempts of a commit that meets conflicts.
-const ATTEMPTS: u32 = 10;
 
 /// A change by the owner.
 #[derive(Debug, Clone)]
@@ -229,7 +226,7 @@ impl Replicas {
             attempts += 1;
             match committed {
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ExpectationFailed { .. })
-                    if attempts < ATTEMPTS => {}
+                    if attempts < MAX_CAS_ATTEMPTS => {}
                 Err(e) => return Err(e),
                 Ok(()) => {
                     *progress = next;

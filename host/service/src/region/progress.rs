@@ -11,7 +11,7 @@
 
 use std::{
     collections::BTreeMap,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use mortise_resource::{
@@ -24,20 +24,18 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::{replicas::Replicas, replicated_type::ReplicatedType};
-use crate::{call::store_fault::store_fault, core::ids};
+use crate::{call::store_fault::store_fault, core::{durations::TOKEN_STORE_INTERVAL, ids}};
 
 /// Deferred resources that a progress names.
 pub const MAX_DEFERRED: usize = 1_000;
 /// Bytes of these names.
-const MAX_BYTES: usize = 256 << 10;
+const MAX_DEFERRED_BYTES: usize = 256 << 10;
 /// Bytes of a progress without names: the names of peer and type, the token, and their encoding.
-const REST: usize = 4 << 10;
+const HEADER_BYTES: usize = 4 << 10;
 /// Bytes of the encoding around a name.
-const ENTRY: usize = 8;
-/// Longest time that a token without a change is kept in memory only.
-const STORED: Duration = Duration::from_secs(600);
+const ENTRY_OVERHEAD_BYTES: usize = 8;
 /// Bytes of the detail of a deferred resource.
-const MAX_DETAIL: usize = 512;
+const MAX_DETAIL_BYTES: usize = 512;
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionProgress";
 
 /// The name of a resource within its type.
@@ -112,7 +110,7 @@ impl ReplicationProgress {
 
     /// Whether the progress has to be stored even without a changed replica.
     pub(super) fn is_due(&self) -> bool {
-        self.is_dirty || self.stored.is_none_or(|stored| stored.elapsed() > STORED)
+        self.is_dirty || self.stored.is_none_or(|stored| stored.elapsed() > TOKEN_STORE_INTERVAL)
     }
 
     /// Notes that the progress is stored. The first token of a watch stays due.
@@ -145,7 +143,7 @@ impl ReplicationProgress {
 impl DeferredList {
     /// Defers a resource, with the reason, if its name fits into `room` bytes with the others.
     pub(crate) fn add(&mut self, id: pb::Id, reason: HeldBackReason, mut detail: String, room: usize) {
-        detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
+        detail.truncate(detail.floor_char_boundary(MAX_DETAIL_BYTES));
         let id = pb::Id { uid: String::new(), ..id };
         self.insert(HeldBack { id: Some(id), reason: reason.into(), detail }, room);
     }
@@ -153,7 +151,7 @@ impl DeferredList {
     fn insert(&mut self, held: HeldBack, room: usize) {
         let Some(id) = &held.id else { return };
         self.remove(id);
-        let bytes = held.encoded_len() + ENTRY;
+        let bytes = held.encoded_len() + ENTRY_OVERHEAD_BYTES;
         if self.named.len() >= MAX_DEFERRED || self.bytes + bytes > room {
             self.more = true;
             return;
@@ -168,7 +166,7 @@ impl DeferredList {
             return false;
         }
         let Some(held) = self.named.remove(&name_of(id)) else { return false };
-        self.bytes = self.bytes.saturating_sub(held.encoded_len() + ENTRY);
+        self.bytes = self.bytes.saturating_sub(held.encoded_len() + ENTRY_OVERHEAD_BYTES);
         true
     }
 }
@@ -219,7 +217,7 @@ impl Replicas {
 }
 
 fn room_in(max_resource_bytes: usize) -> usize {
-    MAX_BYTES.min(max_resource_bytes.saturating_sub(REST))
+    MAX_DEFERRED_BYTES.min(max_resource_bytes.saturating_sub(HEADER_BYTES))
 }
 
 fn content(resource: &pb::Resource) -> Option<RegionProgress> {
@@ -276,7 +274,7 @@ mod tests {
             assert!(progress.has_more_deferred());
             let bytes = progress.to_pb().encoded_len();
             assert!(bytes + 512 <= limit.max(2_000), "{bytes} of {limit}");
-            assert!(bytes <= MAX_BYTES + REST && progress.deferred_len() <= MAX_DEFERRED);
+            assert!(bytes <= MAX_DEFERRED_BYTES + HEADER_BYTES && progress.deferred_len() <= MAX_DEFERRED);
         }
     }
 
@@ -284,7 +282,7 @@ mod tests {
     fn a_deferred_resource_is_named_once_and_read_as_stored() {
         let mut progress = fresh();
         for detail in ["one", "another"] {
-            progress.deferred.add(named("a"), HeldBackReason::Place, detail.into(), MAX_BYTES);
+            progress.deferred.add(named("a"), HeldBackReason::Place, detail.into(), MAX_DEFERRED_BYTES);
         }
         assert_eq!(progress.deferred_len(), 1);
         assert_eq!(progress.deferred().iter().map(|held| held.detail.as_str()).collect::<Vec<_>>(), ["another"]);

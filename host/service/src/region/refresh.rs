@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures::{StreamExt as _, stream};
@@ -22,20 +22,14 @@ use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, Wa
 
 use super::replicas::Replicas;
 use crate::{
-    core::ids::tenancy_of,
+    core::{MAX_CAS_ATTEMPTS, durations::{MAX_REFRESH_WAIT, TASK_RESTART_WAIT, TYPE_CHECK_INTERVAL}, ids::tenancy_of},
     references::renew_records,
     registry::{Registry, ResourceType},
     rules::{TenancyUnits, UnitError, region, region_policy, server_meta},
 };
 
 /// Resources that are written at once.
-const PARALLEL: usize = 16;
-/// Attempts for a resource that changes meanwhile.
-const ATTEMPTS: u32 = 10;
-/// The longest wait after a page.
-const MAX_WAIT: Duration = Duration::from_secs(1);
-/// Time between two checks for changed types.
-const TYPES: Duration = Duration::from_secs(2);
+const CONCURRENT_WRITES: usize = 16;
 
 impl Replicas {
     /// Follows the policies until the service stops. Does nothing on a server without a region.
@@ -53,7 +47,7 @@ impl Replicas {
                     tracing::warn!("updating the regions of resources failed, starting again: {e}");
                 }
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(TASK_RESTART_WAIT).await;
         }
     }
 
@@ -75,7 +69,7 @@ impl Replicas {
             let event = match due.is_empty() {
                 true => tokio::select! {
                     event = partitions.next() => Some(event?),
-                    () = tokio::time::sleep(TYPES) => None,
+                    () = tokio::time::sleep(TYPE_CHECK_INTERVAL) => None,
                 },
                 false => partitions.ready()?,
             };
@@ -122,10 +116,10 @@ impl Replicas {
                 let registry = self.core.types();
                 let refreshed = stream::iter(page)
                     .map(|resource| self.refresh(&registry, resource))
-                    .buffer_unordered(PARALLEL)
+                    .buffer_unordered(CONCURRENT_WRITES)
                     .fold(Ok(0), async |sum, one| Ok::<_, StoreError>(sum? + usize::from(one?)));
                 written += refreshed.await?;
-                tokio::time::sleep(page_begun.elapsed().min(MAX_WAIT)).await;
+                tokio::time::sleep(page_begun.elapsed().min(MAX_REFRESH_WAIT)).await;
             }
         }
         metrics::counter!("mortise_region_refreshed_total").increment(written as u64);
@@ -147,7 +141,7 @@ impl Replicas {
         };
         let id = stored.id.clone().unwrap_or_default();
         let Some(kind) = id.r#type.as_ref().and_then(|of| registry.resolve(of).ok()) else { return Ok(false) };
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_CAS_ATTEMPTS {
             let units = match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
                 Ok(units) => units,
                 // The resource is deleted together with its unit.

@@ -19,7 +19,7 @@ use crate::{
     core::ids::tenancy_of,
     rules::{
         TenancyUnits, UnitError,
-        builtin_types::FINALIZER,
+        builtin_types::TENANCY_FINALIZER,
         region::{self, replica_origin, syncing_of},
     },
 };
@@ -122,13 +122,13 @@ impl Replicas {
     /// meanwhile is left to the next pass.
     async fn drop_finalizers(&self, replica: &EncodedResource) -> Result<(), StoreError> {
         let mut stored = replica.decode()?;
-        if meta::finalizers(&stored.metadata).iter().all(|name| *name == FINALIZER) {
+        if meta::finalizers(&stored.metadata).iter().all(|name| *name == TENANCY_FINALIZER) {
             return Ok(());
         }
-        let keeps_unit = meta::finalizers(&stored.metadata).contains(FINALIZER);
+        let keeps_unit = meta::finalizers(&stored.metadata).contains(TENANCY_FINALIZER);
         stored.metadata.remove(meta::FINALIZERS);
         if keeps_unit {
-            meta::add_finalizer(&mut stored.metadata, FINALIZER);
+            meta::add_finalizer(&mut stored.metadata, TENANCY_FINALIZER);
         }
         match self.core.backend.write_cas(stored).await {
             Ok(_) | Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::NotFound) => Ok(()),

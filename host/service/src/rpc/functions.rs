@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Longest passed-on text of a function's refusal, characters.
-const MAX_TEXT: usize = 2_000;
+const MAX_REFUSAL_CHARS: usize = 2_000;
 
 impl ResourceService {
     /// Returns every function of the loaded plugins, sorted by plugin and name.
@@ -56,7 +56,7 @@ impl ResourceService {
             Ok(result) => Outcome::Result(result),
             Err(fault) => Outcome::Fault(FunctionFault {
                 argument: fault.argument.filter(|index| (*index as usize) < arguments.len()),
-                text: fault.text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect(),
+                text: fault.text.chars().filter(|c| !c.is_control()).take(MAX_REFUSAL_CHARS).collect(),
             }),
         };
         Ok(CallFunctionResponse { outcome: Some(outcome) })

@@ -44,8 +44,8 @@ impl ResourceService {
         self.check_list(caller, request.into()).await?.encode(&self.lists).await
     }
 
-    /// Lists as [`ResourceService::list`], a page at a time, outside of the shared bytes: `each` gets the resources; its
-    /// error ends the list.
+    /// Lists as [`ResourceService::list`], a page at a time, outside of the shared bytes: `each` gets the resources;
+    /// its error ends the list.
     ///
     /// # Errors
     /// Those of [`ResourceService::list`] except `ResourceExhausted`, and those of `each`.

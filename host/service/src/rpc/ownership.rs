@@ -37,7 +37,7 @@ const PLAN_BYTES: usize = 16 << 20;
 /// Largest distance from the resource.
 const MAX_DEPTH: u32 = 16;
 /// Default distance from the resource.
-const DEPTH: u32 = 3;
+const DEFAULT_DEPTH: u32 = 3;
 
 impl ResourceService {
     /// Returns the resources that a resource depends on, and those that depend on it.
@@ -55,7 +55,7 @@ impl ResourceService {
         if request.depth > MAX_DEPTH {
             return Err(Error::invalid(format!("depth must be at most {MAX_DEPTH}, got: {}", request.depth)));
         }
-        let depth = if request.depth == 0 { DEPTH } else { request.depth };
+        let depth = if request.depth == 0 { DEFAULT_DEPTH } else { request.depth };
         let _share = self.lists.bytes_for(caller, TREE_BYTES).await?;
         let root = read_checked(&self.core, caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.core.types();

@@ -32,7 +32,7 @@ use mortise_resource::{
 };
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError};
 
-const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the WriteStatus endpoint";
+const STATUS_NOT_WRITABLE: &str = "resource.status can only be set using the WriteStatus endpoint";
 
 /// Further attempts of a write whose place, owner or references change between look-up and commit.
 const MAX_LOOKS: u32 = 16;
@@ -209,7 +209,7 @@ impl ResourceService {
         let mut id = resource.id.clone().unwrap_or_default();
         id.uid = ids::ulid();
         if !resource.status.is_empty() {
-            return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
+            return Err(Error::invalid(STATUS_NOT_WRITABLE).into());
         }
         if units.marked {
             let tenancy = proto_text(tenancy_of(&id));
@@ -226,7 +226,7 @@ impl ResourceService {
             expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false });
         }
         if builtin_types::is_tenancy(kind) {
-            meta::add_finalizer(&mut resource.metadata, builtin_types::FINALIZER);
+            meta::add_finalizer(&mut resource.metadata, builtin_types::TENANCY_FINALIZER);
         }
         finalizer::check_finalizers(&resource.metadata)?;
         resource.id = Some(id);
@@ -275,10 +275,10 @@ impl ResourceService {
         }
         resource.metadata = with_reserved_metadata(incoming, &stored, &resource.metadata);
         if builtin_types::is_tenancy(kind) {
-            meta::add_finalizer(&mut resource.metadata, builtin_types::FINALIZER);
+            meta::add_finalizer(&mut resource.metadata, builtin_types::TENANCY_FINALIZER);
         }
         match finalizer::has_finalizer(&stored.metadata) {
-            true => meta::add_finalizer(&mut resource.metadata, finalizer::FINALIZER),
+            true => meta::add_finalizer(&mut resource.metadata, finalizer::REFERENCES_FINALIZER),
             false => finalizer::check_finalizers(&resource.metadata)?,
         }
         if resource.version != stored.version {
@@ -288,7 +288,7 @@ impl ResourceService {
         if resource.status.is_empty() {
             resource.status.clone_from(&stored.status);
         } else if resource.status != stored.status {
-            return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
+            return Err(Error::invalid(STATUS_NOT_WRITABLE).into());
         }
         deletion_rules::check(&stored, &resource, units.marked)?;
         check_immutable(kind, &resource, &stored)?;

@@ -70,8 +70,8 @@ pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result
     })
 }
 
-/// Passes a resource through its hooks, in order, and looks up the units of its tenancy. Returns the warnings of validation.
-/// `prior` is the stored resource; `verb` says what the write is for.
+/// Passes a resource through its hooks, in order, and looks up the units of its tenancy. Returns the warnings of
+/// validation. `prior` is the stored resource; `verb` says what the write is for.
 ///
 /// # Errors
 /// `InvalidArgument` for a resource that is too large, or for a unit that does not exist; those of the hooks;

@@ -16,7 +16,7 @@ use mortise_resource::{
 use prost::Message;
 
 /// The finalizer that keeps a tenancy unit until it is empty.
-pub(crate) const FINALIZER: &str = "mortise.io/tenancy";
+pub(crate) const TENANCY_FINALIZER: &str = "mortise.io/tenancy";
 
 /// Whether a type is a unit of tenancy: the types of the host's tenancy group. Every write asks several times.
 pub(crate) fn is_tenancy(kind: &ResourceType) -> bool {
@@ -25,7 +25,7 @@ pub(crate) fn is_tenancy(kind: &ResourceType) -> bool {
 
 pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {
     if is_tenancy(kind) {
-        meta::add_finalizer(&mut resource.metadata, FINALIZER);
+        meta::add_finalizer(&mut resource.metadata, TENANCY_FINALIZER);
     }
 }
 

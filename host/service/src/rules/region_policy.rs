@@ -10,14 +10,14 @@ use mortise_resource::{
 use prost::Message as _;
 
 /// Name for all regions.
-pub(crate) const EVERYWHERE: &str = "*";
+pub(crate) const ALL_REGIONS: &str = "*";
 
 /// Limit of the regions that a policy enables.
 const MAX_REGIONS: usize = 64;
 /// Limit of the rules of a policy.
 const MAX_RULES: usize = 256;
 /// Bytes of the name of a type in a rule.
-const MAX_TYPE: usize = 128;
+const MAX_TYPE_NAME_BYTES: usize = 128;
 
 /// First bytes of the policy in an encoded partition: field 1000, length-delimited.
 const POLICY_TAG: [u8; 2] = [0xC2, 0x3E];
@@ -72,7 +72,7 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> 
         }
         let kind = &rule.resource_type_name;
         let is_kind = kind.split_once('/').is_some_and(|(group, kind)| !group.is_empty() && !kind.is_empty());
-        if !kind.is_empty() && (!is_kind || kind.len() > MAX_TYPE) {
+        if !kind.is_empty() && (!is_kind || kind.len() > MAX_TYPE_NAME_BYTES) {
             return fault(field(".resource_type_name"), format!("{kind:?} is not a type; write it as \"demo/Artist\""));
         }
         if rules.iter().take(at).any(|other| other == rule) {
@@ -94,7 +94,7 @@ pub(crate) fn regions(
     owner: &str,
 ) -> Vec<String> {
     let (enabled, rules) = match (policy, syncing) {
-        (_, RegionSyncing::AlwaysGlobally) => return vec![EVERYWHERE.to_owned()],
+        (_, RegionSyncing::AlwaysGlobally) => return vec![ALL_REGIONS.to_owned()],
         (_, RegionSyncing::Never) | (None, _) => return vec![owner.to_owned()],
         (Some(policy), RegionSyncing::AlwaysInScope) => (&policy.enabled_regions, [].as_slice()),
         (Some(policy), RegionSyncing::Default) => {

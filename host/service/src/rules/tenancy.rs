@@ -1,4 +1,5 @@
-//! The units of a tenancy, its partition and its namespace: whether they exist, and whether they are marked for deletion.
+//! The units of a tenancy, its partition and its namespace: whether they exist, and whether they are marked for
+//! deletion.
 
 use mortise_resource::{
     EncodedResource, Error,

@@ -9,7 +9,7 @@ use prost::Message as _;
 use crate::core::ids;
 
 /// Metadata key of a tombstone that holds the time of the deletion.
-const GENERATED_AT: &str = "generated_at";
+const GENERATED_AT_KEY: &str = "generated_at";
 
 /// Returns the mutations that remove a resource in exactly this version, for a larger batch; its tombstone has an
 /// unpredictable name.
@@ -40,7 +40,7 @@ pub(crate) fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
             tenancy: Some(owner.tenancy.clone().unwrap_or_default()),
         }),
         generation: ids::ulid(),
-        metadata: BTreeMap::from([(GENERATED_AT.to_owned(), ids::rfc3339())]),
+        metadata: BTreeMap::from([(GENERATED_AT_KEY.to_owned(), ids::rfc3339())]),
         data: Some(prost_types::Any {
             type_url: "type.googleapis.com/hashicorp.consul.resource.Tombstone".into(),
             value: content.encode_to_vec(),

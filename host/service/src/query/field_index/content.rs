@@ -15,11 +15,11 @@ use mortise_store::{Place, Query};
 use super::lookup::{Found, LookUp};
 
 /// Places read by one look-up.
-const PAGE: usize = 128;
+const PAGE_ENTRIES: usize = 128;
 /// Bytes of a value that the index compares. A look-up of a longer value also finds others with the same beginning.
-const VALUE: usize = 256;
+const COMPARED_VALUE_BYTES: usize = 256;
 /// Bytes of a place in a set, and of a value in a map, besides their texts.
-const OVERHEAD: usize = 64;
+const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// The values under which the index finds a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,17 +101,17 @@ impl Step {
     /// Returns the bytes of the entry in the index.
     pub(super) fn bytes(&self) -> usize {
         let entries = [&self.before, &self.now].into_iter().flatten();
-        OVERHEAD + entries.map(Entry::bytes).sum::<usize>()
+        ENTRY_OVERHEAD_BYTES + entries.map(Entry::bytes).sum::<usize>()
     }
 }
 
 impl Entry {
     fn bytes(&self) -> usize {
         let terms = match &self.terms {
-            Terms::Known(terms) => terms.iter().map(|(_, value)| value.len() + OVERHEAD).sum(),
+            Terms::Known(terms) => terms.iter().map(|(_, value)| value.len() + ENTRY_OVERHEAD_BYTES).sum(),
             Terms::Any => 0,
         };
-        self.place.len() + OVERHEAD + terms
+        self.place.len() + ENTRY_OVERHEAD_BYTES + terms
     }
 }
 
@@ -122,7 +122,7 @@ impl Content {
 
     /// Adds a resource.
     pub(super) fn add(&mut self, Entry { place, terms }: Entry) -> Result<(), Full> {
-        let cost = place.len() + OVERHEAD;
+        let cost = place.len() + ENTRY_OVERHEAD_BYTES;
         let mut bytes = 0;
         match terms {
             Terms::Known(terms) => {
@@ -132,7 +132,7 @@ impl Content {
                     let places = match by_value.get_mut(value) {
                         Some(places) => places,
                         None => {
-                            bytes += value.len() + OVERHEAD;
+                            bytes += value.len() + ENTRY_OVERHEAD_BYTES;
                             by_value.entry(value.to_owned()).or_default()
                         }
                     };
@@ -156,7 +156,7 @@ impl Content {
     }
 
     fn remove(&mut self, Entry { place, terms }: &Entry) {
-        let cost = place.len() + OVERHEAD;
+        let cost = place.len() + ENTRY_OVERHEAD_BYTES;
         let mut bytes = 0;
         // A resource stored in a new form without an event is still indexed in its old form.
         bytes += if self.any.remove(place) { cost } else { 0 };
@@ -168,7 +168,7 @@ impl Content {
                 bytes += if places.remove(place) { cost } else { 0 };
                 if places.is_empty() {
                     by_value.remove(value);
-                    bytes += value.len() + OVERHEAD;
+                    bytes += value.len() + ENTRY_OVERHEAD_BYTES;
                 }
             }
         }
@@ -193,12 +193,12 @@ impl Content {
         let within = |set| -> Vec<&str> {
             let set: &BTreeSet<String> = set;
             let behind = set.range::<str, _>((from, Bound::Unbounded)).map(String::as_str);
-            behind.take_while(|place| place.starts_with(&begin)).take(PAGE).collect()
+            behind.take_while(|place| place.starts_with(&begin)).take(PAGE_ENTRIES).collect()
         };
         let looked_at: BTreeSet<&str> = sets().flat_map(within).collect();
-        let page: Vec<Place> = looked_at.into_iter().take(PAGE).filter_map(unpacked).collect();
+        let page: Vec<Place> = looked_at.into_iter().take(PAGE_ENTRIES).filter_map(unpacked).collect();
         Found {
-            next: page.last().filter(|_| page.len() == PAGE).cloned(),
+            next: page.last().filter(|_| page.len() == PAGE_ENTRIES).cloned(),
             entries: sets().map(BTreeSet::len).sum(),
             places: page.into_iter().filter(|place| is_asked_for(&look_up.query, place)).collect(),
         }
@@ -207,7 +207,7 @@ impl Content {
 
 /// Returns the compared beginning of a value.
 fn told_apart(value: &str) -> &str {
-    value.get(..value.floor_char_boundary(VALUE)).unwrap_or(value)
+    value.get(..value.floor_char_boundary(COMPARED_VALUE_BYTES)).unwrap_or(value)
 }
 
 fn packed(place: &Place) -> String {
@@ -245,7 +245,7 @@ mod tests {
     fn random_entry(random: &mut fastrand::Rng) -> Entry {
         let place = ["p", "q"][random.usize(..2)].to_owned() + "\0" + ["", "n"][random.usize(..2)];
         let place = format!("{place}\0{}-{}", ["a", "b"][random.usize(..2)], random.usize(..400));
-        let long = "é".repeat(VALUE);
+        let long = "é".repeat(COMPARED_VALUE_BYTES);
         let value = |random: &mut fastrand::Rng| match random.usize(..5) {
             0 => long.clone() + "!",
             n => format!("v{n}"),
@@ -274,7 +274,7 @@ mod tests {
                 content.apply(Step { before, now }).unwrap();
             }
             for _ in 0..20 {
-                let values = ["v1", "v2", "v3", "nope", &"é".repeat(VALUE)].map(str::to_owned);
+                let values = ["v1", "v2", "v3", "nope", &"é".repeat(COMPARED_VALUE_BYTES)].map(str::to_owned);
                 let values: BTreeSet<_> = values.into_iter().filter(|_| random.bool()).collect();
                 let tenancy = pb::Tenancy {
                     partition: ["p", "q", WILDCARD][random.usize(..3)].to_owned(),
@@ -324,7 +324,7 @@ mod tests {
         let mut content = Content::new(1, Memory::new(total.clone(), 1_000));
         let entry = |n: usize| Entry { place: format!("p\0n\0{n}"), terms: Terms::Known(vec![(0, "v".into())]) };
         let taken = (0..100).take_while(|n| content.add(entry(*n)).is_ok()).count();
-        assert_eq!(taken, (1_000 - "v".len() - OVERHEAD) / ("p.n.1".len() + OVERHEAD));
+        assert_eq!(taken, (1_000 - "v".len() - ENTRY_OVERHEAD_BYTES) / ("p.n.1".len() + ENTRY_OVERHEAD_BYTES));
         drop(content);
         assert_eq!(total.load(Ordering::Relaxed), 0);
     }

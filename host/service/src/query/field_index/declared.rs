@@ -8,7 +8,7 @@ use super::content::{Entry, Step, Terms};
 use crate::registry::ResourceType;
 
 /// Values of one resource; a resource with more is found by every value.
-const MAX_TERMS: usize = 64;
+const MAX_RESOURCE_VALUES: usize = 64;
 
 /// The declaration of a type. It does not hold the plugin, which may be replaced meanwhile.
 pub(super) struct Declared {
@@ -66,7 +66,7 @@ impl Declared {
         for (field, path) in self.paths.iter().enumerate() {
             terms.extend(path.values(&candidate).ok()?.into_iter().map(|value| (field, value)));
         }
-        (terms.len() <= MAX_TERMS).then_some(Terms::Known(terms))
+        (terms.len() <= MAX_RESOURCE_VALUES).then_some(Terms::Known(terms))
     }
 }
 
@@ -103,8 +103,8 @@ mod tests {
             })
         };
         assert_eq!(
-            [0, 1, MAX_TERMS, MAX_TERMS + 1].map(|tags| terms(&tagged(tags, 2))),
-            [Some(Some(0)), Some(Some(1)), Some(Some(MAX_TERMS)), Some(None)]
+            [0, 1, MAX_RESOURCE_VALUES, MAX_RESOURCE_VALUES + 1].map(|tags| terms(&tagged(tags, 2))),
+            [Some(Some(0)), Some(Some(1)), Some(Some(MAX_RESOURCE_VALUES)), Some(None)]
         );
         assert_eq!([1, 3].map(|version| terms(&tagged(1, version))), [Some(None); 2]);
         let mut other = tagged(1, 2);

@@ -22,10 +22,8 @@ use super::{
 };
 use crate::{lists::Lists, registry::ResourceType};
 
-/// Longest wait of a query for an index in construction.
-pub(in crate::query) const MAKING: Duration = Duration::from_millis(100);
 /// Limit of look-ups that wait for one index.
-const WAITING: usize = 64;
+const MAX_WAITING_LOOK_UPS: usize = 64;
 
 /// The indexes of all types. Cheap to clone.
 #[derive(Clone)]
@@ -62,7 +60,7 @@ impl FieldIndexes {
             return index.clone();
         }
         let (made, is_made) = watch::channel(false);
-        let (questions, asked) = mpsc::channel(WAITING);
+        let (questions, asked) = mpsc::channel(MAX_WAITING_LOOK_UPS);
         let index = TypeIndex { kind: Arc::downgrade(kind), is_made, questions };
         by_type.insert(kind.gvk.clone(), index.clone());
         let memory = Memory::new(self.total.clone(), self.limit);

@@ -3,7 +3,7 @@
 //! A watch of changes is opened together with the content. Changes during the construction are kept as entries and
 //! applied afterwards. Every published change is applied before a look-up is answered.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use mortise_store::{Backend, ChangeStep, ChangeWatch, OpenedChanges, ScanPart, StoreError};
 use tokio::sync::{mpsc, watch};
@@ -13,12 +13,7 @@ use super::{
     declared::Declared,
     lookup::Question,
 };
-use crate::lists::Lists;
-
-/// Longest time without look-ups before the indexes are dropped.
-const IDLE: Duration = Duration::from_secs(3_600);
-/// Pause after the indexes have exceeded their bytes.
-const NO_ROOM: Duration = Duration::from_secs(600);
+use crate::{core::durations::{INDEX_IDLE_TIME, INDEX_OVERFLOW_PAUSE}, lists::Lists};
 
 /// The reason for the end of an index.
 enum End {
@@ -68,7 +63,7 @@ pub(super) async fn run(
             );
             // While this task holds the place of the index, no other task begins.
             made.send_replace(true);
-            tokio::time::timeout(NO_ROOM, async { while questions.recv().await.is_some() {} }).await.ok();
+            tokio::time::timeout(INDEX_OVERFLOW_PAUSE, async { while questions.recv().await.is_some() {} }).await.ok();
         }
     }
 }
@@ -125,7 +120,7 @@ async fn make(backend: Arc<dyn Backend>, declared: Declared, memory: Memory) -> 
 
 impl Indexes {
     async fn answer(&mut self, questions: &mut mpsc::Receiver<Question>) -> Result<(), End> {
-        let idle = tokio::time::sleep(IDLE);
+        let idle = tokio::time::sleep(INDEX_IDLE_TIME);
         tokio::pin!(idle);
         loop {
             tokio::select! {
@@ -136,7 +131,7 @@ impl Indexes {
                     }
                     // The query may have been cancelled.
                     answer.send(self.content.find(&look_up, after.as_ref())).ok();
-                    idle.as_mut().reset(tokio::time::Instant::now() + IDLE);
+                    idle.as_mut().reset(tokio::time::Instant::now() + INDEX_IDLE_TIME);
                 }
                 change = self.changes.next() => match change? {
                     ChangeStep::Change(change) => self.content.apply(self.declared.step(&change))?,

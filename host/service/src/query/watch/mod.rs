@@ -14,7 +14,8 @@
 //! # Limits
 //! Those of every watch ([`open_watch`](crate::lists::open_watch)). Snapshots and replays wait for one of the places of
 //! `service.concurrent_watch_snapshots`, pages for bytes of `service.list_bytes`, which they hold until the client has
-//! taken them. The pages of all watches hold at most [`VIEWS`](super::queries::VIEWS) of keys and ids.
+//! taken them. The pages of all watches hold at most [`TOTAL_VIEW_BYTES`](super::queries::TOTAL_VIEW_BYTES) of keys and
+//! ids.
 //!
 //! # Cost
 //! A watch that requires names, one tenancy, or values of labels or of fields is woken only by changes of resources

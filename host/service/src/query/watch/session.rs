@@ -14,7 +14,7 @@ use mortise_store::{Cursor, Query, ScanPart, Term};
 use super::terms::term;
 use crate::{
     call::{Caller, Share, store_fault::ended},
-    lists::{OpenWatch, WatchPermission, WatchScope},
+    lists::{FOREGROUND_PAGES, OpenWatch, WatchPermission, WatchScope},
     query::{
         compile::{Search, project},
         queries::Queries,
@@ -23,8 +23,8 @@ use crate::{
     rules::RequestHooks,
 };
 
-/// Pages of a content that are read on the threads that serve requests: of 64 resources, and of 1,024.
-const SHORT: usize = 2;
+/// Bytes of changes that fill a message: the bound in memory for a client that takes nothing.
+pub(super) const CHUNK_BYTES: usize = 128 << 10;
 
 /// A watch of many resources, of either type.
 pub(super) struct Session {
@@ -159,7 +159,7 @@ impl Session {
     ) -> Result<Option<Vec<EncodedResource>>, Error> {
         let lists = self.queries.lists.clone();
         let page = self.until(async move {
-            match read < SHORT {
+            match read < FOREGROUND_PAGES {
                 true => content.next().await,
                 false => lists.low_priority.blocking(content.next()).await,
             }

@@ -3,7 +3,7 @@
 //! The page is read as of one commit, and every later change is applied to it. If a change lets in an unknown row, or
 //! the reader was too slow, the page is read again, and the client gets the difference.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use mortise_query::{Direction, PageToken};
 use mortise_resource::{
@@ -20,24 +20,22 @@ use tokio::{
 
 use super::{
     page_view::{Effect, Follower, PageBounds, PageStep, PageView, Row, RowPlace},
-    session::{Session, Visible, message},
+    session::{CHUNK_BYTES, Session, Visible, message},
 };
 use crate::{
     call::{Share, store_fault::ended},
+    core::durations::MIN_PAGE_READ_INTERVAL,
+    lists::YIELD_INTERVAL_CHANGES,
     query::{
         collect::{Collector, Page},
         compile::undecodable,
-        queries::VIEWS,
+        queries::TOTAL_VIEW_BYTES,
         search::{PAGE_BYTES, too_long, too_many},
     },
 };
 
-/// Changes examined without a pause, so that others have their turns.
-const TOGETHER: usize = 256;
-/// Bytes of changes that fill a message.
-const CHUNK_BYTES: usize = 128 << 10;
 /// Approximate bytes of a row besides its key and id.
-const ROW: usize = 192;
+const ROW_OVERHEAD_BYTES: usize = 192;
 
 /// A watch of a page.
 pub(super) struct Stateful {
@@ -138,7 +136,7 @@ impl Stateful {
         self.reserve()?;
         self.changes = Some(changes);
         // Others have their turn for as long as the read took.
-        self.not_before = Instant::now() + begun.elapsed().max(Duration::from_millis(1));
+        self.not_before = Instant::now() + begun.elapsed().max(MIN_PAGE_READ_INTERVAL);
         let resource = |index: usize| shown.get(index).cloned();
         Ok(steps.into_iter().map(|step| self.change_of(step, &resource)).collect())
     }
@@ -162,7 +160,7 @@ impl Stateful {
                 Some(steps) => told.extend(steps.into_iter().inspect(|step| bytes += step.encoded_len())),
             }
             looked_at += 1;
-            if looked_at < TOGETHER && bytes < CHUNK_BYTES {
+            if looked_at < YIELD_INTERVAL_CHANGES && bytes < CHUNK_BYTES {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => return lost(&error).map(|_| told),
@@ -216,7 +214,7 @@ impl Stateful {
         let row = Row {
             key,
             place,
-            kept: ROW + kept,
+            kept: ROW_OVERHEAD_BYTES + kept,
             uid: resource.id().uid.to_owned(),
             shown: hash(&shown.encode_to_vec()),
             bytes: resource.bytes().len(),
@@ -307,7 +305,7 @@ impl Stateful {
                 format!(
                     "the pages of watches take {} MiB already; ask for smaller pages, order by something shorter, or watch \
                      without an order (STATELESS)",
-                    VIEWS >> 20
+                    TOTAL_VIEW_BYTES >> 20
                 ),
             )
         })?;

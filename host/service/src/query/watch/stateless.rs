@@ -4,10 +4,7 @@
 //! together: the last of them is complete. Now and then a message has only a token, so that the history still has the
 //! changes after it even if few matches change.
 
-use std::{
-    time::{Duration, SystemTime},
-    vec,
-};
+use std::{time::SystemTime, vec};
 
 use mortise_query::ResumeToken;
 use mortise_resource::{
@@ -19,21 +16,18 @@ use prost::Message as _;
 use prost_types::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::session::{Session, message};
+use super::session::{CHUNK_BYTES, Session, message};
 use crate::{
     call::{Share, store_fault::ended},
+    core::durations::BOOKMARK_INTERVAL,
+    lists::YIELD_INTERVAL_CHANGES,
     query::compile::refused,
 };
 
 /// Changes of a message if the request has 0.
-const DEFAULT_CHUNK: usize = 100;
-const MAX_CHUNK: usize = 1_000;
-/// Bytes of changes that fill a message: the bound in memory for a client that takes nothing.
-const CHUNK_BYTES: usize = 128 << 10;
-/// Changes examined without a pause, so that others have their turns.
-const TOGETHER: usize = 256;
-/// Time between tokens without a change.
-const BOOKMARK: Duration = Duration::from_secs(30);
+const DEFAULT_CHUNK_CHANGES: usize = 100;
+/// Limit of the changes of a message.
+const MAX_CHUNK_CHANGES: usize = 1_000;
 
 /// A watch of all matches.
 pub(super) struct Stateless {
@@ -119,14 +113,14 @@ impl Stateless {
         };
         Ok(Self {
             session,
-            chunk: if chunk == 0 { DEFAULT_CHUNK } else { chunk.min(MAX_CHUNK) },
+            chunk: if chunk == 0 { DEFAULT_CHUNK_CHANGES } else { chunk.min(MAX_CHUNK_CHANGES) },
             phase,
             held: Held::default(),
             position: Position::default(),
             told: Position::default(),
             is_unfinished: false,
             is_in_sync,
-            bookmark: Instant::now() + BOOKMARK,
+            bookmark: Instant::now() + BOOKMARK_INTERVAL,
         })
     }
 
@@ -280,7 +274,7 @@ impl Stateless {
             Some(Ok(step)) => step,
             Some(Err(error)) => return self.recover(&error, None),
             None => {
-                self.bookmark = Instant::now() + BOOKMARK;
+                self.bookmark = Instant::now() + BOOKMARK_INTERVAL;
                 let newest = changes.newest().filter(|newest| *newest != self.told);
                 self.phase = Phase::Live(changes);
                 return Ok(newest.map(|newest| {
@@ -303,7 +297,7 @@ impl Stateless {
             told.into_iter().for_each(|change| self.held.add(change));
             self.position = change.position();
             looked_at += 1;
-            if looked_at < TOGETHER && !self.held.is_full(self.chunk) {
+            if looked_at < YIELD_INTERVAL_CHANGES && !self.held.is_full(self.chunk) {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => {
@@ -341,7 +335,7 @@ impl Stateless {
     fn complete(&mut self) -> WatchResourcesResponse {
         self.is_in_sync = true;
         self.told = self.position;
-        self.bookmark = Instant::now() + BOOKMARK;
+        self.bookmark = Instant::now() + BOOKMARK_INTERVAL;
         let Position { sequence, check } = self.position;
         let resume_token = ResumeToken { sequence, check }.encode(&self.session.binding());
         WatchResourcesResponse { is_current: true, resume_token, ..std::mem::take(&mut self.held).message() }

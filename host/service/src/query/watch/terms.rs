@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// Values of a term; a fact with more values gives no term.
-const MAX_VALUES: usize = 100;
+const MAX_TERM_VALUES: usize = 100;
 /// Bytes of the values and the subject of a term, which the store holds while the watch is open.
 const MAX_TERM_BYTES: usize = 1 << 10;
 /// Bytes of a resource whose fields are read during a commit; each watch reads larger ones itself.
-const MAX_BYTES: usize = 16 << 10;
+const MAX_RESOURCE_BYTES: usize = 16 << 10;
 
 /// Returns the term of a fact, if the store supports it.
 pub(super) fn term(queries: &Queries, search: &Search, fact: &Fact) -> Option<Term> {
@@ -39,7 +39,7 @@ pub(super) fn term(queries: &Queries, search: &Search, fact: &Fact) -> Option<Te
 
 fn is_bounded(subject: &str, fact: &Fact) -> bool {
     let bytes = subject.len() + fact.values.iter().map(String::len).sum::<usize>();
-    fact.values.len() <= MAX_VALUES && bytes <= MAX_TERM_BYTES
+    fact.values.len() <= MAX_TERM_VALUES && bytes <= MAX_TERM_BYTES
 }
 
 /// Returns the subject for a field of the type as registered now. Once the type is registered with another meaning, the
@@ -64,7 +64,7 @@ fn field(
         // Queries see data of another schema version as the plugin upgrades it, and a meta where none is stored.
         let is_readable = resource.schema_version() == registered.schema_version.get()
             && resource.has_meta()
-            && resource.bytes().len() <= MAX_BYTES
+            && resource.bytes().len() <= MAX_RESOURCE_BYTES
             && registered.means_the_same();
         is_readable.then(|| Candidate::sharing(resource, &schema, &decoded).index_values(&path).ok()).flatten()
     }))
@@ -116,7 +116,7 @@ mod tests {
             subject: Subject::Name,
             values: (0..values).map(|n| format!("{n:0bytes$}")).collect(),
         };
-        assert!(is_bounded("", &fact(MAX_VALUES, 3)) && !is_bounded("", &fact(MAX_VALUES + 1, 3)));
+        assert!(is_bounded("", &fact(MAX_TERM_VALUES, 3)) && !is_bounded("", &fact(MAX_TERM_VALUES + 1, 3)));
         assert!(is_bounded("", &fact(1, MAX_TERM_BYTES)) && !is_bounded("", &fact(1, MAX_TERM_BYTES + 1)));
         assert!(!is_bounded("k", &fact(1, MAX_TERM_BYTES)));
     }
@@ -137,7 +137,7 @@ mod tests {
         let meta = || Some(Meta::default());
         let small = resource(types::namespace(), 10, 1, meta());
         assert_eq!(field.values(&small), Some(vec!["v".to_owned()]));
-        assert_eq!(field.values(&resource(types::namespace(), MAX_BYTES, 1, meta())), None, "large");
+        assert_eq!(field.values(&resource(types::namespace(), MAX_RESOURCE_BYTES, 1, meta())), None, "large");
         assert_eq!(field.values(&resource(types::namespace(), 10, 2, meta())), None, "of another schema version");
         assert_eq!(field.values(&resource(types::namespace(), 10, 1, None)), None, "without a meta");
         assert_eq!(field.values(&resource(types::plugin(), 10, 1, meta())), Some(Vec::new()), "of another type");
