@@ -13,7 +13,7 @@ pub enum RemovalError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A referrer of the resource blocks its deletion.
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(Error),
 }
 

@@ -111,7 +111,7 @@ pub(crate) enum PlanError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The references to the resource cannot be determined.
-    #[error("{0}")]
+    #[error(transparent)]
     Records(Error),
     /// The deletion exceeds the limits.
     #[error(

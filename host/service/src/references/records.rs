@@ -11,7 +11,7 @@ use mortise_resource::{
     tenancy::DEFAULT,
 };
 
-use super::key::ResourceKey;
+use super::{error::TargetError, key::ResourceKey};
 use crate::{
     core::{
         Core,
@@ -26,9 +26,9 @@ pub(crate) fn target_of(
     registry: &Registry,
     reference: &DataReference,
     holder: &pb::Tenancy,
-) -> Result<ResourceKey, String> {
+) -> Result<ResourceKey, TargetError> {
     let DataReference { target, tenancy, name, .. } = reference;
-    place(registry, (&target.group, &target.kind), (&tenancy.partition, &tenancy.namespace), name, holder)
+    target_key(registry, (&target.group, &target.kind), (&tenancy.partition, &tenancy.namespace), name, holder)
 }
 
 /// Returns the target of an owner reference: `demo/Artist` or `demo.v2.Artist` by name, namespace/name or
@@ -47,7 +47,7 @@ pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: 
         [partition, namespace, name] => ((*partition, *namespace), *name),
         _ => (("", ""), name.as_str()),
     };
-    let found = of.and_then(|of| place(registry, of, given, last, holder).ok());
+    let found = of.and_then(|of| target_key(registry, of, given, last, holder).ok());
     found.unwrap_or_else(|| {
         let (group, kind) = of.unwrap_or((kind, ""));
         let [group, kind, name] = [group, kind, name].map(str::to_owned);
@@ -55,24 +55,24 @@ pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: 
     })
 }
 
-/// Returns a place; the missing parts of its tenancy are those of the holder.
-fn place(
+/// Returns the key of a target; the missing parts of its tenancy are those of the holder.
+fn target_key(
     registry: &Registry,
     (group, kind): (&str, &str),
     (partition, namespace): (&str, &str),
     name: &str,
     holder: &pb::Tenancy,
-) -> Result<ResourceKey, String> {
+) -> Result<ResourceKey, TargetError> {
     let first = |units: [&str; 3]| units.into_iter().find(|unit| !unit.is_empty()).unwrap_or_default().to_owned();
     let (partition, namespace) = match registry.scope_of(group, kind) {
         Some(Scope::Cluster) if partition.is_empty() && namespace.is_empty() => (String::new(), String::new()),
-        Some(Scope::Cluster) => return Err(format!("refers to a {group}.{kind} in a tenancy, but that type has none")),
+        Some(Scope::Cluster) => return Err(TargetError::NoTenancy(format!("{group}.{kind}"))),
         // A single unit can only be the partition.
         Some(Scope::Partition) if partition.is_empty() || namespace.is_empty() => {
             (first([&first([partition, namespace, ""]), &holder.partition, DEFAULT]), String::new())
         }
         Some(Scope::Partition) => {
-            return Err(format!("refers to a {group}.{kind} in a namespace, but that type is in partitions"));
+            return Err(TargetError::NoNamespace(format!("{group}.{kind}")));
         }
         Some(Scope::Namespace | Scope::Undefined) | None => {
             (first([partition, &holder.partition, DEFAULT]), first([namespace, &holder.namespace, DEFAULT]))
@@ -156,7 +156,7 @@ pub(super) fn data_records(
     for reference in found {
         match target_of(registry, &reference, &holder) {
             Ok(target) => drop(records.insert((target, reference.field, reference.on_delete))),
-            Err(what) if reading == Reading::Strict => return Err(in_field(&reference.field, &what)),
+            Err(fault) if reading == Reading::Strict => return Err(in_field(&reference.field, &fault.to_string())),
             Err(_) => {}
         }
     }

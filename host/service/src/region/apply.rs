@@ -21,7 +21,7 @@ use mortise_resource::{Code, Error, data::HeldBackReason, goten::SyncingMeta, pb
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Query, StoreError, TypeKey};
 
 use super::{
-    incoming::{check, followed_id, forbidden, uid_number},
+    incoming::{Deferral, ReplicaError, check, check_policy, followed_id, uid_number},
     progress::ReplicationProgress,
     record::{Change, Records},
     replicas::Replicas,
@@ -79,7 +79,7 @@ struct Decision {
     mutations: Vec<Mutation>,
     expect: Vec<Expectation>,
     change: Option<Change>,
-    deferred: Option<(HeldBackReason, String)>,
+    deferred: Option<Deferral>,
 }
 
 impl ReplicatedChange {
@@ -188,8 +188,8 @@ impl Replicas {
             for change in changes {
                 let id = match followed_id(&registry, &next.of, &change.id()) {
                     Ok(id) => id,
-                    Err(what) => {
-                        tracing::debug!(peer = next.peer(), "a change is refused: {what}");
+                    Err(fault) => {
+                        tracing::debug!(peer = next.peer(), "a change is refused: {fault}");
                         summary.refused += 1;
                         continue;
                     }
@@ -207,7 +207,7 @@ impl Replicas {
                     *(if is_removal { &mut summary.removed } else { &mut summary.written }) += 1;
                     changed.push(change);
                 }
-                if let Some((reason, detail)) = decision.deferred {
+                if let Some(Deferral { reason, detail }) = decision.deferred {
                     summary.deferred += 1;
                     next.deferred.add(id, reason, detail, self.deferred_room());
                 }
@@ -261,12 +261,13 @@ impl Replicas {
                 return Ok(replica.filter(|_| is_same).map(|replica| Decision::removal(replica, *deleted)).unwrap_or_default());
             }
         };
-        let units = match self.units_for_replica(registry, peer, id, incoming, stored.as_ref()).await? {
+        let units = match self.units_for_replica(registry, peer, id, incoming, stored.as_ref()).await {
             Ok(units) => units,
-            Err(deferred) => {
+            Err(ReplicaError::Store(error)) => return Err(error),
+            Err(ReplicaError::Deferred(deferral)) => {
                 // Whatever the fault of the present incarnation, the earlier one is gone.
                 let removal = replica.filter(|_| !is_same).map(|replica| Decision::removal(replica, true));
-                return Ok(Decision { deferred: Some(deferred), ..removal.unwrap_or_default() });
+                return Ok(Decision { deferred: Some(deferral), ..removal.unwrap_or_default() });
             }
         };
         if let Some(replica) = replica.filter(|_| is_same) {
@@ -277,7 +278,7 @@ impl Replicas {
         }
         if let Some(what) = &options.not_stored {
             let removal = replica.filter(|_| !is_same).map(|replica| Decision::removal(replica, true));
-            let deferred = Some((HeldBackReason::Store, what.clone()));
+            let deferred = Some(Deferral::new(HeldBackReason::Store, what.clone()));
             return Ok(Decision { deferred, ..removal.unwrap_or_default() });
         }
         let mut replica = (**incoming).clone();
@@ -313,28 +314,19 @@ impl Replicas {
         id: &pb::Id,
         incoming: &pb::Resource,
         stored: Option<&pb::Resource>,
-    ) -> Result<Result<TenancyUnits, (HeldBackReason, String)>, StoreError> {
-        if let Some(what) = stored.and_then(|stored| conflict(stored, peer, &id.uid)) {
-            return Ok(Err((HeldBackReason::Conflict, what)));
-        }
-        let kind = match check(registry, id, incoming) {
-            Ok(kind) => kind,
-            Err(deferred) => return Ok(Err(deferred)),
-        };
+    ) -> Result<TenancyUnits, ReplicaError> {
+        stored.map_or(Ok(()), |stored| check_conflict(stored, peer, &id.uid))?;
+        let kind = check(registry, id, incoming)?;
         let units = match TenancyUnits::find(&self.core, tenancy_of(id)).await {
-            Ok(units) if units.marked => {
-                return Ok(Err((HeldBackReason::Place, "its place is marked for deletion here".into())));
-            }
-            Ok(units) => units,
-            Err(UnitError::Missing(what)) => return Ok(Err((HeldBackReason::Place, what))),
-            Err(UnitError::Failed(e)) => return Err(e),
+            Ok(units) if !units.marked => units,
+            Ok(_) => return Err(Deferral::new(HeldBackReason::Place, "its place is marked for deletion here").into()),
+            Err(UnitError::Store(e)) => return Err(e.into()),
+            Err(missing) => return Err(Deferral::new(HeldBackReason::Place, missing.to_string()).into()),
         };
         let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
         let here = self.core.region().unwrap_or_default();
-        Ok(match forbidden(kind, incoming, units.policy.as_deref(), known, (peer, here)) {
-            Some(what) => Err((HeldBackReason::Policy, what)),
-            None => Ok(units),
-        })
+        check_policy(kind, incoming, units.policy.as_deref(), known, (peer, here))?;
+        Ok(units)
     }
 
     /// Returns the ids of a type's replicas from a peer with other uids than these.
@@ -379,18 +371,19 @@ impl ApplySummary {
     }
 }
 
-/// Returns the reason why a resource here conflicts with a peer's of its name: it is neither the peer's, nor given up
-/// by a former owner.
-fn conflict(stored: &pb::Resource, peer: &str, uid_there: &str) -> Option<String> {
+/// Checks that a resource here does not conflict with a peer's of its name: it is the peer's, or its former owner has
+/// given it up.
+fn check_conflict(stored: &pb::Resource, peer: &str, uid_there: &str) -> Result<(), Deferral> {
     let is_handed_over = uid(stored) == uid_there && (!replica_origin(stored).is_empty() || owning_region(stored) == peer);
     if replica_origin(stored) == peer || is_handed_over {
-        return None;
+        return Ok(());
     }
     let owner = match owning_region(stored) {
         "" => "no region".to_owned(),
         owner => format!("region {owner:?}"),
     };
-    Some(format!("a resource of {owner} has this name here; delete or rename one of the two"))
+    let detail = format!("a resource of {owner} has this name here; delete or rename one of the two");
+    Err(Deferral::new(HeldBackReason::Conflict, detail))
 }
 
 fn uid(resource: &pb::Resource) -> &str {

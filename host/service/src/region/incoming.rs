@@ -4,10 +4,12 @@
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
 use mortise_resource::{
+    Error,
     data::HeldBackReason,
     goten::{MultiRegionPolicy, SyncingMeta},
     pb, types,
 };
+use mortise_store::StoreError;
 
 use super::replicas::Replicas;
 use crate::{
@@ -38,52 +40,88 @@ impl Replicas {
     }
 }
 
+/// A change that no honest peer sends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RefusedChange {
+    #[error(transparent)]
+    BadId(#[from] Error),
+    #[error("a resource of {sent} arrived among those of {followed}")]
+    OtherType { sent: String, followed: String },
+    #[error("{0} is a type of the host; each server has its own resources of it")]
+    HostType(String),
+}
+
+/// The reason against storing a resource here.
+#[derive(Debug, thiserror::Error)]
+#[error("{detail}")]
+pub(crate) struct Deferral {
+    pub(super) reason: HeldBackReason,
+    pub(super) detail: String,
+}
+
+/// The reason why a replica cannot be stored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReplicaError {
+    #[error(transparent)]
+    Deferred(#[from] Deferral),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Deferral {
+    pub(super) fn new(reason: HeldBackReason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
 /// Returns the complete id of a change. Requires the followed type: no other type was requested from the peer.
 ///
 /// # Errors
 /// The fault of the id.
-pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, String> {
+pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, RefusedChange> {
     let mut id = id.clone();
-    types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id)).map_err(|e| e.message)?;
+    types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id))?;
     let pb::Type { group, kind, .. } = id.r#type.clone().unwrap_or_default();
     if group != of.group || kind != of.kind {
-        return Err(format!("a resource of {group}/{kind} arrived among those of {}/{}", of.group, of.kind));
+        let followed = format!("{}/{}", of.group, of.kind);
+        return Err(RefusedChange::OtherType { sent: format!("{group}/{kind}"), followed });
     }
     let namespace = types::namespace();
     if RESERVED_GROUPS.contains(&group.as_str()) && (group != namespace.group || kind != namespace.kind) {
-        return Err(format!("{group}/{kind} is a type of the host; each server has its own resources of it"));
+        return Err(RefusedChange::HostType(format!("{group}/{kind}")));
     }
     if let Some(scope) = registry.scope_of(&group, &kind) {
-        scope.check("resource", &format!("{group}/{kind}"), tenancy_of(&id)).map_err(|e| e.message)?;
+        scope.check("resource", &format!("{group}/{kind}"), tenancy_of(&id))?;
     }
     Ok(id)
 }
 
-/// Returns the reason of this region's policy against a resource that a peer sent as its own. `known` is the region
-/// that the resource belongs to as far as known here; it counts where neither a field nor a policy names one.
-pub(super) fn forbidden(
+/// Checks a resource that a peer sent as its own against this region's policy. `known` is the region that the resource
+/// belongs to as far as known here; it counts where neither a field nor a policy names one.
+pub(super) fn check_policy(
     kind: &ResourceType,
     incoming: &pb::Resource,
     policy: Option<&MultiRegionPolicy>,
     known: &str,
     (peer, here): (&str, &str),
-) -> Option<String> {
+) -> Result<(), Deferral> {
+    let deferred = |detail: String| Err(Deferral::new(HeldBackReason::Policy, detail));
     let Some(SyncingMeta { owning_region: owner, regions, .. }) = region::computed(kind, incoming, policy, known)
     else {
-        return Some("its partition has no policy here; apply the same policy here and there".into());
+        return deferred("its partition has no policy here; apply the same policy here and there".into());
     };
     if owner != peer {
-        return Some(format!(
+        return deferred(format!(
             "this region knows it as a resource of region {owner:?}; apply the same policy here and there"
         ));
     }
     if policy.is_some_and(|policy| !policy.enabled_regions.contains(&owner)) {
-        return Some(format!("the policy of its partition does not enable region {owner:?} here"));
+        return deferred(format!("the policy of its partition does not enable region {owner:?} here"));
     }
     if !may_be_in(&regions, here) {
-        return Some(format!("the policy of its partition allows no replica in region {here:?} here"));
+        return deferred(format!("the policy of its partition allows no replica in region {here:?} here"));
     }
-    None
+    Ok(())
 }
 
 /// Whether regions, as `meta.syncing` has them, include one.
@@ -100,23 +138,23 @@ pub(crate) fn check<'a>(
     registry: &'a Registry,
     id: &pb::Id,
     incoming: &pb::Resource,
-) -> Result<&'a ResourceType, (HeldBackReason, String)> {
-    let invalid = |what: String| (HeldBackReason::Invalid, what);
+) -> Result<&'a ResourceType, Deferral> {
+    let invalid = |error: Error| Deferral::new(HeldBackReason::Invalid, error.message);
     if id.uid.is_empty() || incoming.generation.is_empty() || incoming.version.is_empty() {
-        return Err(invalid("it has no uid, generation or version".into()));
+        return Err(Deferral::new(HeldBackReason::Invalid, "it has no uid, generation or version"));
     }
-    let kind = registry.resolve(&id.r#type.clone().unwrap_or_default()).map_err(|e| invalid(e.message))?;
-    kind.scope.check("resource", &kind.gvk.to_string(), tenancy_of(id)).map_err(|e| invalid(e.message))?;
+    let kind = registry.resolve(&id.r#type.clone().unwrap_or_default()).map_err(invalid)?;
+    kind.scope.check("resource", &kind.gvk.to_string(), tenancy_of(id)).map_err(invalid)?;
     let version = NonZeroU32::new(incoming.schema_version).unwrap_or(NonZeroU32::MIN);
     if version > kind.schema_version {
         let what =
             format!("schema version {version}, but the type has {} here; update its plugin", kind.schema_version);
-        return Err((HeldBackReason::Schema, what));
+        return Err(Deferral::new(HeldBackReason::Schema, what));
     }
     match &incoming.data {
         // Older data is upgraded when it is read.
         Some(data) if version == kind.schema_version => {
-            admit::check_data(kind, data).map_err(|e| invalid(e.message))?;
+            admit::check_data(kind, data).map_err(invalid)?;
         }
         _ => {}
     }

@@ -145,8 +145,8 @@ impl Replicas {
             let units = match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
                 Ok(units) => units,
                 // The resource is deleted together with its unit.
-                Err(UnitError::Missing(_)) => return Ok(false),
-                Err(UnitError::Failed(e)) => return Err(e),
+                Err(UnitError::Missing { .. }) => return Ok(false),
+                Err(UnitError::Store(e)) => return Err(e),
             };
             let Some(next) = self.refreshed(kind, &stored, units.policy.as_deref()) else { return Ok(false) };
             server_meta::set_touched(&mut stored);

@@ -113,8 +113,8 @@ impl Replicas {
         let id = unit.id.clone().unwrap_or_default();
         match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
             Ok(units) => Ok(units.marked),
-            Err(UnitError::Missing(_)) => Ok(true),
-            Err(UnitError::Failed(e)) => Err(e),
+            Err(UnitError::Missing { .. }) => Ok(true),
+            Err(UnitError::Store(e)) => Err(e),
         }
     }
 

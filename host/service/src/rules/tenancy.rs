@@ -38,10 +38,10 @@ impl TenancyUnits {
             if name.is_empty() || (name == DEFAULT && !has_policy) {
                 continue;
             }
-            let stored = match read_unit(core, &gvk(), name, within).await.map_err(UnitError::Failed)? {
+            let stored = match read_unit(core, &gvk(), name, within).await? {
                 Some(stored) => stored,
                 None if name == DEFAULT => continue,
-                None => return Err(UnitError::Missing(format!("{unit} not found: {name}"))),
+                None => return Err(UnitError::Missing { unit, name: name.clone() }),
             };
             if has_policy {
                 units.policy = region_policy::of_partition(&stored).map(Box::new);
@@ -71,27 +71,29 @@ impl TenancyUnits {
 }
 
 /// The reason why the units of a tenancy cannot be used.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum UnitError {
-    /// The named unit does not exist.
-    Missing(String),
-    /// The store failed.
-    Failed(StoreError),
+    /// The unit does not exist.
+    #[error("{unit} not found: {name}")]
+    Missing { unit: &'static str, name: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl UnitError {
     /// Returns the error for a write into the tenancy.
     pub(super) fn for_writing(self) -> Error {
         match self {
-            Self::Missing(text) => Error::invalid(text),
-            Self::Failed(e) => store_fault("failed tenancy marked for deletion check", &e),
+            Self::Missing { .. } => Error::invalid(self.to_string()),
+            Self::Store(e) => store_fault("failed tenancy marked for deletion check", &e),
         }
     }
 
     /// Returns the error for a read from the tenancy.
     pub(super) fn for_reading(self) -> Error {
         match self {
-            Self::Missing(text) => Error::not_found(text),
-            Self::Failed(e) => store_fault("failed read", &e),
+            Self::Missing { .. } => Error::not_found(self.to_string()),
+            Self::Store(e) => store_fault("failed read", &e),
         }
     }
 }
