@@ -19,7 +19,10 @@ pub(crate) enum FollowError {
     Settings { address: String, source: tonic::transport::Error },
     /// The peer rejected a call, or the connection broke.
     #[error("{}", status_text(status))]
-    Peer { status: Box<Status> },
+    Peer {
+        #[source]
+        status: Box<Status>,
+    },
     /// The peer did not answer in time.
     #[error("the peer did not answer within {} s", within.as_secs())]
     NoAnswer { within: Duration },

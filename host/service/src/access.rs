@@ -15,7 +15,14 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{core::{Core, durations::{ACCESS_RESTART_WAIT, ACCESS_SETTLE_TIMEOUT}}, lists::TypeWatch, registry::ResourceType};
+use crate::{
+    core::{
+        Core,
+        durations::{ACCESS_RESTART_WAIT, ACCESS_SETTLE_TIMEOUT},
+    },
+    lists::TypeWatch,
+    registry::ResourceType,
+};
 
 /// The type that a change is about.
 #[derive(Clone, Copy)]

@@ -29,7 +29,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::caller::{Source, QueueKey};
+use super::caller::{QueueKey, Source};
 
 /// Shared units. Cheap to clone.
 #[derive(Clone)]

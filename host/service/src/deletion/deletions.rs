@@ -6,7 +6,7 @@ use mortise_resource::EncodedResource;
 use mortise_store::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet, StoreError};
 use tokio::sync::Semaphore;
 
-use super::plan::{DeletionPlan, DeletionSize, PlanError, Purpose, ReferenceGraph, SMALL_DELETION, LARGEST_DELETION};
+use super::plan::{DeletionPlan, DeletionSize, LARGEST_DELETION, PlanError, Purpose, ReferenceGraph, SMALL_DELETION};
 use crate::{
     core::Core,
     references::{References, ResourceKey},

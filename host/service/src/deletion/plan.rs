@@ -36,7 +36,8 @@ const MAX_SHOWN_REFERRERS: usize = 1_000;
 /// Largest deletion that runs beside others.
 pub(super) const SMALL_DELETION: DeletionSize = DeletionSize { resources: 256, bytes: 1 << 20 };
 /// Largest deletion.
-pub(super) const LARGEST_DELETION: DeletionSize = DeletionSize { resources: MAX_REACHED_RESOURCES, bytes: MAX_REACHED_BYTES };
+pub(super) const LARGEST_DELETION: DeletionSize =
+    DeletionSize { resources: MAX_REACHED_RESOURCES, bytes: MAX_REACHED_BYTES };
 
 /// Number and bytes of the reached resources.
 #[derive(Debug, Clone, Copy, Default)]
@@ -184,7 +185,8 @@ impl<'p> ReferenceGraph<'p> {
         let stored = if index == 0 { stored } else { self.reach(stored)? };
         let whole = stored.decode()?;
         let is_finished = index == 0 && matches!(self.purpose, Purpose::Finish { ignores_finalizers: true });
-        if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != REFERENCES_FINALIZER) {
+        if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != REFERENCES_FINALIZER)
+        {
             self.held.insert(index);
         }
         if deletion_rules::is_protected(&whole) {

@@ -23,7 +23,11 @@ use mortise_resource::{
 use mortise_store::{Consistency, StoreError};
 use prost::Message as _;
 
-use super::{deletions::{Deletions, GROUP_COMMIT_CHANGES}, error::RemovalError, plan::Purpose};
+use super::{
+    deletions::{Deletions, GROUP_COMMIT_CHANGES},
+    error::RemovalError,
+    plan::Purpose,
+};
 use crate::{
     core::ids,
     references::finalizer,
@@ -52,7 +56,8 @@ impl Deletions {
     /// Returns the reaper as a controller of tombstones. It retries a failure after 5 ms, doubled with each further one
     /// up to 1,000 s.
     pub(crate) fn reaper(&self) -> Definition {
-        Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(GROUP_COMMIT_CHANGES)
+        Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone())))
+            .parallel(GROUP_COMMIT_CHANGES)
     }
 
     /// Returns the time until the second pass over a tombstone; zero before the first.

@@ -31,7 +31,11 @@ use super::{
 };
 use crate::{
     call::Caller,
-    core::{MAX_CAS_ATTEMPTS, durations::{CHANGED_RESOURCE_WAIT, HELD_RESOURCE_WAIT}, ids::{self, tenancy_of, type_of}},
+    core::{
+        MAX_CAS_ATTEMPTS,
+        durations::{CHANGED_RESOURCE_WAIT, HELD_RESOURCE_WAIT},
+        ids::{self, tenancy_of, type_of},
+    },
     references::{Reading, ResourceKey, finalizer::REFERENCES_FINALIZER, owner_of, records::records},
     registry::Registry,
     rules::{region, server_meta},
@@ -231,7 +235,9 @@ impl Deletions {
                 continue;
             };
             let stored = stored.decode()?;
-            if !meta::finalizers(&stored.metadata).contains(REFERENCES_FINALIZER) || self.is_referred_to_later(&key).await? {
+            if !meta::finalizers(&stored.metadata).contains(REFERENCES_FINALIZER)
+                || self.is_referred_to_later(&key).await?
+            {
                 continue;
             }
             // A failure here is left to its own tombstone.

@@ -120,8 +120,9 @@ impl Deletions {
         ids: impl Iterator<Item = pb::Id>,
         purpose: Purpose<'_>,
     ) -> Result<(), RemovalError> {
-        let deletions =
-            stream::iter(ids).map(|id| async move { self.delete_for(&id, purpose).await }).buffer_unordered(GROUP_COMMIT_CHANGES);
+        let deletions = stream::iter(ids)
+            .map(|id| async move { self.delete_for(&id, purpose).await })
+            .buffer_unordered(GROUP_COMMIT_CHANGES);
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
     }
 

@@ -29,7 +29,11 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{deletions::Deletions, error::RemovalError, plan::Purpose};
 use crate::{
-    core::{Core, durations::{EMPTYING_WAITS, TASK_RESTART_WAIT}, ids::tenancy_of},
+    core::{
+        Core,
+        durations::{EMPTYING_WAITS, TASK_RESTART_WAIT},
+        ids::tenancy_of,
+    },
     region::{Replicas, ReplicatedType},
     rules::builtin_types::{self, TENANCY_FINALIZER},
 };
@@ -206,7 +210,10 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::{AtomicUsize, Ordering}, time::Duration};
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
 
     use super::*;
 

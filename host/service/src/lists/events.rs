@@ -15,9 +15,12 @@
 use mortise_resource::{EncodedResource, Error, IdRef, pb};
 use mortise_store::{Place, Query, StoreError, Watch, WatchEvent};
 
-use super::{open_watch::OpenWatch, pools::{FOREGROUND_RESOURCES, Lists, YIELD_INTERVAL_CHANGES}};
+use super::{
+    open_watch::OpenWatch,
+    pools::{FOREGROUND_RESOURCES, Lists, YIELD_INTERVAL_CHANGES},
+};
 use crate::{
-    call::{Share, QueueKey, store_fault::ended},
+    call::{QueueKey, Share, store_fault::ended},
     rules::RequestHooks,
 };
 

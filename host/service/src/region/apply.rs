@@ -32,7 +32,7 @@ use crate::{
     registry::Registry,
     rules::{
         TenancyUnits, UnitError,
-        region::{replica_origin, owning_region, syncing_of},
+        region::{owning_region, replica_origin, syncing_of},
         shards, tombstone,
     },
 };
@@ -258,7 +258,10 @@ impl Replicas {
         let incoming = match change {
             ReplicatedChange::Put(resource) => resource,
             ReplicatedChange::Remove { deleted, .. } => {
-                return Ok(replica.filter(|_| is_same).map(|replica| Decision::removal(replica, *deleted)).unwrap_or_default());
+                return Ok(replica
+                    .filter(|_| is_same)
+                    .map(|replica| Decision::removal(replica, *deleted))
+                    .unwrap_or_default());
             }
         };
         let units = match self.units_for_replica(registry, peer, id, incoming, stored.as_ref()).await {
@@ -374,7 +377,8 @@ impl ApplySummary {
 /// Checks that a resource here does not conflict with a peer's of its name: it is the peer's, or its former owner has
 /// given it up.
 fn check_conflict(stored: &pb::Resource, peer: &str, uid_there: &str) -> Result<(), Deferral> {
-    let is_handed_over = uid(stored) == uid_there && (!replica_origin(stored).is_empty() || owning_region(stored) == peer);
+    let is_handed_over =
+        uid(stored) == uid_there && (!replica_origin(stored).is_empty() || owning_region(stored) == peer);
     if replica_origin(stored) == peer || is_handed_over {
         return Ok(());
     }

@@ -9,10 +9,7 @@
 //! At most [`MAX_DEFERRED`] names and 256 KiB of deferred resources are listed, and the progress fits
 //! `store.max_resource_bytes`; a flag stands for the rest. No quota holds for a progress.
 
-use std::{
-    collections::BTreeMap,
-    time::Instant,
-};
+use std::{collections::BTreeMap, time::Instant};
 
 use mortise_resource::{
     Error,
@@ -24,7 +21,10 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::{replicas::Replicas, replicated_type::ReplicatedType};
-use crate::{call::store_fault::store_fault, core::{durations::TOKEN_STORE_INTERVAL, ids}};
+use crate::{
+    call::store_fault::store_fault,
+    core::{durations::TOKEN_STORE_INTERVAL, ids},
+};
 
 /// Deferred resources that a progress names.
 pub const MAX_DEFERRED: usize = 1_000;

@@ -22,7 +22,11 @@ use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, Wa
 
 use super::replicas::Replicas;
 use crate::{
-    core::{MAX_CAS_ATTEMPTS, durations::{MAX_REFRESH_WAIT, TASK_RESTART_WAIT, TYPE_CHECK_INTERVAL}, ids::tenancy_of},
+    core::{
+        MAX_CAS_ATTEMPTS,
+        durations::{MAX_REFRESH_WAIT, TASK_RESTART_WAIT, TYPE_CHECK_INTERVAL},
+        ids::tenancy_of,
+    },
     references::renew_records,
     registry::{Registry, ResourceType},
     rules::{TenancyUnits, UnitError, region, region_policy, server_meta},

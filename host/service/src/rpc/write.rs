@@ -18,7 +18,7 @@ use crate::{
     references::{WrittenReferences, finalizer, renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
-        TenancyUnits, RequestHooks, admit, builtin_types,
+        RequestHooks, TenancyUnits, admit, builtin_types,
         deletion_rules::{self, with_reserved_metadata},
         proto_text, region, server_meta, upgrade,
     },

@@ -104,7 +104,11 @@ pub(crate) fn check_size(core: &Core, resource: &pb::Resource, stored: Option<&p
 }
 
 /// Looks up the units of a resource's tenancy.
-pub(crate) async fn tenancy_units(core: &Core, kind: &ResourceType, resource: &pb::Resource) -> Result<TenancyUnits, Error> {
+pub(crate) async fn tenancy_units(
+    core: &Core,
+    kind: &ResourceType,
+    resource: &pb::Resource,
+) -> Result<TenancyUnits, Error> {
     match (kind.scope, &resource.id) {
         (Scope::Undefined | Scope::Cluster, _) | (_, None) => Ok(TenancyUnits::default()),
         (_, Some(id)) => TenancyUnits::find(core, tenancy_of(id)).await.map_err(|e| e.for_writing()),

@@ -13,7 +13,10 @@ use super::{
     declared::Declared,
     lookup::Question,
 };
-use crate::{core::durations::{INDEX_IDLE_TIME, INDEX_OVERFLOW_PAUSE}, lists::Lists};
+use crate::{
+    core::durations::{INDEX_IDLE_TIME, INDEX_OVERFLOW_PAUSE},
+    lists::Lists,
+};
 
 /// The reason for the end of an index.
 enum End {
