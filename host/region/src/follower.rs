@@ -68,15 +68,15 @@ impl Follower {
 
     /// Follows the peer's watch of a version until an error.
     async fn follow(&self, version: &Gvk, was_current: &mut bool) -> Result<Infallible, FollowError> {
-        let of = self.shown.to_pb();
-        let progress = self.service.replicas().progress(self.report.name(), &of).await?;
+        let resource_type = self.shown.to_pb();
+        let progress = self.service.replicas().progress(self.report.name(), &resource_type).await?;
         let connection = self.link.open().await?;
         let request = self.request(version, progress.resume_token.clone());
         let answer = timeout(ANSWER_TIMEOUT, connection.watches().watch_resources(request)).await;
         let mut messages = answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??.into_inner();
         self.report.answered(&self.shown, progress.resume_token.is_empty());
         let at_begin = progress.clone();
-        let mut session = Session::new(self, connection, of, progress);
+        let mut session = Session::new(self, connection, resource_type, progress);
         loop {
             let due = session.retry_at();
             tokio::select! {

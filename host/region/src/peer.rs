@@ -21,16 +21,16 @@ const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 const TEXT_STORE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A group and a kind, whose versions share their resources.
-type Kind = (String, String);
+type GroupKind = (String, String);
 
 /// The versions of a kind, newest last, and the task that follows them.
-type Running = (Vec<Arc<ResourceType>>, AbortHandle);
+type RunningTask = (Vec<Arc<ResourceType>>, AbortHandle);
 
 /// The conditions that this process stored last.
 #[derive(Default)]
 struct StoredConditions {
     conditions: Vec<Condition>,
-    at: Option<Instant>,
+    stored_at: Option<Instant>,
     /// Whether the last attempt failed, so that only the first failure is logged.
     has_failed: bool,
 }
@@ -50,7 +50,7 @@ impl Peer {
 
     /// Runs until the service stops and the tasks have ended.
     pub(crate) async fn run(self) {
-        let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::<Kind, Running>::new());
+        let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::<GroupKind, RunningTask>::new());
         let (mut known, mut stored) = (None, StoredConditions::default());
         let stopped = self.service.stopped();
         tokio::pin!(stopped);
@@ -84,7 +84,7 @@ impl Peer {
     }
 
     /// Starts tasks for new types, and stops those of types that are gone or have other versions.
-    fn sync_tasks(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<Kind, Running>) {
+    fn sync_tasks(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<GroupKind, RunningTask>) {
         let wanted = self.service.replicas().replicated_types();
         running.retain(|kind, (versions, task)| {
             let is_same = wanted.get(kind).is_some_and(|now| {
@@ -118,13 +118,16 @@ impl Peer {
     async fn store_conditions(&self, stored: &mut StoredConditions) {
         let now = conditions(&self.report.to_pb());
         let kind = |all: &[Condition]| all.iter().map(|one| (one.state, one.reason.clone())).collect::<Vec<_>>();
-        let is_due =
-            stored.at.is_none_or(|at| kind(&now) != kind(&stored.conditions) || at.elapsed() > TEXT_STORE_INTERVAL);
+        let is_due = stored.stored_at.is_none_or(|stored_at| {
+            kind(&now) != kind(&stored.conditions) || stored_at.elapsed() > TEXT_STORE_INTERVAL
+        });
         if !is_due || now == stored.conditions {
             return;
         }
         match self.service.replicas().record_peer(&self.options.name, &self.options.address, now.clone()).await {
-            Ok(()) => *stored = StoredConditions { conditions: now, at: Some(Instant::now()), has_failed: false },
+            Ok(()) => {
+                *stored = StoredConditions { conditions: now, stored_at: Some(Instant::now()), has_failed: false }
+            }
             Err(e) => {
                 if !std::mem::replace(&mut stored.has_failed, true) {
                     tracing::warn!(peer = self.report.name(), "the conditions of a peer cannot be stored: {e}");
@@ -134,9 +137,9 @@ impl Peer {
     }
 
     fn set_gauges(&self) {
-        let (sums, peer) = (self.report.sums(), self.report.name().to_owned());
-        metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(sums.lag.as_secs_f64());
-        metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(sums.deferred as f64);
-        metrics::gauge!("mortise_region_conflicts", "peer" => peer).set(sums.conflicts as f64);
+        let (totals, peer) = (self.report.totals(), self.report.name().to_owned());
+        metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(totals.lag.as_secs_f64());
+        metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(totals.deferred as f64);
+        metrics::gauge!("mortise_region_conflicts", "peer" => peer).set(totals.conflicts as f64);
     }
 }

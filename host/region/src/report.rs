@@ -57,7 +57,7 @@ impl PeerReport {
     }
 
     /// Adds a type to the report; a type that is in it keeps its figures.
-    pub(crate) fn add_type(&self, of: &Gvk) {
+    pub(crate) fn add_type(&self, resource_type: &Gvk) {
         let fresh = || TypeReport {
             state: PeerState::Connecting,
             current: Instant::now(),
@@ -67,50 +67,50 @@ impl PeerReport {
             last_error: String::new(),
             failed_at: None,
         };
-        self.types.lock().entry(of.clone()).or_insert_with(fresh);
+        self.types.lock().entry(resource_type.clone()).or_insert_with(fresh);
     }
 
     /// Removes a type from the report.
-    pub(crate) fn end(&self, of: &Gvk) {
-        self.types.lock().remove(of);
+    pub(crate) fn end(&self, resource_type: &Gvk) {
+        self.types.lock().remove(resource_type);
     }
 
-    fn with(&self, of: &Gvk, change: impl FnOnce(&mut TypeReport)) {
-        self.types.lock().get_mut(of).map(change);
+    fn with(&self, resource_type: &Gvk, change: impl FnOnce(&mut TypeReport)) {
+        self.types.lock().get_mut(resource_type).map(change);
     }
 
-    pub(crate) fn answered(&self, of: &Gvk, begins_with_snapshot: bool) {
-        self.with(of, |one| {
+    pub(crate) fn answered(&self, resource_type: &Gvk, begins_with_snapshot: bool) {
+        self.with(resource_type, |one| {
             one.failed_at = None;
             one.state = if begins_with_snapshot { PeerState::Snapshot } else { PeerState::Connecting };
         });
     }
 
-    pub(crate) fn snapshot(&self, of: &Gvk) {
-        self.with(of, |one| one.state = PeerState::Snapshot);
+    pub(crate) fn snapshot(&self, resource_type: &Gvk) {
+        self.with(resource_type, |one| one.state = PeerState::Snapshot);
     }
 
-    pub(crate) fn snapshot_done(&self, of: &Gvk) {
-        self.with(of, |one| one.snapshots += 1);
+    pub(crate) fn snapshot_done(&self, resource_type: &Gvk) {
+        self.with(resource_type, |one| one.snapshots += 1);
     }
 
-    pub(crate) fn current(&self, of: &Gvk) {
-        self.with(of, |one| {
+    pub(crate) fn current(&self, resource_type: &Gvk) {
+        self.with(resource_type, |one| {
             one.state = PeerState::Current;
             one.current = Instant::now();
             one.last_error.clear();
         });
     }
 
-    pub(crate) fn applied(&self, of: &Gvk, replicas: u64, deferred: Vec<HeldBack>) {
-        self.with(of, |one| {
+    pub(crate) fn applied(&self, resource_type: &Gvk, replicas: u64, deferred: Vec<HeldBack>) {
+        self.with(resource_type, |one| {
             one.applied += replicas;
             one.deferred = deferred;
         });
     }
 
-    pub(crate) fn failed(&self, of: &Gvk, error: String, unknown: bool) {
-        self.with(of, |one| {
+    pub(crate) fn failed(&self, resource_type: &Gvk, error: String, unknown: bool) {
+        self.with(resource_type, |one| {
             if one.state == PeerState::Current {
                 one.current = Instant::now();
             }
@@ -122,7 +122,7 @@ impl PeerReport {
         });
     }
 
-    pub(crate) fn sums(&self) -> PeerTotals {
+    pub(crate) fn totals(&self) -> PeerTotals {
         let types = self.types.lock();
         let deferred = |one: &TypeReport| one.deferred.len();
         let conflicts =
@@ -151,15 +151,15 @@ impl PeerReport {
                 .flatten()
                 .map(prost_types::Timestamp::from),
             last_error: failed.map(|one| one.last_error.clone()).next().unwrap_or_default(),
-            types: types.iter().map(|(of, one)| one.to_pb(of.to_pb())).collect(),
+            types: types.iter().map(|(resource_type, one)| one.to_pb(resource_type.to_pb())).collect(),
         }
     }
 }
 
 impl TypeReport {
-    fn to_pb(&self, of: pb::Type) -> PeerType {
+    fn to_pb(&self, resource_type: pb::Type) -> PeerType {
         PeerType {
-            r#type: Some(of),
+            r#type: Some(resource_type),
             state: self.state.into(),
             lag: prost_types::Duration::try_from(self.lag()).ok(),
             applied: self.applied,

@@ -42,7 +42,7 @@ struct Answer {
 pub(crate) struct Session<'a> {
     follower: &'a Follower,
     connection: Connection,
-    of: pb::Type,
+    resource_type: pb::Type,
     progress: ReplicationProgress,
     changes: Changeset,
     /// The uids of the running snapshot; `None` outside of one.
@@ -56,14 +56,24 @@ impl<'a> Session<'a> {
     pub(crate) fn new(
         follower: &'a Follower,
         connection: Connection,
-        of: pb::Type,
+        resource_type: pb::Type,
         progress: ReplicationProgress,
     ) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
         let mut waits = Waits::new(Backoff::new(RETRY_WAITS.0, RETRY_WAITS.1));
         let retry_at = begun + waits.next_wait();
-        Self { follower, connection, of, progress, changes: Changeset::default(), snapshot, begun, retry_at, waits }
+        Self {
+            follower,
+            connection,
+            resource_type,
+            progress,
+            changes: Changeset::default(),
+            snapshot,
+            begun,
+            retry_at,
+            waits,
+        }
     }
 
     /// Takes a message. Returns whether the replicas are current then.
@@ -92,7 +102,7 @@ impl<'a> Session<'a> {
         }
         if let Some(uids) = &self.snapshot {
             let peer = self.follower.report.name();
-            let gone = self.follower.service.replicas().replicas_other_than(peer, &self.of, uids).await?;
+            let gone = self.follower.service.replicas().replicas_other_than(peer, &self.resource_type, uids).await?;
             for id in gone {
                 self.changes.remove(id);
                 if self.changes.is_full() {

@@ -26,18 +26,18 @@ use crate::{
 
 /// The type that a change is about.
 #[derive(Clone, Copy)]
-enum Kind {
+enum AccessKind {
     Token,
     Policy,
 }
 
 /// The two watches.
-struct Watches {
+struct AccessWatches {
     tokens: TypeWatch,
     policies: TypeWatch,
 }
 
-impl Watches {
+impl AccessWatches {
     /// Opens both, and takes the stored tokens and policies.
     async fn open(core: &Core, access: &Access) -> Result<Self, Error> {
         let mut tokens = TypeWatch::open(core, &types::token().to_pb()).await?;
@@ -48,10 +48,10 @@ impl Watches {
         Ok(Self { tokens, policies })
     }
 
-    async fn next(&mut self) -> Result<(Kind, WatchEvent), Error> {
+    async fn next(&mut self) -> Result<(AccessKind, WatchEvent), Error> {
         tokio::select! {
-            event = self.policies.next() => Ok((Kind::Policy, event?)),
-            event = self.tokens.next() => Ok((Kind::Token, event?)),
+            event = self.policies.next() => Ok((AccessKind::Policy, event?)),
+            event = self.tokens.next() => Ok((AccessKind::Token, event?)),
         }
     }
 }
@@ -71,12 +71,12 @@ async fn snapshot(watch: &mut TypeWatch, put: impl Fn(&pb::Resource)) -> Result<
     }
 }
 
-fn apply(access: &Access, kind: Kind, event: &WatchEvent) -> Result<(), Error> {
+fn apply(access: &Access, kind: AccessKind, event: &WatchEvent) -> Result<(), Error> {
     match (kind, event) {
-        (Kind::Token, WatchEvent::Upsert(resource)) => access.put_token(&resource.decode()?),
-        (Kind::Token, WatchEvent::Delete(resource)) => access.remove_token(resource.id().name),
-        (Kind::Policy, WatchEvent::Upsert(resource)) => access.put_policy(&resource.decode()?),
-        (Kind::Policy, WatchEvent::Delete(resource)) => access.remove_policy(resource.id().name),
+        (AccessKind::Token, WatchEvent::Upsert(resource)) => access.put_token(&resource.decode()?),
+        (AccessKind::Token, WatchEvent::Delete(resource)) => access.remove_token(resource.id().name),
+        (AccessKind::Policy, WatchEvent::Upsert(resource)) => access.put_policy(&resource.decode()?),
+        (AccessKind::Policy, WatchEvent::Delete(resource)) => access.remove_policy(resource.id().name),
         (_, WatchEvent::EndOfSnapshot) => {}
     }
     Ok(())
@@ -109,7 +109,7 @@ impl AccessUpdates {
         let (core, access) = (self.core.clone(), self.core.access().cloned());
         let barriers = self.arriving.lock().take();
         let first = match &access {
-            Some(access) => Some(Watches::open(&self.core, access).await?),
+            Some(access) => Some(AccessWatches::open(&self.core, access).await?),
             None => None,
         };
         Ok(async move {
@@ -139,7 +139,7 @@ impl AccessUpdates {
     }
 }
 
-async fn follow(core: &Core, access: &Access, mut barriers: mpsc::Receiver<Barrier>, mut watches: Watches) {
+async fn follow(core: &Core, access: &Access, mut barriers: mpsc::Receiver<Barrier>, mut watches: AccessWatches) {
     loop {
         let event = tokio::select! {
             biased;
@@ -156,7 +156,7 @@ async fn follow(core: &Core, access: &Access, mut barriers: mpsc::Receiver<Barri
                 tracing::warn!("the watch of tokens and policies ended; opening it again: {ended}");
                 watches = loop {
                     sleep(ACCESS_RESTART_WAIT).await;
-                    match Watches::open(core, access).await {
+                    match AccessWatches::open(core, access).await {
                         Ok(watches) => break watches,
                         Err(error) => tracing::warn!("tokens and policies cannot be read: {error}"),
                     }

@@ -42,7 +42,7 @@ use std::{
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
 use mortise_resource::{Error, authorizer::Authorizer};
-use mortise_service::{CallerCounts, CountedOne, Origin, Remote, ResourceService, Surface};
+use mortise_service::{CallerCounts, OpenCount, Origin, Remote, ResourceService, Surface};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -376,7 +376,7 @@ fn authenticated<B>(
 struct CallGuard {
     by: Authenticated,
     requirement: Requirement,
-    _stream: Option<CountedOne>,
+    _stream: Option<OpenCount>,
 }
 
 /// Resolves when a request must end: the server stops, or the caller has lost the permission.

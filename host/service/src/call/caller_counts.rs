@@ -21,7 +21,7 @@ pub struct CallerCounts {
 
 /// An open thing of a caller. Dropping it closes it.
 #[derive(Debug)]
-pub struct CountedOne {
+pub struct OpenCount {
     counts: Arc<CallerCounts>,
     caller: u64,
 }
@@ -37,7 +37,7 @@ impl CallerCounts {
     ///
     /// # Errors
     /// `ResourceExhausted`: the caller has reached its limit.
-    pub fn open(self: &Arc<Self>, caller: u64) -> Result<CountedOne, Error> {
+    pub fn open(self: &Arc<Self>, caller: u64) -> Result<OpenCount, Error> {
         let mut open = self.open.lock();
         let count = open.entry(caller).or_default();
         if *count >= self.limit {
@@ -47,11 +47,11 @@ impl CallerCounts {
             return Err(Error::new(Code::ResourceExhausted, text));
         }
         *count += 1;
-        Ok(CountedOne { counts: self.clone(), caller })
+        Ok(OpenCount { counts: self.clone(), caller })
     }
 }
 
-impl Drop for CountedOne {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         if let Entry::Occupied(mut count) = self.counts.open.lock().entry(self.caller) {
             match count.get() {

@@ -21,7 +21,7 @@ pub use audit::Call;
 pub(crate) use audit::Method;
 pub use caller::{Caller, Source};
 pub(crate) use caller::{QueueKey, caller_number};
-pub use caller_counts::{CallerCounts, CountedOne};
+pub use caller_counts::{CallerCounts, OpenCount};
 pub(crate) use fair::{FairPool, NoShare, Share};
 pub use origin::{Origin, Remote, Surface};
 pub(crate) use retry::{Failure, Retry};

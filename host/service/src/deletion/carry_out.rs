@@ -15,7 +15,9 @@ use super::{
 use crate::{
     call::Caller,
     core::ids::{self, tenancy_of, type_of},
-    references::{Reading, ResourceKey, finalizer::REFERENCES_FINALIZER, records::records, renew_records, target_of},
+    references::{
+        ResourceKey, Strictness, finalizer::REFERENCES_FINALIZER, records::records, renew_records, target_of,
+    },
     registry::Registry,
     rules::{RequestHooks, is_readable, server_meta, tombstone},
 };
@@ -93,7 +95,7 @@ impl Deletions {
             let cleared = kind.references.clear(kind.schema.message(), &data.value, &is_gone);
             data.value = cleared.map_err(|fault| refused(Error::new(Code::FailedPrecondition, fault.to_string())))?;
         }
-        next.references = records(registry, &kind, &next, Some(&stored), Reading::Lenient).map_err(refused)?;
+        next.references = records(registry, &kind, &next, Some(&stored), Strictness::Lenient).map_err(refused)?;
         next.generation = ids::ulid();
         server_meta::set(&kind, &mut next, None, Some(&stored));
         Ok(next)

@@ -36,7 +36,7 @@ use crate::{
         durations::{CHANGED_RESOURCE_WAIT, HELD_RESOURCE_WAIT},
         ids::{self, tenancy_of, type_of},
     },
-    references::{Reading, ResourceKey, finalizer::REFERENCES_FINALIZER, owner_of, records::records},
+    references::{ResourceKey, Strictness, finalizer::REFERENCES_FINALIZER, owner_of, records::records},
     registry::Registry,
     rules::{region, server_meta},
 };
@@ -46,7 +46,7 @@ const MAX_CHAIN_LINKS: usize = 10_000;
 
 /// The state of a marked resource after its deferred work.
 #[derive(Debug, Clone, Copy)]
-enum WorkedOff {
+enum WorkOutcome {
     Gone,
     /// The resource is held by the work of others.
     Held,
@@ -54,7 +54,7 @@ enum WorkedOff {
     Changed,
 }
 
-impl WorkedOff {
+impl WorkOutcome {
     /// Returns the time of the next look.
     fn next(self) -> Outcome {
         match self {
@@ -179,7 +179,7 @@ impl Deletions {
             let client = Meta { owner_references: kept, ..*stored.meta.clone().unwrap_or_default() };
             next.generation = ids::ulid();
             server_meta::set(kind, &mut next, Some(&client), Some(&stored));
-            let records = records(&registry, kind, &next, Some(&stored), Reading::Lenient);
+            let records = records(&registry, kind, &next, Some(&stored), Strictness::Lenient);
             next.references = records.map_err(RemovalError::Refused)?;
             match self.core.backend.write_cas(next).await {
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < MAX_CAS_ATTEMPTS => {}
@@ -226,7 +226,7 @@ impl Deletions {
     pub(super) async fn work_off(&self, marked: pb::Resource) -> Result<Outcome, RemovalError> {
         let mut open = held_by(&marked);
         let outcome = self.work_off_marked(&marked).await?;
-        if !matches!(outcome, WorkedOff::Gone) {
+        if !matches!(outcome, WorkOutcome::Gone) {
             return Ok(outcome.next());
         }
         for _ in 0..MAX_CHAIN_LINKS {
@@ -241,7 +241,7 @@ impl Deletions {
                 continue;
             }
             // A failure here is left to its own tombstone.
-            if let Ok(WorkedOff::Gone) = self.work_off_marked(&stored).await {
+            if let Ok(WorkOutcome::Gone) = self.work_off_marked(&stored).await {
                 open.extend(held_by(&stored));
                 open.truncate(MAX_CHAIN_LINKS);
             }
@@ -260,7 +260,7 @@ impl Deletions {
         Ok(false)
     }
 
-    async fn work_off_marked(&self, marked: &pb::Resource) -> Result<WorkedOff, RemovalError> {
+    async fn work_off_marked(&self, marked: &pb::Resource) -> Result<WorkOutcome, RemovalError> {
         let registry = self.core.types();
         let id = marked.id.clone().unwrap_or_default();
         let key = ResourceKey::from(&id);
@@ -284,13 +284,13 @@ impl Deletions {
             self.plan(&registry, EncodedResource::encode(marked)?, Purpose::Finish { ignores_finalizers: false });
         let plan = plan.await?;
         if plan.is_blocked() || plan.action() == PlannedAction::Mark {
-            return Ok(WorkedOff::Held);
+            return Ok(WorkOutcome::Held);
         }
         let host = Caller::host(Consistency::Consistent);
         match self.carry_out(&registry, &host, plan).await {
-            Ok(PlannedAction::Remove) => Ok(WorkedOff::Gone),
-            Ok(PlannedAction::Mark) => Ok(WorkedOff::Held),
-            Err(error) if error.is_conflict() => Ok(WorkedOff::Changed),
+            Ok(PlannedAction::Remove) => Ok(WorkOutcome::Gone),
+            Ok(PlannedAction::Mark) => Ok(WorkOutcome::Held),
+            Err(error) if error.is_conflict() => Ok(WorkOutcome::Changed),
             Err(error) => Err(error),
         }
     }

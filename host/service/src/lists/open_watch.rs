@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::pools::Lists;
 use crate::{
-    call::{Call, Caller, CountedOne, store_fault::ended},
+    call::{Call, Caller, OpenCount, store_fault::ended},
     core::Core,
     rules::RequestHooks,
 };
@@ -23,7 +23,7 @@ pub(crate) struct OpenWatch {
     permission: WatchPermission,
     stopped: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     _permit: OwnedSemaphorePermit,
-    _counted: Option<CountedOne>,
+    _counted: Option<OpenCount>,
 }
 
 /// The requested scope of a watch.

@@ -7,7 +7,7 @@ use mortise_resource::{Code, Error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    call::{Caller, CallerCounts, CountedOne, FairPool, NoShare, Share, caller_number},
+    call::{Caller, CallerCounts, FairPool, NoShare, OpenCount, Share, caller_number},
     core::Core,
 };
 
@@ -55,7 +55,7 @@ impl Lists {
     ///
     /// # Errors
     /// `ResourceExhausted`: too many watches.
-    pub(super) fn open_watch(&self, caller: &Caller) -> Result<(OwnedSemaphorePermit, Option<CountedOne>), Error> {
+    pub(super) fn open_watch(&self, caller: &Caller) -> Result<(OwnedSemaphorePermit, Option<OpenCount>), Error> {
         let number = caller_number(&self.core, &*caller.authorizer);
         let counted = number.map(|number| self.caller_watches.open(number)).transpose()?;
         let permit = self.watches.clone().try_acquire_owned().map_err(|_| {

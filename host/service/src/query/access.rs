@@ -17,7 +17,7 @@ use super::{
     compile::Search,
     field_index::{
         indexes::TypeIndex,
-        lookup::{Found, LookUp},
+        lookup::{Lookup, LookupPage},
     },
     queries::Queries,
 };
@@ -41,10 +41,10 @@ pub(crate) struct Candidates {
     pub(super) in_order: bool,
     /// First page, if the choice has read it.
     first: Option<Vec<EncodedResource>>,
-    source: Source,
+    source: CandidateSource,
 }
 
-enum Source {
+enum CandidateSource {
     Names(std::vec::IntoIter<pb::Id>),
     Field(FieldSource),
     Scans { cursor: Box<dyn Cursor>, query: Query, rest: std::vec::IntoIter<ScanPart> },
@@ -53,8 +53,8 @@ enum Source {
 /// Places from the index of a field.
 struct FieldSource {
     index: TypeIndex,
-    look_up: LookUp,
-    of: pb::Type,
+    lookup: Lookup,
+    resource_type: pb::Type,
     /// Found places, not yet read.
     found: std::vec::IntoIter<Place>,
     /// Place behind which the next look-up begins.
@@ -65,13 +65,13 @@ struct FieldSource {
 ///
 /// If `is_patient`, waits without a bound for an index in construction.
 pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool) -> Result<Candidates, StoreError> {
-    let (backend, query, of) = (&*queries.core.backend, &search.query, search.kind.gvk.to_pb());
+    let (backend, query, resource_type) = (&*queries.core.backend, &search.query, search.kind.gvk.to_pb());
     let (facts, after) = (search.facts(), search.after());
     let in_one_place =
         [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD);
     let names = facts.iter().find(|fact| matches!(fact.subject, Subject::Name) && fact.values.len() <= MAX_NAMES);
     if let Some(names) = names.filter(|_| in_one_place) {
-        return Ok(by_names(query, &of, &names.values, after.as_ref()));
+        return Ok(by_names(query, &resource_type, &names.values, after.as_ref()));
     }
     let mut labels: Vec<(&str, &Fact)> = facts
         .iter()
@@ -100,12 +100,12 @@ pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool)
         return Ok(candidates);
     }
     let cursor = backend.scan_part(query, &ScanPart { label: None, after }).await?;
-    let source = Source::Scans { cursor, query: query.clone(), rest: Vec::new().into_iter() };
+    let source = CandidateSource::Scans { cursor, query: query.clone(), rest: Vec::new().into_iter() };
     let keys = Some(&query.name_prefix).filter(|prefix| !prefix.is_empty()).cloned().into_iter().collect();
     Ok(Candidates { access: Access::NameRange, keys, in_order: true, first: None, source })
 }
 
-fn by_names(query: &Query, of: &pb::Type, names: &BTreeSet<String>, after: Option<&Place>) -> Candidates {
+fn by_names(query: &Query, resource_type: &pb::Type, names: &BTreeSet<String>, after: Option<&Place>) -> Candidates {
     let pb::Tenancy { partition, namespace } = &query.tenancy;
     let place =
         |name: &String| Place { partition: partition.clone(), namespace: namespace.clone(), name: name.clone() };
@@ -114,13 +114,13 @@ fn by_names(query: &Query, of: &pb::Type, names: &BTreeSet<String>, after: Optio
     names.sort();
     names.dedup();
     let id = |name: &String| pb::Id {
-        r#type: Some(of.clone()),
+        r#type: Some(resource_type.clone()),
         tenancy: Some(query.tenancy.clone()),
         name: name.clone(),
         uid: String::new(),
     };
     let ids: Vec<_> = names.iter().map(id).collect();
-    let source = Source::Names(ids.into_iter());
+    let source = CandidateSource::Names(ids.into_iter());
     Candidates { access: Access::Names, keys: names, in_order: true, first: None, source }
 }
 
@@ -141,7 +141,7 @@ async fn by_label(
         keys: fact.values.iter().map(|value| format!("{label}={value}")).collect(),
         in_order: fact.values.len() <= 1,
         first: None,
-        source: Source::Scans { cursor, query: query.clone(), rest: parts },
+        source: CandidateSource::Scans { cursor, query: query.clone(), rest: parts },
     })
 }
 
@@ -171,13 +171,14 @@ async fn by_field(
     let query = Arc::new(search.query.clone());
     let mut best: Option<(usize, Candidates)> = None;
     for (field, name, fact) in fields {
-        let look_up = LookUp { field, values: Arc::new(fact.values.clone()), query: query.clone() };
-        let Found { places, next, entries } = index.find(look_up.clone(), after.cloned()).await?;
+        let lookup = Lookup { field, values: Arc::new(fact.values.clone()), query: query.clone() };
+        let LookupPage { places, next, entries } = index.find(lookup.clone(), after.cloned()).await?;
         if best.as_ref().is_some_and(|(fewest, _)| *fewest <= entries) {
             continue;
         }
-        let (index, of) = (index.clone(), search.kind.gvk.to_pb());
-        let source = Source::Field(FieldSource { index, look_up, of, found: places.into_iter(), next });
+        let (index, resource_type) = (index.clone(), search.kind.gvk.to_pb());
+        let source =
+            CandidateSource::Field(FieldSource { index, lookup, resource_type, found: places.into_iter(), next });
         let keys = fact.values.iter().map(|value| format!("{name}={value}")).collect();
         best = Some((entries, Candidates { access: Access::Field, keys, in_order: true, first: None, source }));
     }
@@ -202,25 +203,26 @@ async fn read_all(
 
 impl FieldSource {
     /// Returns the next page, which may be empty; `None` after the last.
-    async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, Lost> {
+    async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, FieldPageError> {
         if self.found.as_slice().is_empty() {
             let Some(after) = self.next.take() else { return Ok(None) };
-            let found = self.index.find(self.look_up.clone(), Some(after.clone())).await.ok_or(Lost::Index(after))?;
+            let found =
+                self.index.find(self.lookup.clone(), Some(after.clone())).await.ok_or(FieldPageError::Index(after))?;
             (self.found, self.next) = (found.places.into_iter(), found.next);
         }
-        let of = &self.of;
+        let resource_type = &self.resource_type;
         let id = |Place { partition, namespace, name }| pb::Id {
-            r#type: Some(of.clone()),
+            r#type: Some(resource_type.clone()),
             tenancy: Some(pb::Tenancy { partition, namespace }),
             name,
             uid: String::new(),
         };
-        read_all(backend, self.found.by_ref().take(PAGE_NAMES).map(id)).await.map(Some).map_err(Lost::Store)
+        read_all(backend, self.found.by_ref().take(PAGE_NAMES).map(id)).await.map(Some).map_err(FieldPageError::Store)
     }
 }
 
 /// The reason why the next page is missing.
-enum Lost {
+enum FieldPageError {
     /// The index is gone; everything up to this place was found.
     Index(Place),
     Store(StoreError),
@@ -229,7 +231,7 @@ enum Lost {
 impl Candidates {
     /// Reads the first page. Returns whether it is the only one.
     async fn probe(&mut self) -> Result<bool, StoreError> {
-        let Source::Scans { cursor, rest, .. } = &mut self.source else { return Ok(true) };
+        let CandidateSource::Scans { cursor, rest, .. } = &mut self.source else { return Ok(true) };
         self.first = Some(cursor.next().await?.unwrap_or_default());
         Ok(cursor.is_at_end() && rest.len() == 0)
     }
@@ -240,24 +242,24 @@ impl Candidates {
             return Ok(Some(first));
         }
         match &mut self.source {
-            Source::Names(ids) => {
+            CandidateSource::Names(ids) => {
                 let is_at_end = ids.as_slice().is_empty();
                 let page = read_all(backend, ids.by_ref().take(PAGE_NAMES)).await?;
                 Ok((!is_at_end).then_some(page))
             }
-            Source::Field(field) => match field.next(backend).await {
+            CandidateSource::Field(field) => match field.next(backend).await {
                 Ok(page) => Ok(page),
-                Err(Lost::Store(error)) => Err(error),
-                Err(Lost::Index(after)) => {
-                    let query = Query::clone(&field.look_up.query);
+                Err(FieldPageError::Store(error)) => Err(error),
+                Err(FieldPageError::Index(after)) => {
+                    let query = Query::clone(&field.lookup.query);
                     let mut cursor = backend.scan_part(&query, &ScanPart { label: None, after: Some(after) }).await?;
                     let page = cursor.next().await?;
                     self.access = Access::NameRange;
-                    self.source = Source::Scans { cursor, query, rest: Vec::new().into_iter() };
+                    self.source = CandidateSource::Scans { cursor, query, rest: Vec::new().into_iter() };
                     Ok(page)
                 }
             },
-            Source::Scans { cursor, query, rest } => loop {
+            CandidateSource::Scans { cursor, query, rest } => loop {
                 if let Some(page) = cursor.next().await? {
                     return Ok(Some(page));
                 }

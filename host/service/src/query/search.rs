@@ -58,7 +58,7 @@ impl Queries {
         let candidates = access::choose(self, &search, within_hook).await;
         let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;
         let ordered = candidates.in_order && search.is_by_name();
-        let mut reading = Reading {
+        let mut reading = SearchReader {
             core: self.core.clone(),
             hooks: RequestHooks::new(search.kind.clone(), caller),
             collector: Collector::new(search.page_size, page_bytes, search.token.clone()),
@@ -76,7 +76,7 @@ impl Queries {
             let read = self.lists.low_priority.run(rest.in_current_span()).await;
             reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
         }
-        let Reading { search, candidates, collector, scanned, decoded, .. } = reading;
+        let SearchReader { search, candidates, collector, scanned, decoded, .. } = reading;
         // The counts include resources that a caller with rules may not know of.
         let [scanned, decoded] = if caller.authorizer.allows_all() { [scanned, decoded] } else { [0, 0] };
         let plan = search.explains.then(|| QueryPlan {
@@ -95,7 +95,7 @@ impl Queries {
 }
 
 /// A search in progress.
-struct Reading {
+struct SearchReader {
     core: Core,
     search: Search,
     hooks: RequestHooks,
@@ -111,7 +111,7 @@ struct Reading {
     begun: Instant,
 }
 
-impl Reading {
+impl SearchReader {
     /// Reads at most `most` pages of candidates. Returns whether the end was reached.
     async fn pages(&mut self, most: usize) -> Result<bool, Error> {
         for _ in 0..most {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use mortise_resource::{
-    Code, Diagnostic, Error, Severity,
+    Code, Error,
     data::{OnDelete, OwnershipCheck, ReferenceRecord},
     pb, types,
 };
@@ -20,7 +20,7 @@ use super::{
     error::ReferenceError,
     key::ResourceKey,
     record_pass::RecordPasses,
-    records::{Reading, data_records, owner_of, records},
+    records::{Strictness, data_records, in_field, owner_of, records},
 };
 use crate::{
     call::{Caller, store_fault::store_fault},
@@ -47,7 +47,7 @@ pub(crate) struct WrittenReferences {
 
 /// A write, as the check of references sees it.
 #[derive(Clone, Copy)]
-struct Written<'w> {
+struct WriteContext<'w> {
     registry: &'w Registry,
     caller: &'w Caller,
     kind: &'w ResourceType,
@@ -86,25 +86,25 @@ impl References {
         let (registry, kind) = renewed.map_or((registry, kind), |renewed| (&*now, &**renewed));
         // Unchanged data was accepted before.
         let is_new = stored.is_none_or(|stored| stored.data != resource.data);
-        let reading = if is_new { Reading::Strict } else { Reading::Lenient };
+        let reading = if is_new { Strictness::Strict } else { Strictness::Lenient };
         let records = records(registry, kind, resource, stored, reading)?;
         if records.is_empty() && stored.is_none_or(|stored| stored.references.is_empty()) {
             return Ok(WrittenReferences::default());
         }
         // Most writes have no references, and their futures should stay small.
-        let written = Written { registry, caller, kind, resource, stored };
+        let written = WriteContext { registry, caller, kind, resource, stored };
         Box::pin(self.checked_references(written, records)).await
     }
 
     async fn checked_references(
         &self,
-        of: Written<'_>,
+        of: WriteContext<'_>,
         records: Vec<ReferenceRecord>,
     ) -> Result<WrittenReferences, Error> {
         let mut written = WrittenReferences { records, ..WrittenReferences::default() };
         let own = of.resource.id.as_ref().map(ResourceKey::from);
         // Read from the data, since the resource may have been stored before its type declared the references.
-        let known = of.stored.map(|stored| data_records(of.registry, of.kind, stored, Reading::Lenient));
+        let known = of.stored.map(|stored| data_records(of.registry, of.kind, stored, Strictness::Lenient));
         let known = known.transpose()?.unwrap_or_default();
         let known: HashSet<_> = known.iter().map(|one| (&*one.field, one.on_delete, ResourceKey::from(one))).collect();
         let mut looked_at = BTreeSet::new();
@@ -141,16 +141,11 @@ impl References {
             },
             _ => "which does not exist; create it first",
         };
-        let summary = format!("refers to {target}, {why}");
-        let path = format!("data.{field}");
-        let mut error = Error::new(Code::FailedPrecondition, format!("{path} {summary}"));
-        let severity = Severity::Error.into();
-        error.violations = vec![Diagnostic { severity, path, summary, detail: String::new() }];
-        Err(error)
+        Err(in_field(Code::FailedPrecondition, field, &format!("refers to {target}, {why}")))
     }
 
     /// Finds owner references that may be invalid, now or because of this write.
-    async fn work_left(&self, of: Written<'_>, records: &[ReferenceRecord]) -> Result<Vec<Mutation>, Error> {
+    async fn work_left(&self, of: WriteContext<'_>, records: &[ReferenceRecord]) -> Result<Vec<Mutation>, Error> {
         let failed = |e| store_fault("failed to read an owner", &e);
         let mut work = Vec::new();
         let id = of.resource.id.clone().unwrap_or_default();

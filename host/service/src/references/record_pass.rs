@@ -15,7 +15,7 @@ use mortise_store::{Batch, Mutation, Query, TypeKey};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::records::{Reading, records};
+use super::records::{Strictness, records};
 use crate::{
     call::{Caller, store_fault::store_fault},
     core::Core,
@@ -125,7 +125,7 @@ impl RecordPasses {
                         resource.decode()?
                     }
                 };
-                let known = records(registry, kind, &current, Some(&current), Reading::Lenient)?;
+                let known = records(registry, kind, &current, Some(&current), Strictness::Lenient)?;
                 if known != current.references {
                     count += 1;
                     bytes += resource.bytes().len();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mortise_plugin_host::{DataReference, DataReferenceError};
 use mortise_resource::{
-    Diagnostic, Error, Scope, Severity,
+    Code, Diagnostic, Error, Scope, Severity,
     data::{OnDelete, ReferenceRecord},
     goten::OwnerReference,
     pb,
@@ -84,7 +84,7 @@ fn target_key(
 
 /// Treatment of faults in data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum Strictness {
     /// Refuses faults, for a write.
     Strict,
     /// Skips faults, for data stored before the declaration.
@@ -100,7 +100,7 @@ pub(crate) fn records(
     kind: &ResourceType,
     resource: &pb::Resource,
     stored: Option<&pb::Resource>,
-    reading: Reading,
+    reading: Strictness,
 ) -> Result<Vec<ReferenceRecord>, Error> {
     let mut records = data_records(registry, kind, resource, reading)?;
     let owners = resource.meta.iter().flat_map(|meta| &meta.owner_references);
@@ -129,7 +129,7 @@ pub(crate) fn renew_records(core: &Core, resource: &mut pb::Resource) {
     // Lenient reading has no errors.
     if !kind.references.is_empty()
         && !is_older
-        && let Ok(records) = records(&registry, kind, resource, Some(resource), Reading::Lenient)
+        && let Ok(records) = records(&registry, kind, resource, Some(resource), Strictness::Lenient)
     {
         resource.references = records;
     }
@@ -140,7 +140,7 @@ pub(super) fn data_records(
     registry: &Registry,
     kind: &ResourceType,
     resource: &pb::Resource,
-    reading: Reading,
+    reading: Strictness,
 ) -> Result<Vec<ReferenceRecord>, Error> {
     if kind.references.is_empty() {
         return Ok(Vec::new());
@@ -148,15 +148,17 @@ pub(super) fn data_records(
     let data = resource.data.as_ref().filter(|data| kind.schema.accepts_url(&data.type_url));
     let data = data.map(|data| data.value.as_slice()).unwrap_or_default();
     let found = match reading {
-        Reading::Strict => kind.references.find(kind.schema.message(), data).map_err(|fault| refused(&fault))?,
-        Reading::Lenient => kind.references.find_readable(kind.schema.message(), data),
+        Strictness::Strict => kind.references.find(kind.schema.message(), data).map_err(|fault| refused(&fault))?,
+        Strictness::Lenient => kind.references.find_readable(kind.schema.message(), data),
     };
     let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
     let mut records = BTreeSet::new();
     for reference in found {
         match target_of(registry, &reference, &holder) {
             Ok(target) => drop(records.insert((target, reference.field, reference.on_delete))),
-            Err(fault) if reading == Reading::Strict => return Err(in_field(&reference.field, &fault.to_string())),
+            Err(fault) if reading == Strictness::Strict => {
+                return Err(in_field(Code::InvalidArgument, &reference.field, &fault.to_string()));
+            }
             Err(_) => {}
         }
     }
@@ -175,15 +177,15 @@ fn record(target: ResourceKey, field: String, on_delete: OnDelete) -> ReferenceR
 
 fn refused(fault: &DataReferenceError) -> Error {
     match fault {
-        DataReferenceError::Bad { field, what } => in_field(field, what),
+        DataReferenceError::Bad { field, what } => in_field(Code::InvalidArgument, field, what),
         other => Error::invalid(format!("resource.{other}")),
     }
 }
 
-/// Returns the error for an invalid reference.
-pub(super) fn in_field(field: &str, what: &str) -> Error {
+/// Returns the error for a reference in a field of data.
+pub(super) fn in_field(code: Code, field: &str, what: &str) -> Error {
     let path = format!("data.{field}");
-    let mut error = Error::invalid(format!("{path} {what}"));
+    let mut error = Error::new(code, format!("{path} {what}"));
     let severity = Severity::Error.into();
     error.violations = vec![Diagnostic { severity, path, summary: what.to_owned(), detail: String::new() }];
     error

@@ -186,7 +186,7 @@ impl Replicas {
             let (mut summary, mut mutations, mut changed) = (ApplySummary::default(), Vec::new(), Vec::new());
             let mut expect: BTreeMap<(String, String, String, String), Expectation> = BTreeMap::new();
             for change in changes {
-                let id = match followed_id(&registry, &next.of, &change.id()) {
+                let id = match followed_id(&registry, &next.followed_type, &change.id()) {
                     Ok(id) => id,
                     Err(fault) => {
                         tracing::debug!(peer = next.peer(), "a change is refused: {fault}");
@@ -339,12 +339,12 @@ impl Replicas {
     pub async fn replicas_other_than(
         &self,
         peer: &str,
-        of: &pb::Type,
+        followed_type: &pb::Type,
         uids: &HashSet<u128>,
     ) -> Result<Vec<pb::Id>, Error> {
         let everywhere = || mortise_resource::tenancy::WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: everywhere(), namespace: everywhere() };
-        let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
+        let query = Query { type_key: TypeKey::from(followed_type), tenancy, name_prefix: String::new() };
         let failed = |e: StoreError| store_fault("failed to read replicas", &e);
         let mut cursor = self.core.backend.scan(&query).await.map_err(failed)?;
         let mut others = Vec::new();

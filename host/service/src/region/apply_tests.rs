@@ -22,13 +22,13 @@ use crate::{
 };
 
 /// A server of region `us`, which follows the namespaces of `eu`.
-struct Here {
+struct Server {
     _dir: tempfile::TempDir,
     service: ResourceService,
     progress: ReplicationProgress,
 }
 
-impl Here {
+impl Server {
     async fn new(quotas: Quotas) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions { quotas, ..StoreOptions::new(dir.path().join("store")) };
@@ -82,9 +82,9 @@ impl Here {
     }
 }
 
-fn id(of: pb::Type, name: &str) -> pb::Id {
+fn id(r#type: pb::Type, name: &str) -> pb::Id {
     let tenancy = pb::Tenancy { partition: "world".into(), namespace: String::new() };
-    pb::Id { uid: ids::ulid(), name: name.into(), r#type: Some(of), tenancy: Some(tenancy) }
+    pb::Id { uid: ids::ulid(), name: name.into(), r#type: Some(r#type), tenancy: Some(tenancy) }
 }
 
 fn resource(id: pb::Id) -> pb::Resource {
@@ -108,11 +108,11 @@ fn id_of(resource: &pb::Resource) -> pb::Id {
 
 #[tokio::test]
 async fn a_peer_that_sends_other_types_is_refused() {
-    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let mut here = Server::with_policy(&["eu", "us"], "eu").await;
     let cluster = Some(pb::Tenancy::default());
     let mut changes = Vec::new();
-    for of in [types::token(), types::policy(), types::partition(), types::region_progress(), types::region_peer()] {
-        let id = pb::Id { tenancy: cluster.clone(), ..id(of.to_pb(), "lies") };
+    for gvk in [types::token(), types::policy(), types::partition(), types::region_progress(), types::region_peer()] {
+        let id = pb::Id { tenancy: cluster.clone(), ..id(gvk.to_pb(), "lies") };
         changes.push(put(&pb::Resource { id: Some(id), ..namespace("lies", "eu", "1") }));
     }
     let demo = pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() };
@@ -140,7 +140,7 @@ async fn a_peer_that_sends_other_types_is_refused() {
 
 #[tokio::test]
 async fn the_policy_of_this_region_decides_what_comes_in() {
-    let mut here = Here::with_policy(&["eu", "us"], "us").await;
+    let mut here = Server::with_policy(&["eu", "us"], "us").await;
     let one = namespace("one", "eu", "1");
     assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { deferred: 1, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Policy]);
@@ -163,7 +163,7 @@ async fn the_policy_of_this_region_decides_what_comes_in() {
 
 #[tokio::test]
 async fn a_deferred_incarnation_removes_the_one_before() {
-    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let mut here = Server::with_policy(&["eu", "us"], "eu").await;
     let (old, new) = (namespace("one", "eu", "1"), namespace("one", "eu", "2"));
     here.apply(&[put(&old)]).await;
     let newer = pb::Resource { schema_version: 9, ..new };
@@ -175,7 +175,7 @@ async fn a_deferred_incarnation_removes_the_one_before() {
 
 #[tokio::test]
 async fn replicas_of_a_marked_unit_are_deferred() {
-    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let mut here = Server::with_policy(&["eu", "us"], "eu").await;
     let one = namespace("one", "eu", "1");
     here.apply(&[put(&one)]).await;
     here.mark_partition().await;
@@ -187,7 +187,7 @@ async fn replicas_of_a_marked_unit_are_deferred() {
 
 #[tokio::test]
 async fn a_quota_defers_replicas_and_not_the_progress() {
-    let mut here = Here::new(Quotas { resources: 2, ..Quotas::default() }).await;
+    let mut here = Server::new(Quotas { resources: 2, ..Quotas::default() }).await;
     here.set_policy(&["eu", "us"], "eu").await;
     // Progress is of cluster scope, where there are two of a kind then.
     for peer in ["a", "b", "c"] {
@@ -211,7 +211,7 @@ async fn a_quota_defers_replicas_and_not_the_progress() {
 
 #[tokio::test]
 async fn the_replication_into_a_marked_partition_restarts() {
-    let mut here = Here::with_policy(&["eu", "us"], "eu").await;
+    let mut here = Server::with_policy(&["eu", "us"], "eu").await;
     let mut one = namespace("one", "eu", "1");
     mortise_resource::meta::add_finalizer(&mut one.metadata, "theirs");
     here.progress.resume_token = "token".into();

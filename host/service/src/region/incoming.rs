@@ -78,12 +78,12 @@ impl Deferral {
 ///
 /// # Errors
 /// The fault of the id.
-pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, RefusedChange> {
+pub(super) fn followed_id(registry: &Registry, followed_type: &pb::Type, id: &pb::Id) -> Result<pb::Id, RefusedChange> {
     let mut id = id.clone();
     types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id))?;
     let pb::Type { group, kind, .. } = id.r#type.clone().unwrap_or_default();
-    if group != of.group || kind != of.kind {
-        let followed = format!("{}/{}", of.group, of.kind);
+    if group != followed_type.group || kind != followed_type.kind {
+        let followed = format!("{}/{}", followed_type.group, followed_type.kind);
         return Err(RefusedChange::OtherType { sent: format!("{group}/{kind}"), followed });
     }
     let namespace = types::namespace();

@@ -45,7 +45,7 @@ type Name = (String, String, String);
 #[derive(Debug, Clone)]
 pub struct ReplicationProgress {
     pub(crate) key: ReplicatedType,
-    pub(crate) of: pb::Type,
+    pub(crate) followed_type: pb::Type,
     /// Restarts of the replication at the time of reading.
     pub(super) restarts: u64,
     /// Position of the watch; empty for a snapshot.
@@ -119,20 +119,33 @@ impl ReplicationProgress {
         self.stored = (!self.resume_token.is_empty()).then(Instant::now);
     }
 
-    fn from_stored(key: ReplicatedType, of: &pb::Type, restarts: u64, stored: Option<RegionProgress>) -> Self {
+    fn from_stored(
+        key: ReplicatedType,
+        followed_type: &pb::Type,
+        restarts: u64,
+        stored: Option<RegionProgress>,
+    ) -> Self {
         let RegionProgress { resume_token, held_back, held_back_more, .. } = stored.unwrap_or_default();
         let mut list = DeferredList { more: held_back_more, ..DeferredList::default() };
         for held in held_back {
             list.insert(held, usize::MAX);
         }
         let stored = (!resume_token.is_empty()).then(Instant::now);
-        Self { key, of: of.clone(), restarts, resume_token, deferred: list, is_dirty: false, stored }
+        Self {
+            key,
+            followed_type: followed_type.clone(),
+            restarts,
+            resume_token,
+            deferred: list,
+            is_dirty: false,
+            stored,
+        }
     }
 
     fn to_pb(&self) -> RegionProgress {
         RegionProgress {
             peer: self.key.peer.clone(),
-            r#type: Some(self.of.clone()),
+            r#type: Some(self.followed_type.clone()),
             resume_token: self.resume_token.clone(),
             held_back: self.deferred(),
             held_back_more: self.deferred.more,
@@ -176,12 +189,12 @@ impl Replicas {
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn progress(&self, peer: &str, of: &pb::Type) -> Result<ReplicationProgress, Error> {
-        let key = ReplicatedType::new(peer, of);
+    pub async fn progress(&self, peer: &str, followed_type: &pb::Type) -> Result<ReplicationProgress, Error> {
+        let key = ReplicatedType::new(peer, followed_type);
         let _reading = self.restarts.read().await;
         let restarts = self.restarts.number(&key);
         let stored = self.stored_progress(&key).await.map_err(|e| store_fault("failed read", &e))?;
-        Ok(ReplicationProgress::from_stored(key, of, restarts, stored.as_ref().and_then(content)))
+        Ok(ReplicationProgress::from_stored(key, followed_type, restarts, stored.as_ref().and_then(content)))
     }
 
     /// Returns the mutation that replaces the stored progress.
@@ -247,8 +260,8 @@ mod tests {
     use super::*;
 
     fn fresh() -> ReplicationProgress {
-        let of = pb::Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
-        ReplicationProgress::from_stored(ReplicatedType::new("eu", &of), &of, 0, None)
+        let followed_type = pb::Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
+        ReplicationProgress::from_stored(ReplicatedType::new("eu", &followed_type), &followed_type, 0, None)
     }
 
     fn named(name: &str) -> pb::Id {
@@ -258,8 +271,8 @@ mod tests {
 
     fn fresh_id() -> pb::Id {
         let part = "x".repeat(128);
-        let of = pb::Type { group: part.clone(), group_version: part.clone(), kind: part };
-        pb::Id { r#type: Some(of), ..pb::Id::default() }
+        let followed_type = pb::Type { group: part.clone(), group_version: part.clone(), kind: part };
+        pb::Id { r#type: Some(followed_type), ..pb::Id::default() }
     }
 
     #[test]
@@ -286,7 +299,8 @@ mod tests {
         }
         assert_eq!(progress.deferred_len(), 1);
         assert_eq!(progress.deferred().iter().map(|held| held.detail.as_str()).collect::<Vec<_>>(), ["another"]);
-        let again = ReplicationProgress::from_stored(progress.key.clone(), &progress.of, 0, Some(progress.to_pb()));
+        let again =
+            ReplicationProgress::from_stored(progress.key.clone(), &progress.followed_type, 0, Some(progress.to_pb()));
         assert_eq!(again.deferred, progress.deferred);
         progress.forget(&named("a"));
         assert!(progress.is_dirty && progress.deferred == DeferredList::default());

@@ -144,7 +144,7 @@ impl Replicas {
             return Ok(false);
         };
         let id = stored.id.clone().unwrap_or_default();
-        let Some(kind) = id.r#type.as_ref().and_then(|of| registry.resolve(of).ok()) else { return Ok(false) };
+        let Some(kind) = id.r#type.as_ref().and_then(|wanted| registry.resolve(wanted).ok()) else { return Ok(false) };
         for _ in 0..MAX_CAS_ATTEMPTS {
             let units = match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
                 Ok(units) => units,

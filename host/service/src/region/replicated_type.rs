@@ -11,7 +11,7 @@ pub(crate) struct ReplicatedType {
 }
 
 impl ReplicatedType {
-    pub(super) fn new(peer: &str, of: &pb::Type) -> Self {
-        Self { peer: peer.to_owned(), group: of.group.clone(), kind: of.kind.clone() }
+    pub(super) fn new(peer: &str, followed_type: &pb::Type) -> Self {
+        Self { peer: peer.to_owned(), group: followed_type.group.clone(), kind: followed_type.kind.clone() }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) enum ReadDecision {
 
 /// The plugin's prediction for a write.
 #[derive(Default)]
-pub(crate) struct Expected {
+pub(crate) struct PlanPrediction {
     /// Final resource, if it differs from the result of the write.
     pub(crate) predicted: Option<pb::Resource>,
     /// Fields that the stored resource cannot change.
@@ -143,13 +143,13 @@ impl RequestHooks {
         resource: &pb::Resource,
         prior: Option<&pb::Resource>,
         kept: Option<Vec<u8>>,
-    ) -> Result<Expected, Error> {
-        let (true, Some(call)) = (self.kind.hooks.plan, &mut self.call) else { return Ok(Expected::default()) };
+    ) -> Result<PlanPrediction, Error> {
+        let (true, Some(call)) = (self.kind.hooks.plan, &mut self.call) else { return Ok(PlanPrediction::default()) };
         const CONTEXT: &str = "failed plan hook";
-        let said = call.plan(resource.encode_to_vec(), prior.map(prost::Message::encode_to_vec), kept).await;
-        let said = said.map_err(|e| Error::from(e).context(CONTEXT))?;
-        if said.diagnostics.iter().any(|d| d.severity() != Severity::Warning) {
-            return Err(refusal(said.diagnostics));
+        let reply = call.plan(resource.encode_to_vec(), prior.map(prost::Message::encode_to_vec), kept).await;
+        let reply = reply.map_err(|e| Error::from(e).context(CONTEXT))?;
+        if reply.diagnostics.iter().any(|d| d.severity() != Severity::Warning) {
+            return Err(refusal(reply.diagnostics));
         }
         let unusable = |what: String| match &self.kind.owner {
             Owner::Plugin(plugin) => {
@@ -159,14 +159,14 @@ impl RequestHooks {
         };
         let root =
             |path: &FieldPath| matches!(path.0.first(), Some(PathStep::Field(f)) if f == "data" || f == "metadata");
-        if let Some(path) = said.replace.iter().find(|path| !root(path)) {
+        if let Some(path) = reply.replace.iter().find(|path| !root(path)) {
             let path: String = path.to_string().chars().take(200).collect();
             return Err(unusable(format!("it names {path:?} to be replaced; paths begin with data or metadata")));
         }
-        let predicted = said.predicted.map(|bytes| accept(&self.kind, resource, &bytes)).transpose();
+        let predicted = reply.predicted.map(|bytes| accept(&self.kind, resource, &bytes)).transpose();
         let predicted = predicted.map_err(|what| unusable(format!("its prediction: {what}")))?;
         let predicted = predicted.filter(|predicted| predicted != resource);
-        Ok(Expected { predicted, replace: said.replace, warnings: said.diagnostics })
+        Ok(PlanPrediction { predicted, replace: reply.replace, warnings: reply.diagnostics })
     }
 
     /// Calls `move` on the stored resource of another type.

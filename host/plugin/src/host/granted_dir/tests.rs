@@ -13,13 +13,13 @@ const LIMIT: usize = 1 << 20;
 const ROOM: DirQuota = DirQuota { bytes: 1 << 30, files: 1_000 };
 
 /// A granted directory; its parent holds a file that must stay out of reach.
-struct Place {
+struct TestDir {
     _top: tempfile::TempDir,
     inside: PathBuf,
     outside: PathBuf,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         let top = tempfile::tempdir().unwrap();
         let (inside, outside) = (top.path().join("granted"), top.path().join("outside"));
@@ -48,7 +48,7 @@ fn soon() -> Instant {
 
 #[test]
 fn a_file_is_written_whole_read_listed_and_removed() {
-    let place = Place::new();
+    let place = TestDir::new();
     assert_eq!(place.folder().read("b.conf", LIMIT).unwrap(), None);
     place.write("b.conf", "one").unwrap();
     place.write("b.conf", "two").unwrap();
@@ -63,7 +63,7 @@ fn a_file_is_written_whole_read_listed_and_removed() {
 
 #[test]
 fn no_name_leads_out_of_the_directory() {
-    let place = Place::new();
+    let place = TestDir::new();
     let long = "x".repeat(256);
     let names = [
         "",
@@ -97,7 +97,7 @@ fn no_name_leads_out_of_the_directory() {
 
 #[test]
 fn links_are_not_followed() {
-    let place = Place::new();
+    let place = TestDir::new();
     symlink(&place.outside, place.inside.join("link")).unwrap();
     symlink(place.inside.parent().unwrap(), place.inside.join("up")).unwrap();
     for name in ["link", "up"] {
@@ -112,7 +112,7 @@ fn links_are_not_followed() {
 /// A user who can write into the directory may put a link where the next temporary file will be.
 #[test]
 fn a_link_in_the_way_of_the_temporary_file_is_removed_and_not_followed() {
-    let place = Place::new();
+    let place = TestDir::new();
     symlink(&place.outside, place.inside.join(temporary("a.conf"))).unwrap();
     place.write("a.conf", "new").unwrap();
     assert_eq!(fs::read(&place.outside).unwrap(), b"out of bounds");
@@ -122,7 +122,7 @@ fn a_link_in_the_way_of_the_temporary_file_is_removed_and_not_followed() {
 
 #[test]
 fn what_is_no_regular_file_is_a_failure_and_not_a_wait() {
-    let place = Place::new();
+    let place = TestDir::new();
     fs::create_dir(place.inside.join("directory")).unwrap();
     let pipe = place.inside.join("pipe");
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -136,7 +136,7 @@ fn what_is_no_regular_file_is_a_failure_and_not_a_wait() {
 
 #[test]
 fn what_a_crash_left_is_hidden_and_goes_with_the_next_write_of_that_name() {
-    let place = Place::new();
+    let place = TestDir::new();
     for name in ["a.conf", "b.conf"] {
         fs::write(place.inside.join(temporary(name)), "half of it").unwrap();
     }
@@ -149,7 +149,7 @@ fn what_a_crash_left_is_hidden_and_goes_with_the_next_write_of_that_name() {
 
 #[test]
 fn sizes_are_bounded() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.write("a", "12345").unwrap();
     place.write("b", "1").unwrap();
     assert_eq!(place.folder().read("a", 5).unwrap().unwrap().len(), 5);
@@ -161,7 +161,7 @@ fn sizes_are_bounded() {
 
 #[test]
 fn a_file_keeps_its_mode() {
-    let place = Place::new();
+    let place = TestDir::new();
     let path = place.inside.join("a.key");
     fs::write(&path, "old").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -172,7 +172,7 @@ fn a_file_keeps_its_mode() {
 
 #[test]
 fn a_writer_waits_for_its_turn_and_no_longer_than_told() {
-    let place = Place::new();
+    let place = TestDir::new();
     let other = place.folder();
     other.take_turn("a", soon()).unwrap();
     let failure = place.folder().write("a", b"x", ROOM, Instant::now() + Duration::from_millis(20)).unwrap_err();
@@ -184,7 +184,7 @@ fn a_writer_waits_for_its_turn_and_no_longer_than_told() {
 /// Readers see one of the written contents, whole, however many writers there are.
 #[test]
 fn readers_see_the_old_content_or_the_new() {
-    let place = Place::new();
+    let place = TestDir::new();
     let contents = ["a".repeat(100_000), "b".repeat(50_000)];
     place.write("shared", &contents[0]).unwrap();
     let done = AtomicBool::new(false);
@@ -211,7 +211,7 @@ fn readers_see_the_old_content_or_the_new() {
 
 #[test]
 fn a_directory_holds_so_much_and_no_more() {
-    let place = Place::new();
+    let place = TestDir::new();
     let quota = DirQuota { bytes: 10, files: 2 };
     let write = |name: &str, content: &str| place.folder().write(name, content.as_bytes(), quota, soon());
     fs::write(place.inside.join("the-operators"), "123").unwrap();

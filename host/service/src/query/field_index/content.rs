@@ -12,7 +12,7 @@ use std::{
 use mortise_resource::tenancy::WILDCARD;
 use mortise_store::{Place, Query};
 
-use super::lookup::{Found, LookUp};
+use super::lookup::{Lookup, LookupPage};
 
 /// Places read by one look-up.
 const PAGE_ENTRIES: usize = 128;
@@ -32,7 +32,7 @@ pub(super) enum Terms {
 
 /// An indexed resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     /// Partition, namespace and name, separated by zero bytes, which no name has.
     pub(super) place: String,
     pub(super) terms: Terms,
@@ -40,14 +40,14 @@ pub(super) struct Entry {
 
 /// The effect of a change.
 #[derive(Debug)]
-pub(super) struct Step {
-    pub(super) before: Option<Entry>,
-    pub(super) now: Option<Entry>,
+pub(super) struct EntryChange {
+    pub(super) before: Option<IndexEntry>,
+    pub(super) now: Option<IndexEntry>,
 }
 
 /// The bytes of one content among those of all.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct IndexMemory {
     total: Arc<AtomicUsize>,
     limit: usize,
     own: usize,
@@ -55,28 +55,28 @@ pub(super) struct Memory {
 
 /// The indexes exceed their bytes.
 #[derive(Debug)]
-pub(super) struct Full;
+pub(super) struct IndexFull;
 
 /// The indexes of a type.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct IndexContent {
     fields: Vec<BTreeMap<String, BTreeSet<String>>>,
     /// Places found by every value.
     any: BTreeSet<String>,
-    memory: Memory,
+    memory: IndexMemory,
 }
 
-impl Memory {
+impl IndexMemory {
     pub(super) fn new(total: Arc<AtomicUsize>, limit: usize) -> Self {
         Self { total, limit, own: 0 }
     }
 
     /// Takes bytes of the total.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Full> {
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), IndexFull> {
         self.own += bytes;
         let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
         show(total);
-        if total > self.limit { Err(Full) } else { Ok(()) }
+        if total > self.limit { Err(IndexFull) } else { Ok(()) }
     }
 
     /// Gives bytes back.
@@ -86,7 +86,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for IndexMemory {
     fn drop(&mut self) {
         self.give(self.own);
     }
@@ -97,15 +97,15 @@ fn show(total: usize) {
     metrics::gauge!("mortise_field_index_bytes").set(total as f64);
 }
 
-impl Step {
+impl EntryChange {
     /// Returns the bytes of the entry in the index.
     pub(super) fn bytes(&self) -> usize {
         let entries = [&self.before, &self.now].into_iter().flatten();
-        ENTRY_OVERHEAD_BYTES + entries.map(Entry::bytes).sum::<usize>()
+        ENTRY_OVERHEAD_BYTES + entries.map(IndexEntry::bytes).sum::<usize>()
     }
 }
 
-impl Entry {
+impl IndexEntry {
     fn bytes(&self) -> usize {
         let terms = match &self.terms {
             Terms::Known(terms) => terms.iter().map(|(_, value)| value.len() + ENTRY_OVERHEAD_BYTES).sum(),
@@ -115,20 +115,20 @@ impl Entry {
     }
 }
 
-impl Content {
-    pub(super) fn new(fields: usize, memory: Memory) -> Self {
+impl IndexContent {
+    pub(super) fn new(fields: usize, memory: IndexMemory) -> Self {
         Self { fields: (0..fields).map(|_| BTreeMap::new()).collect(), any: BTreeSet::new(), memory }
     }
 
     /// Adds a resource.
-    pub(super) fn add(&mut self, Entry { place, terms }: Entry) -> Result<(), Full> {
+    pub(super) fn add(&mut self, IndexEntry { place, terms }: IndexEntry) -> Result<(), IndexFull> {
         let cost = place.len() + ENTRY_OVERHEAD_BYTES;
         let mut bytes = 0;
         match terms {
             Terms::Known(terms) => {
                 for (field, value) in terms {
                     let Some(by_value) = self.fields.get_mut(field) else { continue };
-                    let value = told_apart(&value);
+                    let value = compared_part(&value);
                     let places = match by_value.get_mut(value) {
                         Some(places) => places,
                         None => {
@@ -145,7 +145,7 @@ impl Content {
     }
 
     /// Applies a change.
-    pub(super) fn apply(&mut self, Step { before, now }: Step) -> Result<(), Full> {
+    pub(super) fn apply(&mut self, EntryChange { before, now }: EntryChange) -> Result<(), IndexFull> {
         if before == now {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Content {
         now.map_or(Ok(()), |now| self.add(now))
     }
 
-    fn remove(&mut self, Entry { place, terms }: &Entry) {
+    fn remove(&mut self, IndexEntry { place, terms }: &IndexEntry) {
         let cost = place.len() + ENTRY_OVERHEAD_BYTES;
         let mut bytes = 0;
         // A resource stored in a new form without an event is still indexed in its old form.
@@ -163,7 +163,7 @@ impl Content {
         if let Terms::Known(terms) = terms {
             for (field, value) in terms {
                 let Some(by_value) = self.fields.get_mut(*field) else { continue };
-                let value = told_apart(value);
+                let value = compared_part(value);
                 let Some(places) = by_value.get_mut(value) else { continue };
                 bytes += if places.remove(place) { cost } else { 0 };
                 if places.is_empty() {
@@ -176,18 +176,18 @@ impl Content {
     }
 
     /// Returns the counted bytes, those of changes that wait to be applied among them.
-    pub(super) fn memory(&mut self) -> &mut Memory {
+    pub(super) fn memory(&mut self) -> &mut IndexMemory {
         &mut self.memory
     }
 
     /// Finds the next places with one of the values.
-    pub(super) fn find(&self, look_up: &LookUp, after: Option<&Place>) -> Found {
+    pub(super) fn find(&self, lookup: &Lookup, after: Option<&Place>) -> LookupPage {
         let none = BTreeMap::new();
-        let by_value = self.fields.get(look_up.field).unwrap_or(&none);
+        let by_value = self.fields.get(lookup.field).unwrap_or(&none);
         // Values with the same compared beginning have one set.
-        let values: BTreeSet<&str> = look_up.values.iter().map(|value| told_apart(value)).collect();
+        let values: BTreeSet<&str> = lookup.values.iter().map(|value| compared_part(value)).collect();
         let sets = || values.iter().filter_map(|value| by_value.get(*value)).chain([&self.any]);
-        let begin = begin(&look_up.query);
+        let begin = begin(&lookup.query);
         let after = after.map(packed).filter(|after| *after >= begin);
         let from = after.as_deref().map_or(Bound::Included(begin.as_str()), Bound::Excluded);
         let within = |set| -> Vec<&str> {
@@ -197,16 +197,16 @@ impl Content {
         };
         let looked_at: BTreeSet<&str> = sets().flat_map(within).collect();
         let page: Vec<Place> = looked_at.into_iter().take(PAGE_ENTRIES).filter_map(unpacked).collect();
-        Found {
+        LookupPage {
             next: page.last().filter(|_| page.len() == PAGE_ENTRIES).cloned(),
             entries: sets().map(BTreeSet::len).sum(),
-            places: page.into_iter().filter(|place| is_asked_for(&look_up.query, place)).collect(),
+            places: page.into_iter().filter(|place| is_in_query(&lookup.query, place)).collect(),
         }
     }
 }
 
 /// Returns the compared beginning of a value.
-fn told_apart(value: &str) -> &str {
+fn compared_part(value: &str) -> &str {
     value.get(..value.floor_char_boundary(COMPARED_VALUE_BYTES)).unwrap_or(value)
 }
 
@@ -228,7 +228,7 @@ fn begin(Query { tenancy, name_prefix, .. }: &Query) -> String {
     }
 }
 
-fn is_asked_for(Query { tenancy, name_prefix, .. }: &Query, place: &Place) -> bool {
+fn is_in_query(Query { tenancy, name_prefix, .. }: &Query, place: &Place) -> bool {
     let is = |asked: &String, unit: &String| asked == WILDCARD || asked == unit;
     is(&tenancy.partition, &place.partition)
         && is(&tenancy.namespace, &place.namespace)
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    fn random_entry(random: &mut fastrand::Rng) -> Entry {
+    fn random_entry(random: &mut fastrand::Rng) -> IndexEntry {
         let place = ["p", "q"][random.usize(..2)].to_owned() + "\0" + ["", "n"][random.usize(..2)];
         let place = format!("{place}\0{}-{}", ["a", "b"][random.usize(..2)], random.usize(..400));
         let long = "é".repeat(COMPARED_VALUE_BYTES);
@@ -251,7 +251,7 @@ mod tests {
             n => format!("v{n}"),
         };
         let terms = (0..random.usize(..4)).map(|_| (random.usize(..2), value(random))).collect();
-        Entry { place, terms: if random.usize(..20) == 0 { Terms::Any } else { Terms::Known(terms) } }
+        IndexEntry { place, terms: if random.usize(..20) == 0 { Terms::Any } else { Terms::Known(terms) } }
     }
 
     /// Compares look-ups after random changes with a model: places in order, each once; empty sets take no bytes.
@@ -261,8 +261,8 @@ mod tests {
         let total = Arc::new(AtomicUsize::new(0));
         let (mut walks, mut pages, mut found_some) = (0, 0, 0);
         for round in 0..60 {
-            let mut content = Content::new(2, Memory::new(total.clone(), usize::MAX));
-            let mut model: BTreeMap<String, Entry> = BTreeMap::new();
+            let mut content = IndexContent::new(2, IndexMemory::new(total.clone(), usize::MAX));
+            let mut model: BTreeMap<String, IndexEntry> = BTreeMap::new();
             for _ in 0..random.usize(1..3_000) {
                 let entry = random_entry(&mut random);
                 let before = model.get(&entry.place).cloned();
@@ -271,7 +271,7 @@ mod tests {
                     Some(now) => model.insert(entry.place, now.clone()),
                     None => model.remove(&entry.place),
                 };
-                content.apply(Step { before, now }).unwrap();
+                content.apply(EntryChange { before, now }).unwrap();
             }
             for _ in 0..20 {
                 let values = ["v1", "v2", "v3", "nope", &"é".repeat(COMPARED_VALUE_BYTES)].map(str::to_owned);
@@ -283,21 +283,21 @@ mod tests {
                 let name_prefix = ["", "a", "b-1"][random.usize(..3)].to_owned();
                 let type_key = TypeKey { group: "g".into(), kind: "K".into() };
                 let query = Arc::new(Query { type_key, tenancy, name_prefix });
-                let look_up = LookUp { field: random.usize(..2), values: Arc::new(values), query };
-                let is_found = |entry: &&Entry| {
-                    is_asked_for(&look_up.query, &unpacked(&entry.place).unwrap())
+                let lookup = Lookup { field: random.usize(..2), values: Arc::new(values), query };
+                let is_found = |entry: &&IndexEntry| {
+                    is_in_query(&lookup.query, &unpacked(&entry.place).unwrap())
                         && match &entry.terms {
                             Terms::Any => true,
                             Terms::Known(terms) => terms.iter().any(|(field, value)| {
-                                *field == look_up.field
-                                    && look_up.values.iter().any(|sought| told_apart(sought) == told_apart(value))
+                                *field == lookup.field
+                                    && lookup.values.iter().any(|sought| compared_part(sought) == compared_part(value))
                             }),
                         }
                 };
                 let expected: Vec<_> = model.values().filter(is_found).map(|e| unpacked(&e.place).unwrap()).collect();
                 let (mut found, mut after) = (Vec::new(), None);
                 loop {
-                    let page = content.find(&look_up, after.as_ref());
+                    let page = content.find(&lookup, after.as_ref());
                     pages += 1;
                     found.extend(page.places);
                     after = page.next;
@@ -310,7 +310,7 @@ mod tests {
                 found_some += usize::from(!expected.is_empty());
             }
             for entry in model.into_values() {
-                content.apply(Step { before: Some(entry), now: None }).unwrap();
+                content.apply(EntryChange { before: Some(entry), now: None }).unwrap();
             }
             assert_eq!(content.memory.own, 0, "round {round}");
         }
@@ -321,8 +321,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let total = Arc::new(AtomicUsize::new(0));
-        let mut content = Content::new(1, Memory::new(total.clone(), 1_000));
-        let entry = |n: usize| Entry { place: format!("p\0n\0{n}"), terms: Terms::Known(vec![(0, "v".into())]) };
+        let mut content = IndexContent::new(1, IndexMemory::new(total.clone(), 1_000));
+        let entry = |n: usize| IndexEntry { place: format!("p\0n\0{n}"), terms: Terms::Known(vec![(0, "v".into())]) };
         let taken = (0..100).take_while(|n| content.add(entry(*n)).is_ok()).count();
         assert_eq!(taken, (1_000 - "v".len() - ENTRY_OVERHEAD_BYTES) / ("p.n.1".len() + ENTRY_OVERHEAD_BYTES));
         drop(content);

@@ -4,21 +4,21 @@ use mortise_query::{Candidate, IndexPath, Schema};
 use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{ChangeEvent, PriorState, Query, TypeKey};
 
-use super::content::{Entry, Step, Terms};
+use super::content::{EntryChange, IndexEntry, Terms};
 use crate::registry::ResourceType;
 
 /// Values of one resource; a resource with more is found by every value.
 const MAX_RESOURCE_VALUES: usize = 64;
 
 /// The declaration of a type. It does not hold the plugin, which may be replaced meanwhile.
-pub(super) struct Declared {
+pub(super) struct IndexedFields {
     pub(super) gvk: Gvk,
     paths: Vec<IndexPath>,
     schema: Schema,
     schema_version: u32,
 }
 
-impl Declared {
+impl IndexedFields {
     pub(super) fn new(kind: &ResourceType) -> Self {
         Self {
             gvk: kind.gvk.clone(),
@@ -40,23 +40,23 @@ impl Declared {
     }
 
     /// Returns the index entry of a resource; `None` for another GroupVersion, which no query of this type finds.
-    pub(super) fn entry(&self, resource: &EncodedResource) -> Option<Entry> {
+    pub(super) fn entry(&self, resource: &EncodedResource) -> Option<IndexEntry> {
         if !resource.has_type(&self.gvk) {
             return None;
         }
         let place = [resource.partition(), resource.namespace(), resource.name()].join("\0");
         // Queries see data of another schema version as the plugin upgrades it.
         let terms = Some(resource).filter(|resource| resource.schema_version() == self.schema_version);
-        Some(Entry { place, terms: terms.and_then(|resource| self.terms(resource)).unwrap_or(Terms::Any) })
+        Some(IndexEntry { place, terms: terms.and_then(|resource| self.terms(resource)).unwrap_or(Terms::Any) })
     }
 
     /// Returns the effect of a change on the indexes.
-    pub(super) fn step(&self, change: &ChangeEvent) -> Step {
+    pub(super) fn step(&self, change: &ChangeEvent) -> EntryChange {
         let before = match &change.before {
             PriorState::Resource(before) => self.entry(before),
             PriorState::Absent | PriorState::Unknown => None,
         };
-        Step { before, now: change.now.as_ref().and_then(|now| self.entry(now)) }
+        EntryChange { before, now: change.now.as_ref().and_then(|now| self.entry(now)) }
     }
 
     /// Returns the values of a resource; `None` if its data cannot be read, or has too many values.
@@ -95,9 +95,9 @@ mod tests {
         let pool = DescriptorPool::decode(mortise_resource::DESCRIPTORS).unwrap();
         let schema = Schema::new(pool.get_message_by_name("goten.types.Meta"));
         let paths = vec![IndexPath::parse("data.tags", &schema).unwrap()];
-        let declared = Declared { gvk: Gvk::new("g", "v1", "Kind"), paths, schema, schema_version: 2 };
+        let declared = IndexedFields { gvk: Gvk::new("g", "v1", "Kind"), paths, schema, schema_version: 2 };
         let terms = |resource: &pb::Resource| {
-            declared.entry(&EncodedResource::encode(resource).unwrap()).map(|Entry { terms, .. }| match terms {
+            declared.entry(&EncodedResource::encode(resource).unwrap()).map(|IndexEntry { terms, .. }| match terms {
                 Terms::Known(terms) => Some(terms.len()),
                 Terms::Any => None,
             })

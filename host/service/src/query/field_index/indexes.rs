@@ -15,9 +15,9 @@ use tokio::{
 };
 
 use super::{
-    content::Memory,
-    declared::Declared,
-    lookup::{Found, LookUp, Question},
+    content::IndexMemory,
+    declared::IndexedFields,
+    lookup::{Lookup, LookupPage, PendingLookup},
     task::run,
 };
 use crate::{lists::Lists, registry::ResourceType};
@@ -42,7 +42,7 @@ pub(in crate::query) struct TypeIndex {
     /// Type as registered at the start of the index.
     kind: Weak<ResourceType>,
     is_made: watch::Receiver<bool>,
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<PendingLookup>,
 }
 
 impl FieldIndexes {
@@ -63,9 +63,9 @@ impl FieldIndexes {
         let (questions, asked) = mpsc::channel(MAX_WAITING_LOOK_UPS);
         let index = TypeIndex { kind: Arc::downgrade(kind), is_made, questions };
         by_type.insert(kind.gvk.clone(), index.clone());
-        let memory = Memory::new(self.total.clone(), self.limit);
+        let memory = IndexMemory::new(self.total.clone(), self.limit);
         let runtime = self.runtime.clone().unwrap_or_else(Handle::current);
-        runtime.spawn(run(lists.clone(), Declared::new(kind), memory, made, asked));
+        runtime.spawn(run(lists.clone(), IndexedFields::new(kind), memory, made, asked));
         index
     }
 }
@@ -83,9 +83,9 @@ impl TypeIndex {
     }
 
     /// Finds the next places. `None`: the index is gone.
-    pub(crate) async fn find(&self, look_up: LookUp, after: Option<Place>) -> Option<Found> {
+    pub(crate) async fn find(&self, lookup: Lookup, after: Option<Place>) -> Option<LookupPage> {
         let (answer, answered) = oneshot::channel();
-        self.questions.send(Question { look_up, after, answer }).await.ok()?;
+        self.questions.send(PendingLookup { lookup, after, answer }).await.ok()?;
         answered.await.ok()
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 /// A request for the resources with one of some values.
 #[derive(Clone)]
-pub(crate) struct LookUp {
+pub(crate) struct Lookup {
     /// The field, by its number in the declaration.
     pub(crate) field: usize,
     pub(crate) values: Arc<BTreeSet<String>>,
@@ -17,7 +17,7 @@ pub(crate) struct LookUp {
 
 /// The answer to a look-up: some places, in order.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LookupPage {
     pub(in crate::query) places: Vec<Place>,
     /// Place behind which the next look-up begins; `None` after the last.
     pub(crate) next: Option<Place>,
@@ -26,8 +26,8 @@ pub(crate) struct Found {
 }
 
 /// A look-up behind a place.
-pub(super) struct Question {
-    pub(super) look_up: LookUp,
+pub(super) struct PendingLookup {
+    pub(super) lookup: Lookup,
     pub(super) after: Option<Place>,
-    pub(super) answer: oneshot::Sender<Found>,
+    pub(super) answer: oneshot::Sender<LookupPage>,
 }

@@ -9,9 +9,9 @@ use mortise_store::{Backend, ChangeStep, ChangeWatch, OpenedChanges, ScanPart, S
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    content::{Content, Full, Memory},
-    declared::Declared,
-    lookup::Question,
+    content::{IndexContent, IndexFull, IndexMemory},
+    declared::IndexedFields,
+    lookup::PendingLookup,
 };
 use crate::{
     core::durations::{INDEX_IDLE_TIME, INDEX_OVERFLOW_PAUSE},
@@ -19,20 +19,20 @@ use crate::{
 };
 
 /// The reason for the end of an index.
-enum End {
+enum IndexEnd {
     Full,
     Store(StoreError),
     /// Queries no longer ask, or can no longer ask.
     Unused,
 }
 
-impl From<Full> for End {
-    fn from(Full: Full) -> Self {
+impl From<IndexFull> for IndexEnd {
+    fn from(IndexFull: IndexFull) -> Self {
         Self::Full
     }
 }
 
-impl From<StoreError> for End {
+impl From<StoreError> for IndexEnd {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
@@ -41,10 +41,10 @@ impl From<StoreError> for End {
 /// Runs until the index is unused, the service stops, or changes were missed.
 pub(super) async fn run(
     lists: Lists,
-    declared: Declared,
-    memory: Memory,
+    declared: IndexedFields,
+    memory: IndexMemory,
     made: watch::Sender<bool>,
-    mut questions: mpsc::Receiver<Question>,
+    mut questions: mpsc::Receiver<PendingLookup>,
 ) {
     let gvk = declared.gvk.clone();
     let stopped = lists.core.stopped();
@@ -53,11 +53,11 @@ pub(super) async fn run(
         () = stopped => return,
     };
     match end {
-        End::Unused => {}
-        End::Store(error) => {
+        IndexEnd::Unused => {}
+        IndexEnd::Store(error) => {
             tracing::debug!(r#type = %gvk, %error, "the next query rebuilds the indexes of fields")
         }
-        End::Full => {
+        IndexEnd::Full => {
             let most = lists.core.options.index_bytes;
             tracing::warn!(
                 r#type = %gvk,
@@ -73,35 +73,39 @@ pub(super) async fn run(
 
 async fn keep(
     lists: &Lists,
-    declared: Declared,
-    memory: Memory,
+    declared: IndexedFields,
+    memory: IndexMemory,
     made: &watch::Sender<bool>,
-    questions: &mut mpsc::Receiver<Question>,
-) -> End {
+    questions: &mut mpsc::Receiver<PendingLookup>,
+) -> IndexEnd {
     let making = make(lists.core.backend.clone(), declared, memory);
-    let Some(indexes) = lists.low_priority.run(making).await else { return End::Unused };
+    let Some(indexes) = lists.low_priority.run(making).await else { return IndexEnd::Unused };
     let mut indexes = match indexes {
         Ok(indexes) => indexes,
         Err(end) => return end,
     };
     made.send_replace(true);
     match indexes.answer(questions).await {
-        Ok(()) => End::Unused,
+        Ok(()) => IndexEnd::Unused,
         Err(end) => end,
     }
 }
 
 /// Indexes, and the changes not yet applied to them.
-struct Indexes {
-    declared: Declared,
-    content: Content,
+struct LiveIndexes {
+    declared: IndexedFields,
+    content: IndexContent,
     changes: Box<dyn ChangeWatch>,
 }
 
-async fn make(backend: Arc<dyn Backend>, declared: Declared, memory: Memory) -> Result<Indexes, End> {
+async fn make(
+    backend: Arc<dyn Backend>,
+    declared: IndexedFields,
+    memory: IndexMemory,
+) -> Result<LiveIndexes, IndexEnd> {
     let opened = backend.open_changes(&declared.query(), &ScanPart::default(), &[]).await?;
     let OpenedChanges { content: mut stored, mut changes, .. } = opened;
-    let mut content = Content::new(declared.fields(), memory);
+    let mut content = IndexContent::new(declared.fields(), memory);
     let mut later = Vec::new();
     while let Some(page) = stored.next().await? {
         for entry in page.iter().filter_map(|resource| declared.entry(resource)) {
@@ -118,22 +122,22 @@ async fn make(backend: Arc<dyn Backend>, declared: Declared, memory: Memory) -> 
         content.memory().give(step.bytes());
         content.apply(step)?;
     }
-    Ok(Indexes { declared, content, changes })
+    Ok(LiveIndexes { declared, content, changes })
 }
 
-impl Indexes {
-    async fn answer(&mut self, questions: &mut mpsc::Receiver<Question>) -> Result<(), End> {
+impl LiveIndexes {
+    async fn answer(&mut self, questions: &mut mpsc::Receiver<PendingLookup>) -> Result<(), IndexEnd> {
         let idle = tokio::time::sleep(INDEX_IDLE_TIME);
         tokio::pin!(idle);
         loop {
             tokio::select! {
                 question = questions.recv() => {
-                    let Some(Question { look_up, after, answer }) = question else { return Ok(()) };
+                    let Some(PendingLookup { lookup, after, answer }) = question else { return Ok(()) };
                     while let Some(change) = self.changes.ready()? {
                         self.content.apply(self.declared.step(&change))?;
                     }
                     // The query may have been cancelled.
-                    answer.send(self.content.find(&look_up, after.as_ref())).ok();
+                    answer.send(self.content.find(&lookup, after.as_ref())).ok();
                     idle.as_mut().reset(tokio::time::Instant::now() + INDEX_IDLE_TIME);
                 }
                 change = self.changes.next() => match change? {

@@ -4,20 +4,13 @@
 //! a change may let in an unknown row, the page has to be read again.
 
 use mortise_query::{Direction, PageToken, SortKey};
-
-/// Place of a resource among those of its type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RowPlace {
-    pub(super) partition: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
+use mortise_store::Place;
 
 /// A row of the page.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) key: SortKey,
-    pub(super) place: RowPlace,
+    pub(super) place: Place,
     pub(super) uid: String,
     /// Hash of the shown part of the resource.
     pub(super) shown: u64,
@@ -40,14 +33,14 @@ pub(super) struct PageView {
     bounds: PageBounds,
     rows: Vec<Row>,
     /// First row after the page, in its own direction.
-    follower: Option<Follower>,
+    follower: Option<NextRow>,
 }
 
 /// The first row beyond a page.
 #[derive(Debug, Clone)]
-pub(super) struct Follower {
+pub(super) struct NextRow {
     pub(super) key: SortKey,
-    pub(super) place: RowPlace,
+    pub(super) place: Place,
 }
 
 /// A step from one page to the next.
@@ -58,7 +51,7 @@ pub(super) enum PageStep {
     /// Replaces or moves a row: old index, new index.
     Modified(usize, usize),
     /// Removes the row at this index, with its place and uid.
-    Removed(usize, RowPlace, String),
+    Removed(usize, Place, String),
 }
 
 /// The effect of a change on the page.
@@ -99,7 +92,7 @@ impl PageView {
     }
 
     /// Applies the new state of a place: a row, if its resource matches.
-    pub(super) fn apply(&mut self, place: &RowPlace, now: Option<Row>) -> Effect {
+    pub(super) fn apply(&mut self, place: &Place, now: Option<Row>) -> Effect {
         let now = now.filter(|row| self.bounds.token.as_ref().is_none_or(|token| token.admits(&row.key)));
         let old = self.rows.iter().position(|row| row.place == *place);
         if let Some(follower) = self.follower.as_ref().filter(|follower| follower.place == *place) {
@@ -119,7 +112,7 @@ impl PageView {
     }
 
     /// Replaces this page by another one. Each added or modified row is that of the new page at the step's index.
-    pub(super) fn become_page(&mut self, rows: Vec<Row>, follower: Option<Follower>) -> Vec<PageStep> {
+    pub(super) fn become_page(&mut self, rows: Vec<Row>, follower: Option<NextRow>) -> Vec<PageStep> {
         let mut steps = Vec::new();
         for index in (0..self.rows.len()).rev() {
             let is_kept = self.rows.get(index).is_some_and(|row| rows.iter().any(|new| new.is_same(row)));
@@ -174,7 +167,7 @@ impl PageView {
             return Effect::Steps(Vec::new());
         }
         if is_behind && self.is_full() {
-            self.follower = Some(Follower { key: row.key, place: row.place });
+            self.follower = Some(NextRow { key: row.key, place: row.place });
             return Effect::Steps(Vec::new());
         }
         if !fits || self.is_leftward() || (self.more() && !self.is_full()) {
@@ -185,7 +178,7 @@ impl PageView {
             && let Some(last) = self.rows.pop()
         {
             steps.push(PageStep::Removed(self.rows.len(), last.place.clone(), last.uid));
-            self.follower = Some(Follower { key: last.key, place: last.place });
+            self.follower = Some(NextRow { key: last.key, place: last.place });
         }
         steps.push(PageStep::Added(index));
         self.rows.insert(index, row);
@@ -228,7 +221,7 @@ mod tests {
     use crate::query::collect::Collector;
 
     /// Place and content of each row that the client has.
-    type Shown = Vec<(RowPlace, u64)>;
+    type Shown = Vec<(Place, u64)>;
 
     struct World {
         schema: Schema,
@@ -251,7 +244,7 @@ mod tests {
         }
 
         /// Returns the page of a search, made by the collector of searches.
-        fn page(&self, bounds: &PageBounds) -> (Vec<Row>, Option<Follower>) {
+        fn page(&self, bounds: &PageBounds) -> (Vec<Row>, Option<NextRow>) {
             let mut collector = Collector::new(bounds.size, bounds.bytes, bounds.token.clone());
             for (name, (_, _, bytes)) in &self.stored {
                 // Only the counted bytes; the tag and the length of the added field take two.
@@ -261,7 +254,7 @@ mod tests {
                 collector.offer(self.row(name).key, resource);
             }
             let page = collector.finish();
-            let more = page.follower.map(|(key, resource)| Follower { key, place: place(resource.name()) });
+            let more = page.follower.map(|(key, resource)| NextRow { key, place: place(resource.name()) });
             (page.resources.iter().map(|resource| self.row(resource.name())).collect(), more)
         }
     }
@@ -275,11 +268,11 @@ mod tests {
         }
     }
 
-    fn place(name: &str) -> RowPlace {
-        RowPlace { partition: String::new(), namespace: String::new(), name: name.into() }
+    fn place(name: &str) -> Place {
+        Place { partition: String::new(), namespace: String::new(), name: name.into() }
     }
 
-    fn apply(shown: &mut Shown, step: PageStep, row: impl Fn(usize) -> (RowPlace, u64)) {
+    fn apply(shown: &mut Shown, step: PageStep, row: impl Fn(usize) -> (Place, u64)) {
         match step {
             PageStep::Added(at) => shown.insert(at, row(at)),
             PageStep::Modified(from, to) => {

@@ -10,9 +10,9 @@ use super::{session::Session, stateful::Stateful, stateless::Stateless};
 use crate::{call::Caller, query::queries::Queries};
 
 /// An open watch of many resources. Dropping it closes it.
-pub struct ResourcesChanges(Kind);
+pub struct ResourcesChanges(WatchMode);
 
-enum Kind {
+enum WatchMode {
     Stateful(Box<Stateful>),
     Stateless(Box<Stateless>),
 }
@@ -49,10 +49,10 @@ impl Queries {
         };
         let session = Session::open(self, caller, query).await?;
         Ok(ResourcesChanges(match kind {
-            WatchType::Stateful => Kind::Stateful(Box::new(Stateful::new(session, chunk))),
+            WatchType::Stateful => WatchMode::Stateful(Box::new(Stateful::new(session, chunk))),
             WatchType::Stateless => {
                 let watch = Stateless::new(session, chunk, &request.resume_token, request.starting_time)?;
-                Kind::Stateless(Box::new(watch))
+                WatchMode::Stateless(Box::new(watch))
             }
         }))
     }
@@ -91,8 +91,8 @@ impl ResourcesChanges {
     /// `Aborted`: the reader starts again. Any other error ends the watch, too.
     pub async fn next(&mut self) -> Result<WatchResourcesResponse, Error> {
         match &mut self.0 {
-            Kind::Stateful(watch) => watch.next().await,
-            Kind::Stateless(watch) => watch.next().await,
+            WatchMode::Stateful(watch) => watch.next().await,
+            WatchMode::Stateless(watch) => watch.next().await,
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct ResourceChanges {
     /// `None` before the first read, and after the reader was too slow.
     changes: Option<Box<dyn ChangeWatch>>,
     /// State that the client has.
-    told: Option<pb::Resource>,
+    sent: Option<pb::Resource>,
 }
 
 impl Queries {
@@ -58,7 +58,7 @@ impl Queries {
         let scope = WatchScope::One(kind.gvk.clone(), id.clone());
         let open = OpenWatch::new(&self.lists, &caller, "WatchResource", scope, permission)?;
         let field_mask = request.field_mask.filter(|_| !mask.is_everything());
-        Ok(ResourceChanges { core: self.core.clone(), open, id, mask, field_mask, changes: None, told: None })
+        Ok(ResourceChanges { core: self.core.clone(), open, id, mask, field_mask, changes: None, sent: None })
     }
 }
 
@@ -74,11 +74,11 @@ impl ResourceChanges {
                 Some(changes) => self.follow(changes).await?,
             };
             let Some(now) = now else { continue };
-            let change_type = match (&self.told, &now) {
+            let change_type = match (&self.sent, &now) {
                 (None, None) => continue,
                 (None, Some(now)) => ChangeType::Added(Added { resource: Some(now.clone()), view_index: 0 }),
                 (Some(_), None) => {
-                    ChangeType::Removed(Removed { name: self.told.take().and_then(|told| told.id), view_index: 0 })
+                    ChangeType::Removed(Removed { name: self.sent.take().and_then(|sent| sent.id), view_index: 0 })
                 }
                 (Some(before), Some(now)) if before == now => continue,
                 (Some(_), Some(now)) => ChangeType::Modified(Modified {
@@ -89,7 +89,7 @@ impl ResourceChanges {
                     view_index: 0,
                 }),
             };
-            self.told = now;
+            self.sent = now;
             return Ok(WatchResourceResponse { change: Some(ResourceChange { change_type: Some(change_type) }) });
         }
     }

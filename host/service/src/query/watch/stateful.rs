@@ -11,7 +11,7 @@ use mortise_resource::{
     data::{ResourceChange, WatchResourcesResponse, resource_change::*, watch_resources_response::PageTokenChange},
     pb,
 };
-use mortise_store::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, StoreError};
+use mortise_store::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Place, StoreError};
 use prost::Message as _;
 use tokio::{
     sync::OwnedSemaphorePermit,
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    page_view::{Effect, Follower, PageBounds, PageStep, PageView, Row, RowPlace},
+    page_view::{Effect, NextRow, PageBounds, PageStep, PageView, Row},
     session::{CHUNK_BYTES, Session, Visible, message},
 };
 use crate::{
@@ -124,7 +124,7 @@ impl Stateful {
             tokio::task::yield_now().await;
         }
         let Page { resources, follower, .. } = collector.finish();
-        let follower = follower.map(|(key, resource)| Follower { key, place: place(&resource) });
+        let follower = follower.map(|(key, resource)| NextRow { key, place: place(&resource) });
         let mut rows = Vec::with_capacity(resources.len());
         let mut shown = Vec::with_capacity(resources.len());
         for resource in resources {
@@ -237,7 +237,7 @@ impl Stateful {
                     view_index: index(to),
                 })
             }
-            PageStep::Removed(at, RowPlace { partition, namespace, name }, uid) => {
+            PageStep::Removed(at, Place { partition, namespace, name }, uid) => {
                 let id = pb::Id {
                     uid,
                     name,
@@ -327,9 +327,9 @@ fn bounds(session: &Session) -> PageBounds {
     PageBounds { size: search.page_size, bytes: PAGE_BYTES, token: search.token.clone() }
 }
 
-fn place(resource: &EncodedResource) -> RowPlace {
+fn place(resource: &EncodedResource) -> Place {
     let id = resource.id();
-    RowPlace { partition: id.partition.to_owned(), namespace: id.namespace.to_owned(), name: id.name.to_owned() }
+    Place { partition: id.partition.to_owned(), namespace: id.namespace.to_owned(), name: id.name.to_owned() }
 }
 
 /// Hashes the shown part. Hashes are compared within one watch only.

@@ -35,7 +35,7 @@ pub(super) struct Stateless {
     chunk: usize,
     phase: Phase,
     /// Changes for the next message.
-    held: Held,
+    pending: PendingChanges,
     /// Position of the last examined change.
     position: Position,
     /// Position of the last sent token.
@@ -49,7 +49,7 @@ pub(super) struct Stateless {
 
 /// Unsent changes.
 #[derive(Default)]
-struct Held {
+struct PendingChanges {
     changes: Vec<ResourceChange>,
     bytes: usize,
 }
@@ -115,7 +115,7 @@ impl Stateless {
             session,
             chunk: if chunk == 0 { DEFAULT_CHUNK_CHANGES } else { chunk.min(MAX_CHUNK_CHANGES) },
             phase,
-            held: Held::default(),
+            pending: PendingChanges::default(),
             position: Position::default(),
             told: Position::default(),
             is_unfinished: false,
@@ -129,7 +129,7 @@ impl Stateless {
         loop {
             if self.session.renew().await? {
                 self.phase = Phase::New;
-                self.held = Held::default();
+                self.pending = PendingChanges::default();
                 if self.is_in_sync || self.is_unfinished {
                     return Ok(self.reset());
                 }
@@ -202,8 +202,8 @@ impl Stateless {
             let Some(visible) = self.session.visible(&mut hooks, &resource).await? else { continue };
             let current = current(&self.session, &visible.resource)?;
             // Checked before the change is added, so that the last message of a snapshot is the complete one.
-            let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
-            self.held.add(current);
+            let full = self.pending.is_full(self.chunk).then(|| std::mem::take(&mut self.pending));
+            self.pending.add(current);
             if let Some(full) = full {
                 drop(hooks);
                 self.phase = Phase::Snapshot { content, read, page, position, changes, _place: place };
@@ -243,10 +243,10 @@ impl Stateless {
             }
             match step {
                 ChangeStep::Change(change) => {
-                    let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
+                    let full = self.pending.is_full(self.chunk).then(|| std::mem::take(&mut self.pending));
                     let is_old = since.is_some_and(|since| is_before(&change, since));
                     let told = if is_old { None } else { visible_change(&self.session, &change).await? };
-                    told.into_iter().for_each(|change| self.held.add(change));
+                    told.into_iter().for_each(|change| self.pending.add(change));
                     self.position = change.position();
                     if let Some(full) = full {
                         self.phase = Phase::Replay(changes, since, place);
@@ -294,17 +294,17 @@ impl Stateless {
         let mut looked_at = 0;
         while let Some(change) = next.take() {
             let told = visible_change(&self.session, &change).await?;
-            told.into_iter().for_each(|change| self.held.add(change));
+            told.into_iter().for_each(|change| self.pending.add(change));
             self.position = change.position();
             looked_at += 1;
-            if looked_at < YIELD_INTERVAL_CHANGES && !self.held.is_full(self.chunk) {
+            if looked_at < YIELD_INTERVAL_CHANGES && !self.pending.is_full(self.chunk) {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => {
                         let lost = self.recover(&error, None)?;
                         // Sends the examined changes first.
                         return Ok(match lost {
-                            None if !self.held.changes.is_empty() => Some(self.complete()),
+                            None if !self.pending.changes.is_empty() => Some(self.complete()),
                             lost => lost,
                         });
                     }
@@ -312,7 +312,7 @@ impl Stateless {
             }
         }
         self.phase = Phase::Live(changes);
-        Ok((!self.held.changes.is_empty()).then(|| self.complete()))
+        Ok((!self.pending.changes.is_empty()).then(|| self.complete()))
     }
 
     /// Goes on from the history after an error of a slow reader.
@@ -338,7 +338,7 @@ impl Stateless {
         self.bookmark = Instant::now() + BOOKMARK_INTERVAL;
         let Position { sequence, check } = self.position;
         let resume_token = ResumeToken { sequence, check }.encode(&self.session.binding());
-        WatchResourcesResponse { is_current: true, resume_token, ..std::mem::take(&mut self.held).message() }
+        WatchResourcesResponse { is_current: true, resume_token, ..std::mem::take(&mut self.pending).message() }
     }
 
     /// Starts with nothing: the history does not reach back, or stored data has another meaning now.
@@ -351,14 +351,14 @@ impl Stateless {
     /// Sends the client a reset: of everything, or of its unfinished first snapshot.
     fn reset(&mut self) -> WatchResourcesResponse {
         metrics::counter!("mortise_watches_resynced_total").increment(1);
-        self.held = Held::default();
+        self.pending = PendingChanges::default();
         self.is_unfinished = false;
         let is_hard_reset = std::mem::take(&mut self.is_in_sync);
         WatchResourcesResponse { is_hard_reset, is_soft_reset: !is_hard_reset, ..message() }
     }
 }
 
-impl Held {
+impl PendingChanges {
     fn is_full(&self, chunk: usize) -> bool {
         self.changes.len() >= chunk || self.bytes >= CHUNK_BYTES
     }
