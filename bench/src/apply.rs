@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Interval between samples of the command's memory.
-const LOOK: Duration = Duration::from_millis(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time and memory of one run of the command.
 struct Run {
@@ -56,7 +56,7 @@ async fn apply(server: &Server, file: &Path) -> Outcome<Run> {
     let status = loop {
         tokio::select! {
             status = child.wait() => break status?,
-            () = tokio::time::sleep(LOOK) => mib = mib.max(resident_mib_of(&pid).unwrap_or(0.0)),
+            () = tokio::time::sleep(SAMPLE_INTERVAL) => mib = mib.max(resident_mib_of(&pid).unwrap_or(0.0)),
         }
     };
     if !status.success() {

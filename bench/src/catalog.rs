@@ -24,7 +24,7 @@ use crate::{
 const CLIENTS: usize = 64;
 
 /// Time without reconciles after which the controllers count as finished.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET_TIME: Duration = Duration::from_millis(300);
 
 /// Prints the cost of a change of the workloads of `services` services.
 pub(crate) async fn measure(services: usize) -> Outcome<()> {
@@ -85,7 +85,7 @@ async fn settle(server: &Server, clients: &[Client], services: usize, address: &
     // The writes of the controllers wake them once more.
     let mut count = reconciles(server).await?;
     loop {
-        sleep(QUIET).await;
+        sleep(QUIET_TIME).await;
         let now = reconciles(server).await?;
         if now == count {
             return Ok(Times { writes, endpoints });

@@ -19,10 +19,10 @@ const GUEST: &str = "reconcile-status";
 const KINDS: [(&str, usize); 3] = [("One", 1), ("Few", 16), ("Many", 64)];
 
 /// Longest time for a round.
-const LIMIT: Duration = Duration::from_secs(300);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Interval between looks at the controller's progress.
-const PERIOD: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Result of a round.
 struct Round {
@@ -60,7 +60,9 @@ async fn round(kind: &str, resources: usize) -> Outcome<Round> {
     let following = controller_manager.start()?;
     let name = kind.to_lowercase();
     let asked = Instant::now();
-    let late = |what: &str| if asked.elapsed() > LIMIT { Err(format!("{what} within {LIMIT:?}")) } else { Ok(()) };
+    let late = |what: &str| {
+        if asked.elapsed() > ROUND_TIMEOUT { Err(format!("{what} within {ROUND_TIMEOUT:?}")) } else { Ok(()) }
+    };
     while !runs(&controller_manager, &name) {
         late("the controller did not begin to work")?;
         tokio::time::sleep(Duration::from_micros(200)).await;
@@ -69,7 +71,7 @@ async fn round(kind: &str, resources: usize) -> Outcome<Round> {
     let wanted = resources as u64;
     while written().await? - before < wanted {
         late("the controller did not come to the last resource")?;
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     let (took, writes) = (begun.elapsed().as_secs_f64(), wanted.saturating_sub(already));
     let used = processor_time()?.saturating_sub(used);

@@ -34,8 +34,11 @@ const GROUP: &str = "reconcile_noop";
 /// Resources of one commit while the store is filled.
 const BATCH: usize = 500;
 
-/// Idle controllers and resources, and the time for which they are measured.
-const IDLE: (usize, usize, Duration) = (100, 10_000, Duration::from_secs(10));
+/// Number of idle controllers, and of their resources.
+const IDLE_CONTROLLERS: usize = 100;
+const IDLE_RESOURCES: usize = 10_000;
+/// Time for which they are measured.
+const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// Does nothing.
 struct NoopReconciler;
@@ -179,7 +182,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
 
 /// Prints the share of a core that many idle controllers take.
 async fn idle() -> Outcome<()> {
-    let (count, resources, length) = IDLE;
+    let (count, resources, length) = (IDLE_CONTROLLERS, IDLE_RESOURCES, IDLE_TIME);
     let harness = BenchHarness::new(GUEST, &gvk(), resources).await?;
     let controllers = Controllers::new(Arc::new(ServiceSource::new(harness.service.clone())), Arc::new(AlwaysLeased));
     for n in 0..count {

@@ -32,9 +32,9 @@ const WRITERS: usize = 4;
 const ON_ONE_CONNECTION: usize = 50;
 
 /// Interval between two readings of the server's memory.
-const LOOK: Duration = Duration::from_millis(50);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause after a round, in which the server's memory settles.
-const REST: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Prints the cost of `lists` lists of `resources` resources.
 pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> Outcome<()> {
@@ -53,7 +53,7 @@ pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> O
         async move {
             while let Ok(mib) = server.resident_mib() {
                 peak.fetch_max(mib as u64, Ordering::Relaxed);
-                sleep(LOOK).await;
+                sleep(SAMPLE_INTERVAL).await;
             }
         }
     });
@@ -64,7 +64,7 @@ pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> O
         let mut crowd = crowd(&threads, &listers, lists, &counts);
         let loud = of_writes(&writers, rounds.length).await?;
         crowd.shutdown().await;
-        sleep(REST).await;
+        sleep(SETTLE_TIME).await;
         alone.push(quiet);
         beside.push(loud);
         ratios.push(loud.p99 / quiet.p99);

@@ -34,7 +34,7 @@ const ON_ONE_CONNECTION: usize = 50;
 const WINDOW: u32 = 64 << 10;
 
 /// Time for memory to settle.
-const REST: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Prints the cost of `changes` changes of a service with `endpoints` endpoints and `streams` streams.
 pub(crate) async fn measure(streams: usize, endpoints: u32, changes: u32) -> Outcome<()> {
@@ -69,7 +69,7 @@ pub(crate) async fn measure(streams: usize, endpoints: u32, changes: u32) -> Out
     drop(heard);
     ready.wait().await;
     let known = begun.elapsed();
-    sleep(REST).await;
+    sleep(SETTLE_TIME).await;
     let filled = server.resident_mib()?;
 
     let (mut took, mut last, mut writes) = (Vec::new(), Vec::new(), Vec::new());

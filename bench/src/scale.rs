@@ -30,7 +30,7 @@ const BATCH: usize = 1_000;
 const STARTS: usize = 5;
 
 /// Time of reads by 64 clients before the comparison.
-const WARM_UP: Duration = Duration::from_secs(20);
+const WARM_UP_TIME: Duration = Duration::from_secs(20);
 
 /// Resources of a page: their names have all digits but the last two in common.
 const PAGE: usize = 100;
@@ -168,7 +168,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     let large = starts(resources, large_dir.path()).await?;
     // The comparison is of warm servers; a cold one reads its pages from the file first.
     let warming = Arc::new(Reads { clients: large.clients(64).await?, of: resources, resource: artist });
-    rate(&warming, 64, WARM_UP).await?;
+    rate(&warming, 64, WARM_UP_TIME).await?;
     let names = [resources, FEW].map(|count| format!("among {count}"));
     let [many, few] = names.each_ref().map(String::as_str);
     for clients in [1, 64] {
@@ -209,9 +209,9 @@ const IDLE_RESOURCES: usize = 100;
 const IDLE_CONNECTIONS: usize = 16;
 
 /// Time for an idle server to settle.
-const REST: Duration = Duration::from_secs(5);
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// Time of the measurement of an idle server.
-const IDLE: Duration = Duration::from_secs(20);
+const IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// Prints the costs of an idle server: alone, with controllers, and with watches as well.
 async fn idle() -> Outcome<()> {
@@ -262,12 +262,12 @@ async fn watch(mut client: Client) -> Outcome<tonic::Streaming<pb::WatchEvent>> 
 }
 
 async fn at_rest(what: &str, server: &Server) -> Outcome<()> {
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(SETTLE_TIME).await;
     let before = server.processor_seconds()?;
-    tokio::time::sleep(IDLE).await;
+    tokio::time::sleep(IDLE_TIME).await;
     let used = server.processor_seconds()? - before;
     Line::of(what)
-        .figure("processor", used / IDLE.as_secs_f64() * 100.0, Unit::PercentOfCore)
+        .figure("processor", used / IDLE_TIME.as_secs_f64() * 100.0, Unit::PercentOfCore)
         .figure("memory", server.resident_mib()?, Unit::Mebibytes)
         .print()
 }

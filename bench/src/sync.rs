@@ -28,7 +28,7 @@ use crate::{
 /// Writes that are awaited one by one.
 const SINGLE: usize = 200;
 /// Longest wait for an expected state.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(1_800);
 
 /// Starts a server of a region, which pulls from the peer if one is given.
 async fn region(dir: &Path, name: &str, peer: Option<(&str, &Server)>) -> Outcome<Server> {
@@ -71,7 +71,7 @@ async fn artists(client: &mut RegionServiceClient<Channel>) -> Outcome<PeerType>
 async fn applied(server: &Server, count: u64) -> Outcome<()> {
     let mut client = RegionServiceClient::new(channel(server.addr).await?);
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < SYNC_TIMEOUT {
         let now = artists(&mut client).await?;
         if now.state() == PeerState::Current && now.applied >= count {
             return Ok(());
@@ -95,7 +95,7 @@ async fn single(eu: &Server, us: &Server) -> Outcome<Vec<f64>> {
         let written = owner.write(pb::WriteRequest { resource }).await?.into_inner().resource.unwrap_or_default();
         let begun = Instant::now();
         while other.read(pb::ReadRequest { id: written.id.clone() }).await.is_err() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > SYNC_TIMEOUT {
                 return Err("a copy is not there in time".into());
             }
         }

@@ -144,7 +144,7 @@ pub enum ServeError {
         source: Option<JoinError>,
     },
     /// The system does not report a port's address.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
 }
 

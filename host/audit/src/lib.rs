@@ -78,11 +78,11 @@ pub struct Options {
 
 impl Options {
     /// The server's value of [`Options::queue`].
-    pub const QUEUE: usize = 4_096;
+    pub const QUEUE_RECORDS: usize = 4_096;
 
     /// The server's value of [`Options::wait`].
-    pub const WAIT: Duration = Duration::from_secs(5);
+    pub const QUEUE_WAIT: Duration = Duration::from_secs(5);
 
     /// The server's value of [`Options::sync`].
-    pub const SYNC: Duration = Duration::from_secs(1);
+    pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 }

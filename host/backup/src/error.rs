@@ -70,7 +70,7 @@ pub enum BackupError {
         within: &'static str,
     },
     /// The store failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// The file system reported an error.
     #[error("{}: {action}: {source}", path.display())]

@@ -176,6 +176,9 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     last.to_string()
 }
 
+/// Wait after a refusal for lack of places, if the server names none.
+const BUSY_RETRY_WAIT: Duration = Duration::from_millis(100);
+
 /// Returns the wait before another attempt, if one is of use.
 fn retry_in(status: &Status) -> Option<Duration> {
     if let Some(wait) = status.get_details_retry_info().and_then(|info| info.retry_delay) {
@@ -183,7 +186,7 @@ fn retry_in(status: &Status) -> Option<Duration> {
     }
     let kind = status.get_details_error_info().and_then(|info| info.metadata.get("kind").cloned());
     let busy = matches!(kind.as_deref(), Some("busy" | "deadline"));
-    (busy && !is_transport(status)).then_some(Duration::from_millis(100))
+    (busy && !is_transport(status)).then_some(BUSY_RETRY_WAIT)
 }
 
 fn remedy(status: &Status) -> Option<String> {

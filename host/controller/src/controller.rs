@@ -12,7 +12,7 @@ use crate::{
     status::{ControllerMetrics, Status, StatusRecorder},
 };
 
-/// Most throttled keys, and most keys set aside, in a status.
+/// Most throttled keys, and most keys quarantined, in a status.
 const MAX_SHOWN_KEYS: usize = 16;
 
 /// A registered controller, from its registration to its removal.
@@ -42,7 +42,7 @@ impl Controller {
         self.mappings.lock().clear();
     }
 
-    /// Lets every key that is set aside run again: the code that broke down on it has been replaced.
+    /// Lets every key that is quarantined run again: the code that broke down on it has been replaced.
     pub(crate) fn release(&self) {
         self.queue.release();
         self.mappings.lock().values().for_each(|queue| queue.release());
@@ -59,9 +59,9 @@ impl Controller {
         status.in_progress = queue.running();
         status.scheduled = queue.timers();
         status.throttled = queue.throttled() + mappers;
-        status.throttled_keys = queue.some_throttled(MAX_SHOWN_KEYS);
-        status.set_aside = queue.set_aside();
-        status.set_aside_keys = queue.some_set_aside(MAX_SHOWN_KEYS, Instant::now());
+        status.throttled_keys = queue.throttled_keys(MAX_SHOWN_KEYS);
+        status.quarantined = queue.quarantined();
+        status.quarantined_keys = queue.quarantined_keys(MAX_SHOWN_KEYS, Instant::now());
         status
     }
 
@@ -75,7 +75,7 @@ impl Controller {
         metrics.in_progress.set(float(queue.running()));
         metrics.scheduled.set(float(queue.timers()));
         metrics.throttled.set(float(queue.throttled()));
-        metrics.set_aside.set(float(queue.set_aside()));
+        metrics.quarantined.set(float(queue.quarantined()));
     }
 
     fn mapper_queue_depth(&self) -> usize {

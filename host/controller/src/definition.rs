@@ -6,6 +6,10 @@ use mortise_resource::{backoff::Backoff, pb, types};
 
 use crate::{
     cache::{ID, Index},
+    durations::{
+        DEFAULT_DRAIN_TIMEOUT, DEFAULT_RESYNC_INTERVAL, MAX_QUARANTINE_WAIT, MAX_RETRY_WAIT, MIN_QUARANTINE_WAIT,
+        MIN_RESYNC_INTERVAL, MIN_RETRY_WAIT,
+    },
     key::GroupKind,
     lease::Placement,
     mapper::Mapper,
@@ -30,11 +34,11 @@ pub struct Definition {
     pub(crate) watched: Vec<Watched>,
     pub(crate) placement: Placement,
     pub(crate) backoff: Backoff,
-    pub(crate) set_aside: Backoff,
+    pub(crate) quarantine_backoff: Backoff,
     pub(crate) resync: Option<Duration>,
     pub(crate) parallel: usize,
     pub(crate) drain: Duration,
-    pub(crate) self_wakes: u32,
+    pub(crate) self_wake_limit: u32,
 }
 
 /// The error of an invalid definition. The first two texts are Consul's.
@@ -71,12 +75,12 @@ impl Definition {
             reconciler,
             watched: Vec::new(),
             placement: Placement::default(),
-            backoff: Backoff::new(Duration::from_millis(5), Duration::from_secs(1000)),
-            set_aside: Backoff::new(Duration::from_secs(1), Duration::from_secs(60)),
-            resync: Some(Duration::from_secs(8 * 3600)),
+            backoff: Backoff::new(MIN_RETRY_WAIT, MAX_RETRY_WAIT),
+            quarantine_backoff: Backoff::new(MIN_QUARANTINE_WAIT, MAX_QUARANTINE_WAIT),
+            resync: Some(DEFAULT_RESYNC_INTERVAL),
             parallel: 1,
-            drain: Duration::from_secs(10),
-            self_wakes: 10,
+            drain: DEFAULT_DRAIN_TIMEOUT,
+            self_wake_limit: 10,
         }
     }
 
@@ -110,8 +114,8 @@ impl Definition {
 
     /// Sets the waits of a resource after a reconcile or a mapping of it ended with [`crate::ReconcileError::fault`].
     #[must_use]
-    pub fn set_aside(mut self, waits: Backoff) -> Self {
-        self.set_aside = waits;
+    pub fn quarantine_backoff(mut self, waits: Backoff) -> Self {
+        self.quarantine_backoff = waits;
         self
     }
 
@@ -119,7 +123,7 @@ impl Definition {
     /// Less than a second counts as a second.
     #[must_use]
     pub fn resync(mut self, interval: Option<Duration>) -> Self {
-        self.resync = interval.map(|interval| interval.max(Duration::from_secs(1)));
+        self.resync = interval.map(|interval| interval.max(MIN_RESYNC_INTERVAL));
         self
     }
 
@@ -141,8 +145,8 @@ impl Definition {
     /// Sets the longest chain of own writes that cause each other at full speed. Each further link waits as after a
     /// failure: the first [`Backoff::base`], then twice as long each time.
     #[must_use]
-    pub fn self_wakes(mut self, limit: u32) -> Self {
-        self.self_wakes = limit;
+    pub fn self_wake_limit(mut self, limit: u32) -> Self {
+        self.self_wake_limit = limit;
         self
     }
 

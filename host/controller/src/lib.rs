@@ -17,7 +17,7 @@
 //! The rules and their numbers are Consul's, with these exceptions: a resource waits in one place only, with or without
 //! uid ([`Key`]); deduplicated work has the newest content; mappers are asked about former versions too ([`Mapper`]); a
 //! resource that was deleted between two runs is reconciled by the second; several keys may be reconciled at once;
-//! controllers that wake themselves are throttled ([`Definition::self_wakes`]); the watch that fills the cache
+//! controllers that wake themselves are throttled ([`Definition::self_wake_limit`]); the watch that fills the cache
 //! continues.
 //!
 //! # Cost and limits
@@ -29,6 +29,7 @@ mod cache;
 mod controller;
 mod controllers;
 mod definition;
+mod durations;
 mod key;
 mod lease;
 mod loop_detection;

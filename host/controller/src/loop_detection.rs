@@ -6,7 +6,7 @@
 //! that writes. A reconcile that asks to be called again at once is a link of a chain as well. Merged items keep the
 //! shortest chain: work that spreads over many resources and settles stays short, while in a loop without changes from
 //! outside even the shortest chain grows. Timers of a second and more do not count as causes. A key whose chain is over
-//! the limit waits ([`crate::Definition::self_wakes`]) until its wait is over or a change from outside wakes it.
+//! the limit waits ([`crate::Definition::self_wake_limit`]) until its wait is over or a change from outside wakes it.
 //!
 //! # How a write is recognised
 //! The code that writes for a reconciler calls [`crate::Context::wrote`] with the stored version, before the reconcile
@@ -36,11 +36,11 @@ const MAX_REMEMBERED_WRITES: usize = 16_384;
 /// Most open events of an item.
 const MAX_OPEN_EVENTS: usize = 64;
 
-/// The cause of an item in a queue.
-#[derive(Debug, Clone)]
+/// The cause of an item in a queue; the default is that of a timer, without a chain.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Cause {
-    /// Length of the shortest known chain; `u32::MAX` while no chain is known.
-    chain: u32,
+    /// Length of the shortest known chain; `None` while no chain is known.
+    chain: Option<u32>,
     /// Marks of open events, which may turn out to be own writes.
     open: Vec<u64>,
     /// The writes that decide the open events; `None` without open events.
@@ -50,17 +50,17 @@ pub(crate) struct Cause {
 impl Cause {
     /// A change from outside.
     pub(crate) fn from_outside() -> Self {
-        Self { chain: 0, ..Self::default() }
+        Self { chain: Some(0), ..Self::default() }
     }
 
     /// The next link of a chain of this length, for a reconcile that asks to be called again.
-    pub(crate) fn link(chain: u32) -> Self {
-        Self { chain: chain.saturating_add(1), ..Self::default() }
+    pub(crate) fn next_link(chain: u32) -> Self {
+        Self { chain: Some(chain.saturating_add(1)), ..Self::default() }
     }
 
     /// Merges the cause of an item that is merged into this one.
     pub(crate) fn merge(&mut self, other: Self) {
-        self.chain = self.chain.min(other.chain);
+        self.chain = shorter(self.chain, other.chain);
         self.open.extend(other.open);
         self.writes = self.writes.take().or(other.writes);
         if self.open.len() > MAX_OPEN_EVENTS
@@ -73,17 +73,15 @@ impl Cause {
                 *self = Self::from_outside();
             }
         }
-        if self.chain == 0 {
+        if self.chain == Some(0) {
             self.open = Vec::new();
         }
     }
 }
 
-impl Default for Cause {
-    /// The cause of a timer: no chain.
-    fn default() -> Self {
-        Self { chain: u32::MAX, open: Vec::new(), writes: None }
-    }
+/// The shorter of two chains, of which one or both may be unknown.
+fn shorter(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
 }
 
 /// The recent writes of one controller's reconciles.
@@ -102,12 +100,12 @@ struct KnownWrites {
 impl OwnWrites {
     /// Records that a reconcile with this chain stored a resource in this version.
     pub(crate) fn wrote(&self, id: &pb::Id, version: &str, chain: u32) {
-        self.note(self.mark(id.into(), Change::Stored(version)), chain);
+        self.remember(self.mark(id.into(), Change::Stored(version)), chain);
     }
 
     /// Records that a reconcile with this chain deleted a resource.
     pub(crate) fn deleted(&self, id: &pb::Id, chain: u32) {
-        self.note(self.mark(id.into(), Change::Deleted(&id.uid)), chain);
+        self.remember(self.mark(id.into(), Change::Deleted(&id.uid)), chain);
     }
 
     /// The cause of an item that an event adds.
@@ -115,7 +113,7 @@ impl OwnWrites {
         let change = if deleted { Change::Deleted(resource.uid()) } else { Change::Stored(resource.version()) };
         let mark = self.mark(resource.id(), change);
         match self.known.lock().chains.get(&mark) {
-            Some(chain) => Cause::link(*chain),
+            Some(chain) => Cause::next_link(*chain),
             None => Cause { open: vec![mark], writes: Some(self.clone()), ..Cause::default() },
         }
     }
@@ -124,8 +122,7 @@ impl OwnWrites {
     pub(crate) fn known_length(&self, cause: &Cause) -> u32 {
         let known = self.known.lock();
         let of = |mark| known.chains.get(mark).map_or(0, |chain: &u32| chain.saturating_add(1));
-        let chain = cause.open.iter().map(of).fold(cause.chain, u32::min);
-        if chain == u32::MAX { 0 } else { chain }
+        cause.chain.into_iter().chain(cause.open.iter().map(of)).min().unwrap_or(0)
     }
 
     /// Judges the events that are known to be own writes; the others stay open.
@@ -134,7 +131,7 @@ impl OwnWrites {
         let Cause { chain, open, .. } = cause;
         open.retain(|mark| match known.chains.get(mark) {
             Some(link) => {
-                *chain = link.saturating_add(1).min(*chain);
+                *chain = shorter(*chain, Some(link.saturating_add(1)));
                 false
             }
             None => true,
@@ -147,17 +144,17 @@ impl OwnWrites {
             let known = self.known.lock();
             for mark in std::mem::take(&mut cause.open) {
                 let chain = known.chains.get(&mark).map_or(0, |chain| chain.saturating_add(1));
-                cause.chain = cause.chain.min(chain);
+                cause.chain = shorter(cause.chain, Some(chain));
             }
         }
-        if cause.chain == u32::MAX { 0 } else { cause.chain }
+        cause.chain.unwrap_or(0)
     }
 
     fn mark(&self, id: IdRef<'_>, change: Change<'_>) -> u64 {
         self.hasher.hash_one((id.group, id.kind, text_of(id), change))
     }
 
-    fn note(&self, mark: u64, chain: u32) {
+    fn remember(&self, mark: u64, chain: u32) {
         let mut known = self.known.lock();
         if known.chains.insert(mark, chain).is_none() {
             known.order.push_back(mark);

@@ -55,7 +55,7 @@ pub struct ReconcileError {
 pub(crate) enum ErrorKind {
     /// The key is tried again after a wait, or as soon as it changes.
     Failed,
-    /// The code broke down: the key is set aside, and not tried before the wait is over, whatever changes.
+    /// The code broke down: the key is quarantined, and not tried before the wait is over, whatever changes.
     Fault,
     /// The code was not called: the key is tried again after this time, and no counter changes.
     Refused(Duration),
@@ -67,13 +67,19 @@ impl ReconcileError {
         Self { message: message.into(), kind: ErrorKind::Failed, source: None }
     }
 
-    /// Makes an error with its cause.
+    /// Makes an error with its cause; the message includes the cause's text.
     pub fn because(message: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { message: message.into(), kind: ErrorKind::Failed, source: Some(source.into()) }
+        Self::new(message).caused_by(source)
     }
 
-    /// Makes the error of code that broke down (a trap, a limit) instead of answering. The resource is set aside: it is
-    /// not tried again before a wait is over ([`crate::Definition::set_aside`]), even if it changes.
+    /// Keeps the cause of an error.
+    #[must_use]
+    pub fn caused_by(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
+    /// Makes the error of code that broke down (a trap, a limit) instead of answering. The resource is quarantined: it is
+    /// not tried again before a wait is over ([`crate::Definition::quarantine_backoff`]), even if it changes.
     pub fn fault(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Fault, ..Self::new(message) }
     }
@@ -90,9 +96,9 @@ impl ReconcileError {
 
     /// Makes the error of a panic, in Consul's words.
     pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
-        let said =
+        let text =
             payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        Self::new(format!("panic [recovered]: {}", said.unwrap_or("(a value that is not text)")))
+        Self::new(format!("panic [recovered]: {}", text.unwrap_or("(a value that is not text)")))
     }
 }
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use mortise_resource::backoff::{Backoff, Waits};
 
-/// A run that lasted longer than this did not crash at its start.
-const MIN_STABLE_RUN: Duration = Duration::from_secs(2);
+use crate::durations::{MAX_RESTART_WAIT, MIN_RESTART_WAIT, MIN_STABLE_RUN};
 
 /// The waits of a controller with runs that keep ending, as in Consul: none after a run that lasted, else 500 ms, 1, 2,
 /// 4 … 60 s, each longer by up to a quarter, so that a hundred controllers with the same fault do not return at the
@@ -15,8 +14,7 @@ pub(crate) struct RestartBackoff(Waits);
 
 impl Default for RestartBackoff {
     fn default() -> Self {
-        let longest = Backoff::new(Duration::from_millis(625), Duration::from_secs(75));
-        Self(Waits::new(longest.with_jitter(0.2)))
+        Self(Waits::new(Backoff::new(MIN_RESTART_WAIT, MAX_RESTART_WAIT).with_jitter(0.2)))
     }
 }
 

@@ -19,8 +19,8 @@ pub enum Event {
 
 /// The error of a watch that could not be opened or that broke.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct SourceError(#[source] Box<dyn std::error::Error + Send + Sync>);
+#[error(transparent)]
+pub struct SourceError(Box<dyn std::error::Error + Send + Sync>);
 
 impl SourceError {
     /// Wraps the error behind the source, or a sentence.

@@ -40,29 +40,29 @@ use crate::{
 /// Reason why the server did not run, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("{0}")]
+    #[error(transparent)]
     Backup(#[from] mortise_backup::BackupError),
-    #[error("{0}")]
+    #[error(transparent)]
     Serve(#[from] ServeError),
     #[error("sandbox: {0}")]
     Sandbox(#[from] LoadError),
-    #[error("{0}")]
+    #[error(transparent)]
     Registry(#[from] RegistryError),
-    #[error("{0}")]
+    #[error(transparent)]
     Plugins(#[from] mortise_plugin_manager::StartError),
-    #[error("{0}")]
+    #[error(transparent)]
     Controllers(#[from] mortise_plugin_manager::controllers::ControllersError),
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("{0}")]
+    #[error(transparent)]
     Bootstrap(#[from] bootstrap::BootstrapError),
-    #[error("{0}")]
+    #[error(transparent)]
     Audit(#[from] mortise_audit::OpenError),
     #[error("cannot read tokens and policies: {0}")]
     Access(#[source] mortise_resource::Error),
-    #[error("{0}")]
+    #[error(transparent)]
     Task(#[from] TaskPanic),
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },

@@ -31,7 +31,7 @@ const MOST: u64 = 1_000_000;
 const WARM_UP: u64 = 20;
 
 /// Longest measurement of one row.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_ROW_TIME: Duration = Duration::from_secs(20);
 
 /// Arguments of `plugin bench`.
 #[derive(Debug, Args)]
@@ -189,7 +189,7 @@ impl Bench {
             row.times.push(start.elapsed());
             row.used.fuel = row.used.fuel.max(used.fuel);
             row.used.memory = row.used.memory.max(used.memory);
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > MAX_ROW_TIME {
                 break;
             }
         }

@@ -94,8 +94,8 @@ impl ManagerState {
             self.forget(&name).await;
         }
         if !self.starting {
-            let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
-            if let Err(e) = self.resources.put(pages).await {
+            let records = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
+            if let Err(e) = self.resources.put(records).await {
                 tracing::error!("the resources of plugins cannot be written: {e}");
             }
         }

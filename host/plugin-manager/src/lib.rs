@@ -38,6 +38,6 @@ mod work;
 
 pub use commands::pause::Pause;
 pub use manager::Manager;
-pub use mortise_plugin_host::{LogLine, Logs};
+pub use mortise_plugin_host::{LogLevel, LogLine, Logs};
 pub use options::{Bundled, ConfigFault, ConfigSource, Limits, Options, StartError};
 pub use trust::TrustRules;

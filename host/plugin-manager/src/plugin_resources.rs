@@ -78,12 +78,12 @@ impl PluginResources {
     /// Faults of the store.
     pub(crate) async fn put(
         &mut self,
-        pages: impl IntoIterator<Item = (&str, &PluginRecord)>,
+        records: impl IntoIterator<Item = (&str, &PluginRecord)>,
     ) -> Result<(), StoreError> {
         let changed: Vec<(&str, &PluginRecord)> =
-            pages.into_iter().filter(|(name, page)| self.next(name, page).is_some()).collect();
+            records.into_iter().filter(|(name, record)| self.next(name, record).is_some()).collect();
         for attempt in 1.. {
-            let resources: Vec<_> = changed.iter().filter_map(|(name, page)| self.next(name, page)).collect();
+            let resources: Vec<_> = changed.iter().filter_map(|(name, record)| self.next(name, record)).collect();
             if resources.is_empty() {
                 break;
             }
@@ -110,9 +110,9 @@ impl PluginResources {
     }
 
     /// The resource to store for a record; `None` if the stored one is up to date.
-    fn next(&self, name: &str, page: &PluginRecord) -> Option<pb::Resource> {
-        let value = page.data.encode_to_vec();
-        let conditions = vec![cut_message(page.loaded.clone()), cut_message(page.healthy.clone())];
+    fn next(&self, name: &str, record: &PluginRecord) -> Option<pb::Resource> {
+        let value = record.data.encode_to_vec();
+        let conditions = vec![cut_message(record.loaded.clone()), cut_message(record.healthy.clone())];
         let stored = self.written.get(name);
         let same_data = stored.and_then(|r| r.data.as_ref()).is_some_and(|any| any.value == value);
         let same_status = stored.and_then(|r| r.status.get(STATUS_KEY)).is_some_and(|s| s.conditions == conditions);

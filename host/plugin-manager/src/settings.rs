@@ -1,17 +1,14 @@
 //! Settings of plugins follow the configuration's file: a plugin with changed settings is loaded again, through the
 //! same stages as a new component.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
+    commands::load::{EndedLoad, OperatorLoad},
     core::Core,
-    load::{
-        request::{LoadReason, LoadRequest},
-        stage::{Failure, Stage},
-    },
+    load::stage::{Failure, Stage},
     options::ConfigFault,
     state::ManagerState,
-    trust::Origin,
 };
 
 impl Core {
@@ -38,46 +35,32 @@ impl Core {
 
     /// Loads the serving component again with the current settings, unless it has them by then.
     async fn reload(&self, name: &str) {
-        let mut turn = Some(self.turns.take(name).await);
-        let place = self.work.place().await;
-        let (digest, request) = {
-            let mut state = self.lock().await;
-            if state.registry.load().plugin(name).is_none_or(|plugin| plugin.has_settings(&state.settings)) {
-                return;
+        let mut load = OperatorLoad::begin(self, name).await;
+        let state = &mut load.state;
+        if state.registry.load().plugin(name).is_none_or(|plugin| plugin.has_settings(&state.settings)) {
+            return;
+        }
+        let digest = state.managed(name).record.data.digest.clone();
+        match state.last_served_request(name) {
+            Ok(request) => {
+                let EndedLoad { mut state, outcome, _turn, .. } = load.run(self, request).await;
+                if let Err(refusal) = outcome {
+                    state.refuse_settings(name, refusal.failure, digest).await;
+                }
             }
-            let digest = state.managed(name).record.data.digest.clone();
-            (digest, state.kept_request(name, LoadReason::Reload))
-        };
-        let outcome = match request {
-            Ok(request) => self.load(&request, &mut turn, place).await.map(drop),
             Err(e) => {
-                Err(Failure::new(Stage::Waiting, "HostFault", format!("the copy in data_dir cannot be read: {e}"))
-                    .into())
+                let what = format!("the copy in data_dir cannot be read: {e}");
+                state.refuse_settings(name, Failure::new(Stage::Waiting, "HostFault", what), digest).await;
             }
-        };
-        if let Err(refusal) = outcome {
-            tracing::error!("plugin {name}: its new settings are rejected: {}", refusal.failure.message);
-            let mut state = self.lock().await;
-            state.config.unsettled.insert(name.to_owned());
-            state.failed(name, refusal.failure, digest).await;
         }
     }
 }
 
 impl ManagerState {
-    /// A request for the component that served last, from the copies in data_dir.
-    pub(crate) fn kept_request(&self, name: &str, reason: LoadReason) -> io::Result<LoadRequest> {
-        let data = self.plugins.get(name).map(|managed| managed.record.data.clone()).unwrap_or_default();
-        let bytes = self.components.get(name, &data.digest)?;
-        Ok(LoadRequest {
-            source: data.source,
-            bytes,
-            digest: data.digest,
-            origin: Origin::Kept,
-            signature: Ok(None),
-            reason,
-            plugin_before: Some(name.to_owned()),
-        })
+    async fn refuse_settings(&mut self, name: &str, failure: Failure, digest: String) {
+        tracing::error!("plugin {name}: its new settings are rejected: {}", failure.message);
+        self.config.unsettled.insert(name.to_owned());
+        self.failed(name, failure, Some(digest)).await;
     }
 
     /// Warns of settings for plugins that are not loaded.
@@ -92,7 +75,7 @@ impl ManagerState {
         tracing::error!("the changed configuration is rejected and has no effect: {}", fault.what);
         if let Some(plugin) = fault.plugin.filter(|plugin| self.plugins.contains_key(plugin)) {
             self.config.unsettled.insert(plugin.clone());
-            self.failed(&plugin, Failure::new(Stage::Waiting, "BadSettings", fault.what), String::new()).await;
+            self.failed(&plugin, Failure::new(Stage::Waiting, "BadSettings", fault.what), None).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! Rules for loading components: one function, [`TrustRules::judge`], for components of every origin.
+//! Rules for loading components: one function, [`TrustRules::verify`], for components of every origin.
 //!
 //! It is called before a component is compiled, with the bytes that are compiled then. A rejection changes only the
 //! condition `Loaded`.

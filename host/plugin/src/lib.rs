@@ -58,7 +58,7 @@ pub use grants::{
 };
 pub use health::{
     breaker::{CallerId, HealthState, Quarantine},
-    logs::{self, LogLine, LogSettings, Logs},
+    logs::{self, LogLevel, LogLine, LogSettings, LogThreshold, Logs},
     plugin_health::{Health, HealthReport, HookHealth},
 };
 pub use host::{

@@ -31,7 +31,7 @@ use crate::{
     error::LoadError,
     health::{
         breaker::Quarantine,
-        logs::{LogSettings, Logs},
+        logs::{LogSettings, LogThreshold, Logs},
         metrics::{PluginLabels, count_load},
     },
     host::{lookup_host::LookupHost, state::State},
@@ -48,8 +48,8 @@ pub struct SandboxOptions {
     pub quarantine: Quarantine,
     /// Limits of plugins' logs.
     pub logs: LogSettings,
-    /// Log levels by plugin name; the default is info. See [`crate::health::logs::level`].
-    pub log_levels: BTreeMap<String, u8>,
+    /// Thresholds of logs by plugin name; the default is info.
+    pub log_levels: BTreeMap<String, LogThreshold>,
     /// Limits of controllers.
     pub controllers: ReconcileLimits,
     /// Keys that decrypt the files of granted secrets.

@@ -2,6 +2,8 @@
 
 mod grpc;
 
+use std::{io, path::PathBuf, sync::Arc};
+
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
@@ -78,12 +80,35 @@ pub trait Connector: Send + Sync {
     /// Connects to the server of the settings; the environment gives the settings that are left out.
     ///
     /// # Errors
-    /// The reason of the failure, for people.
-    async fn connect(&self, settings: &ConnectionSettings) -> Result<std::sync::Arc<dyn ResourceClient>, String>;
+    /// [`ConnectError`].
+    async fn connect(&self, settings: &ConnectionSettings) -> Result<Arc<dyn ResourceClient>, ConnectError>;
 
     /// The exported types and functions of a server, for use without a server; `None` without an export.
     ///
     /// # Errors
-    /// The reason why the export cannot be read, for people.
-    fn snapshot(&self) -> Result<Option<Snapshot>, String>;
+    /// [`ExportError`].
+    fn snapshot(&self) -> Result<Option<Snapshot>, ExportError>;
+}
+
+/// Reason why a [`Connector`] has no connection, with a remedy for the user.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ConnectError(Box<dyn std::error::Error + Send + Sync>);
+
+impl ConnectError {
+    /// Keeps the connector's own error.
+    #[must_use]
+    pub fn new(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(source))
+    }
+}
+
+/// The file of an export cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct ExportError {
+    /// The file.
+    pub path: PathBuf,
+    /// Cause.
+    pub source: io::Error,
 }

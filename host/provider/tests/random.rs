@@ -6,7 +6,8 @@ use std::{fmt::Write as _, sync::Arc};
 use fastrand::Rng;
 use mortise_provider::{
     mapping::{
-        Attribute, Divergences, FieldOptions, Leaf, Object, Presence, Shape, conform, from_data, same, to_data, undo,
+        Attribute, Divergences, FieldOptions, Leaf, Object, Presence, Shape, are_equal, conform, from_data, to_data,
+        undo,
     },
     value::{Type, Value, msgpack},
 };
@@ -156,7 +157,7 @@ fn random_values_of_random_messages_survive_every_way() {
             let Ok(data) = to_data(&of, &value) else { continue };
             sent += 1;
             let back = from_data(&of, Some(&data)).unwrap();
-            assert!(same(&shape, Presence::Explicit, &value, &back), "{text}\n{value:?}\n{back:?}");
+            assert!(are_equal(&shape, Presence::Explicit, &value, &back), "{text}\n{value:?}\n{back:?}");
             let server = hook(&shape, &back);
             let mut divergences = Divergences::default();
             let planned = conform(&shape, false, "data", &value, Some(&server), &mut divergences);

@@ -54,8 +54,8 @@ pub enum StoreError {
     #[error(transparent)]
     QuotaExceeded(#[from] Box<QuotaExceeded>),
     /// A part of a mutation's id is missing or does not fit into a key. A fault of the calling code.
-    #[error("the id is incomplete: {0} is missing, too long, or contains a zero byte")]
-    IncompleteId(&'static str),
+    #[error("the id is incomplete: {0}")]
+    IncompleteId(#[from] IdPartError),
     /// The reader of a watch fell further behind than the store buffers events.
     #[error(
         "the watch was closed: its reader fell more than {bound} events or {bytes} bytes behind, or others needed the memory \
@@ -172,6 +172,11 @@ pub enum StoreError {
         source: io::Error,
     },
 }
+
+/// The part of an id that is missing, or does not fit into a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is missing, too long, or contains a zero byte")]
+pub struct IdPartError(pub &'static str);
 
 impl From<FsError> for StoreError {
     fn from(FsError { path, action, source }: FsError) -> Self {

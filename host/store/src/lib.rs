@@ -34,7 +34,7 @@ pub use backend::{
 };
 pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState};
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
-pub use error::StoreError;
+pub use error::{IdPartError, StoreError};
 pub use ids::{ExpectedId, Place, TypeKey};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet};

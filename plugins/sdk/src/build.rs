@@ -28,7 +28,7 @@ use protox::{
 #[non_exhaustive]
 pub enum Error {
     /// A `.proto` file is missing or wrong.
-    #[error("{0}")]
+    #[error(transparent)]
     Proto(#[from] protox::Error),
     /// The generated code or the descriptors cannot be written.
     #[error("cannot write the generated code: {0}")]

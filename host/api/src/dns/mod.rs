@@ -51,7 +51,7 @@ impl DnsOptions {
     pub const MAX_CONNECTIONS: usize = 128;
 
     /// Default of `idle`.
-    pub const IDLE: Duration = Duration::from_secs(10);
+    pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Reads the domain of all names; `None` for an invalid text.
     #[must_use]

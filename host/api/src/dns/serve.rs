@@ -20,7 +20,7 @@ use super::{
 const MAX_QUERY_BYTES: usize = 4_096;
 
 /// Wait after a failure to accept or receive, for example without free file descriptors.
-const FAULT_WAIT: Duration = Duration::from_millis(100);
+const RECEIVE_RETRY_WAIT: Duration = Duration::from_millis(100);
 
 /// Consecutive faults before a wait: a single one may concern just one client, such as one that is gone.
 const MAX_FAULTS: u32 = 16;
@@ -97,7 +97,7 @@ async fn received_or_wait<T>(received: io::Result<T>, faults: &mut u32) -> Optio
     }
     *faults = faults.saturating_add(1);
     if *faults > MAX_FAULTS {
-        sleep(FAULT_WAIT).await;
+        sleep(RECEIVE_RETRY_WAIT).await;
     }
     None
 }
@@ -105,7 +105,7 @@ async fn received_or_wait<T>(received: io::Result<T>, faults: &mut u32) -> Optio
 async fn connections(listener: TcpListener, shared: Arc<Shared>, stopping: watch::Receiver<bool>) -> io::Result<()> {
     loop {
         let Ok((stream, from)) = listener.accept().await else {
-            sleep(FAULT_WAIT).await;
+            sleep(RECEIVE_RETRY_WAIT).await;
             continue;
         };
         let Ok(place) = shared.connections.clone().try_acquire_owned() else {
@@ -188,11 +188,11 @@ mod tests {
             }
             assert_eq!(received_or_wait(Ok(7), &mut faults).await, Some(7));
         }
-        assert!(begun.elapsed() < FAULT_WAIT * 100, "between them others are answered");
+        assert!(begun.elapsed() < RECEIVE_RETRY_WAIT * 100, "between them others are answered");
         let begun = Instant::now();
         for _ in 0..MAX_FAULTS + 3 {
             received_or_wait(fault(), &mut faults).await;
         }
-        assert!(begun.elapsed() >= FAULT_WAIT * 3, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() >= RECEIVE_RETRY_WAIT * 3, "{:?}", begun.elapsed());
     }
 }

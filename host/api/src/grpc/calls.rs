@@ -63,10 +63,8 @@ use super::{resource_service::ResourceMethod, status::status};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     peer::{LocalUser, PeerCertificate},
+    port::STOPPING_STALL_TIMEOUT,
 };
-
-/// Longest time without reading while the server stops.
-const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Methods with a stream of requests.
 const STREAMING_METHODS: [&str; 3] = [

@@ -37,7 +37,7 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use super::small_writes::SmallWrites;
 use crate::{
     peer::{LocalUser, PeerCertificate},
-    port::Port,
+    port::{ACCEPT_RETRY_WAIT, Port},
     tls::{Protocol, Tls},
     transport::Transport,
 };
@@ -47,9 +47,6 @@ const PREFACE_BYTES: usize = 24 + 9;
 
 /// Concurrent connections over the unix socket.
 const LOCAL_CONNECTIONS: usize = 256;
-
-/// Wait after a failed accept.
-const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::{Stream, stream};
-use mortise_plugin_manager::{LogLine, Logs};
+use mortise_plugin_manager::{LogLevel, LogLine, Logs};
 use mortise_resource::data;
 use tokio::sync::{
     OwnedSemaphorePermit,
@@ -18,17 +18,13 @@ use tokio::sync::{
 };
 use tonic::Status;
 
-/// The lowest level.
-const TRACE: u8 = 5;
-const WARN: u8 = 2;
-
 /// Longest delay between keeping a line and its arrival through the channel.
 const MAX_LINE_DELAY: Duration = Duration::from_secs(1);
 
 /// An open log reader.
 pub(crate) struct LogReader {
     plugin: String,
-    up_to: u8,
+    up_to: LogLevel,
     /// Unsent kept lines, oldest first.
     kept: std::vec::IntoIter<Arc<LogLine>>,
     /// The lines that were kept at the start: late ones among them arrive through the channel, too.
@@ -49,7 +45,7 @@ impl LogReader {
     ) -> Self {
         // The channel is opened first: a line in between arrives twice and is recognised; otherwise it would be lost.
         let live = wanted.follow.then(|| logs.follow());
-        let up_to = u8::try_from(wanted.level).ok().filter(|level| *level > 0).unwrap_or(TRACE);
+        let up_to = LogLevel::from_number(wanted.level).unwrap_or(LogLevel::Trace);
         let kept = logs.tail(&wanted.name, wanted.last as usize, up_to);
         Self {
             plugin: wanted.name,
@@ -101,7 +97,7 @@ impl LogReader {
         wire(&LogLine {
             plugin: self.plugin.as_str().into(),
             at: SystemTime::now(),
-            level: WARN,
+            level: LogLevel::Warn,
             hook: "",
             message,
             fields: Vec::new(),
@@ -113,7 +109,7 @@ fn wire(line: &LogLine) -> data::LogLine {
     data::LogLine {
         plugin: line.plugin.to_string(),
         at: Some(line.at.into()),
-        level: line.level.into(),
+        level: line.level as u32,
         hook: line.hook.to_owned(),
         message: line.message.clone(),
         fields: line.fields.iter().cloned().collect(),

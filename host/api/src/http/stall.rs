@@ -17,10 +17,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use crate::transport::Transport;
-
-/// Longest stall while the server stops.
-const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);
+use crate::{port::STOPPING_STALL_TIMEOUT, transport::Transport};
 
 /// A stream whose writes have a time limit.
 pub(super) struct StallTimeout {

@@ -10,7 +10,7 @@ use metrics::Unit;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// Time between two foldings of samples into buckets.
-const UPKEEP: Duration = Duration::from_secs(5);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Bounds of the buckets of times: from ten microseconds, as a hook takes, to ten seconds.
 const SECONDS: [f64; 19] = [
@@ -257,7 +257,7 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
 
 /// Folds samples into buckets until the process ends.
 pub(crate) async fn upkeep(handle: PrometheusHandle) {
-    let mut every = tokio::time::interval(UPKEEP);
+    let mut every = tokio::time::interval(UPKEEP_INTERVAL);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;

@@ -19,7 +19,7 @@
 //! whose authority was removed from the file cannot open a connection again.
 //!
 //! # Cost and limits
-//! A handshake counts as one of the port's connections. It has at most [`TlsOptions::HANDSHAKE`], and takes about a
+//! A handshake counts as one of the port's connections. It has at most [`TlsOptions::HANDSHAKE_TIMEOUT`], and takes about a
 //! millisecond of processor time with an RSA key, less with P-256. It runs in a task of its own. A connection takes 8
 //! KiB more than one in the clear. There are no revocation lists: to revoke a leaked client certificate, remove its
 //! name from `[acl.certificates]`, or its authority from the file.
@@ -61,10 +61,10 @@ pub struct TlsOptions {
 
 impl TlsOptions {
     /// Longest time of a handshake. A connection counts as open from before its handshake.
-    pub const HANDSHAKE: Duration = Duration::from_secs(10);
+    pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Time between two looks at the files. A change is read once the files have stayed the same for as long.
-    pub const RESCAN: Duration = Duration::from_secs(2);
+    pub const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 }
 
 /// The duty of clients to show a certificate.

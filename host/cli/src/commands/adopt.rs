@@ -41,8 +41,7 @@ pub struct Adopt {
 impl Adopt {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let kind = catalog.find_type(&self.kind)?;
         let request = ImportRequest {
             tenancy: Some(self.tenancy.units_for(&kind, &session, &catalog)),

@@ -101,8 +101,7 @@ pub(super) enum Outcome {
 impl Apply {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
         let prune_types = self.prune_types.iter().map(|name| catalog.find_type(name)).collect::<Result<Vec<_>, _>>()?;
         let in_files: BTreeSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();

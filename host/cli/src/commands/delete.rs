@@ -69,8 +69,7 @@ pub struct Delete {
 impl Delete {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let levels = self.to_delete(&session, &catalog, &ui).await?;
         let Some(levels) = levels else {
             ui::line("nothing was deleted")?;

@@ -39,8 +39,7 @@ pub struct Describe {
 
 impl Describe {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
         let resource = ids::read(&session, &id).await?;
         let owners = tree::owners(&session, &resource).await?;

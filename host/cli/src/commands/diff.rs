@@ -40,8 +40,7 @@ pub struct Diff {
 impl Diff {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
         let mut different = false;
         let keys: HashSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();

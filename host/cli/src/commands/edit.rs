@@ -42,8 +42,7 @@ pub struct Edit {
 
 impl Edit {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
         let mut stored = ids::read(&session, &id).await?;
         let name = placed_title(&id_of(&stored));

@@ -25,8 +25,7 @@ pub struct Explain {
 impl Explain {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let show = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (_, catalog) = Catalog::connect(&self.connect).await?;
         let (ty, path) = split(&self.what, &catalog)?;
         let message = catalog.message(&ty);
         catalog.fault()?;

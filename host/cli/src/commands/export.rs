@@ -63,8 +63,7 @@ enum ExportFormat {
 
 impl Export {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let chosen = self.choose(&catalog)?;
         if self.file.as_os_str() == "-" {
             // Not locked: other code may print between two lines.

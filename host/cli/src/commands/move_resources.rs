@@ -40,8 +40,7 @@ pub struct Move {
 impl Move {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let to = catalog.find_type(&self.to)?;
         let mut wanted = Vec::new();
         for selected in ids::selections(&self.what, &catalog)? {

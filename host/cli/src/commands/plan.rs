@@ -48,8 +48,7 @@ pub struct PlanCommand {
 impl PlanCommand {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let mut different = false;
         for document in files::read(&self.files, &catalog, &self.tenancy, &session)? {
             let request = PlanRequest { resource: Some(document.resource.clone()), create: self.create };

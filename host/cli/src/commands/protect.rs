@@ -31,8 +31,7 @@ pub struct Protect {
 
 impl Protect {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
         let block_deletion = !self.off;
         let request = SetBlockDeletionRequest { id: Some(id.clone()), version: String::new(), block_deletion };

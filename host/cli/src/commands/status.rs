@@ -34,8 +34,7 @@ impl Status {
         if self.what.is_empty() {
             return super::server_status::show(&self.connect, self.output).await;
         }
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
         let resource = ids::read(&session, &id).await?;
         if self.output == AnswerFormat::Json {

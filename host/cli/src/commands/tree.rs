@@ -45,8 +45,7 @@ pub struct Tree {
 impl Tree {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let show = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
         let resource = ids::read(&session, &id).await?;
         let owners = owners(&session, &resource).await?;

@@ -28,6 +28,9 @@ use crate::{
     output::ui::{Color, Ui},
 };
 
+/// Longest time of a call, unless a flag or the environment says otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Default address of a server.
 const DEFAULT_ADDR: &str = "127.0.0.1:8502";
 
@@ -152,7 +155,7 @@ impl Connect {
             None => match env("MORTISE_TIMEOUT") {
                 Some(text) => crate::args::duration(&text)
                     .map_err(|e| CliError::usage("environment variable MORTISE_TIMEOUT").caused_by(e))?,
-                None => Duration::from_secs(30),
+                None => DEFAULT_TIMEOUT,
             },
         };
         let token = self.token(env, &context)?;

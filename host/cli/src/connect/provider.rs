@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_provider::{
-    client::{ConnectionSettings, Connector, GrpcClient, ResourceClient},
+    client::{ConnectError, ConnectionSettings, Connector, ExportError, GrpcClient, ResourceClient},
     schema::Snapshot,
 };
 
@@ -96,13 +96,13 @@ async fn client_of(target: &Target) -> Result<GrpcClient, CliError> {
 
 #[async_trait]
 impl Connector for ProviderConnector {
-    async fn connect(&self, settings: &ConnectionSettings) -> Result<Arc<dyn ResourceClient>, String> {
-        let client = self.reach(settings).await.map_err(|e| e.to_string())?;
+    async fn connect(&self, settings: &ConnectionSettings) -> Result<Arc<dyn ResourceClient>, ConnectError> {
+        let client = self.reach(settings).await.map_err(ConnectError::new)?;
         Ok(Arc::new(client))
     }
 
-    fn snapshot(&self) -> Result<Option<Snapshot>, String> {
+    fn snapshot(&self) -> Result<Option<Snapshot>, ExportError> {
         let Some(file) = &self.snapshot else { return Ok(None) };
-        Snapshot::read(file).map_err(|e| format!("{}: {e}", file.display()))
+        Snapshot::read(file).map_err(|source| ExportError { path: file.clone(), source })
     }
 }

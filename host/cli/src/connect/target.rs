@@ -11,6 +11,9 @@ use crate::error::{self, CliError, Exit, innermost};
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Interval of HTTP/2 pings, which find a dead connection.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+
 /// Connection settings, decided.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -49,7 +52,7 @@ impl Target {
         let endpoint = Endpoint::from_shared(self.url())
             .map_err(wrong)?
             .connect_timeout(CONNECT_TIMEOUT.min(self.timeout))
-            .http2_keep_alive_interval(Duration::from_secs(30))
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(4 << 20)
             .tcp_nodelay(true);

@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 8;
 const STEADY: usize = 16;
 
 /// Longest wait before a call is repeated.
-const MAX_WAIT: Duration = Duration::from_secs(5);
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
 
 /// Limits the calls in flight.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Throttle {
             self.leave(retry_in.is_some());
             attempt += 1;
             match retry_in {
-                Some(wait) if attempt < ATTEMPTS => tokio::time::sleep((wait * attempt).min(MAX_WAIT)).await,
+                Some(wait) if attempt < ATTEMPTS => tokio::time::sleep((wait * attempt).min(MAX_RETRY_WAIT)).await,
                 _ => return ended,
             }
         }

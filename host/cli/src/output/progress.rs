@@ -9,7 +9,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Longest time of a step without a bar.
-const QUIET: Duration = Duration::from_secs(1);
+const BAR_DELAY: Duration = Duration::from_secs(1);
 
 /// Unit of a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Progress {
     pub fn advance(&self, by: u64) {
         if let Ok(mut shown) = self.shown.lock()
             && !*shown
-            && self.begun.elapsed() >= QUIET
+            && self.begun.elapsed() >= BAR_DELAY
         {
             *shown = true;
             if std::io::stderr().is_terminal() {

@@ -15,7 +15,7 @@ use mortise_resource::{
 use mortise_text::{TypeTable, Types};
 use prost_reflect::MessageDescriptor;
 
-use crate::{CliError, Session};
+use crate::{CliError, Connect, Session};
 
 /// Types of the server at the time of the fetch.
 ///
@@ -34,6 +34,16 @@ struct DescriptorCache {
 }
 
 impl Catalog {
+    /// Connects to the server, and fetches its types.
+    ///
+    /// # Errors
+    /// Those of [`Connect::session`] and of [`Session::call`].
+    pub(crate) async fn connect(server: &Connect) -> Result<(Session, Self), CliError> {
+        let session = server.session().await?;
+        let catalog = Self::fetch(&session).await?;
+        Ok((session, catalog))
+    }
+
     /// Fetches the types of the server.
     ///
     /// # Errors

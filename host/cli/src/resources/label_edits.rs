@@ -99,8 +99,7 @@ impl LabelEditArgs {
             return Err(CliError::usage(fault).remedy("KEY=VALUE sets, KEY- removes, --list shows"));
         }
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let mut exit = Exit::Done;
         for resource in self.chosen(&words, &session, &catalog, &ui).await? {
             if self.list {

@@ -168,10 +168,14 @@ async fn watch(
     Ok(())
 }
 
+/// First and longest pause between two reads of a resource that is to go.
+const MIN_READ_PAUSE: Duration = Duration::from_millis(20);
+const MAX_READ_PAUSE: Duration = Duration::from_secs(1);
+
 /// Waits until this incarnation is gone, at most for the session's timeout.
 pub(crate) async fn until_gone(session: &Session, id: &pb::Id) -> Result<(), CliError> {
     let deadline = Instant::now() + session.timeout();
-    let mut waits = Waits::new(Backoff::new(Duration::from_millis(20), Duration::from_secs(1)));
+    let mut waits = Waits::new(Backoff::new(MIN_READ_PAUSE, MAX_READ_PAUSE));
     while let Some(resource) = crate::resources::ids::read_if_there(session, id).await? {
         let pause = waits.next_wait();
         if Instant::now() + pause > deadline {

@@ -77,7 +77,7 @@ impl Controllers {
         if table.all.contains_key(definition.name()) {
             return Err(ControllersError::NameTaken(definition.name().to_owned()));
         }
-        table.admit(&definition)?;
+        table.check_registration(&definition)?;
         let name = definition.name.clone();
         let controller = Arc::new(Controller::new(name.clone(), ControllerMetrics::new(&self.0.names.label(&name))));
         let wanted = DesiredState { definition: Arc::new(definition), revision: 0, mode: Mode::Run };
@@ -105,7 +105,7 @@ impl Controllers {
     pub async fn replace(&self, definition: Definition) -> Result<(), ControllersError> {
         let applied = {
             let table = self.0.table.lock();
-            table.admit(&definition)?;
+            table.check_registration(&definition)?;
             let handle = table.active(definition.name())?;
             handle.change(|wanted| wanted.definition = Arc::new(definition))
         };
@@ -203,7 +203,7 @@ impl Table {
     }
 
     /// Whether a definition may be registered now.
-    fn admit(&self, definition: &Definition) -> Result<(), ControllersError> {
+    fn check_registration(&self, definition: &Definition) -> Result<(), ControllersError> {
         if self.shut {
             return Err(ControllersError::ShutDown);
         }

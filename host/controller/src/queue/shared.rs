@@ -33,7 +33,7 @@ impl<C: Content> SharedQueue<C> {
         self.wake.notify_one();
     }
 
-    /// Lets every key that is set aside run again.
+    /// Lets every key that is quarantined run again.
     pub(crate) fn release(&self) {
         self.queue.lock().release(Instant::now());
         self.wake.notify_one();

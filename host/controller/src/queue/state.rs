@@ -9,7 +9,7 @@
 //! - A key that is added while it is in work runs exactly once more, behind the keys that wait by then, with the newest
 //!   content.
 //! - A key has one timer. An earlier one stays when a later one is set.
-//! - A key whose code broke down is *set aside*; a key whose run was refused, for example by a quarantined plugin, is
+//! - A key whose code broke down is *quarantined*; a key whose run was refused, for example by a quarantined plugin, is
 //!   *postponed*. Both keep added content, and do not run before their wait is over.
 //! - A run replaces the retry and the resync that were set before it, since it does their work; so a new resync
 //!   replaces the old one. A timer that the reconciler asked for stays.
@@ -26,7 +26,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::key::Key;
+use crate::{durations::MAX_TIMER_WAIT, key::Key};
 
 /// The content of an item, carried with its key.
 pub(crate) trait Content: Default + Send + 'static {
@@ -62,7 +62,7 @@ pub(crate) enum Next<C> {
     Retry(Duration, C),
     /// A run after this time and not before, even if the key is added, because the code broke down; counts one more
     /// failure.
-    SetAside(Duration, C),
+    Quarantine(Duration, C),
     /// A run after this time and not before, as if this run had not happened.
     Postponed(Duration, C),
 }
@@ -95,7 +95,7 @@ enum EntryState {
     Waiting,
     Running,
     /// Runs, and was added again meanwhile.
-    Again,
+    RunningAgain,
 }
 
 /// A key that does not run before its time.
@@ -103,7 +103,7 @@ enum EntryState {
 struct Hold {
     until: u64,
     /// Whether the code broke down; otherwise the key was postponed.
-    aside: bool,
+    quarantined: bool,
 }
 
 struct Entry<C> {
@@ -113,7 +113,7 @@ struct Entry<C> {
     since: u64,
     timer: Option<(u64, TimerReason)>,
     failures: u32,
-    place: EntryState,
+    state: EntryState,
     /// Time until which the key does not run, even if it is added.
     held: Option<Hold>,
     /// The key was throttled, and has not run since.
@@ -131,7 +131,7 @@ pub(crate) struct Queue<C> {
     timers: BTreeSet<(u64, u32)>,
     running: usize,
     throttled: usize,
-    set_aside: usize,
+    quarantined: usize,
     /// Number of openings: the result of a run from an earlier opening is ignored.
     epoch: u32,
     closed: bool,
@@ -149,7 +149,7 @@ impl<C: Content> Queue<C> {
             timers: BTreeSet::new(),
             running: 0,
             throttled: 0,
-            set_aside: 0,
+            quarantined: 0,
             epoch: 0,
             closed: true,
             zero,
@@ -163,9 +163,9 @@ impl<C: Content> Queue<C> {
         let since = self.nanos(now);
         for (index, entry) in (0..).zip(&mut self.entries) {
             if let Some(entry) = entry
-                && matches!(entry.place, EntryState::Running | EntryState::Again)
+                && matches!(entry.state, EntryState::Running | EntryState::RunningAgain)
             {
-                entry.place = EntryState::Waiting;
+                entry.state = EntryState::Waiting;
                 entry.since = since;
                 self.waiting.push_back(index);
             }
@@ -192,19 +192,19 @@ impl<C: Content> Queue<C> {
             Some(older) => older.merge(content),
             none => *none = Some(Box::new(content)),
         }
-        match entry.place {
+        match entry.state {
             EntryState::Idle => {
-                entry.place = EntryState::Waiting;
+                entry.state = EntryState::Waiting;
                 entry.since = since;
                 self.waiting.push_back(index);
                 true
             }
             EntryState::Running => {
-                entry.place = EntryState::Again;
+                entry.state = EntryState::RunningAgain;
                 entry.since = since;
                 false
             }
-            EntryState::Waiting | EntryState::Again => false,
+            EntryState::Waiting | EntryState::RunningAgain => false,
         }
     }
 
@@ -218,23 +218,23 @@ impl<C: Content> Queue<C> {
         if self.closed {
             return Take::Closed;
         }
-        self.fire(now);
+        self.queue_due_keys(now);
         let nanos = self.nanos(now);
         while let Some(index) = self.waiting.pop_front() {
             let Some(entry) = entry(&mut self.entries, index) else { continue };
             if let Some(held) = entry.held {
                 if held.until > nanos {
-                    entry.place = EntryState::Idle;
+                    entry.state = EntryState::Idle;
                     let wait = Duration::from_nanos(held.until - nanos);
                     self.set_timer(index, now, wait, TimerReason::Retry);
                     continue;
                 }
                 entry.held = None;
-                self.set_aside = self.set_aside.saturating_sub(usize::from(held.aside));
+                self.quarantined = self.quarantined.saturating_sub(usize::from(held.quarantined));
             }
             let mut content = entry.content.take().unwrap_or_default();
             if let Some(wait) = throttle(&entry.key, &mut content, entry.timer_fired) {
-                entry.place = EntryState::Idle;
+                entry.state = EntryState::Idle;
                 entry.content = Some(content);
                 entry.timer_fired = false;
                 if !std::mem::replace(&mut entry.throttled, true) {
@@ -243,7 +243,7 @@ impl<C: Content> Queue<C> {
                 self.set_timer(index, now, wait, TimerReason::Throttled);
                 continue;
             }
-            entry.place = EntryState::Running;
+            entry.state = EntryState::Running;
             entry.timer_fired = false;
             if std::mem::replace(&mut entry.throttled, false) {
                 self.throttled = self.throttled.saturating_sub(1);
@@ -270,19 +270,19 @@ impl<C: Content> Queue<C> {
         }
         let Some(entry) = entry(&mut self.entries, index) else { return false };
         self.running = self.running.saturating_sub(1);
-        let again = entry.place == EntryState::Again;
+        let again = entry.state == EntryState::RunningAgain;
         entry.failures = match next {
-            Next::Retry(..) | Next::SetAside(..) => job.failures.saturating_add(1),
+            Next::Retry(..) | Next::Quarantine(..) => job.failures.saturating_add(1),
             Next::Postponed(..) => job.failures,
             Next::Done(_) | Next::Now(_) | Next::After(..) | Next::Throttled(..) => 0,
         };
         let held = match next {
-            Next::SetAside(wait, _) => Some((wait, true)),
+            Next::Quarantine(wait, _) => Some((wait, true)),
             Next::Postponed(wait, _) => Some((wait, false)),
             _ => None,
         };
-        entry.held = held.map(|(wait, aside)| Hold { until: since.saturating_add(nanos_of(wait)), aside });
-        self.set_aside += usize::from(held.is_some_and(|(_, aside)| aside));
+        entry.held = held.map(|(wait, quarantined)| Hold { until: since.saturating_add(nanos_of(wait)), quarantined });
+        self.quarantined += usize::from(held.is_some_and(|(_, quarantined)| quarantined));
         let (timer, older) = match next {
             Next::Done(resync) => (resync.map(|wait| (wait, TimerReason::Resync)), None),
             Next::Now(content) => (None, Some(content)),
@@ -293,7 +293,7 @@ impl<C: Content> Queue<C> {
                 }
                 (Some((wait, TimerReason::Throttled)), Some(content))
             }
-            Next::Retry(wait, content) | Next::SetAside(wait, content) | Next::Postponed(wait, content) => {
+            Next::Retry(wait, content) | Next::Quarantine(wait, content) | Next::Postponed(wait, content) => {
                 (Some((wait, TimerReason::Retry)), Some(content))
             }
         };
@@ -304,7 +304,7 @@ impl<C: Content> Queue<C> {
             }
             entry.content = Some(Box::new(older));
         }
-        entry.place = if now_again { EntryState::Waiting } else { EntryState::Idle };
+        entry.state = if now_again { EntryState::Waiting } else { EntryState::Idle };
         if now_again {
             if !again {
                 entry.since = since;
@@ -349,43 +349,43 @@ impl<C: Content> Queue<C> {
     }
 
     /// Throttled keys, at most `bound`. Walks through every key.
-    pub(crate) fn some_throttled(&self, bound: usize) -> Vec<Key> {
+    pub(crate) fn throttled_keys(&self, bound: usize) -> Vec<Key> {
         if self.throttled == 0 {
             return Vec::new();
         }
         self.entries.iter().flatten().filter(|e| e.throttled).map(|e| e.key.clone()).take(bound).collect()
     }
 
-    /// The number of keys that are set aside.
-    pub(crate) fn set_aside(&self) -> usize {
-        self.set_aside
+    /// The number of keys that are quarantined.
+    pub(crate) fn quarantined(&self) -> usize {
+        self.quarantined
     }
 
-    /// Keys that are set aside, at most `bound`, with the time until each is tried again. Walks through every key.
-    pub(crate) fn some_set_aside(&self, bound: usize, now: Instant) -> Vec<(Key, Duration)> {
-        if self.set_aside == 0 {
+    /// Keys that are quarantined, at most `bound`, with the time until each is tried again. Walks through every key.
+    pub(crate) fn quarantined_keys(&self, bound: usize, now: Instant) -> Vec<(Key, Duration)> {
+        if self.quarantined == 0 {
             return Vec::new();
         }
         let nanos = self.nanos(now);
-        let aside = |entry: &Entry<C>| {
-            let held = entry.held.filter(|held| held.aside)?;
+        let quarantined = |entry: &Entry<C>| {
+            let held = entry.held.filter(|held| held.quarantined)?;
             Some((entry.key.clone(), Duration::from_nanos(held.until.saturating_sub(nanos))))
         };
-        self.entries.iter().flatten().filter_map(aside).take(bound).collect()
+        self.entries.iter().flatten().filter_map(quarantined).take(bound).collect()
     }
 
-    /// Lets every key that is set aside or postponed run again: the code that broke down has been replaced.
+    /// Lets every key that is quarantined or postponed run again: the code that broke down has been replaced.
     pub(crate) fn release(&mut self, now: Instant) {
         let since = self.nanos(now);
         for (index, entry) in (0..).zip(&mut self.entries) {
             let Some(entry) = entry else { continue };
-            if entry.held.take().is_some() && entry.place == EntryState::Idle {
-                entry.place = EntryState::Waiting;
+            if entry.held.take().is_some() && entry.state == EntryState::Idle {
+                entry.state = EntryState::Waiting;
                 entry.since = since;
                 self.waiting.push_back(index);
             }
         }
-        self.set_aside = 0;
+        self.quarantined = 0;
     }
 
     /// Number of known keys.
@@ -394,7 +394,7 @@ impl<C: Content> Queue<C> {
     }
 
     /// Puts every due key into the queue.
-    fn fire(&mut self, now: Instant) {
+    fn queue_due_keys(&mut self, now: Instant) {
         let nanos = self.nanos(now);
         while let Some(&(due, index)) = self.timers.first()
             && due <= nanos
@@ -403,20 +403,20 @@ impl<C: Content> Queue<C> {
             let Some(entry) = entry(&mut self.entries, index) else { continue };
             entry.timer = None;
             entry.timer_fired = true;
-            match entry.place {
+            match entry.state {
                 EntryState::Idle => {
-                    entry.place = EntryState::Waiting;
+                    entry.state = EntryState::Waiting;
                     entry.since = nanos;
                     self.waiting.push_back(index);
                 }
-                EntryState::Running => entry.place = EntryState::Again,
-                EntryState::Waiting | EntryState::Again => {}
+                EntryState::Running => entry.state = EntryState::RunningAgain,
+                EntryState::Waiting | EntryState::RunningAgain => {}
             }
         }
     }
 
     fn set_timer(&mut self, index: u32, now: Instant, wait: Duration, why: TimerReason) {
-        let due = self.nanos(now.checked_add(wait).unwrap_or(now + Duration::from_secs(86_400 * 365)));
+        let due = self.nanos(now.checked_add(wait).unwrap_or(now + MAX_TIMER_WAIT));
         let Some(entry) = entry(&mut self.entries, index) else { return };
         if let Some((before, _)) = entry.timer {
             if before <= due {
@@ -438,7 +438,7 @@ impl<C: Content> Queue<C> {
             since,
             timer: None,
             failures: 0,
-            place: EntryState::Idle,
+            state: EntryState::Idle,
             held: None,
             throttled: false,
             timer_fired: false,
@@ -448,21 +448,21 @@ impl<C: Content> Queue<C> {
             // More than u32::MAX keys do not fit into memory.
             u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
         });
-        if let Some(place) = self.entries.get_mut(index as usize) {
-            *place = Some(entry);
+        if let Some(slot) = self.entries.get_mut(index as usize) {
+            *slot = Some(entry);
         }
         self.index.insert(key.clone(), index);
         index
     }
 
     fn forget_if_idle(&mut self, index: u32) {
-        if let Some(place) = self.entries.get_mut(index as usize)
-            && let Some(entry) = place
-            && entry.place == EntryState::Idle
+        if let Some(slot) = self.entries.get_mut(index as usize)
+            && let Some(entry) = slot
+            && entry.state == EntryState::Idle
             && entry.timer.is_none()
         {
             self.index.remove(&entry.key);
-            *place = None;
+            *slot = None;
             self.free.push(index);
         }
     }

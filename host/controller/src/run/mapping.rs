@@ -5,13 +5,10 @@ use std::sync::{Arc, atomic::Ordering};
 
 use mortise_resource::{pb, types};
 
-use super::{
-    reconcile::{REFUSED_WAITS, throttle},
-    state::Run,
-    user_code::catch_panic,
-};
+use super::{reconcile::throttle, state::Run, user_code::catch_panic};
 use crate::{
     controller::Controller,
+    durations::{MAX_REFUSED_WAIT, MIN_REFUSED_WAIT},
     key::{GroupKind, Key},
     mapper::Mapper,
     queue::{MappingItem, Next, ReconcileItem, SharedQueue},
@@ -59,20 +56,24 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
             }
             Err(error) => {
                 let item = std::mem::take(&mut job.content);
-                let aside = match error.kind() {
+                let quarantined = match error.kind() {
                     ErrorKind::Refused(wait) => {
-                        mapping.queue.finish(job, Next::Postponed(wait.clamp(REFUSED_WAITS.0, REFUSED_WAITS.1), item));
+                        mapping
+                            .queue
+                            .finish(job, Next::Postponed(wait.clamp(MIN_REFUSED_WAIT, MAX_REFUSED_WAIT), item));
                         continue;
                     }
                     kind => kind == ErrorKind::Fault,
                 };
-                let waits = if aside { run.definition.set_aside } else { run.definition.backoff };
+                let waits = if quarantined { run.definition.quarantine_backoff } else { run.definition.backoff };
                 let wait = waits.delay(job.failures);
                 if job.failures == 0 {
                     tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "{} failed: {error}", mapping.place);
                 }
                 recorder.mapping_failed(&mapping.place, &job.key, error.to_string());
-                mapping.queue.finish(job, if aside { Next::SetAside(wait, item) } else { Next::Retry(wait, item) });
+                mapping
+                    .queue
+                    .finish(job, if quarantined { Next::Quarantine(wait, item) } else { Next::Retry(wait, item) });
             }
         }
         tokio::task::consume_budget().await;

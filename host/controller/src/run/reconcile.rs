@@ -8,6 +8,7 @@ use tracing::{Instrument as _, field::Empty};
 
 use super::{state::Run, user_code::catch_panic};
 use crate::{
+    durations::{MAX_REFUSED_WAIT, MIN_PACED_DELAY, MIN_REFUSED_WAIT},
     key::Key,
     loop_detection::Cause,
     queue::{Job, Next, ReconcileItem},
@@ -15,13 +16,6 @@ use crate::{
     request::{ErrorKind, Outcome, ReconcileError, Request},
     status::{RECONCILE_PLACE, count},
 };
-
-/// Shortest distance of requeues that do not count as a loop, and longest wait of a loop that is slowed down.
-const MIN_PACED_DELAY: Duration = Duration::from_secs(1);
-
-/// The shortest and the longest wait after a refused reconcile. Both are short, since a plugin that refuses for long
-/// has its controller paused.
-pub(super) const REFUSED_WAITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Reconciles keys until the queue is closed.
 pub(crate) async fn reconcile_loop(run: Arc<Run>) {
@@ -44,7 +38,7 @@ pub(crate) async fn reconcile_loop(run: Arc<Run>) {
         {
             span.record("outcome", "refused");
             let item = std::mem::take(&mut job.content);
-            controller.queue.finish(job, Next::Postponed(wait.clamp(REFUSED_WAITS.0, REFUSED_WAITS.1), item));
+            controller.queue.finish(job, Next::Postponed(wait.clamp(MIN_REFUSED_WAIT, MAX_REFUSED_WAIT), item));
             continue;
         }
         controller.recorder.metrics.seconds.record(begun.elapsed());
@@ -67,7 +61,7 @@ pub(super) fn throttle(run: &Run, place: &str, key: &Key, chain: u32, timer_fire
 
 /// The wait before a link of a chain of this length; `None` while the chain is not too long.
 fn wait_of(run: &Run, chain: u32) -> Option<Duration> {
-    let beyond = chain.checked_sub(run.definition.self_wakes)?.checked_sub(1)?;
+    let beyond = chain.checked_sub(run.definition.self_wake_limit)?.checked_sub(1)?;
     Some(run.definition.backoff.delay(beyond))
 }
 
@@ -76,7 +70,7 @@ fn note_throttled(run: &Run, place: &str, key: &Key, chain: u32, wait: Duration)
     let controller = &run.controller;
     count(&controller.recorder.self_wakes);
     controller.recorder.metrics.self_wakes.increment(1);
-    if chain == run.definition.self_wakes.saturating_add(1) {
+    if chain == run.definition.self_wake_limit.saturating_add(1) {
         // Each link of a chain passes here once, so a chain logs this once.
         tracing::warn!(
             controller = &*controller.name, resource = %key,
@@ -95,7 +89,7 @@ fn requeue(run: &Run, job: &Job<ReconcileItem>, chain: u32, wait: Duration) -> N
         // A timer has no cause of its own; only the incarnation is kept.
         return Next::After(wait, ReconcileItem { uid, ..ReconcileItem::default() });
     }
-    let item = ReconcileItem { uid, cause: Cause::link(chain) };
+    let item = ReconcileItem { uid, cause: Cause::next_link(chain) };
     match wait_of(run, chain.saturating_add(1)) {
         Some(slowed) => {
             let wait = slowed.min(MIN_PACED_DELAY).max(wait);
@@ -132,8 +126,8 @@ fn finish(
             ("deferred", &metrics.deferred, requeue(run, &job, chain, wait))
         }
         Err(error) => {
-            let aside = error.kind() == ErrorKind::Fault;
-            let waits = if aside { run.definition.set_aside } else { run.definition.backoff };
+            let quarantined = error.kind() == ErrorKind::Fault;
+            let waits = if quarantined { run.definition.quarantine_backoff } else { run.definition.backoff };
             let wait = waits.delay(job.failures);
             let item = ReconcileItem { uid: job.content.uid.clone(), cause: job.content.cause.clone() };
             if job.failures == 0 {
@@ -142,7 +136,7 @@ fn finish(
                 tracing::debug!(controller = &*run.controller.name, resource = %job.key, ?wait, "reconcile failed: {error}");
             }
             recorder.failed(&job.key, error.to_string());
-            ("error", &metrics.error, if aside { Next::SetAside(wait, item) } else { Next::Retry(wait, item) })
+            ("error", &metrics.error, if quarantined { Next::Quarantine(wait, item) } else { Next::Retry(wait, item) })
         }
     };
     counter.increment(1);

@@ -18,7 +18,7 @@ use crate::{
     loop_detection::Cause,
     queue::{ChangedResource, MappingItem, ReconcileItem},
     source::Event,
-    status::INDEX,
+    status::INDEX_PLACE_PREFIX,
 };
 
 /// A type that a run watches, and the queues of its changes.
@@ -51,7 +51,7 @@ pub(crate) async fn watch_type(
     priming: Arc<Priming>,
     before: Option<Arc<Cache>>,
 ) -> Result<(), RunError> {
-    let broken = |error| RunError::Watch { of: types::gvk(&watched.of), error };
+    let broken = |source| RunError::Watch { of: types::gvk(&watched.of), source };
     let mut watch = run.source.watch(&watched.of).await.map_err(broken)?;
     let mut phase = Phase::Priming;
     let mut before = before;
@@ -122,7 +122,7 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
     let applied = if deleted { cache.remove(&watched.of, resource.id()) } else { cache.upsert(&watched.of, resource) };
     let mut failed = Vec::new();
     for (index, error) in applied.faults {
-        let place = format!("{INDEX}{index:?} of {}", types::gvk(&watched.of)).into();
+        let place = format!("{INDEX_PLACE_PREFIX}{index:?} of {}", types::gvk(&watched.of)).into();
         let message = format!("operation on index {index:?} failed: {error}");
         let count = run.controller.recorder.index_failed(&place, &applied.key, message.clone());
         // Logs the first one, and then ever fewer: each resource of a type may fail.

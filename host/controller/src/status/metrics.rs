@@ -51,7 +51,7 @@ pub(crate) struct ControllerMetrics {
     pub(crate) in_progress: Gauge,
     pub(crate) scheduled: Gauge,
     pub(crate) throttled: Gauge,
-    pub(crate) set_aside: Gauge,
+    pub(crate) quarantined: Gauge,
     pub(crate) running: Gauge,
 }
 
@@ -78,7 +78,7 @@ impl ControllerMetrics {
             in_progress: metrics::gauge!("mortise_controller_in_progress", "controller" => name()),
             scheduled: metrics::gauge!("mortise_controller_scheduled", "controller" => name()),
             throttled: metrics::gauge!("mortise_controller_throttled", "controller" => name()),
-            set_aside: metrics::gauge!("mortise_controller_quarantined_keys", "controller" => name()),
+            quarantined: metrics::gauge!("mortise_controller_quarantined_keys", "controller" => name()),
             running: metrics::gauge!("mortise_controller_running", "controller" => name()),
         }
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub use self::recent_errors::RecentError;
 pub(crate) use self::{
     metrics::{ControllerMetrics, Names},
-    recorder::{INDEX, RECONCILE_PLACE, StatusRecorder, count},
+    recorder::{INDEX_PLACE_PREFIX, RECONCILE_PLACE, StatusRecorder, count},
 };
 use crate::key::Key;
 
@@ -71,10 +71,10 @@ pub struct Status {
     pub throttled: usize,
     /// Names of throttled resources, 16 at most.
     pub throttled_keys: Vec<Key>,
-    /// Resources that are set aside, because their reconcile broke down.
-    pub set_aside: usize,
-    /// Names of resources that are set aside, 16 at most, with the time until each is tried again.
-    pub set_aside_keys: Vec<(Key, Duration)>,
+    /// Resources that are quarantined, because their reconcile broke down.
+    pub quarantined: usize,
+    /// Names of resources that are quarantined, 16 at most, with the time until each is tried again.
+    pub quarantined_keys: Vec<(Key, Duration)>,
     /// Events that wait for mappers, or are retried by them.
     pub mapper_queue_depth: usize,
     /// Reconciles that ended, with every outcome.

@@ -16,7 +16,7 @@ use crate::key::Key;
 pub(crate) const RECONCILE_PLACE: &str = "reconcile";
 
 /// Prefix of the places of index errors, which end with ` of ` and the type.
-pub(crate) const INDEX: &str = "index ";
+pub(crate) const INDEX_PLACE_PREFIX: &str = "index ";
 
 /// The record of one controller.
 pub(crate) struct StatusRecorder {
@@ -130,10 +130,12 @@ impl StatusRecorder {
             return;
         }
         let of = format!(" of {}", types::gvk(of));
-        let is_over = |place: &Arc<str>| place.starts_with(INDEX) && place.ends_with(&of) && !failed.contains(place);
+        let is_over =
+            |place: &Arc<str>| place.starts_with(INDEX_PLACE_PREFIX) && place.ends_with(&of) && !failed.contains(place);
         let mut failures = self.failures.lock();
         failures.resolve_where(key, is_over);
-        self.any_index_failed.store(failures.any_unresolved(|place| place.starts_with(INDEX)), Ordering::Relaxed);
+        self.any_index_failed
+            .store(failures.any_unresolved(|place| place.starts_with(INDEX_PLACE_PREFIX)), Ordering::Relaxed);
     }
 
     /// Records that a run ended with an error.
@@ -156,8 +158,8 @@ impl StatusRecorder {
             scheduled: 0,
             throttled: 0,
             throttled_keys: Vec::new(),
-            set_aside: 0,
-            set_aside_keys: Vec::new(),
+            quarantined: 0,
+            quarantined_keys: Vec::new(),
             mapper_queue_depth: 0,
             reconciles: read(&self.reconciles),
             errors: read(&self.errors),

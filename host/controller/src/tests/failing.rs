@@ -76,7 +76,7 @@ async fn what_is_shown_of_errors_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_breaks_the_code_is_set_aside_however_often_it_changes() {
+async fn a_resource_that_breaks_the_code_is_quarantined_however_often_it_changes() {
     let probe = Probe::new(|_, request, _| async move {
         if request.key.name() == "poison" { Err(ReconcileError::fault("trapped")) } else { Ok(Outcome::Done) }
     });
@@ -91,17 +91,17 @@ async fn a_resource_that_breaks_the_code_is_set_aside_however_often_it_changes()
     let poisoned = names.iter().filter(|name| *name == "poison").count();
     assert_eq!((poisoned, names.len()), (3, 73), "at 0, 1 and 3 seconds; the next is at 7");
     let status = harness.status();
-    assert_eq!((status.set_aside, status.queue_depth, status.oldest), (1, 0, None));
-    let (key, wait) = &status.set_aside_keys[0];
+    assert_eq!((status.quarantined, status.queue_depth, status.oldest), (1, 0, None));
+    let (key, wait) = &status.quarantined_keys[0];
     assert!(key.name() == "poison" && wait.as_millis() <= 100, "{wait:?}");
     // The code that broke down has been replaced.
     harness.all.replace(super::harness::definition(&Probe::done())).await.unwrap();
     harness.settle().await;
-    assert_eq!((harness.status().set_aside, harness.status().scheduled), (0, 71));
+    assert_eq!((harness.status().quarantined, harness.status().scheduled), (0, 71));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_gives_what_is_set_aside_no_turn_before_its_time() {
+async fn a_pause_gives_what_is_quarantined_no_turn_before_its_time() {
     let harness = Harness::start(Probe::new(|_, _, _| async { Err(ReconcileError::fault("trapped")) }), |d| d).await;
     harness.store.put(&artist(), "poison");
     harness.pass(1_500).await;
@@ -112,7 +112,7 @@ async fn a_pause_gives_what_is_set_aside_no_turn_before_its_time() {
     harness.all.resume("c").unwrap();
     harness.store.put(&artist(), "poison");
     harness.pass(900).await;
-    assert_eq!((poisoned(), harness.status().set_aside, harness.state()), (0, 1, crate::State::Running));
+    assert_eq!((poisoned(), harness.status().quarantined, harness.state()), (0, 1, crate::State::Running));
     harness.pass(200).await;
     assert_eq!(poisoned(), 1);
     // Time that passes in a pause counts.

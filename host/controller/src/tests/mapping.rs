@@ -167,7 +167,7 @@ async fn a_mapper_that_fails_holds_up_nothing_but_that_item() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_breaks_the_mapper_is_set_aside_however_often_it_changes() {
+async fn an_item_that_breaks_the_mapper_is_quarantined_however_often_it_changes() {
     let code = Code::new(0, |name, _| match name {
         "poison" => Err(ReconcileError::fault("trapped")),
         name => Ok(vec![id(&artist(), name)]),

@@ -22,10 +22,10 @@ pub(crate) enum ConfigError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingError {
     /// The file does not parse, or has a wrong key or value. The text has the line if there is one.
-    #[error("{0}")]
-    Toml(#[source] Box<toml::de::Error>),
-    #[error("{0}")]
-    Defaults(#[source] Box<toml::ser::Error>),
+    #[error(transparent)]
+    Toml(Box<toml::de::Error>),
+    #[error(transparent)]
+    Defaults(Box<toml::ser::Error>),
     #[error(transparent)]
     Range(#[from] RangeError),
     #[error("{old} is now {new}")]
@@ -63,8 +63,8 @@ pub(crate) enum SettingError {
     AgeIdentityWithData { path: std::path::PathBuf },
     #[error("plugins.pinned must have SHA-256 digests of 64 hexadecimal digits, got {text:?}")]
     NotADigest { text: String },
-    #[error("log.level {level:?} is not a filter: {fault}; use error, warn, info, debug or trace")]
-    LogLevel { level: String, fault: FilterError },
+    #[error("log.level {level:?} is not a filter: {source}; use error, warn, info, debug or trace")]
+    LogLevel { level: String, source: FilterError },
     #[error("plugin.{plugin}.log_level {level:?} is not a level; use off, error, warn, info, debug or trace")]
     PluginLogLevel { plugin: String, level: String },
     #[error("{key}: must be finite; plugins get their settings as JSON, which has no inf and no nan")]

@@ -17,7 +17,7 @@ impl Log {
     /// A word by itself must be a level. As a target, `inf` would log nothing at all, errors included; so a target
     /// needs a level.
     pub(crate) fn filter(&self) -> Result<EnvFilter, SettingError> {
-        let refused = |fault| SettingError::LogLevel { level: self.level.clone(), fault };
+        let refused = |source| SettingError::LogLevel { level: self.level.clone(), source };
         let mut parts: Vec<&str> = self.level.split(',').map(str::trim).collect();
         let is_lone = |part: &&&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
         if let Some(word) = parts.iter().find(is_lone) {

@@ -9,7 +9,7 @@ use std::{
 use mortise_acl::Access;
 use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
 use mortise_audit::{AuditLog, Events};
-use mortise_plugin_host::{Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, logs::level};
+use mortise_plugin_host::{Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, logs::threshold};
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
@@ -61,8 +61,8 @@ fn tls(config: &Config) -> Option<TlsOptions> {
         key_file: given(&tls.key_file)?,
         client_ca_file: given(&tls.client_ca_file),
         client_certs: tls.client_certs,
-        handshake: test.tls_handshake_ms.map_or(TlsOptions::HANDSHAKE, Into::into),
-        rescan: test.tls_rescan_ms.map_or(TlsOptions::RESCAN, Into::into),
+        handshake: test.tls_handshake_ms.map_or(TlsOptions::HANDSHAKE_TIMEOUT, Into::into),
+        rescan: test.tls_rescan_ms.map_or(TlsOptions::RESCAN_INTERVAL, Into::into),
     })
 }
 
@@ -89,14 +89,14 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
         ttl: dns.ttl_s.0 as u32,
         queries: dns.concurrent_queries,
         max_connections: test.dns_connections.unwrap_or(DnsOptions::MAX_CONNECTIONS),
-        idle: test.dns_idle_ms.map_or(DnsOptions::IDLE, Into::into),
+        idle: test.dns_idle_ms.map_or(DnsOptions::IDLE_TIMEOUT, Into::into),
     })
 }
 
 /// The options of the sandbox besides its limits.
 pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
     // A wrong level was refused with the configuration.
-    let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
+    let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), threshold(&plugin.log_level)?)));
     SandboxOptions {
         quarantine: quarantine(config),
         logs: plugin_logs(config),
@@ -203,10 +203,10 @@ pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
         events: audit.events,
         file_bytes: audit.file_bytes.0,
         files: audit.files,
-        queue: test.audit_queue.unwrap_or(mortise_audit::Options::QUEUE),
+        queue: test.audit_queue.unwrap_or(mortise_audit::Options::QUEUE_RECORDS),
         when_full: audit.on_full,
-        wait: test.audit_wait_ms.map_or(mortise_audit::Options::WAIT, Into::into),
-        sync: mortise_audit::Options::SYNC,
+        wait: test.audit_wait_ms.map_or(mortise_audit::Options::QUEUE_WAIT, Into::into),
+        sync: mortise_audit::Options::SYNC_INTERVAL,
     })
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_plugin_host::{Grants, PluginSettings, logs::level};
+use mortise_plugin_host::{Grants, PluginSettings, logs::threshold};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use toml::Table;
@@ -34,7 +34,7 @@ impl Default for PluginConfig {
 pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSettings, SettingError> {
     let mut all = PluginSettings::default();
     for (name, plugin) in plugins {
-        if level(&plugin.log_level).is_none() {
+        if threshold(&plugin.log_level).is_none() {
             return Err(SettingError::PluginLogLevel { plugin: name.clone(), level: plugin.log_level.clone() });
         }
         all.set(name, object(&plugin.settings, &format!("plugin.{name}.settings"))?);

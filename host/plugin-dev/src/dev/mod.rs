@@ -25,7 +25,7 @@ mortise plugin dev --test --grpc-addr edge.example.org:8502
 mortise plugin dev --once";
 
 /// Time without changes before the sources are built: editors write a file in several steps.
-const SETTLE: Duration = Duration::from_millis(30);
+const SETTLE_TIME: Duration = Duration::from_millis(30);
 
 /// Arguments of `plugin dev`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ impl Dev {
                 }
             };
             changed = tokio::select! {
-                at = watch.changed(SETTLE) => Some(at),
+                at = watch.changed(SETTLE_TIME) => Some(at),
                 () = back => None,
             };
         }

@@ -20,7 +20,7 @@ use crate::fault;
 const IGNORED: [&str; 1] = ["target"];
 
 /// Longest wait for changes to stop.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_SETTLE_WAIT: Duration = Duration::from_secs(2);
 
 /// Watch of a crate's sources.
 pub(super) struct Watch {
@@ -82,7 +82,7 @@ impl Watch {
         // The sender lives as long as the watcher.
         let _ = self.changes.recv().await;
         let first = Instant::now();
-        while first.elapsed() < LONGEST && tokio::time::timeout(settle, self.changes.recv()).await.is_ok() {}
+        while first.elapsed() < MAX_SETTLE_WAIT && tokio::time::timeout(settle, self.changes.recv()).await.is_ok() {}
         // A folder that cannot be watched now is tried again with the next change.
         let _ = self.ensure();
         first
@@ -188,7 +188,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
-        tokio::time::timeout(LONGEST * 5, watch.changed(Duration::from_millis(100))).await.unwrap();
+        tokio::time::timeout(MAX_SETTLE_WAIT * 5, watch.changed(Duration::from_millis(100))).await.unwrap();
         writing.abort();
     }
 

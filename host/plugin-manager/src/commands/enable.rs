@@ -2,42 +2,24 @@
 
 use mortise_resource::{Error, pb};
 
-use super::precondition;
+use super::{load::OperatorLoad, precondition};
 use crate::{
     core::Core,
     files::folder,
-    load::request::{LoadReason, LoadRefusal, LoadRequest},
+    load::request::{LoadReason, LoadRequest},
     state::{BUNDLED, ManagerState},
     trust::Origin,
 };
 
 pub(crate) async fn enable(core: &Core, name: &str) -> Result<pb::Resource, Error> {
-    let mut turn = Some(core.turns.take(name).await);
-    let place = core.work.place().await;
-    let request = {
-        let mut state = core.lock().await;
-        state.owned(name)?;
-        if !state.managed(name).is_disabled() {
-            return state.already_on(name);
-        }
-        state.enable_request(name)?
-    };
-    let outcome = core.load(&request, &mut turn, place).await;
-    let mut state = core.lock().await;
-    match outcome {
-        Ok(_) => {
-            if let Some(file) = state.files.get_mut(&request.source) {
-                file.clear_rejection();
-            }
-            state.answer(name)
-        }
-        Err(LoadRefusal { failure, .. }) => {
-            state.failed(name, failure.clone(), request.digest).await;
-            let more = format!("; enabling it failed, {}: {}", failure.reason, failure.message);
-            state.disabled(name, &more).await;
-            Err(precondition(failure.into_error().message))
-        }
+    let mut load = OperatorLoad::begin(core, name).await;
+    let state = &mut load.state;
+    state.owned(name)?;
+    if !state.managed(name).is_disabled() {
+        return state.already_on(name);
     }
+    let request = state.enable_request(name)?;
+    load.run(core, request).await.answer(name).await
 }
 
 impl ManagerState {
@@ -64,20 +46,17 @@ impl ManagerState {
                 Some((read.bytes, digest))
             }
         };
-        let (mut bytes, mut digest) =
+        let (bytes, digest) =
             content.ok_or_else(|| precondition(format!("plugin {name:?} is no longer bundled; install it")))?;
         if let Some(file) = self.files.get_mut(&data.source) {
             file.set_digest(&digest);
         }
         if data.rolled_back && data.held_digest == digest {
-            let kept = self.components.get(name, &data.digest);
-            bytes =
-                kept.map_err(|e| precondition(format!("the version that it was rolled back to cannot be read: {e}")))?;
-            digest.clone_from(&data.digest);
-            (origin, signature) = (Origin::Kept, Ok(None));
-        } else {
-            self.managed(name).follow_source();
+            let kept = self.kept_request(name, data.digest, LoadReason::Reload);
+            return kept
+                .map_err(|e| precondition(format!("the version that it was rolled back to cannot be read: {e}")));
         }
+        self.managed(name).follow_source();
         let plugin_before = Some(name.to_owned());
         let reason = LoadReason::Reload;
         Ok(LoadRequest { source: data.source, bytes, digest, origin, signature, reason, plugin_before })

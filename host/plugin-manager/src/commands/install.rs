@@ -2,7 +2,10 @@
 
 use mortise_resource::{Error, name, pb};
 
-use super::precondition;
+use super::{
+    load::{EndedLoad, OperatorLoad},
+    precondition,
+};
 use crate::{
     core::Core,
     files::folder,
@@ -22,11 +25,9 @@ pub(crate) async fn install(
         let fault = fault.replace("a resource name", "a plugin's name");
         return Err(Error::invalid(format!("name invalid: {fault}")));
     }
-    let mut turn = Some(core.turns.take(name).await);
-    let place = core.work.place().await;
-    let request = core.lock().await.install_request(name, bytes, signature)?;
-    let outcome = core.load(&request, &mut turn, place).await;
-    let mut state = core.lock().await;
+    let load = OperatorLoad::begin(core, name).await;
+    let request = load.state.install_request(name, bytes, signature)?;
+    let EndedLoad { mut state, request, outcome, _turn } = load.run(core, request).await;
     match outcome {
         Ok(loaded) => {
             let file = state.file(&request.source);
@@ -78,13 +79,13 @@ impl ManagerState {
             (Some(plugin), _) => {
                 // The record of a removed plugin may be gone by now.
                 if self.plugins.contains_key(&plugin) {
-                    self.failed(&plugin, failure.clone(), request.digest).await;
+                    self.failed(&plugin, failure.clone(), Some(request.digest)).await;
                 }
             }
             // A record that this attempt made, or a record of the file.
             (None, Some(own)) if self.began(&own, &request.source) => self.forget(&own).await,
             (None, Some(own)) if self.plugins.get(&own).is_some_and(|m| m.is_file_only()) => {
-                self.failed(&own, failure.clone(), request.digest).await;
+                self.failed(&own, failure.clone(), Some(request.digest)).await;
             }
             (None, _) => {}
         }

@@ -5,6 +5,7 @@ pub(crate) mod disable;
 pub(crate) mod enable;
 pub(crate) mod inspect;
 pub(crate) mod install;
+pub(crate) mod load;
 pub(crate) mod pause;
 pub(crate) mod remove;
 pub(crate) mod reset;

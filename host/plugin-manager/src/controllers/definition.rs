@@ -29,7 +29,7 @@ pub(crate) fn definition(
     decl: &ControllerDecl,
     controller: Arc<Controller>,
     registry: &Arc<ArcSwap<Registry>>,
-    (aside_first, aside_longest): (Duration, Duration),
+    (quarantine_base, quarantine_max): (Duration, Duration),
 ) -> Definition {
     let placement = match decl.placement {
         Placement::Singleton => runtime::Placement::Singleton,
@@ -42,7 +42,7 @@ pub(crate) fn definition(
         .parallel(decl.parallel)
         .resync(Some(decl.resync))
         .backoff(Backoff::new(decl.backoff_base, decl.backoff_max))
-        .set_aside(Backoff::new(aside_first, aside_longest));
+        .quarantine_backoff(Backoff::new(quarantine_base, quarantine_max));
     for one in &decl.indexes {
         made = made.index(index(&decl.manages, one));
     }

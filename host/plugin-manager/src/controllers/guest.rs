@@ -75,10 +75,14 @@ async fn call_until_cancelled<F: Future>(
 fn failed(error: guest::ReconcileError) -> ReconcileError {
     match error {
         guest::ReconcileError::Guest(message) => ReconcileError::new(message),
-        guest::ReconcileError::Fault(error) => match error.fault {
-            guest::HookFault::Quarantined { retry_in, .. } => ReconcileError::refused(error.to_string(), retry_in),
-            _ if error.counts => ReconcileError::fault(error.to_string()),
-            _ => ReconcileError::new(error.to_string()),
-        },
+        guest::ReconcileError::Fault(error) => {
+            let text = error.to_string();
+            let failed = match error.fault {
+                guest::HookFault::Quarantined { retry_in, .. } => ReconcileError::refused(text, retry_in),
+                _ if error.counts => ReconcileError::fault(text),
+                _ => ReconcileError::new(text),
+            };
+            failed.caused_by(error)
+        }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn report(status: Status, about: ControllerDetails<'_>) -> data::Cont
         errors.iter().filter(|error| !error.resolved).map(|error| failure(error, &manages, &types)).collect()
     };
     let (last_errors, put_off) = (shown(&status.failures), shown(&status.deferred));
-    let aside = |(key, wait): &(Key, Duration)| data::SetAside {
+    let quarantined = |(key, wait): &(Key, Duration)| data::SetAside {
         id: Some(key.id(&manages, None)),
         retry_in: Some(duration(*wait)),
     };
@@ -52,8 +52,8 @@ pub(crate) fn report(status: Status, about: ControllerDetails<'_>) -> data::Cont
         last_errors,
         throttled_now: status.throttled as u64,
         throttled_resources: status.throttled_keys.iter().map(|key| key.id(&manages, None)).collect(),
-        set_aside_now: status.set_aside as u64,
-        set_aside: status.set_aside_keys.iter().map(aside).collect(),
+        set_aside_now: status.quarantined as u64,
+        set_aside: status.quarantined_keys.iter().map(quarantined).collect(),
         put_off,
         mapper_queued: status.mapper_queue_depth as u64,
         mapper_errors: status.mapper_errors,

@@ -59,7 +59,7 @@ impl SharedCopies {
 #[async_trait]
 impl Source for ServiceSource {
     async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
-        let following = self.service.watch_type(of).await.map_err(|e| SourceError::new(e.to_string()))?;
+        let following = self.service.watch_type(of).await.map_err(SourceError::new)?;
         Ok(Box::new(Followed { following, shared: self.shared.clone() }))
     }
 }
@@ -76,7 +76,7 @@ impl Watch for Followed {
             Ok(WatchEvent::Upsert(resource)) => Ok(Event::Upsert(self.shared.lock().one_of(resource))),
             Ok(WatchEvent::Delete(resource)) => Ok(Event::Delete(Arc::new(resource))),
             Ok(WatchEvent::EndOfSnapshot) => Ok(Event::EndOfSnapshot),
-            Err(e) => Err(SourceError::new(e.to_string())),
+            Err(e) => Err(SourceError::new(e)),
         }
     }
 }

@@ -193,7 +193,7 @@ pub fn remove_file(dir: &Path, name: &str) -> io::Result<()> {
 /// Writes a plugin's file into a directory, its signature first. Removes the files that are `None`.
 ///
 /// # Errors
-/// The errors of [`put`] and [`take_out`].
+/// The errors of [`write_durably`] and [`remove_file`].
 pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature: Option<&str>) -> io::Result<()> {
     for (name, bytes) in [(&*signature_name(name), signature.map(str::as_bytes)), (name, bytes)] {
         match bytes {

@@ -175,8 +175,8 @@ impl ManagerState {
             Ok((content, after)) => (after, Ok(content)),
             Err(failure) => (stamp, Err(failure)),
         };
-        let digest = read.as_ref().map(|content| content.digest.clone()).unwrap_or_default();
-        if self.file(file).holds(&digest) {
+        let digest = read.as_ref().ok().map(|content| content.digest.clone());
+        if digest.as_ref().is_some_and(|digest| self.file(file).holds(digest)) {
             self.file(file).skip(stamp);
             self.complete_again(file).await;
             return None;
@@ -196,7 +196,7 @@ impl ManagerState {
             }
             other => other,
         };
-        self.file(file).was_read(stamp, &digest);
+        self.file(file).was_read(stamp, digest.as_deref());
         Some(content)
     }
 
@@ -246,7 +246,7 @@ impl ManagerState {
         );
         let known = self.file(file);
         known.rejected();
-        let digest = known.digest().to_owned();
+        let digest = known.digest().map(str::to_owned);
         let (provides, before) = (known.provides.clone(), known.shown.clone());
         let about = match (provides, name) {
             (Some(plugin), _) => plugin,
@@ -265,7 +265,7 @@ impl ManagerState {
                 if !removed {
                     let data = &mut self.managed(&about).record.data;
                     file.clone_into(&mut data.source);
-                    data.digest.clone_from(&digest);
+                    data.digest = digest.clone().unwrap_or_default();
                 }
                 about
             }
@@ -283,7 +283,7 @@ impl ManagerState {
             }
         };
         if let Some(name) = about {
-            self.failed(&name, refusal.failure, String::new()).await;
+            self.failed(&name, refusal.failure, None).await;
         }
     }
 }

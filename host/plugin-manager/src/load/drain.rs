@@ -13,8 +13,9 @@ use mortise_plugin_host::Plugin;
 
 use crate::{event::Event, state::ManagerState};
 
-/// Interval of checks, before the deadline and after.
-const CHECK_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// Interval of checks before the deadline, and after it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+const LATE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 impl ManagerState {
     /// Waits, in the background, until the calls in a replaced version have ended.
@@ -34,10 +35,10 @@ impl ManagerState {
 /// Waits until a plugin is gone.
 async fn drained(name: &str, digest: String, plugin: Weak<Plugin>, deadline: Duration) {
     let begun = Instant::now();
-    let mut period = CHECK_INTERVALS.0;
+    let mut period = CHECK_INTERVAL;
     while plugin.strong_count() > 0 {
-        if period == CHECK_INTERVALS.0 && begun.elapsed() >= deadline {
-            period = CHECK_INTERVALS.1;
+        if period == CHECK_INTERVAL && begun.elapsed() >= deadline {
+            period = LATE_CHECK_INTERVAL;
             let holders = plugin.strong_count();
             tracing::warn!(
                 plugin = name,

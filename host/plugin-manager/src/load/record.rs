@@ -23,7 +23,7 @@ use crate::{
 
 impl ManagerState {
     /// Shows a failure in a plugin's record.
-    pub(crate) async fn failed(&mut self, about: &str, failure: Failure, digest: String) {
+    pub(crate) async fn failed(&mut self, about: &str, failure: Failure, digest: Option<String>) {
         self.sandbox.count_refused(about);
         let serves = match self.registry.load().plugin(about) {
             Some(plugin) => format!("version {} ({}) continues to serve", plugin.version(), short(plugin.digest())),
@@ -34,7 +34,7 @@ impl ManagerState {
             reason: failure.reason.to_owned(),
             message: failure.message.clone(),
             stage: failure.stage.reason().to_owned(),
-            digest,
+            digest: digest.unwrap_or_default(),
             at: Some(plugin_resources::now()),
         });
         let removed = managed.is_removed();
@@ -105,8 +105,8 @@ impl ManagerState {
         match &request.reason {
             LoadReason::Reload => {}
             LoadReason::Rollback { held } => {
-                data.rolled_back = !held.is_empty();
-                data.held_digest.clone_from(held);
+                data.rolled_back = held.is_some();
+                data.held_digest = held.clone().unwrap_or_default();
             }
             LoadReason::Source | LoadReason::Install(_) => managed.follow_source(),
         }
@@ -156,8 +156,8 @@ impl ManagerState {
             managed.record.healthy = healthy(registry.plugin(name));
         }
         drop(registry);
-        let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
-        if let Err(e) = self.resources.put(pages).await {
+        let records = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
+        if let Err(e) = self.resources.put(records).await {
             tracing::error!("the health of plugins cannot be written: {e}");
         }
     }

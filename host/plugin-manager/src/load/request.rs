@@ -1,6 +1,8 @@
 //! The request of a load, and its result.
 
-use crate::{files::folder::OfferedSignature, load::stage::Failure, trust::Origin};
+use std::io;
+
+use crate::{files::folder::OfferedSignature, load::stage::Failure, state::ManagerState, trust::Origin};
 
 /// A component and its origin.
 pub(crate) struct LoadRequest {
@@ -15,6 +17,22 @@ pub(crate) struct LoadRequest {
     pub(crate) plugin_before: Option<String>,
 }
 
+impl ManagerState {
+    /// A request for a component of a plugin from the copies in data_dir.
+    pub(crate) fn kept_request(&self, plugin: &str, digest: String, reason: LoadReason) -> io::Result<LoadRequest> {
+        let source = self.plugins.get(plugin).map(|managed| managed.record.data.source.clone()).unwrap_or_default();
+        let (origin, signature, plugin_before) = (Origin::Kept, Ok(None), Some(plugin.to_owned()));
+        let bytes = self.components.get(plugin, &digest)?;
+        Ok(LoadRequest { source, bytes, digest, origin, signature, reason, plugin_before })
+    }
+
+    /// A request for the component of a plugin that served last.
+    pub(crate) fn last_served_request(&self, plugin: &str) -> io::Result<LoadRequest> {
+        let digest = self.plugins.get(plugin).map(|managed| managed.record.data.digest.clone()).unwrap_or_default();
+        self.kept_request(plugin, digest, LoadReason::Reload)
+    }
+}
+
 /// Reason of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoadReason {
@@ -22,10 +40,10 @@ pub(crate) enum LoadReason {
     Source,
     /// A caller sent it, for the plugin of that name; after its checks it is put into the folder.
     Install(String),
-    /// A caller rolls back to it. `held` is the source's content; empty if that is the component itself.
+    /// A caller rolls back to it. `held` is the source's content; `None` if that is the component itself.
     Rollback {
         /// SHA-256.
-        held: String,
+        held: Option<String>,
     },
     /// Its settings changed, or it is enabled.
     Reload,

@@ -14,7 +14,7 @@ use mortise_service::registry::MissingReason;
 use crate::{
     core::Core,
     files::folder::{self, Stamp},
-    load::{content::Content, request::LoadReason},
+    load::content::Content,
     options::{Bundled, StartError},
     plugin_resources::{PluginRecord, STATUS_KEY, condition},
     state::{
@@ -74,29 +74,31 @@ impl Core {
             match &source {
                 Source::Bundled((name, bytes)) => {
                     let before = state.plugins.get(*name).filter(|managed| managed.had_source(BUNDLED));
-                    (before.map(|_| (*name).to_owned()), folder::digest(bytes))
+                    (before.map(|_| (*name).to_owned()), Some(folder::digest(bytes)))
                 }
                 Source::File(file, _) => {
                     let name = state.files.get(file).and_then(|known| known.provides.clone());
                     let rolled_back = name.as_ref().and_then(|name| state.plugins.get(name));
                     let rolled_back = rolled_back.is_some_and(|managed| managed.record.data.rolled_back);
-                    let digest = if rolled_back { digest_of(self, state.path(file)).await } else { String::new() };
+                    let digest = if rolled_back { digest_of(self, state.path(file)).await } else { None };
                     (name, digest)
                 }
             }
         };
         if let Some(name) = &name {
-            let (disabled, back) = {
+            let (disabled, held) = {
                 let mut state = self.lock().await;
                 let managed = state.managed(name);
                 let data = &managed.record.data;
-                (managed.is_disabled(), data.rolled_back && !digest.is_empty() && digest == data.held_digest)
+                (managed.is_disabled(), digest.clone().filter(|now| data.rolled_back && *now == data.held_digest))
             };
             if disabled {
                 self.register_absent(name, MissingReason::Disabled).await;
-            } else if back && self.start_kept(name, &mut None).await {
+            } else if let Some(held) = held
+                && self.start_kept(name, &mut None).await
+            {
                 if let Source::File(file, stamp) = &source {
-                    self.lock().await.file(file).installed(Some(*stamp), digest);
+                    self.lock().await.file(file).installed(Some(*stamp), held);
                 }
                 return;
             }
@@ -106,6 +108,7 @@ impl Core {
         }
         match source {
             Source::Bundled((_, bytes)) => {
+                let digest = digest.unwrap_or_else(|| folder::digest(bytes));
                 let content = Content { bytes: bytes.to_vec(), digest, origin: Origin::Binary, signature: Ok(None) };
                 let (content, place) = (Ok(content), self.work.place().await);
                 self.load_content(BUNDLED, name, content, &mut None, place).await;
@@ -130,7 +133,7 @@ impl Core {
         if turn.is_none() {
             *turn = Some(self.turns.take(name).await);
         }
-        let request = self.lock().await.kept_request(name, LoadReason::Reload);
+        let request = self.lock().await.last_served_request(name);
         let request = match request {
             Ok(request) => request,
             Err(e) => {
@@ -153,7 +156,7 @@ impl Core {
     async fn register_absent(&self, name: &str, why: MissingReason) {
         let (request, settings) = {
             let state = self.lock().await;
-            (state.kept_request(name, LoadReason::Reload), state.settings.clone())
+            (state.last_served_request(name), state.settings.clone())
         };
         let kept = async {
             let request = request.map_err(|e| e.to_string())?;
@@ -177,11 +180,11 @@ impl Core {
     }
 }
 
-/// The digest of a file's content; empty if the file cannot be read, which its load reports.
-async fn digest_of(core: &Core, path: std::path::PathBuf) -> String {
+/// The digest of a file's content; `None` if the file cannot be read, which its load reports.
+async fn digest_of(core: &Core, path: std::path::PathBuf) -> Option<String> {
     let limit = core.sandbox.limits().component_bytes;
     let read = tokio::task::spawn_blocking(move || folder::read(&path, limit).map(|bytes| folder::digest(&bytes)));
-    read.await.ok().and_then(Result::ok).unwrap_or_default()
+    read.await.ok()?.ok()
 }
 
 impl ManagerState {

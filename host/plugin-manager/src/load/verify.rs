@@ -45,7 +45,7 @@ impl Core {
             return Err(fault);
         }
         let (options, bytes) = (self.options.clone(), request.bytes.clone());
-        let judged = tokio::task::spawn_blocking(move || {
+        let verified = tokio::task::spawn_blocking(move || {
             let mut fault = fault;
             for signature in [offered, kept].into_iter().flatten() {
                 match verify(&bytes, &signature, &options.trust.keys) {
@@ -57,7 +57,7 @@ impl Core {
             }
             Err(fault)
         });
-        judged.await.unwrap_or(Err(SignatureFault::Missing))
+        verified.await.unwrap_or(Err(SignatureFault::Missing))
     }
 }
 

@@ -64,8 +64,8 @@ pub(crate) struct PluginFile {
     outcome: Outcome,
     /// Stamp of the content that was handled last.
     stamp: Option<Stamp>,
-    /// Digest of the content that was handled last; empty when it could not be read.
-    digest: String,
+    /// Digest of the content that was handled last; `None` if it could not be read.
+    digest: Option<String>,
     /// The plugin that came from it.
     pub(crate) provides: Option<String>,
     /// The record that shows its fault, if that is not the plugin's record.
@@ -104,14 +104,14 @@ impl PluginFile {
         self.state = FileState::Loading;
     }
 
-    /// Records that the task has read this content.
-    pub(crate) fn was_read(&mut self, stamp: Stamp, digest: &str) {
-        (self.stamp, self.digest) = (Some(stamp), digest.to_owned());
+    /// Records that the task has read this content, or failed to.
+    pub(crate) fn was_read(&mut self, stamp: Stamp, digest: Option<&str>) {
+        (self.stamp, self.digest) = (Some(stamp), digest.map(str::to_owned));
     }
 
     /// Whether a task loads the content of that digest.
     pub(crate) fn is_loading(&self, digest: &str) -> bool {
-        self.state == FileState::Loading && self.digest == digest
+        self.state == FileState::Loading && self.digest() == Some(digest)
     }
 
     /// Whether a task handles the file, with any content.
@@ -154,7 +154,7 @@ impl PluginFile {
 
     /// Records that the manager itself wrote the file, and serves its content.
     pub(crate) fn installed(&mut self, stamp: Option<Stamp>, digest: String) {
-        (self.stamp, self.digest) = (stamp, digest);
+        (self.stamp, self.digest) = (stamp, Some(digest));
         self.loaded();
     }
 
@@ -175,7 +175,7 @@ impl PluginFile {
 
     /// Records the digest of content that an operator's command has read.
     pub(crate) fn set_digest(&mut self, digest: &str) {
-        digest.clone_into(&mut self.digest);
+        self.digest = Some(digest.to_owned());
     }
 
     /// Marks a rejected file for another load.
@@ -197,12 +197,12 @@ impl PluginFile {
     /// Whether the content of this digest was handled last and not rejected; a rejected file is tried again when it is
     /// touched.
     pub(crate) fn holds(&self, digest: &str) -> bool {
-        !digest.is_empty() && digest == self.digest && !self.is_rejected()
+        self.digest() == Some(digest) && !self.is_rejected()
     }
 
-    /// SHA-256 of the content that was handled last.
-    pub(crate) fn digest(&self) -> &str {
-        &self.digest
+    /// SHA-256 of the content that was handled last; `None` if it could not be read.
+    pub(crate) fn digest(&self) -> Option<&str> {
+        self.digest.as_deref()
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
         assert!(matches!(look(&mut file, Some(one), Duration::ZERO), Observation::Changed(now, _) if now == Some(one)));
         file.load_begins();
         assert_eq!(look(&mut file, Some(other), Duration::ZERO), Observation::Nothing);
-        file.was_read(one, "1");
+        file.was_read(one, Some("1"));
         assert!(file.is_loading("1") && !file.is_loading("2"));
         file.loaded();
         assert!(file.holds("1"));
@@ -264,7 +264,7 @@ mod tests {
     fn what_was_refused_is_tried_again_at_once_and_what_serves_is_not() {
         let (one, _) = stamps();
         let mut file = PluginFile::default();
-        file.was_read(one, "1");
+        file.was_read(one, Some("1"));
         file.rejected();
         assert!(!file.holds("1"));
         assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);

@@ -68,8 +68,8 @@ pub struct LogLine {
     pub plugin: Arc<str>,
     /// Time of the line.
     pub at: SystemTime,
-    /// 1 error, 2 warn, 3 info, 4 debug, 5 trace.
-    pub level: u8,
+    /// Severity.
+    pub level: LogLevel,
     /// The hook that was running, such as `validate`; empty outside of one.
     pub hook: &'static str,
     /// The text.
@@ -79,7 +79,7 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    fn new(plugin: &str, hook: &'static str, level: u8, message: String, fields: Vec<(String, String)>) -> Self {
+    fn new(plugin: &str, hook: &'static str, level: LogLevel, message: String, fields: Vec<(String, String)>) -> Self {
         Self { plugin: plugin.into(), at: SystemTime::now(), level, hook, message, fields }
     }
 
@@ -103,16 +103,53 @@ impl LogLine {
     }
 }
 
-/// Number of a level by its name; `None` for an unknown name. `off` is 0.
+/// Severity of a log line, the most severe first. The numbers are those of `mortise.v1.LogLine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// A failure.
+    Error = 1,
+    /// A doubt.
+    Warn,
+    /// An event.
+    Info,
+    /// A detail.
+    Debug,
+    /// A step.
+    Trace,
+}
+
+impl LogLevel {
+    const NAMES: [(&str, Self); 5] = [
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+
+    /// The level of a number; `None` for a number without one.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::NAMES.into_iter().map(|(_, level)| level).find(|level| *level as u32 == number)
+    }
+}
+
+/// The least severe level of the accepted lines; `None` accepts none.
+pub type LogThreshold = Option<LogLevel>;
+
+/// Parses the threshold of a setting: `off`, or the name of a level. `None` for an unknown name.
 #[must_use]
-pub fn level(name: &str) -> Option<u8> {
-    ["off", "error", "warn", "info", "debug", "trace"].iter().position(|known| *known == name).map(|n| n as u8)
+pub fn threshold(name: &str) -> Option<LogThreshold> {
+    match name {
+        "off" => Some(None),
+        name => LogLevel::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, level)| Some(level)),
+    }
 }
 
 /// The logs of all plugins.
 pub struct Logs {
     settings: LogSettings,
-    levels: BTreeMap<String, u8>,
+    levels: BTreeMap<String, LogThreshold>,
     logs_by_plugin: Mutex<HashMap<Arc<str>, PluginLog>>,
     live: broadcast::Sender<Arc<LogLine>>,
 }
@@ -164,9 +201,9 @@ struct PluginLog {
 }
 
 impl Logs {
-    /// Makes empty logs. `levels` are the levels of plugins that set one (see [`level`]); the others log from info on.
+    /// Makes empty logs. `levels` are the thresholds of plugins that set one ([`threshold`]); the others log from info on.
     #[must_use]
-    pub fn new(settings: LogSettings, levels: BTreeMap<String, u8>) -> Self {
+    pub fn new(settings: LogSettings, levels: BTreeMap<String, LogThreshold>) -> Self {
         let (live, _) = broadcast::channel(settings.follow_lines.clamp(1, 1 << 20));
         Self { settings, levels, logs_by_plugin: Mutex::default(), live }
     }
@@ -174,7 +211,7 @@ impl Logs {
     /// Last lines of a plugin up to that level, oldest first; at most `last`, and at most those kept. The host's lines
     /// get half of them, and the part that the plugin's own leave: the newest of each.
     #[must_use]
-    pub fn tail(&self, plugin: &str, last: usize, up_to: u8) -> Vec<Arc<LogLine>> {
+    pub fn tail(&self, plugin: &str, last: usize, up_to: LogLevel) -> Vec<Arc<LogLine>> {
         let logs_by_plugin = self.logs_by_plugin.lock();
         let Some(book) = logs_by_plugin.get(plugin) else { return Vec::new() };
         let wanted = |lines: &Lines| -> Vec<_> { lines.ring.iter().filter(|l| l.level <= up_to).cloned().collect() };
@@ -195,12 +232,12 @@ impl Logs {
     }
 
     /// Whether a plugin's lines of this level are accepted.
-    pub(crate) fn accepts_level(&self, plugin: &str, level: u8) -> bool {
-        level <= self.levels.get(plugin).copied().unwrap_or(3)
+    pub(crate) fn accepts_level(&self, plugin: &str, level: LogLevel) -> bool {
+        self.levels.get(plugin).copied().unwrap_or(Some(LogLevel::Info)) >= Some(level)
     }
 
     /// Takes a line of the host about a plugin, regardless of the plugin's level. It may contain line breaks.
-    pub(crate) fn log_host_line(&self, plugin: &str, hook: &'static str, level: u8, message: String) {
+    pub(crate) fn log_host_line(&self, plugin: &str, hook: &'static str, level: LogLevel, message: String) {
         self.write_at(Instant::now(), true, LogLine::new(plugin, hook, level, message, Vec::new()));
     }
 
@@ -209,7 +246,7 @@ impl Logs {
         &self,
         plugin: &str,
         hook: &'static str,
-        level: u8,
+        level: LogLevel,
         message: &str,
         fields: Vec<(String, String)>,
     ) {
@@ -221,7 +258,7 @@ impl Logs {
         &self,
         plugin: &str,
         hook: &'static str,
-        level: u8,
+        level: LogLevel,
         message: String,
         fields: Vec<(String, String)>,
     ) {
@@ -258,7 +295,7 @@ impl Logs {
             let message = "log lines dropped (limits plugin_logs.lines_per_second, bytes_per_second)".to_owned();
             let fields = vec![("dropped".to_owned(), std::mem::take(&mut book.dropped).to_string())];
             book.reported_at = Some(now);
-            taken.push(Arc::new(LogLine { level: 2, message, fields, hook: "", ..line.clone() }));
+            taken.push(Arc::new(LogLine { level: LogLevel::Warn, message, fields, hook: "", ..line.clone() }));
         }
         if fits {
             taken.push(Arc::new(line));
@@ -321,20 +358,20 @@ pub(crate) fn plain(text: &str) -> String {
 fn trace(line: &LogLine) {
     let (plugin, hook, text) = (&*line.plugin, line.hook, line.text());
     match line.level {
-        1 => tracing::error!(target: "plugin", plugin, hook, "{text}"),
-        2 => tracing::warn!(target: "plugin", plugin, hook, "{text}"),
-        4 => tracing::debug!(target: "plugin", plugin, hook, "{text}"),
-        5 => tracing::trace!(target: "plugin", plugin, hook, "{text}"),
-        _ => tracing::info!(target: "plugin", plugin, hook, "{text}"),
+        LogLevel::Error => tracing::error!(target: "plugin", plugin, hook, "{text}"),
+        LogLevel::Warn => tracing::warn!(target: "plugin", plugin, hook, "{text}"),
+        LogLevel::Debug => tracing::debug!(target: "plugin", plugin, hook, "{text}"),
+        LogLevel::Trace => tracing::trace!(target: "plugin", plugin, hook, "{text}"),
+        LogLevel::Info => tracing::info!(target: "plugin", plugin, hook, "{text}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{LogLevel::*, *};
 
     fn logs(settings: LogSettings) -> Logs {
-        Logs::new(settings, BTreeMap::from([("chatty".to_owned(), 5), ("mute".to_owned(), 0)]))
+        Logs::new(settings, BTreeMap::from([("chatty".to_owned(), Some(Trace)), ("mute".to_owned(), None)]))
     }
 
     fn texts(lines: &[Arc<LogLine>]) -> Vec<String> {
@@ -345,25 +382,30 @@ mod tests {
     fn levels_are_by_plugin() {
         let logs = logs(LogSettings::default());
         for plugin in ["chatty", "usual", "mute"] {
-            (1..=5).for_each(|level| logs.log_guest_line(plugin, "mutate", level, "reported_at", Vec::new()));
+            [Error, Warn, Info, Debug, Trace]
+                .into_iter()
+                .for_each(|level| logs.log_guest_line(plugin, "mutate", level, "reported_at", Vec::new()));
         }
-        let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99, 5).len());
+        let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99, Trace).len());
         assert_eq!(counts, [5, 3, 0, 0]);
-        assert_eq!(["off", "error", "trace", "loud"].map(level), [Some(0), Some(1), Some(5), None]);
+        assert_eq!(
+            ["off", "error", "trace", "loud"].map(threshold),
+            [Some(None), Some(Some(Error)), Some(Some(Trace)), None]
+        );
     }
 
     #[test]
     fn the_ring_is_bounded_by_lines_and_by_bytes() {
         let logs = logs(LogSettings { kept_lines: 3, kept_bytes: 10, ..LogSettings::default() });
         for n in 0..9 {
-            logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new());
+            logs.log_guest_line("p", "", Info, &n.to_string(), Vec::new());
         }
-        assert_eq!(texts(&logs.tail("p", 99, 5)), ["6", "7", "8"]);
-        assert_eq!(texts(&logs.tail("p", 2, 5)), ["7", "8"]);
-        logs.log_guest_line("p", "", 3, "ten bytes!", Vec::new());
-        assert_eq!(texts(&logs.tail("p", 99, 5)), ["ten bytes!"]);
-        logs.log_guest_line("p", "", 3, "eleven byte", Vec::new());
-        assert_eq!(texts(&logs.tail("p", 99, 5)), [""; 0], "what does not fit is not kept");
+        assert_eq!(texts(&logs.tail("p", 99, Trace)), ["6", "7", "8"]);
+        assert_eq!(texts(&logs.tail("p", 2, Trace)), ["7", "8"]);
+        logs.log_guest_line("p", "", Info, "ten bytes!", Vec::new());
+        assert_eq!(texts(&logs.tail("p", 99, Trace)), ["ten bytes!"]);
+        logs.log_guest_line("p", "", Info, "eleven byte", Vec::new());
+        assert_eq!(texts(&logs.tail("p", 99, Trace)), [""; 0], "what does not fit is not kept");
     }
 
     #[test]
@@ -374,11 +416,11 @@ mod tests {
             logs.write_at(
                 begun + Duration::from_millis(ms),
                 false,
-                LogLine::new("p", "", 3, format!("at {ms}"), Vec::new()),
+                LogLine::new("p", "", Info, format!("at {ms}"), Vec::new()),
             )
         };
         let others = |ms| {
-            logs.write_at(begun + Duration::from_millis(ms), false, LogLine::new("q", "", 3, "q".into(), Vec::new()))
+            logs.write_at(begun + Duration::from_millis(ms), false, LogLine::new("q", "", Info, "q".into(), Vec::new()))
         };
         [0, 1, 2, 3, 4, 999].into_iter().for_each(say);
         others(5);
@@ -387,48 +429,48 @@ mod tests {
             |n| format!("log lines dropped (limits plugin_logs.lines_per_second, bytes_per_second) dropped={n}");
         // At 1,001 ms the rate's second is over, that of the last report of dropped lines is not.
         let expected = ["at 0", "at 1", &dropped(1), "at 1001", &dropped(3), "at 1002", &dropped(2), "at 9000"];
-        assert_eq!(texts(&logs.tail("p", 99, 5)), expected);
-        assert_eq!(logs.tail("q", 9, 5).len(), 1, "a plugin's rate is its own");
+        assert_eq!(texts(&logs.tail("p", 99, Trace)), expected);
+        assert_eq!(logs.tail("q", 9, Trace).len(), 1, "a plugin's rate is its own");
     }
 
     /// A plugin's quarantine stays in the log, no matter how much the plugin writes before and after.
     #[test]
     fn no_plugin_hides_what_the_host_says_of_it() {
         let logs = logs(LogSettings { lines_per_second: 5, kept_lines: 5, ..LogSettings::default() });
-        let flood = || (0..1_000).for_each(|n| logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new()));
+        let flood = || (0..1_000).for_each(|n| logs.log_guest_line("p", "", Info, &n.to_string(), Vec::new()));
         flood();
-        logs.log_host_line("p", "reconcile", 1, "hook reconcile is quarantined".into());
+        logs.log_host_line("p", "reconcile", Error, "hook reconcile is quarantined".into());
         flood();
-        let lines = texts(&logs.tail("p", 99, 5));
+        let lines = texts(&logs.tail("p", 99, Trace));
         assert!(lines.iter().any(|line| line == "hook reconcile is quarantined"), "{lines:?}");
-        logs.log_host_line("mute", "", 2, "a line about a plugin that logs nothing".into());
-        assert_eq!(texts(&logs.tail("mute", 9, 5)), ["a line about a plugin that logs nothing"]);
-        (0..10_000).for_each(|n| logs.log_host_line("p", "", 1, n.to_string()));
-        assert!(logs.tail("p", usize::MAX, 5).len() <= 5 + HOST_LINES, "the host's are bounded, too");
+        logs.log_host_line("mute", "", Warn, "a line about a plugin that logs nothing".into());
+        assert_eq!(texts(&logs.tail("mute", 9, Trace)), ["a line about a plugin that logs nothing"]);
+        (0..10_000).for_each(|n| logs.log_host_line("p", "", Error, n.to_string()));
+        assert!(logs.tail("p", usize::MAX, Trace).len() <= 5 + HOST_LINES, "the host's are bounded, too");
     }
 
     /// The plugin cannot hide it by filling the shown lines either, unless more are requested.
     #[test]
     fn the_lines_that_are_shown_are_shared() {
         let logs = logs(LogSettings { lines_per_second: 2_000, ..LogSettings::default() });
-        logs.log_host_line("p", "reconcile", 1, "hook reconcile is quarantined".into());
-        (0..1_000).for_each(|n| logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new()));
-        let lines = texts(&logs.tail("p", 100, 5));
+        logs.log_host_line("p", "reconcile", Error, "hook reconcile is quarantined".into());
+        (0..1_000).for_each(|n| logs.log_guest_line("p", "", Info, &n.to_string(), Vec::new()));
+        let lines = texts(&logs.tail("p", 100, Trace));
         assert_eq!(
             (lines.len(), &*lines[0], &*lines[1], &*lines[99]),
             (100, "hook reconcile is quarantined", "901", "999")
         );
-        assert_eq!(texts(&logs.tail("p", 100, 1)), ["hook reconcile is quarantined"], "others take no place");
-        assert_eq!(texts(&logs.tail("p", 1, 3)), ["999"]);
-        (0..50).for_each(|n| logs.log_host_line("p", "", 2, format!("host {n}")));
+        assert_eq!(texts(&logs.tail("p", 100, Error)), ["hook reconcile is quarantined"], "others take no place");
+        assert_eq!(texts(&logs.tail("p", 1, Info)), ["999"]);
+        (0..50).for_each(|n| logs.log_host_line("p", "", Warn, format!("host {n}")));
         let count = |last| {
-            let lines = texts(&logs.tail("p", last, 5));
+            let lines = texts(&logs.tail("p", last, Trace));
             (lines.len(), lines.iter().filter(|line| line.starts_with("host")).count())
         };
         assert_eq!([count(11), count(100), count(1_040)], [(11, 5), (100, 50), (1_040, 50)]);
-        (0..20).for_each(|n| logs.log_host_line("q", "", 2, n.to_string()));
-        logs.log_guest_line("q", "", 3, "one", Vec::new());
-        assert_eq!(texts(&logs.tail("q", 10, 5)).len(), 10, "what the plugin does not need is the host's");
+        (0..20).for_each(|n| logs.log_host_line("q", "", Warn, n.to_string()));
+        logs.log_guest_line("q", "", Info, "one", Vec::new());
+        assert_eq!(texts(&logs.tail("q", 10, Trace)).len(), 10, "what the plugin does not need is the host's");
     }
 
     #[test]
@@ -436,10 +478,10 @@ mod tests {
         let logs = logs(LogSettings { bytes_per_second: 100, ..LogSettings::default() });
         let begun = Instant::now();
         let say = |text: &str| {
-            logs.write_at(begun, false, LogLine::new("p", "", 3, text.into(), vec![("k".into(), "v".into())]))
+            logs.write_at(begun, false, LogLine::new("p", "", Info, text.into(), vec![("k".into(), "v".into())]))
         };
         [60, 40, 36].into_iter().for_each(|size| say(&"x".repeat(size)));
-        let sizes: Vec<_> = logs.tail("p", 9, 5).iter().map(|line| line.message.len()).collect();
+        let sizes: Vec<_> = logs.tail("p", 9, Trace).iter().map(|line| line.message.len()).collect();
         assert_eq!((sizes.first(), sizes.last()), (Some(&60), Some(&36)));
     }
 
@@ -447,11 +489,11 @@ mod tests {
     async fn followers_hear_everything_or_how_much_they_missed() {
         let logs = logs(LogSettings { follow_lines: 4, ..LogSettings::default() });
         let mut follower = logs.follow();
-        logs.log_guest_line("p", "validate", 2, "careful", vec![("why".into(), "two words".into())]);
+        logs.log_guest_line("p", "validate", Warn, "careful", vec![("why".into(), "two words".into())]);
         let line = follower.recv().await.unwrap();
-        assert_eq!((&*line.plugin, line.level, line.hook), ("p", 2, "validate"));
+        assert_eq!((&*line.plugin, line.level, line.hook), ("p", Warn, "validate"));
         assert_eq!(line.text(), "careful why=\"two words\"");
-        (0..10).for_each(|n| logs.log_guest_line("p", "", 3, &n.to_string(), Vec::new()));
+        (0..10).for_each(|n| logs.log_guest_line("p", "", Info, &n.to_string(), Vec::new()));
         assert!(matches!(follower.recv().await, Err(broadcast::error::RecvError::Lagged(6))));
         assert_eq!(follower.recv().await.unwrap().message, "6");
     }
@@ -459,15 +501,15 @@ mod tests {
     #[test]
     fn guests_cannot_forge_lines() {
         let logs = logs(LogSettings::default());
-        logs.log_guest_line("p", "", 3, "a\nb\u{1b}[2J", vec![("k\n".into(), "v\r".into())]);
-        assert!(!logs.tail("p", 1, 5)[0].text().contains(|c: char| c.is_control()));
+        logs.log_guest_line("p", "", Info, "a\nb\u{1b}[2J", vec![("k\n".into(), "v\r".into())]);
+        assert!(!logs.tail("p", 1, Trace)[0].text().contains(|c: char| c.is_control()));
     }
 
     #[test]
     fn many_plugins_do_not_fill_the_memory() {
         let logs = logs(LogSettings::default());
-        (0..2 * MAX_PLUGINS).for_each(|n| logs.log_guest_line(&format!("p{n}"), "", 3, "x", Vec::new()));
+        (0..2 * MAX_PLUGINS).for_each(|n| logs.log_guest_line(&format!("p{n}"), "", Info, "x", Vec::new()));
         assert!(logs.logs_by_plugin.lock().len() <= MAX_PLUGINS);
-        assert_eq!(logs.tail(&format!("p{}", 2 * MAX_PLUGINS - 1), 9, 5).len(), 1);
+        assert_eq!(logs.tail(&format!("p{}", 2 * MAX_PLUGINS - 1), 9, Trace).len(), 1);
     }
 }

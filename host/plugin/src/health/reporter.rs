@@ -20,7 +20,7 @@ use crate::{
     health::{
         backtrace,
         breaker::{CallerId, HealthState, Quarantine},
-        logs::Logs,
+        logs::{LogLevel, Logs},
         metrics::PluginMetrics,
         plugin_health::{Health, HookHealth},
         throttle::Throttle,
@@ -83,7 +83,7 @@ impl Reporter {
             let more =
                 if missed > 0 { format!(" ({missed} more faults since the last one logged)") } else { String::new() };
             let text = format!("{error}{more}\n{backtrace}");
-            self.logs.log_host_line(&self.plugin, hook, 1, text.trim_end().to_owned());
+            self.logs.log_host_line(&self.plugin, hook, LogLevel::Error, text.trim_end().to_owned());
         }
         error
     }
@@ -112,7 +112,7 @@ impl Reporter {
         if demotion.extend(self.start, self.demotion) {
             let length = self.demotion;
             let text = format!("its {what} run at low priority until {length:?} pass without another cause: {}", why());
-            self.logs.log_host_line(&self.plugin, hook.name(), 2, text);
+            self.logs.log_host_line(&self.plugin, hook.name(), LogLevel::Warn, text);
         }
     }
 }
@@ -132,17 +132,22 @@ fn health(
         let (level, text) = match (before, now.state) {
             (HealthState::Quarantined, HealthState::Quarantined) => {
                 let wait = now.retry_in.unwrap_or_default();
-                (2, format!("hook {name} stays quarantined: its trial failed; next trial in {wait:?}"))
+                (LogLevel::Warn, format!("hook {name} stays quarantined: its trial failed; next trial in {wait:?}"))
             }
             (_, HealthState::Quarantined) => {
                 let wait = now.retry_in.unwrap_or_default();
-                (1, format!("hook {name} is quarantined: {faults} faults so far; first trial in {wait:?}"))
+                (
+                    LogLevel::Error,
+                    format!("hook {name} is quarantined: {faults} faults so far; first trial in {wait:?}"),
+                )
             }
             (HealthState::Quarantined, HealthState::Probation) => {
-                (2, format!("hook {name} is back from quarantine, on probation"))
+                (LogLevel::Warn, format!("hook {name} is back from quarantine, on probation"))
             }
-            (_, HealthState::Probation) => (2, format!("hook {name} is on probation: {faults} faults so far")),
-            (_, HealthState::Healthy) => (3, format!("hook {name} is healthy again")),
+            (_, HealthState::Probation) => {
+                (LogLevel::Warn, format!("hook {name} is on probation: {faults} faults so far"))
+            }
+            (_, HealthState::Healthy) => (LogLevel::Info, format!("hook {name} is healthy again")),
         };
         logs.log_host_line(&plugin, name, level, text);
     };

@@ -1,12 +1,12 @@
 //! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. Dropped lines are counted
 //! and reported when the request ends. Contents of redacted fields of resources are removed.
 
-use crate::{bindings::imports::mortise::plugin::log::Host, host::state::State};
+use crate::{bindings::imports::mortise::plugin::log::Host, health::logs::LogLevel, host::state::State};
 
 impl Host for State {
     fn write(&mut self, level: u8, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
         self.count_host_call()?;
-        self.log(level, message, fields);
+        self.log(LogLevel::from_number(level.into()).unwrap_or(LogLevel::Info), message, fields);
         Ok(())
     }
 }
@@ -16,8 +16,7 @@ const LINE_COST: usize = 32;
 
 impl State {
     /// Writes a line to the plugin's log, or drops and counts it.
-    pub(crate) fn log(&mut self, level: u8, message: String, fields: Vec<(String, String)>) {
-        let level = if (1..=5).contains(&level) { level } else { 3 };
+    pub(crate) fn log(&mut self, level: LogLevel, message: String, fields: Vec<(String, String)>) {
         if !self.logs.accepts_level(&self.plugin, level) {
             return;
         }

@@ -11,7 +11,7 @@ use wasmtime::ResourceLimiter;
 
 use crate::{
     error::HookFault,
-    health::logs::Logs,
+    health::logs::{LogLevel, Logs},
     host::{
         abort_reason::AbortReason,
         call_context::CallContext,
@@ -96,7 +96,13 @@ impl State {
         if dropped > 0 {
             metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => label()).increment(u64::from(dropped));
             let fields = vec![("dropped".to_owned(), dropped.to_string())];
-            self.logs.write(&self.plugin, "", 2, "log lines dropped (more than one request may log)".into(), fields);
+            self.logs.write(
+                &self.plugin,
+                "",
+                LogLevel::Warn,
+                "log lines dropped (more than one request may log)".into(),
+                fields,
+            );
         }
     }
 

@@ -1,6 +1,9 @@
 //! stdout and stderr of a guest: each line becomes a line of its log.
 
-use crate::host::{state::State, wasi::printed::MAX_LINE_BYTES};
+use crate::{
+    health::logs::LogLevel,
+    host::{state::State, wasi::printed::MAX_LINE_BYTES},
+};
 
 impl State {
     /// Takes bytes of stdout (1) or stderr (2), and logs whole lines.
@@ -21,7 +24,7 @@ impl State {
         let [out, err] = &mut self.wasi.unfinished;
         let line = std::mem::take(if stream == 2 { err } else { out });
         if !line.is_empty() {
-            let level = if stream == 2 { 2 } else { 3 };
+            let level = if stream == 2 { LogLevel::Warn } else { LogLevel::Info };
             self.log(level, String::from_utf8_lossy(&line).into_owned(), Vec::new());
         }
     }

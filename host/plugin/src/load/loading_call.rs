@@ -16,7 +16,7 @@ use crate::{
     },
     engine::store::store,
     error::{HookError, HookFault, LoadError},
-    health::backtrace,
+    health::{backtrace, logs::LogLevel},
     host::state::State,
     limits::Limits,
     load::needs::exceeded_limit,
@@ -67,7 +67,7 @@ pub(crate) async fn call_once<E: Export>(
         }
         if let Some(cause) = cause {
             let text = format!("hook {} {kind}\n{}", E::NAME, backtrace::render(&cause));
-            sandbox.logs.log_host_line(&name.plugin, E::NAME, 1, text.trim_end().to_owned());
+            sandbox.logs.log_host_line(&name.plugin, E::NAME, LogLevel::Error, text.trim_end().to_owned());
         }
         let is_late = matches!(kind, HookFault::Deadline { .. });
         let limit_ms = limits.describe_deadline_ms;

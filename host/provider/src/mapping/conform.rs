@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    same::same,
+    equality::are_equal,
     shape::{Attribute, Object, Presence, Shape},
 };
 use crate::value::{Step, Value};
@@ -120,7 +120,7 @@ impl Conformer<'_> {
             (_, config, None) => config.clone(),
             // Where the forms differ, unset parts stay null, and the whole value is recorded.
             (_, config, Some(server)) => {
-                if !same(shape, presence, config, server) {
+                if !are_equal(shape, presence, config, server) {
                     let path = self.path.clone();
                     self.divergences.record(&path, server.clone());
                 }

@@ -1,20 +1,20 @@
 //! A plugin's messages in the protocol's terms: their fields as attributes (`shape`, `options`), values in both
-//! directions (`message`), the equality of values (`same`), the combination of the server's values with the user's
+//! directions (`message`), the equality of values (`equality`), the combination of the server's values with the user's
 //! spelling in plans (`conform`) and in reads (`undo`), and the arguments and results of functions (`function`).
 
 mod conform;
+mod equality;
 mod function;
 mod message;
 mod options;
-mod same;
 mod shape;
 mod undo;
 
 pub use conform::{Divergences, conform};
+pub use equality::are_equal;
 pub use function::{argument, function_type, result};
 pub use message::{from_data, steps, to_data};
 pub use options::{FieldOptions, Options};
-pub use same::same;
 pub(crate) use shape::attribute_name;
 pub use shape::{Attribute, Flags, Leaf, Object, Presence, Shape, ShapeError};
 pub use undo::undo;

@@ -171,12 +171,12 @@ impl Object {
     }
 
     /// Collects the paths of fields whose change replaces the resource; `path` is the path of this object.
-    pub(crate) fn replacing(&self, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
+    pub(crate) fn replacing_paths(&self, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
         for one in &self.attributes {
             path.push(Step::Attribute(one.name.clone()));
             match &one.shape {
                 _ if one.flags.replace => found.push(path.clone()),
-                Shape::Object(of) => of.replacing(path, found),
+                Shape::Object(of) => of.replacing_paths(path, found),
                 _ => {}
             }
             path.pop();
@@ -240,10 +240,10 @@ impl ShapeReader<'_> {
 
     fn field(&mut self, field: &FieldDescriptor, unordered: bool) -> Result<(Shape, Presence), ShapeError> {
         if let (true, Kind::Message(entry)) = (field.is_map(), field.kind()) {
-            let of = self.one(&entry.map_entry_value_field().kind())?;
+            let of = self.single_shape(&entry.map_entry_value_field().kind())?;
             return Ok((Shape::Map(Box::new(of)), Presence::Implicit));
         }
-        let one = self.one(&field.kind())?;
+        let one = self.single_shape(&field.kind())?;
         if field.is_list() {
             let of = Box::new(one);
             return Ok((if unordered { Shape::Set(of) } else { Shape::List(of) }, Presence::Implicit));
@@ -254,7 +254,7 @@ impl ShapeReader<'_> {
     }
 
     /// The shape of a single value of a kind.
-    fn one(&mut self, kind: &Kind) -> Result<Shape, ShapeError> {
+    fn single_shape(&mut self, kind: &Kind) -> Result<Shape, ShapeError> {
         Ok(match kind {
             Kind::String => Shape::Leaf(Leaf::String),
             Kind::Bool => Shape::Leaf(Leaf::Bool),

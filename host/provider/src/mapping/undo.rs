@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     conform::Divergences,
-    same::same,
+    equality::are_equal,
     shape::{Object, Presence, Shape},
 };
 use crate::value::{Step, Value};
@@ -46,7 +46,7 @@ impl Restorer<'_> {
 
     fn value(&mut self, shape: &Shape, presence: Presence, prior: &Value, server: &Value) -> Value {
         if let Some(known) = self.divergences.at(&self.path) {
-            return if same(shape, presence, known, server) { prior.clone() } else { server.clone() };
+            return if are_equal(shape, presence, known, server) { prior.clone() } else { server.clone() };
         }
         match (shape, prior, server) {
             (Shape::Object(of), Value::Map(_), Value::Map(_)) => self.object(of, prior, server),
@@ -67,7 +67,7 @@ impl Restorer<'_> {
                 };
                 Value::Map(is.iter().map(entry).collect())
             }
-            _ if same(shape, presence, prior, server) => prior.clone(),
+            _ if are_equal(shape, presence, prior, server) => prior.clone(),
             _ => server.clone(),
         }
     }

@@ -14,23 +14,23 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use super::{
-    diagnostic::{at, error, server_faults},
+    diagnostic::{error, error_at},
     pending::take_over,
     plan::{Plan, first_changed_path, plan},
     session::{Server, Session},
-    validate::duration,
+    validate::wait_timeout,
 };
 use crate::{
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{Defaults, Private, metadata, resource_id, state},
+    state::{Private, known_id, metadata, state},
     value::{PathText, Step, Value},
 };
 
 /// Most attempts of an update while changes of status come in between.
 const UPDATE_ATTEMPTS: usize = 5;
 /// Default wait for conditions, and for finalizers to go.
-const DEFAULT_WAIT: Duration = Duration::from_secs(60);
+const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// First and longest wait between two reads of a resource.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ pub(crate) async fn apply(
     if let Some(path) = first_changed_path(planned, &plan.state) {
         let summary = "the server's rules changed since this was planned; plan again";
         let detail = format!("{} would get another value than planned. Nothing was written.", PathText(&path));
-        return ApplyResult::refused(vec![Diagnostic { detail, ..at(&path, summary) }]);
+        return ApplyResult::refused(vec![Diagnostic { detail, ..error_at(&path, summary) }]);
     }
     let Plan { divergences, request, writes, diagnostics, .. } = plan;
     let Some(mut request) = request else {
@@ -118,13 +118,12 @@ async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, 
             let name = [Step::Attribute("name".to_owned())];
             let detail = "`terraform import` takes it over; the last part of its command is the id.";
             let summary = "a resource of this name already exists";
-            let said = match status.message().contains("uid") {
-                true => Diagnostic { detail: detail.to_owned(), ..at(&name, summary) },
-                false => at(&name, status.message()),
-            };
-            Err(vec![said])
+            Err(vec![match status.message().contains("uid") {
+                true => Diagnostic { detail: detail.to_owned(), ..error_at(&name, summary) },
+                false => error_at(&name, status.message()),
+            }])
         }
-        Err(status) => Err(server_faults("creating", server.client.address(), &status)),
+        Err(status) => Err(server.faults("creating", &status)),
     }
 }
 
@@ -172,8 +171,7 @@ async fn current(
     request: &pb::Resource,
 ) -> Result<pb::Resource, Vec<Diagnostic>> {
     let id = pb::Id { uid: known.uid.to_owned(), ..request.id.clone().unwrap_or_default() };
-    let found = server.client.read(id).await;
-    match found.map_err(|status| server_faults("reading", server.client.address(), &status))? {
+    match server.read(id).await? {
         Some(found) if known.generation.is_none_or(|known| known == found.generation) => Ok(found),
         Some(_) => Err(vec![error(
             "the resource changed since this was planned",
@@ -205,19 +203,22 @@ async fn update(
         match server.client.write(request).await {
             Ok((resource, _)) => return Ok(resource),
             Err(status) if status.code() == Code::Aborted => {}
-            Err(status) => return Err(server_faults("updating", server.client.address(), &status)),
+            Err(status) => return Err(server.faults("updating", &status)),
         }
     }
-    Err(vec![error("the resource's statuses change too often", "The write was tried 5 times. Apply again.")])
+    Err(vec![error(
+        "the resource's statuses change too often",
+        format!("The write was tried {UPDATE_ATTEMPTS} times. Apply again."),
+    )])
 }
 
 /// Waits between reads, longer each time, until a deadline.
-struct ReadDelays {
+struct PollDelays {
     until: Instant,
     waits: Waits,
 }
 
-impl ReadDelays {
+impl PollDelays {
     fn for_at_most(timeout: Duration) -> Self {
         Self { until: Instant::now() + timeout, waits: Waits::new(Backoff::new(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)) }
     }
@@ -234,7 +235,7 @@ impl ReadDelays {
 }
 
 fn timeout(of: &Value) -> Duration {
-    of.get("wait").get("timeout").as_str().and_then(|text| duration(text).ok()).unwrap_or(DEFAULT_WAIT)
+    of.get("wait").get("timeout").as_str().and_then(|text| wait_timeout(text).ok()).unwrap_or(DEFAULT_WAIT_TIMEOUT)
 }
 
 /// Waits for the conditions that a configuration names.
@@ -248,7 +249,7 @@ async fn wait(
     let wanted: Vec<_> = wanted.iter().filter_map(Value::as_str).collect();
     let generation = resource.generation.clone();
     let mut found = resource;
-    let mut looks = ReadDelays::for_at_most(timeout(planned));
+    let mut delays = PollDelays::for_at_most(timeout(planned));
     loop {
         let missing: Vec<_> =
             wanted.iter().filter(|condition| !condition_holds(&found, condition, &generation)).collect();
@@ -256,20 +257,20 @@ async fn wait(
             return Ok(found);
         }
         let path = ["wait", "conditions"].map(|name| Step::Attribute(name.to_owned()));
-        if !looks.next(session).await {
+        if !delays.next(session).await {
             let missing = missing.iter().map(|one| (**one).to_owned()).collect::<Vec<_>>().join(", ");
             let why = if session.is_stopped() { "the run was stopped" } else { "the timeout passed" };
             let summary = format!("the resource was written, but {why} before these conditions were true: {missing}");
-            return Err(Diagnostic { detail: conditions_text(&found), ..at(&path, summary) });
+            return Err(Diagnostic { detail: conditions_text(&found), ..error_at(&path, summary) });
         }
         match server.client.read(found.id.clone().unwrap_or_default()).await {
             Ok(Some(now)) => found = now,
             Ok(None) => {
-                return Err(at(&path, "the resource was written, but another client deleted it during the wait"));
+                return Err(error_at(&path, "the resource was written, but another client deleted it during the wait"));
             }
             Err(status) => {
                 let summary = format!("the resource was written, but cannot be read: {}", status.message());
-                return Err(at(&path, summary));
+                return Err(error_at(&path, summary));
             }
         }
     }
@@ -295,19 +296,18 @@ fn conditions_text(resource: &pb::Resource) -> String {
 }
 
 async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> ApplyResult {
-    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
-    let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
+    let id = known_id(of, prior);
     if let Err(status) = server.client.delete(id.clone()).await {
-        return ApplyResult::refused(server_faults("deleting", server.client.address(), &status));
+        return ApplyResult::refused(server.faults("deleting", &status));
     }
-    let mut looks = ReadDelays::for_at_most(timeout(prior));
+    let mut delays = PollDelays::for_at_most(timeout(prior));
     loop {
         let found = match server.client.read(id.clone()).await {
             Ok(None) => return ApplyResult { state: Some(Value::Null), ..ApplyResult::default() },
             Ok(Some(found)) => found,
-            Err(status) => return ApplyResult::refused(server_faults("deleting", server.client.address(), &status)),
+            Err(status) => return ApplyResult::refused(server.faults("deleting", &status)),
         };
-        if !looks.next(session).await {
+        if !delays.next(session).await {
             let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
             let detail = format!(
                 "It is marked for deletion, and goes when controllers have removed these finalizers: {finalizers}. A longer \

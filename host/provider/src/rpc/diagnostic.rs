@@ -14,6 +14,7 @@ use crate::{
         attribute_path::{Step as ProtoStep, step::Selector},
         diagnostic::Severity,
     },
+    state::StateError,
     value::{PathText, Step, ValueError},
 };
 
@@ -29,8 +30,8 @@ pub(crate) fn warning(summary: impl Into<String>) -> Diagnostic {
 }
 
 /// An error at a path.
-pub(crate) fn at(path: &[Step], summary: impl Into<String>) -> Diagnostic {
-    let shown = shown(path);
+pub(crate) fn error_at(path: &[Step], summary: impl Into<String>) -> Diagnostic {
+    let shown = locatable(path);
     let detail = if shown.len() < path.len() { format!("at {}", PathText(path)) } else { String::new() };
     let attribute = (!shown.is_empty()).then(|| attribute_path(shown));
     Diagnostic { attribute, ..error(summary, detail) }
@@ -38,11 +39,17 @@ pub(crate) fn at(path: &[Step], summary: impl Into<String>) -> Diagnostic {
 
 /// An error of a value.
 pub(crate) fn value_error(fault: &ValueError) -> Diagnostic {
-    at(&fault.path, fault.what.as_str())
+    error_at(&fault.path, fault.what.as_str())
+}
+
+impl From<StateError> for Vec<Diagnostic> {
+    fn from(fault: StateError) -> Self {
+        vec![error(fault.to_string(), "")]
+    }
 }
 
 /// The part of a path that core finds the line of.
-fn shown(path: &[Step]) -> &[Step] {
+fn locatable(path: &[Step]) -> &[Step] {
     let blocks = usize::from(matches!(path, [Step::Attribute(data), Step::Attribute(_), ..] if data == "data"));
     let further = path.get(blocks + 1).is_some_and(|step| !matches!(step, Step::Attribute(_)));
     path.get(..blocks + 1 + usize::from(further)).unwrap_or(path)
@@ -64,20 +71,20 @@ pub(crate) fn attribute_path(path: &[Step]) -> AttributePath {
 pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<Diagnostic> {
     let violations = status.get_details_bad_request().map(|found| found.field_violations).unwrap_or_default();
     if status.code() == Code::InvalidArgument && !violations.is_empty() {
-        return violations.iter().map(|one| at(&attribute_of(&one.field), one.description.as_str())).collect();
+        return violations.iter().map(|one| error_at(&attribute_of(&one.field), one.description.as_str())).collect();
     }
-    let said = status.message();
+    let message = status.message();
     let (summary, detail) = match status.code() {
-        Code::InvalidArgument => return vec![at(&attribute_of(path_in(said)), said)],
+        Code::InvalidArgument => return vec![error_at(&attribute_of(path_in(message)), message)],
         Code::Unavailable | Code::DeadlineExceeded => {
-            (format!("{doing}: the server at {address} does not answer"), format!("{said}. Is it running?"))
+            (format!("{doing}: the server at {address} does not answer"), format!("{message}. Is it running?"))
         }
         Code::PermissionDenied => (
             format!("{doing}: the token does not allow this"),
-            format!("{said}. `mortise auth whoami` shows what it allows."),
+            format!("{message}. `mortise auth whoami` shows what it allows."),
         ),
-        Code::Unauthenticated => (format!("{doing}: the server does not know the token"), said.to_owned()),
-        _ => (format!("{doing}: {said}"), String::new()),
+        Code::Unauthenticated => (format!("{doing}: the server does not know the token"), message.to_owned()),
+        _ => (format!("{doing}: {message}"), String::new()),
     };
     vec![error(summary, detail)]
 }

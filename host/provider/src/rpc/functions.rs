@@ -11,8 +11,8 @@ use crate::{
 
 /// Calls a function.
 pub(crate) async fn call(session: &Session, name: &str, arguments: &[DynamicValue]) -> Result<Value, FunctionError> {
-    let server = session.server().await.map_err(|faults| whole(&faults))?;
-    let functions = server.functions().await.map_err(|faults| whole(&faults))?;
+    let server = session.server().await.map_err(|faults| call_error(&faults))?;
+    let functions = server.functions().await.map_err(|faults| call_error(&faults))?;
     let Some(function) = functions.get(name) else {
         return Err(error(format!(
             "the server has no function for {name}; `mortise function list` lists its functions"
@@ -20,12 +20,12 @@ pub(crate) async fn call(session: &Session, name: &str, arguments: &[DynamicValu
     };
     let mut values = Vec::with_capacity(arguments.len());
     for (index, given) in arguments.iter().enumerate() {
-        let at = |text: String| FunctionError { function_argument: i64::try_from(index).ok(), text };
+        let argument_error = |text: String| FunctionError { function_argument: i64::try_from(index).ok(), text };
         let of = function
             .parameter(index)
-            .ok_or_else(|| at("the function has no parameter for this argument".to_owned()))?;
-        let value = decode(Some(given), of).map_err(|faults| at(words(&faults)))?;
-        values.push(argument(&value).map_err(|fault| at(fault.to_string()))?);
+            .ok_or_else(|| argument_error("the function has no parameter for this argument".to_owned()))?;
+        let value = decode(Some(given), of).map_err(|faults| argument_error(joined_texts(&faults)))?;
+        values.push(argument(&value).map_err(|fault| argument_error(fault.to_string()))?);
     }
     let request =
         CallFunctionRequest { plugin: function.plugin.clone(), name: function.name.clone(), arguments: values };
@@ -45,7 +45,7 @@ fn error(text: String) -> FunctionError {
     FunctionError { text, function_argument: None }
 }
 
-fn words(faults: &[Diagnostic]) -> String {
+fn joined_texts(faults: &[Diagnostic]) -> String {
     let one = |fault: &Diagnostic| match fault.detail.as_str() {
         "" => fault.summary.clone(),
         detail => format!("{}: {detail}", fault.summary),
@@ -53,6 +53,6 @@ fn words(faults: &[Diagnostic]) -> String {
     faults.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn whole(faults: &[Diagnostic]) -> FunctionError {
-    error(words(faults))
+fn call_error(faults: &[Diagnostic]) -> FunctionError {
+    error(joined_texts(faults))
 }

@@ -3,11 +3,7 @@
 
 use mortise_resource::{Scope, name};
 
-use super::{
-    diagnostic::{error, server_faults},
-    pending::take_over,
-    session::Server,
-};
+use super::{diagnostic::error, pending::take_over, session::Server};
 use crate::{
     mapping::Divergences,
     proto::tfplugin6::Diagnostic,
@@ -29,9 +25,7 @@ pub(crate) async fn import_state(
         return named.map(settled);
     }
     if let Ok(named) = named {
-        let there = server.client.read(resource_id(of, &named, &Defaults::default())).await;
-        let there = there.map_err(|status| server_faults("reading", server.client.address(), &status))?;
-        if there.is_some() {
+        if server.read(resource_id(of, &named, &Defaults::default())).await?.is_some() {
             return Ok(settled(named));
         }
     }
@@ -39,9 +33,8 @@ pub(crate) async fn import_state(
     let place = Value::object(units.map(|(name, unit)| (name, Value::text(unit.as_str()))));
     let pending = Pending::Import { external_id: id.to_owned() };
     let expected = take_over(&pending, of, server, &place, true).await?;
-    let expected = expected.ok_or_else(|| vec![wrong(of, id)])?;
-    let shown = state(of, &expected, &Value::Null, &Divergences::default());
-    let shown = shown.map_err(|fault| vec![error(fault.to_string(), "")])?;
+    let expected = expected.ok_or_else(|| vec![invalid_id(of, id)])?;
+    let shown = state(of, &expected, &Value::Null, &Divergences::default())?;
     Ok((shown, Private::write(&Divergences::default(), Some(&pending))))
 }
 
@@ -53,16 +46,16 @@ fn state_with_id(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value
         (Scope::Partition, [partition, name]) => (Some(*partition), None, *name),
         (Scope::Namespace, [namespace, name]) => (None, Some(*namespace), *name),
         (Scope::Namespace, [partition, namespace, name]) => (Some(*partition), Some(*namespace), *name),
-        _ => return Err(vec![wrong(of, id)]),
+        _ => return Err(vec![invalid_id(of, id)]),
     };
     if [partition, namespace].into_iter().flatten().chain([found]).any(|part| !name::is_valid(part)) {
-        return Err(vec![wrong(of, id)]);
+        return Err(vec![invalid_id(of, id)]);
     }
     let unit = |given: Option<&str>, default: &str| match given {
         Some(unit) => Value::text(unit),
         None => Value::text(default),
     };
-    let Type::Object(attributes) = of.to_type() else { return Err(vec![wrong(of, id)]) };
+    let Type::Object(attributes) = of.to_type() else { return Err(vec![invalid_id(of, id)]) };
     let attribute = |(name, kind): (String, Type)| {
         let value = match (name.as_str(), kind) {
             ("name", _) => Value::text(found),
@@ -78,7 +71,7 @@ fn state_with_id(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value
     Ok(Value::Map(attributes.into_iter().map(attribute).collect()))
 }
 
-fn wrong(of: &ResourceSchema, id: &str) -> Diagnostic {
+fn invalid_id(of: &ResourceSchema, id: &str) -> Diagnostic {
     let forms = match of.scope {
         Scope::Cluster | Scope::Undefined => "NAME",
         Scope::Partition => "NAME or PARTITION/NAME",

@@ -3,7 +3,7 @@
 use mortise_resource::pb;
 
 use super::{
-    diagnostic::{error, server_faults},
+    diagnostic::error,
     pending::take_over,
     session::{Server, resource},
 };
@@ -30,21 +30,19 @@ pub(crate) async fn move_state(
     let prior = Value::object(parts);
 
     let Some(kind) = of.moved_from.iter().find(|kind| schema.name_of(kind) == request.source_type_name) else {
-        return Err(vec![impossible(of, request)]);
+        return Err(vec![unsupported_move(of, request)]);
     };
     let tenancy = pb::Tenancy { partition: text("partition"), namespace: text("namespace") };
     // States are of the newest version of a kind; a resource may be stored under another one.
     let kind = pb::Type { group_version: version(&text("group_version"), kind), ..kind.clone() };
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
-    let pending = Pending::Move { from };
+    let (pending, none) = (Pending::Move { from }, Divergences::default());
     match take_over(&pending, of, server, &prior, true).await? {
-        Some(found) => Ok((state_of(of, &found, &prior)?, Private::write(&Divergences::default(), Some(&pending)))),
+        Some(found) => Ok((state(of, &found, &prior, &none)?, Private::write(&none, Some(&pending)))),
         // `mortise move` may have moved it before.
         None => {
-            let there = server.client.read(resource_id(of, &prior, &Defaults::default())).await;
-            let there = there.map_err(|status| server_faults("reading", server.client.address(), &status))?;
-            if let Some(found) = there {
-                return Ok((state_of(of, &found, &prior)?, Private::write(&Divergences::default(), None)));
+            if let Some(found) = server.read(resource_id(of, &prior, &Defaults::default())).await? {
+                return Ok((state(of, &found, &prior, &none)?, Private::write(&none, None)));
             }
             let summary = format!("{} {:?} no longer exists", request.source_type_name, text("name"));
             Err(vec![error(summary, format!("No {} of this name exists either. Remove it from the state.", of.name))])
@@ -56,11 +54,7 @@ fn version(stored: &str, kind: &pb::Type) -> String {
     if stored.is_empty() { kind.group_version.clone() } else { stored.to_owned() }
 }
 
-fn state_of(of: &ResourceSchema, found: &pb::Resource, prior: &Value) -> Result<Value, Vec<Diagnostic>> {
-    state(of, found, prior, &Divergences::default()).map_err(|fault| vec![error(fault.to_string(), "")])
-}
-
-fn impossible(of: &ResourceSchema, request: &move_resource_state::Request) -> Diagnostic {
+fn unsupported_move(of: &ResourceSchema, request: &move_resource_state::Request) -> Diagnostic {
     let summary = format!(
         "{} of {} cannot become {}",
         request.source_type_name, request.source_provider_address, request.target_type_name

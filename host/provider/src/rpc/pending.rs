@@ -8,11 +8,11 @@ use mortise_resource::{
 };
 use tonic::{Code, Status};
 
-use super::{diagnostic::server_faults, session::Server};
+use super::session::Server;
 use crate::{
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{Defaults, Pending, place_of},
+    state::{Defaults, Pending, tenancy_of},
     value::Value,
 };
 
@@ -34,7 +34,7 @@ pub(crate) async fn take_over(
         Pending::Import { external_id } => {
             let request = ImportRequest {
                 r#type: Some(of.kind.clone()),
-                tenancy: Some(place_of(of.scope, prior, &Defaults::default())),
+                tenancy: Some(tenancy_of(of.scope, prior, &Defaults::default())),
                 external_id: external_id.clone(),
                 name: prior.get("name").as_str().unwrap_or_default().to_owned(),
                 dry_run,
@@ -42,10 +42,10 @@ pub(crate) async fn take_over(
             ("importing", server.client.import(request).await)
         }
     };
-    found(answer).map_err(|status| server_faults(doing, server.client.address(), &status))
+    unless_missing(answer).map_err(|status| server.faults(doing, &status))
 }
 
-fn found(answer: Result<pb::Resource, Status>) -> Result<Option<pb::Resource>, Status> {
+fn unless_missing(answer: Result<pb::Resource, Status>) -> Result<Option<pb::Resource>, Status> {
     match answer {
         Ok(resource) => Ok(Some(resource)),
         Err(status) if status.code() == Code::NotFound => Ok(None),

@@ -7,14 +7,14 @@ use mortise_resource::{data::PlanResponse, pb};
 use tonic::{Code, Status};
 
 use super::{
-    diagnostic::{attribute_of, server_faults, value_error, warning},
+    diagnostic::{attribute_of, value_error, warning},
     session::Server,
 };
 use crate::{
-    mapping::{Divergences, Presence, conform, from_data, same},
+    mapping::{Divergences, Presence, are_equal, conform, from_data},
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{id_text, metadata, metadata_shape, place_of, request},
+    state::{id_text, metadata, metadata_shape, request, tenancy_of},
     value::{Step, Value},
 };
 
@@ -79,8 +79,8 @@ pub(crate) async fn plan(
     let shape = metadata_shape();
     let conformed = conform(&shape, true, "metadata", config.get("metadata"), from_server.as_ref(), &mut divergences);
     parts.insert("metadata".to_owned(), conformed);
-    place(of, server, prior, config, mutated.as_ref(), parts);
-    owner(prior, parts);
+    fill_tenancy(of, server, prior, config, mutated.as_ref(), parts);
+    fill_owner(prior, parts);
 
     // Values from the plugin's controllers appear some time after the write, or are there already.
     let awaited = match (&predicted, &mutated, data) {
@@ -91,7 +91,7 @@ pub(crate) async fn plan(
         if let (Some((written, expected)), Value::Map(parts)) = (&awaited, planned)
             && let Some(planned) = parts.get_mut("data")
         {
-            settle((planned, config.get("data"), prior.get("data")), (written, expected), found);
+            replace_awaited((planned, config.get("data"), prior.get("data")), (written, expected), found);
         }
     };
     each(&mut planned, |prior, written, expected| (prior == written || prior == expected).then(|| prior.clone()));
@@ -100,13 +100,14 @@ pub(crate) async fn plan(
         each(&mut planned, |_, _, _| Some(Value::unknown()));
     }
     if let Value::Map(parts) = &mut planned {
-        computed(of, prior, mutated.as_ref(), writes, parts);
+        fill_computed(of, prior, mutated.as_ref(), writes, parts);
     }
     let replace = match creates {
         true => Vec::new(),
         false => {
-            let own = of.replacing().into_iter().filter(|path| is_changed(of, prior, &planned, path));
-            let mut paths: Vec<_> = own.chain(answer.replace.iter().filter_map(|path| replaced(of, path))).collect();
+            let own = of.replacing_paths().into_iter().filter(|path| is_changed(of, prior, &planned, path));
+            let mut paths: Vec<_> =
+                own.chain(answer.replace.iter().filter_map(|path| replaced_attribute(of, path))).collect();
             paths.sort();
             paths.dedup();
             paths
@@ -122,7 +123,7 @@ fn unchanged(state: Value) -> Plan {
 
 /// Replaces planned attributes that are not configured and that controllers will change after the write: `found` makes
 /// the new value of the prior, the written and the expected one.
-fn settle(
+fn replace_awaited(
     (planned, config, prior): (&mut Value, &Value, &Value),
     (written, expected): (&Value, &Value),
     found: fn(&Value, &Value, &Value) -> Option<Value>,
@@ -136,14 +137,14 @@ fn settle(
                     *value = found;
                 }
             }
-            configured @ Value::Map(_) => settle((value, configured, prior), (written, expected), found),
+            configured @ Value::Map(_) => replace_awaited((value, configured, prior), (written, expected), found),
             _ => {}
         }
     }
 }
 
 /// The attribute for a path of the server, as far as core can address it; `None` if the path has no attribute.
-fn replaced(of: &ResourceSchema, path: &str) -> Option<Vec<Step>> {
+fn replaced_attribute(of: &ResourceSchema, path: &str) -> Option<Vec<Step>> {
     let path = attribute_of(path);
     let [root @ Step::Attribute(name), rest @ ..] = path.as_slice() else { return None };
     if name != "data" {
@@ -170,7 +171,7 @@ async fn dry_run(
             diagnostics.push(warning(format!("{}; it must exist when this is applied", status.message())));
             Ok(None)
         }
-        Err(status) => Err(server_faults("planning", server.client.address(), &status)),
+        Err(status) => Err(server.faults("planning", &status)),
     }
 }
 
@@ -187,7 +188,7 @@ type Parts = std::collections::BTreeMap<String, Value>;
 
 /// Fills in partition and namespace: as configured, else by the provider's or the server's defaults; unknown until the
 /// server has answered.
-fn place(
+fn fill_tenancy(
     of: &ResourceSchema,
     server: &Server,
     prior: &Value,
@@ -195,7 +196,7 @@ fn place(
     mutated: Option<&pb::Resource>,
     parts: &mut Parts,
 ) {
-    let wanted = place_of(of.scope, config, &server.defaults);
+    let wanted = tenancy_of(of.scope, config, &server.defaults);
     let filled = mutated.and_then(|found| found.id.as_ref()?.tenancy.clone());
     let unit = |name: &str, part: fn(&pb::Tenancy) -> &String| match (config.get(name), part(&wanted)) {
         (Value::Null, wanted) if !wanted.is_empty() => Value::String(wanted.clone()),
@@ -218,7 +219,7 @@ fn place(
 
 /// Fills in parts of the owner that the configuration leaves out: from the prior state, or unknown until the server
 /// sets them.
-fn owner(prior: &Value, parts: &mut Parts) {
+fn fill_owner(prior: &Value, parts: &mut Parts) {
     let before = prior.get("owner").clone();
     if let Some(Value::Map(owner)) = parts.get_mut("owner") {
         for name in ["partition", "namespace", "uid"] {
@@ -231,7 +232,7 @@ fn owner(prior: &Value, parts: &mut Parts) {
 }
 
 /// Sets the attributes that the server sets; those that it would change are unknown.
-fn computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, writes: bool, parts: &mut Parts) {
+fn fill_computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, writes: bool, parts: &mut Parts) {
     let text = |name: &str| parts.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
     let unit = |name: &str| match parts.get(name) {
         None => Some(String::new()),
@@ -256,8 +257,8 @@ fn computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, 
 
 /// Whether the server would have nothing to write. An unknown value counts as a change.
 fn is_same(of: &ResourceSchema, prior: &Value, planned: &Value) -> bool {
-    same(&of.shape(), Presence::Explicit, prior.get("data"), planned.get("data"))
-        && same(&metadata_shape(), Presence::Implicit, prior.get("metadata"), planned.get("metadata"))
+    are_equal(&of.shape(), Presence::Explicit, prior.get("data"), planned.get("data"))
+        && are_equal(&metadata_shape(), Presence::Implicit, prior.get("metadata"), planned.get("metadata"))
         && ["name", "partition", "namespace", "owner"].iter().all(|name| prior.get(name) == planned.get(name))
 }
 
@@ -273,7 +274,7 @@ fn is_changed(of: &ResourceSchema, prior: &Value, planned: &Value, path: &[Step]
     match path {
         [Step::Attribute(data), rest @ ..] if data == "data" => {
             let attribute = of.data.attribute_at(rest);
-            attribute.is_some_and(|one| !same(&one.shape, one.presence, &before, &after))
+            attribute.is_some_and(|one| !are_equal(&one.shape, one.presence, &before, &after))
         }
         _ => before != after,
     }

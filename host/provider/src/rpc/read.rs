@@ -3,14 +3,14 @@
 use mortise_resource::{Scope, meta, pb, types::gvk};
 
 use super::{
-    diagnostic::{at, error, server_faults, warning},
+    diagnostic::{error, error_at, warning},
     pending::take_over,
     session::Server,
 };
 use crate::{
     proto::tfplugin6::Diagnostic,
     schema::{ProviderSchema, ResourceSchema},
-    state::{Defaults, Private, data_source_state, list_entry, place_of, resource_id, state},
+    state::{Private, data_source_state, known_id, list_entry, resource_id, state, tenancy_of},
     value::{Step, Value},
 };
 
@@ -25,10 +25,7 @@ pub(crate) async fn resource(
     prior: &Value,
     private: &[u8],
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
-    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
-    let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
-    let found = server.client.read(id).await;
-    let found = found.map_err(|status| server_faults("reading", server.client.address(), &status))?;
+    let found = server.read(known_id(of, prior)).await?;
     let pending = Private::pending(private);
     let (found, kept) = match (found, &pending) {
         (Some(found), None) => (found, private.to_vec()),
@@ -40,8 +37,7 @@ pub(crate) async fn resource(
         },
         (None, None) => return Ok((Value::Null, private.to_vec())),
     };
-    let shown = state(of, &found, prior, &Private::read(private, of));
-    Ok((shown.map_err(|fault| vec![error(fault.to_string(), "")])?, kept))
+    Ok((state(of, &found, prior, &Private::read(private, of))?, kept))
 }
 
 /// A warning of the finalizers that hold up the deletion of a resource, if it has any.
@@ -50,10 +46,7 @@ pub(crate) async fn finalizers(
     server: &Server,
     prior: &Value,
 ) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
-    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
-    let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
-    let found = server.client.read(id).await;
-    let found = found.map_err(|status| server_faults("reading", server.client.address(), &status))?;
+    let found = server.read(known_id(of, prior)).await?;
     let held = found.map(|found| meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", "));
     let held = held.filter(|held| !held.is_empty());
     Ok(held.map(|held| warning(format!("the deletion waits for finalizers: {held}"))).into_iter().collect())
@@ -62,12 +55,11 @@ pub(crate) async fn finalizers(
 /// Reads a resource by its name, for a data source.
 pub(crate) async fn by_name(of: &ResourceSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
     let id = resource_id(of, config, &server.defaults);
-    let found = server.client.read(id.clone()).await;
-    match found.map_err(|status| server_faults("reading", server.client.address(), &status))? {
-        Some(found) => data_source_state(of, &found).map_err(|fault| vec![error(fault.to_string(), "")]),
+    match server.read(id.clone()).await? {
+        Some(found) => Ok(data_source_state(of, &found)?),
         None => {
             let path = [Step::Attribute("name".to_owned())];
-            Err(vec![at(&path, format!("there is no {} named {:?}", gvk(&of.kind), id.name))])
+            Err(vec![error_at(&path, format!("there is no {} named {:?}", gvk(&of.kind), id.name))])
         }
     }
 }
@@ -80,9 +72,10 @@ pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Valu
     };
     let path = [Step::Attribute("type".to_owned())];
     let of = schema.resources().find(named);
-    let of =
-        of.ok_or_else(|| vec![at(&path, format!("the server has no type {wanted:?}; `mortise types` lists them"))])?;
-    let mut tenancy = place_of(of.scope, config, &server.defaults);
+    let of = of.ok_or_else(|| {
+        vec![error_at(&path, format!("the server has no type {wanted:?}; `mortise types` lists them"))]
+    })?;
+    let mut tenancy = tenancy_of(of.scope, config, &server.defaults);
     if of.scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == "*" {
         "*".clone_into(&mut tenancy.namespace);
     }
@@ -91,8 +84,7 @@ pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Valu
         tenancy: Some(tenancy),
         name_prefix: config.get("name_prefix").as_str().unwrap_or_default().to_owned(),
     };
-    let found = server.client.list(request).await;
-    let mut found = found.map_err(|status| server_faults("listing", server.client.address(), &status))?;
+    let mut found = server.client.list(request).await.map_err(|status| server.faults("listing", &status))?;
     if let Value::Map(wanted) = config.get("metadata") {
         found.retain(|one| {
             wanted.iter().all(|(key, value)| one.metadata.get(key).map(String::as_str) == value.as_str())
@@ -105,8 +97,7 @@ pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Valu
         );
         return Err(vec![error(summary, "")]);
     }
-    let entries = found.iter().map(|one| list_entry(of, one)).collect::<Result<_, _>>();
-    let entries = entries.map_err(|fault| vec![error(fault.to_string(), "")])?;
+    let entries = found.iter().map(|one| list_entry(of, one)).collect::<Result<_, _>>()?;
     let Value::Map(mut parts) = config.clone() else { return Ok(config.clone()) };
     parts.insert("resources".to_owned(), Value::List(entries));
     Ok(Value::Map(parts))

@@ -8,11 +8,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use mortise_resource::pb;
 use tokio::sync::{Mutex, OnceCell};
+use tonic::Status;
 
 use super::diagnostic::{error, server_faults};
 use crate::{
-    client::{ConnectionSettings, Connector, ResourceClient},
+    client::{ConnectError, ConnectionSettings, Connector, ResourceClient},
     proto::tfplugin6::Diagnostic,
     schema::{FunctionSet, ProviderSchema, ResourceSchema, Snapshot},
     state::Defaults,
@@ -41,11 +43,20 @@ impl Server {
         Arc::new(Self { client, defaults, schema: OnceCell::new(), functions: OnceCell::new() })
     }
 
+    /// Reads a resource; `None` if no resource has this id and uid.
+    pub(crate) async fn read(&self, id: pb::Id) -> Result<Option<pb::Resource>, Vec<Diagnostic>> {
+        self.client.read(id).await.map_err(|status| self.faults("reading", &status))
+    }
+
+    /// The faults of a call, at the places that the server names.
+    pub(crate) fn faults(&self, doing: &str, status: &Status) -> Vec<Diagnostic> {
+        server_faults(doing, self.client.address(), status)
+    }
+
     /// The types; fetched once.
     pub(crate) async fn schema(&self, prefix: &str) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         let ask = || async {
-            let types = self.client.types().await;
-            let types = types.map_err(|status| server_faults("asking for types", self.client.address(), &status))?;
+            let types = self.client.types().await.map_err(|status| self.faults("asking for types", &status))?;
             Ok(Arc::new(ProviderSchema::of(&types, prefix)))
         };
         self.schema.get_or_try_init(ask).await.cloned()
@@ -55,8 +66,7 @@ impl Server {
     pub(crate) async fn functions(&self) -> Result<Arc<FunctionSet>, Vec<Diagnostic>> {
         let ask = || async {
             let functions = self.client.functions().await;
-            let functions =
-                functions.map_err(|status| server_faults("asking for functions", self.client.address(), &status))?;
+            let functions = functions.map_err(|status| self.faults("asking for functions", &status))?;
             Ok(Arc::new(FunctionSet::of(&functions)))
         };
         self.functions.get_or_try_init(ask).await.cloned()
@@ -82,7 +92,7 @@ impl Session {
         settings: &ConnectionSettings,
         defaults: Defaults,
     ) -> Result<(), Vec<Diagnostic>> {
-        let client = self.connector.connect(settings).await.map_err(|why| vec![unreachable(&why)])?;
+        let client = self.connector.connect(settings).await.map_err(|fault| vec![unreachable(&fault)])?;
         *self.configured.lock().await = Some(Server::new(client, defaults));
         Ok(())
     }
@@ -94,7 +104,7 @@ impl Session {
         }
         let connect = || async {
             let client = self.connector.connect(&ConnectionSettings::default()).await;
-            Ok(Server::new(client.map_err(|why| vec![unreachable(&why)])?, Defaults::default()))
+            Ok(Server::new(client.map_err(|fault| vec![unreachable(&fault)])?, Defaults::default()))
         };
         self.unconfigured.get_or_try_init(connect).await.cloned()
     }
@@ -128,7 +138,7 @@ impl Session {
         match self.connector.snapshot() {
             Ok(Some(snapshot)) => return Ok(snapshot),
             Ok(None) => {}
-            Err(why) => faults.push(error("the exported schemas cannot be read", why)),
+            Err(fault) => faults.push(error("the exported schemas cannot be read", fault.to_string())),
         }
         Err(faults)
     }
@@ -153,11 +163,11 @@ pub(crate) fn resource<'s>(schema: &'s ProviderSchema, name: &str) -> Result<&'s
     })
 }
 
-fn unreachable(why: &str) -> Diagnostic {
+fn unreachable(fault: &ConnectError) -> Diagnostic {
     error(
         "no server can be reached",
         format!(
-            "{why}\n\nThe provider finds its server by MORTISE_GRPC_ADDR, by the current context of `mortise context`, or \
+            "{fault}\n\nThe provider finds its server by MORTISE_GRPC_ADDR, by the current context of `mortise context`, or \
              by the socket of a server on this machine; `mortise provider export` saves schemas for use without a server."
         ),
     )

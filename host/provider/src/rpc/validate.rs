@@ -1,10 +1,10 @@
 //! Checks of a configuration without a server; they skip unknown parts.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use mortise_resource::name;
 
-use super::diagnostic::{at, value_error};
+use super::diagnostic::{error_at, value_error};
 use crate::{
     mapping::{Attribute, Object, Shape},
     proto::tfplugin6::Diagnostic,
@@ -20,16 +20,16 @@ pub(crate) fn resource(of: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for unit in ["name", "partition", "namespace"] {
         if let Some(fault) = config.get(unit).as_str().and_then(name::fault) {
-            found.push(at(&[Step::Attribute(unit.to_owned())], fault));
+            found.push(error_at(&[Step::Attribute(unit.to_owned())], fault));
         }
     }
     let timeout = config.get("wait").get("timeout");
     if let Some(text) = timeout.as_str()
-        && let Err(why) = duration(text)
+        && let Err(fault) = wait_timeout(text)
     {
-        found.push(at(&["wait", "timeout"].map(|name| Step::Attribute(name.to_owned())), why));
+        found.push(error_at(&["wait", "timeout"].map(|name| Step::Attribute(name.to_owned())), fault.to_string()));
     }
-    let known = known_part(&of.data, config.get("data"));
+    let known = known_object(&of.data, config.get("data"));
     let config = match config {
         Value::Map(parts) => {
             let mut parts = parts.clone();
@@ -46,37 +46,43 @@ pub(crate) fn resource(of: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
     found
 }
 
-/// Reads a duration: `90s`, `5m` or `1h30m`, of at most a day.
-pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("{text:?} is not a duration of at most a day, such as 90s or 5m");
-    let parsed = text.parse::<jiff::SignedDuration>().map_err(|_| wrong())?;
-    let parsed = std::time::Duration::try_from(parsed).map_err(|_| wrong())?;
-    if parsed > std::time::Duration::from_secs(86_400) { Err(wrong()) } else { Ok(parsed) }
+/// Longest `wait.timeout`: a day.
+const MAX_WAIT_TIMEOUT: Duration = Duration::from_secs(86_400);
+
+/// A text that is not a `wait.timeout`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a duration of at most a day, such as 90s or 5m")]
+pub(crate) struct WaitTimeoutError(String);
+
+/// Reads a `wait.timeout`: `90s`, `5m` or `1h30m`, of at most a day.
+pub(crate) fn wait_timeout(text: &str) -> Result<Duration, WaitTimeoutError> {
+    let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
+    parsed.filter(|wait| *wait <= MAX_WAIT_TIMEOUT).ok_or_else(|| WaitTimeoutError(text.to_owned()))
 }
 
 /// A value without its unknown parts. A list with an unknown element is left out as a whole, since positions matter.
-fn known_part(of: &Object, value: &Value) -> Value {
+fn known_object(of: &Object, value: &Value) -> Value {
     let Value::Map(attributes) = value else { return Value::Map(Default::default()) };
     let part = |one: &Attribute| {
         let value = attributes.get(&one.name).unwrap_or(&Value::Null);
-        (one.name.clone(), known(&one.shape, value))
+        (one.name.clone(), known_value(&one.shape, value))
     };
     Value::Map(of.attributes.iter().map(part).collect())
 }
 
-fn known(shape: &Shape, value: &Value) -> Value {
+fn known_value(shape: &Shape, value: &Value) -> Value {
     match (shape, value) {
         (_, value) if value.is_wholly_known() => value.clone(),
-        (Shape::Object(of), Value::Map(_)) => known_part(of, value),
+        (Shape::Object(of), Value::Map(_)) => known_object(of, value),
         (Shape::List(of) | Shape::Set(of), Value::List(items)) => match &**of {
             Shape::Object(of) if !items.iter().any(|item| matches!(item, Value::Unknown(_))) => {
-                Value::List(items.iter().map(|item| known_part(of, item)).collect())
+                Value::List(items.iter().map(|item| known_object(of, item)).collect())
             }
             _ => Value::Null,
         },
         (Shape::Map(of), Value::Map(entries)) => {
             let known = entries.iter().filter(|(_, value)| !matches!(value, Value::Unknown(_)));
-            Value::Map(known.map(|(key, value)| (key.clone(), self::known(of, value))).collect())
+            Value::Map(known.map(|(key, value)| (key.clone(), self::known_value(of, value))).collect())
         }
         _ => Value::Null,
     }

@@ -16,9 +16,9 @@ pub(crate) fn decode(value: Option<&DynamicValue>, of: &Type) -> Result<Value, V
     };
     decoded.map_err(|fault| {
         let hint = "Types of the server may have changed during the run; run the command again.";
-        let said = value_error(&fault);
-        let detail = if said.detail.is_empty() { hint.to_owned() } else { format!("{}. {hint}", said.detail) };
-        vec![Diagnostic { detail, ..said }]
+        let found = value_error(&fault);
+        let detail = if found.detail.is_empty() { hint.to_owned() } else { format!("{}. {hint}", found.detail) };
+        vec![Diagnostic { detail, ..found }]
     })
 }
 

@@ -12,7 +12,7 @@ fn string_map() -> Content {
     Content::Value(Type::map(Type::String))
 }
 
-fn place(scope: Scope, flags: Flags) -> Vec<Attribute> {
+fn tenancy_attributes(scope: Scope, flags: Flags) -> Vec<Attribute> {
     let partition = text("partition", flags, "The partition; the provider's or the server's default if it is not set.");
     let namespace = text("namespace", flags, "The namespace; the provider's or the server's default if it is not set.");
     match scope {
@@ -22,7 +22,7 @@ fn place(scope: Scope, flags: Flags) -> Vec<Attribute> {
     }
 }
 
-fn owner(flags: Flags, required: Flags, defaulted: Flags) -> Attribute {
+fn owner_attribute(flags: Flags, required: Flags, defaulted: Flags) -> Attribute {
     let parts = vec![
         text("group", required, "The group of the owner's type."),
         text("group_version", required, "The version of the owner's type."),
@@ -37,7 +37,7 @@ fn owner(flags: Flags, required: Flags, defaulted: Flags) -> Attribute {
 }
 
 /// Attributes that the server sets.
-fn computed() -> Vec<Attribute> {
+fn server_attributes() -> Vec<Attribute> {
     let conditions = vec![
         text("type", COMPUTED, "The type of the condition, such as `Accepted`."),
         text("state", COMPUTED, "`STATE_TRUE`, `STATE_FALSE` or `STATE_UNKNOWN`."),
@@ -60,7 +60,7 @@ fn computed() -> Vec<Attribute> {
 }
 
 /// The attributes of a managed resource.
-pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
+pub(super) fn managed_attributes(scope: Scope) -> Vec<Attribute> {
     let wait = vec![
         attribute(
             "conditions",
@@ -71,10 +71,10 @@ pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
         text("timeout", OPTIONAL, "The longest wait, such as `90s` or `5m`; 60s if it is not set."),
     ];
     let mut all = vec![text("name", REPLACES, "The name: lower-case letters, digits and dashes.")];
-    all.extend(place(scope, REPLACES_DEFAULTED));
+    all.extend(tenancy_attributes(scope, REPLACES_DEFAULTED));
     all.extend([
         attribute("metadata", string_map(), DEFAULTED, "Free keys and values."),
-        owner(Flags { replace: true, ..OPTIONAL }, REQUIRED, DEFAULTED),
+        owner_attribute(Flags { replace: true, ..OPTIONAL }, REQUIRED, DEFAULTED),
         attribute(
             "wait",
             Content::Object(wait),
@@ -82,19 +82,19 @@ pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
             "The conditions to wait for after a write, and the longest wait, also for controllers after a delete.",
         ),
     ]);
-    all.extend(computed());
+    all.extend(server_attributes());
     all
 }
 
 /// The attributes of a resource as a data source.
-pub(super) fn read_only(scope: Scope) -> Vec<Attribute> {
+pub(super) fn data_source_attributes(scope: Scope) -> Vec<Attribute> {
     let mut all = vec![text("name", REQUIRED, "The name.")];
-    all.extend(place(scope, DEFAULTED));
+    all.extend(tenancy_attributes(scope, DEFAULTED));
     all.extend([
         attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
-        owner(COMPUTED, COMPUTED, COMPUTED),
+        owner_attribute(COMPUTED, COMPUTED, COMPUTED),
     ]);
-    all.extend(computed());
+    all.extend(server_attributes());
     all
 }
 

@@ -106,7 +106,7 @@ impl ResourceSchema {
             name: resource_name(prefix, &kind),
             version: info.schema_version.max(1),
             description: mortise_text::schema::comment(&message),
-            envelope: envelope::managed(scope),
+            envelope: envelope::managed_attributes(scope),
             data_attributes: of_message(&data, false),
             data: Arc::new(data),
             moved_from: info.moved_from.clone(),
@@ -125,11 +125,11 @@ impl ResourceSchema {
     /// The type of the data source's states and configurations.
     #[must_use]
     pub fn data_source_type(&self) -> Type {
-        type_of(&self.read_only())
+        type_of(&self.data_source_attributes())
     }
 
-    fn read_only(&self) -> Vec<Attribute> {
-        let mut all = envelope::read_only(self.scope);
+    fn data_source_attributes(&self) -> Vec<Attribute> {
+        let mut all = envelope::data_source_attributes(self.scope);
         let data = Content::Object(of_message(&self.data, true));
         all.push(Attribute {
             name: "data".to_owned(),
@@ -154,11 +154,11 @@ impl ResourceSchema {
 
     /// Paths whose change replaces the resource.
     #[must_use]
-    pub fn replacing(&self) -> Vec<Vec<Step>> {
+    pub fn replacing_paths(&self) -> Vec<Vec<Step>> {
         let mut found: Vec<_> =
             self.envelope.iter().filter(|one| one.flags.replace).map(|one| vec![step(one)]).collect();
         let mut path = vec![Step::Attribute("data".to_owned())];
-        self.data.replacing(&mut path, &mut found);
+        self.data.replacing_paths(&mut path, &mut found);
         found
     }
 
@@ -185,7 +185,7 @@ impl ResourceSchema {
     /// The data source's schema in core's form.
     #[must_use]
     pub fn data_source_to_proto(&self) -> Schema {
-        Schema { version: 0, block: Some(block(&self.read_only(), &self.description)) }
+        Schema { version: 0, block: Some(block(&self.data_source_attributes(), &self.description)) }
     }
 }
 

@@ -12,7 +12,7 @@ mod request;
 pub use observed::{StateError, data_source_state, id_text, list_entry, metadata, state};
 pub use pending::{Origin, Pending};
 pub use private::Private;
-pub use request::{Defaults, place_of, request, resource_id};
+pub use request::{Defaults, known_id, request, resource_id, tenancy_of};
 
 use crate::{mapping::Leaf, mapping::Shape};
 

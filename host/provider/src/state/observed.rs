@@ -161,7 +161,7 @@ fn status(resource: &pb::Resource) -> Value {
             ("message", Value::text(one.message.as_str())),
         ])
     };
-    let said = |one: &pb::Status| {
+    let status = |one: &pb::Status| {
         let at = one.updated_at.as_ref().map(ToString::to_string).unwrap_or_default();
         Value::object([
             ("observed_generation", Value::text(one.observed_generation.as_str())),
@@ -169,5 +169,5 @@ fn status(resource: &pb::Resource) -> Value {
             ("conditions", Value::List(one.conditions.iter().map(condition).collect())),
         ])
     };
-    Value::Map(resource.status.iter().map(|(name, one)| (name.clone(), said(one))).collect())
+    Value::Map(resource.status.iter().map(|(name, one)| (name.clone(), status(one))).collect())
 }

@@ -71,8 +71,8 @@ impl Private {
         for one in div {
             let path: Vec<_> = one.path.into_iter().map(StepRecord::into_step).collect();
             let shape = match path.split_first() {
-                Some((Step::Attribute(root), rest)) if root == "data" => at(&of.shape(), rest),
-                Some((Step::Attribute(root), rest)) if root == "metadata" => at(&metadata_shape(), rest),
+                Some((Step::Attribute(root), rest)) if root == "data" => shape_at(&of.shape(), rest),
+                Some((Step::Attribute(root), rest)) if root == "metadata" => shape_at(&metadata_shape(), rest),
                 _ => None,
             };
             let value = STANDARD.decode(one.value).ok();
@@ -103,13 +103,13 @@ impl StepRecord {
 }
 
 /// The shape at the end of a path.
-fn at(shape: &Shape, path: &[Step]) -> Option<Shape> {
+fn shape_at(shape: &Shape, path: &[Step]) -> Option<Shape> {
     let Some((step, rest)) = path.split_first() else { return Some(shape.clone()) };
     match (shape, step) {
         (Shape::Object(of), Step::Attribute(name)) => {
-            at(&of.attributes.iter().find(|one| one.name == *name)?.shape, rest)
+            shape_at(&of.attributes.iter().find(|one| one.name == *name)?.shape, rest)
         }
-        (Shape::List(of) | Shape::Set(of), Step::Index(_)) | (Shape::Map(of), Step::Key(_)) => at(of, rest),
+        (Shape::List(of) | Shape::Set(of), Step::Index(_)) | (Shape::Map(of), Step::Key(_)) => shape_at(of, rest),
         _ => None,
     }
 }

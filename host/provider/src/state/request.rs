@@ -49,14 +49,20 @@ pub fn resource_id(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> 
     pb::Id {
         name: text(config.get("name")),
         r#type: Some(of.kind.clone()),
-        tenancy: Some(place_of(of.scope, config, defaults)),
+        tenancy: Some(tenancy_of(of.scope, config, defaults)),
         uid: String::new(),
     }
 }
 
+/// The id of the resource of a state, with its uid.
+#[must_use]
+pub fn known_id(of: &ResourceSchema, state: &Value) -> pb::Id {
+    pb::Id { uid: text(state.get("uid")), ..resource_id(of, state, &Defaults::default()) }
+}
+
 /// The tenancy units that a configuration names, or else the provider's defaults.
 #[must_use]
-pub fn place_of(scope: Scope, config: &Value, defaults: &Defaults) -> pb::Tenancy {
+pub fn tenancy_of(scope: Scope, config: &Value, defaults: &Defaults) -> pb::Tenancy {
     let or = |name: &str, default: &String| match config.get(name).as_str() {
         Some(unit) if !unit.is_empty() => unit.to_owned(),
         _ => default.clone(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{DEPTH, Step, Type, Value, ValueError};
+use super::{MAX_DEPTH, Step, Type, Value, ValueError};
 
 type Read = Result<Value, ValueError>;
 
@@ -17,7 +17,7 @@ type Read = Result<Value, ValueError>;
 /// # Errors
 /// The bytes are not JSON, or not a value of the type.
 pub fn decode(bytes: &[u8], of: &Type) -> Read {
-    Reader { older: false }.value(parse(bytes)?, of, DEPTH)
+    Reader { older: false }.value(parse(bytes)?, of, MAX_DEPTH)
 }
 
 /// Decodes a value of an earlier version of a type: attributes that the type does not have are left out, and values of
@@ -26,7 +26,7 @@ pub fn decode(bytes: &[u8], of: &Type) -> Read {
 /// # Errors
 /// The bytes are not JSON.
 pub fn decode_older(bytes: &[u8], of: &Type) -> Read {
-    Reader { older: true }.value(parse(bytes)?, of, DEPTH)
+    Reader { older: true }.value(parse(bytes)?, of, MAX_DEPTH)
 }
 
 fn parse<'j, T: Deserialize<'j>>(bytes: &'j [u8]) -> Result<T, ValueError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rmpv::Value as Packed;
 
-use super::{DEPTH, Number, Refinements, Step, Type, Value, ValueError, json};
+use super::{MAX_DEPTH, Number, Refinements, Step, Type, Value, ValueError, json};
 
 /// The extension of an unknown value without refinements.
 const UNKNOWN_EXTENSION: i8 = 0;
@@ -29,12 +29,12 @@ type Read = Result<Value, ValueError>;
 /// The bytes are not MessagePack, or not a value of the type.
 pub fn decode(mut bytes: &[u8], of: &Type) -> Read {
     // A level of a dynamic value takes two levels of MessagePack.
-    let packed = rmpv::decode::read_value_with_max_depth(&mut bytes, 2 * DEPTH + 2)
+    let packed = rmpv::decode::read_value_with_max_depth(&mut bytes, 2 * MAX_DEPTH + 2)
         .map_err(|e| ValueError::new(format!("it is not MessagePack: {e}")))?;
     if !bytes.is_empty() {
         return Err(ValueError::new("bytes follow the value"));
     }
-    value(packed, of, DEPTH)
+    value(packed, of, MAX_DEPTH)
 }
 
 fn value(packed: Packed, of: &Type, depth: usize) -> Read {
@@ -73,7 +73,7 @@ fn value(packed: Packed, of: &Type, depth: usize) -> Read {
             }
             _ => Err(ValueError::new("a dynamic value must be its type and the value")),
         },
-        (of, packed) => Err(ValueError::new(format!("expected {}, found {}", expected(of), called(&packed)))),
+        (of, packed) => Err(ValueError::new(format!("expected {}, found {}", type_name(of), kind_name(&packed)))),
     }
 }
 
@@ -98,7 +98,7 @@ fn text(text: rmpv::Utf8String) -> Result<String, ValueError> {
 fn name(key: Packed) -> Result<String, ValueError> {
     match key {
         Packed::String(key) => text(key),
-        other => Err(ValueError::new(format!("a key must be a text, found {}", called(&other)))),
+        other => Err(ValueError::new(format!("a key must be a text, found {}", kind_name(&other)))),
     }
 }
 
@@ -110,7 +110,7 @@ fn number(packed: &Packed) -> Result<Number, ValueError> {
         Packed::String(text) => text.as_str().and_then(|text| text.parse().ok()),
         _ => None,
     };
-    found.ok_or_else(|| ValueError::new(format!("expected a number, found {}", called(packed))))
+    found.ok_or_else(|| ValueError::new(format!("expected a number, found {}", kind_name(packed))))
 }
 
 /// An extension of at most a byte is an unknown value, of any kind.
@@ -146,7 +146,7 @@ fn refinements(mut bytes: &[u8]) -> Result<Refinements, ValueError> {
     Ok(found)
 }
 
-fn expected(of: &Type) -> &'static str {
+fn type_name(of: &Type) -> &'static str {
     match of {
         Type::String => "a text",
         Type::Number => "a number",
@@ -159,7 +159,7 @@ fn expected(of: &Type) -> &'static str {
     }
 }
 
-fn called(packed: &Packed) -> &'static str {
+fn kind_name(packed: &Packed) -> &'static str {
     match packed {
         Packed::Nil => "null",
         Packed::Boolean(_) => "a bool",
@@ -355,9 +355,9 @@ mod tests {
     #[test]
     fn what_is_deep_is_refused_and_not_fallen_into() {
         let deep = |levels: usize| -> Vec<u8> { [vec![0x91; levels], vec![0xc0]].concat() };
-        let of = (0..DEPTH - 1).fold(Type::Bool, |of, _| Type::list(of));
-        assert!(decode(&deep(DEPTH - 2), &of).is_ok());
-        for levels in [DEPTH, 1_000, 1_000_000] {
+        let of = (0..MAX_DEPTH - 1).fold(Type::Bool, |of, _| Type::list(of));
+        assert!(decode(&deep(MAX_DEPTH - 2), &of).is_ok());
+        for levels in [MAX_DEPTH, 1_000, 1_000_000] {
             assert!(decode(&deep(levels), &Type::Dynamic).is_err());
             assert!(decode(&deep(levels), &of).is_err());
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 
-use super::DEPTH;
+use super::MAX_DEPTH;
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,10 +86,10 @@ impl Type {
     /// Reads the form in schemas. Optional attributes are read like others.
     ///
     /// # Errors
-    /// The bytes are not a type, or the type is deeper than [`DEPTH`].
+    /// The bytes are not a type, or the type is deeper than [`MAX_DEPTH`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TypeError> {
         let json = serde_json::from_slice(bytes).map_err(|_| TypeError(String::from_utf8_lossy(bytes).into_owned()))?;
-        Self::from_json(&json, DEPTH)
+        Self::from_json(&json, MAX_DEPTH)
     }
 
     pub(super) fn from_json(json: &Json, depth: usize) -> Result<Self, TypeError> {
@@ -160,11 +160,11 @@ mod tests {
             r#"["list","string",1]"#,
             r#"["object",[]]"#,
             "\"string\" x",
-            &deep(DEPTH),
+            &deep(MAX_DEPTH),
             &deep(10_000),
         ] {
             assert!(Type::from_bytes(wrong.as_bytes()).is_err(), "{wrong}");
         }
-        assert!(Type::from_bytes(deep(DEPTH - 1).as_bytes()).is_ok());
+        assert!(Type::from_bytes(deep(MAX_DEPTH - 1).as_bytes()).is_ok());
     }
 }

@@ -8,7 +8,7 @@ use prost::Message;
 use super::fixtures::{
     MAX_RESOURCE_BYTES, delete, everything, id, list, numbered, read, resource, type_of, ulid, write,
 };
-use crate::{Backend, StoreError};
+use crate::{Backend, IdPartError, StoreError};
 
 async fn refused_as_stale<B: Backend>(store: &B, resource: pb::Resource) {
     let result = store.write_cas(resource).await;
@@ -143,7 +143,10 @@ pub async fn incomplete_ids_are_refused<B: Backend>(store: &B) {
     ];
     for (part, resource) in cases {
         let result = store.write_cas(resource).await;
-        assert!(matches!(result, Err(StoreError::IncompleteId(what)) if what == part), "{part}: {result:?}");
+        assert!(
+            matches!(result, Err(StoreError::IncompleteId(IdPartError(what))) if what == part),
+            "{part}: {result:?}"
+        );
     }
 }
 
@@ -189,7 +192,7 @@ pub async fn an_owner_that_no_key_can_hold_is_refused<B: Backend>(store: &B) {
     for uid in ["x".repeat(2_000), "a\0b".to_owned()] {
         let mut child = resource("child");
         child.owner = Some(pb::Id { uid, ..id(&owner) });
-        assert!(matches!(store.write_cas(child).await, Err(StoreError::IncompleteId("owner"))));
+        assert!(matches!(store.write_cas(child).await, Err(StoreError::IncompleteId(IdPartError("owner")))));
     }
 }
 

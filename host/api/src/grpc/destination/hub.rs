@@ -48,7 +48,8 @@ use crate::{
 const SERVICE_PARTITION: &str = "default";
 
 /// First and longest wait before a watch is opened again.
-const REOPEN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const MIN_REOPEN_WAIT: Duration = Duration::from_millis(50);
+const MAX_REOPEN_WAIT: Duration = Duration::from_secs(5);
 
 /// The watched services.
 pub(super) struct Hub {
@@ -295,7 +296,7 @@ fn unreadable(name: &ServiceName, error: &prost::DecodeError) -> Error {
 
 /// Follows a service as long as it has streams.
 async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watched: Arc<WatchedService>) {
-    let mut waits = Waits::new(Backoff::new(REOPEN.0, REOPEN.1).with_jitter(0.25));
+    let mut waits = Waits::new(Backoff::new(MIN_REOPEN_WAIT, MAX_REOPEN_WAIT).with_jitter(0.25));
     loop {
         let watching = Box::pin(watch_once(&service, &caller, &watched, &mut waits));
         let Err(error) = run_guarded(Span::none(), watching).await else { continue };

@@ -99,8 +99,7 @@ async fn who_am_i(output: AnswerFormat, connect: &Connect) -> Result<Exit, CliEr
 
 impl CanI {
     async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let kind = catalog.find_type(&self.kind)?;
         let tenancy = Some(self.tenancy.units_for(&kind, &session, &catalog));
         let name = self.name.unwrap_or_default();

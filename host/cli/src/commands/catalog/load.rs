@@ -138,8 +138,7 @@ impl Load {
         if plan.workloads.is_empty() {
             return Err(CliError::failed(format!("{}: there is nothing to load", self.file.display())));
         }
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         catalog.find_type("catalog.v1.Workload").map_err(|error| {
             error.remedy("the plugin `catalog` is not switched on: put it into plugins.bundled of the configuration")
         })?;

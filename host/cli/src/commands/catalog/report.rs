@@ -45,8 +45,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let of = catalog.find_type("catalog.v1.Workload")?;
         let stored = ids::read(&session, &ids::id(&of, &self.workload, &self.tenancy, &session, &catalog)).await?;
         let id = ids::id_of(&stored);

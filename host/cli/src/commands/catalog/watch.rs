@@ -28,7 +28,8 @@ mortise catalog watch web --port 8080 --namespace shop -o json
 mortise catalog watch web --once";
 
 /// First and longest pause before a stream is opened again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+const MIN_REOPEN_PAUSE: Duration = Duration::from_millis(200);
+const MAX_REOPEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,7 +72,7 @@ impl Watch {
         }
         let namespace = if units.namespace.is_empty() { "default" } else { &units.namespace };
         let path = format!("{}.{namespace}.svc:{}", self.service, self.port);
-        let mut waits = Waits::new(Backoff::new(PAUSES.0, PAUSES.1));
+        let mut waits = Waits::new(Backoff::new(MIN_REOPEN_PAUSE, MAX_REOPEN_PAUSE));
         loop {
             let told = self.follow(&session, &path, &ui).await?;
             if self.once {

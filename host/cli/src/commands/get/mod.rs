@@ -64,8 +64,7 @@ pub struct Get {
 impl Get {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
-        let session = self.connect.session().await?;
-        let catalog = Catalog::fetch(&session).await?;
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
         let wanted = ids::selections(&self.what, &catalog)?;
         if let Some(fault) = self.fault(&wanted) {
             return Err(CliError::usage(fault));

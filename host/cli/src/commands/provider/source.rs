@@ -11,8 +11,13 @@ pub(super) struct Source {
     pub(super) name: String,
 }
 
+/// A text that is not the address of a provider.
+#[derive(Debug, thiserror::Error)]
+#[error("a source is HOST/NAMESPACE/TYPE with a dot in HOST, such as {SOURCE}")]
+pub(super) struct SourceFormatError;
+
 /// Reads an address.
-pub(super) fn source(text: &str) -> Result<Source, String> {
+pub(super) fn source(text: &str) -> Result<Source, SourceFormatError> {
     let part = |part: &str| {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
@@ -21,7 +26,7 @@ pub(super) fn source(text: &str) -> Result<Source, String> {
         [first, namespace, name] if host(first) && part(namespace) && part(name) => {
             Ok(Source { host: (*first).to_owned(), namespace: (*namespace).to_owned(), name: (*name).to_owned() })
         }
-        _ => Err(format!("a source is HOST/NAMESPACE/TYPE with a dot in HOST, such as {SOURCE}")),
+        _ => Err(SourceFormatError),
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_rustls::{
 use crate::{CliError, Exit};
 
 /// Longest wait for a server.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Records the certificates that a server presents, and accepts every issuer. The handshake still verifies that the
 /// server has the key.
@@ -90,14 +90,14 @@ pub(super) async fn chain_of(addr: &str) -> Result<Vec<CertificateDer<'static>>,
         let stream = TcpStream::connect(addr).await?;
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     };
-    let connected = timeout(PATIENCE, connecting).await;
+    let connected = timeout(FETCH_TIMEOUT, connecting).await;
     // A server may present its certificate and then demand one of this client.
     let seen = std::mem::take(&mut *recorder.seen.lock().unwrap_or_else(PoisonError::into_inner));
     match connected {
         _ if !seen.is_empty() => Ok(seen),
         Ok(Ok(_)) => Err(unreachable("it presents none".to_owned())),
         Ok(Err(e)) => Err(unreachable(e.to_string())),
-        Err(_) => Err(unreachable(format!("it does not answer within {PATIENCE:?}"))),
+        Err(_) => Err(unreachable(format!("it does not answer within {FETCH_TIMEOUT:?}"))),
     }
 }
 

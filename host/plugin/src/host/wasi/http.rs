@@ -43,7 +43,7 @@ use wasmtime_wasi_http::{
 use super::{metered::MeasuredBody, printed::PrintedLines};
 use crate::{
     grants::{Permit, http_hosts::Target},
-    health::logs::Logs,
+    health::logs::{LogLevel, Logs},
     host::reconciler_host::{Failure, ReconcilerHost},
     limits::Limits,
 };
@@ -211,7 +211,7 @@ impl Call {
                 authority.rsplit('@').next().unwrap_or_default()
             ),
         };
-        self.logs.write(&self.plugin, self.hook, 2, text, Vec::new());
+        self.logs.write(&self.plugin, self.hook, LogLevel::Warn, text, Vec::new());
         None
     }
 

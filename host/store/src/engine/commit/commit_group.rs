@@ -18,7 +18,7 @@ use crate::engine::tree::{
     usage::{Growth, UsageSums},
 };
 use crate::{
-    Batch, Expectation, ExpectedId, ExpectedReferrers, Mutation, Quotas, ReferrerSet, StoreError, TypeKey,
+    Batch, Expectation, ExpectedId, ExpectedReferrers, IdPartError, Mutation, Quotas, ReferrerSet, StoreError, TypeKey,
     referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS},
     resource_size::{limited_size, limited_size_encoded},
     set_hash::Step,
@@ -232,7 +232,7 @@ impl<'t> CommitGroup<'t> {
     ) -> Result<ReferrerSet, StoreError> {
         let mut found = ReferrerSet::default();
         for on_delete in behaviours {
-            let begin = keys::reference_prefix(target, *on_delete).map_err(StoreError::IncompleteId)?;
+            let begin = keys::reference_prefix(target, *on_delete)?;
             for item in self.table.range(begin.clone()..keys::after(&begin)) {
                 found.step(Step::Add, *on_delete, item?.0.get(begin.len()..).unwrap_or_default());
             }
@@ -354,7 +354,7 @@ fn check_size(
 /// Returns the key and type of a resource with a complete id. Also checks the parts that become keys of indexes: owner,
 /// labels, references.
 pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), StoreError> {
-    let id = resource.id.as_ref().ok_or(StoreError::IncompleteId("id"))?;
+    let id = resource.id.as_ref().ok_or(IdPartError("id"))?;
     let missing = [
         ("type", id.r#type.is_none()),
         ("tenancy", id.tenancy.is_none()),
@@ -362,27 +362,27 @@ pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), St
         ("uid", id.uid.is_empty()),
     ];
     if let Some((what, _)) = missing.into_iter().find(|(_, missing)| *missing) {
-        return Err(StoreError::IncompleteId(what));
+        return Err(IdPartError(what).into());
     }
     if let Some(owner) = &resource.owner {
-        let entry = keys::owner_prefix(owner).map_err(|_| StoreError::IncompleteId("owner"))?;
+        let entry = keys::owner_prefix(owner).map_err(|_| IdPartError("owner"))?;
         if entry.len() > MAX_INDEXED_ID_BYTES {
-            return Err(StoreError::IncompleteId("owner"));
+            return Err(IdPartError("owner").into());
         }
     }
     let labels = resource.meta.iter().flat_map(|meta| &meta.labels);
     for (label, value) in labels {
         if label.len() + value.len() > MAX_LABEL_BYTES || label.contains('\0') || value.contains('\0') {
-            return Err(StoreError::IncompleteId("meta.labels"));
+            return Err(IdPartError("meta.labels").into());
         }
     }
     for record in &resource.references {
-        let entry = keys::reference(record, &[]).map_err(StoreError::IncompleteId)?;
+        let entry = keys::reference(record, &[])?;
         if entry.len() > MAX_INDEXED_ID_BYTES {
-            return Err(StoreError::IncompleteId("references"));
+            return Err(IdPartError("references").into());
         }
     }
-    let key = keys::resource(id).map_err(StoreError::IncompleteId)?;
+    let key = keys::resource(id)?;
     Ok((key, type_key(id)))
 }
 

@@ -19,7 +19,7 @@ use crate::engine::{
         table::{Payload, Table},
     },
 };
-use crate::{Place, Query, ScanPart, StoreError};
+use crate::{IdPartError, Place, Query, ScanPart, StoreError};
 
 /// Keys after which a long step yields the processor to waiting threads: some 50 µs. Otherwise the kernel would let it
 /// run for milliseconds, whatever its niceness.
@@ -191,7 +191,7 @@ fn indexed(table: &Table, resource: Option<Vec<u8>>, entry: &[u8]) -> Result<Mat
 type Start = (Plan, Vec<u8>, Option<Vec<u8>>);
 
 impl Plan {
-    fn of_part(query: &Query, ScanPart { label, after }: &ScanPart) -> Result<Start, &'static str> {
+    fn of_part(query: &Query, ScanPart { label, after }: &ScanPart) -> Result<Start, IdPartError> {
         let base = match label {
             Some((label, value)) => keys::label_prefix(&query.type_key, label, value)?,
             None => keys::type_prefix(&query.type_key)?,
@@ -210,17 +210,17 @@ impl Plan {
 
 impl QueryPlan {
     /// Returns the plan, and the start of the walk.
-    fn new(query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
+    fn new(query: &Query) -> Result<(Self, Vec<u8>), IdPartError> {
         Self::on(keys::type_prefix(&query.type_key)?, query)
     }
 
     /// Makes the plan for keys that have the prefix `base`, then partition, namespace and name.
-    fn on(base: Vec<u8>, query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
+    fn on(base: Vec<u8>, query: &Query) -> Result<(Self, Vec<u8>), IdPartError> {
         let pb::Tenancy { partition, namespace } = &query.tenancy;
         let exact = |unit: &str| unit != tenancy::WILDCARD;
         // Keys have no zero byte in a name. A seek would find the preceding key for ever.
         if query.name_prefix.contains('\0') {
-            return Err("name_prefix");
+            return Err(IdPartError("name_prefix"));
         }
         let mut fixed = base.clone();
         if exact(partition) {
@@ -234,7 +234,7 @@ impl QueryPlan {
             base,
             namespace: match exact(namespace) {
                 // The same holds for an exact namespace in any partition.
-                true if namespace.contains('\0') => return Err("tenancy.namespace"),
+                true if namespace.contains('\0') => return Err(IdPartError("tenancy.namespace")),
                 true => Some(namespace.clone()),
                 false => None,
             },

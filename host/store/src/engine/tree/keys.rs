@@ -22,7 +22,7 @@ use mortise_resource::{
     pb,
 };
 
-use crate::{ExpectedId, Place, TypeKey};
+use crate::{ExpectedId, IdPartError, Place, TypeKey};
 
 /// Key of the counters, the only one of its space.
 pub(crate) const META: &[u8] = b"m";
@@ -58,10 +58,10 @@ const REFERENCE_SEGMENTS: usize = 6;
 const TYPE_SEGMENTS: usize = 2;
 
 /// Appends terminated segments. The error names the first segment with a zero byte.
-pub(crate) fn push(key: &mut Vec<u8>, segments: &[(&'static str, &str)]) -> Result<(), &'static str> {
+pub(crate) fn push(key: &mut Vec<u8>, segments: &[(&'static str, &str)]) -> Result<(), IdPartError> {
     for (what, segment) in segments {
         if segment.as_bytes().contains(&0) {
-            return Err(what);
+            return Err(IdPartError(what));
         }
         key.extend_from_slice(segment.as_bytes());
         key.push(0);
@@ -84,7 +84,7 @@ fn segments(id: &pb::Id) -> [(&'static str, &str); RESOURCE_SEGMENTS] {
 
 /// Returns the key of a resource. Absent messages count as empty. The error names the part that does not fit into a
 /// key.
-pub(crate) fn resource(id: &pb::Id) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn resource(id: &pb::Id) -> Result<Vec<u8>, IdPartError> {
     let mut key = Vec::with_capacity(96);
     key.push(RESOURCE);
     push(&mut key, &segments(id))?;
@@ -92,7 +92,7 @@ pub(crate) fn resource(id: &pb::Id) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Returns the key of an expectation's resource.
-pub(crate) fn expected(id: &ExpectedId) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn expected(id: &ExpectedId) -> Result<Vec<u8>, IdPartError> {
     let mut key = Vec::with_capacity(96);
     key.push(RESOURCE);
     let segments = [
@@ -107,14 +107,14 @@ pub(crate) fn expected(id: &ExpectedId) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Returns the prefix of all resource keys of a type.
-pub(crate) fn type_prefix(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn type_prefix(type_key: &TypeKey) -> Result<Vec<u8>, IdPartError> {
     let mut key = vec![RESOURCE];
     push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
     Ok(key)
 }
 
 /// Returns the key of a type's sum.
-pub(crate) fn sum(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn sum(type_key: &TypeKey) -> Result<Vec<u8>, IdPartError> {
     let mut key = vec![SUM];
     push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
     Ok(key)
@@ -153,7 +153,7 @@ pub(crate) fn usage_tenancy(key: &[u8]) -> &[u8] {
 }
 
 /// Returns the prefix of the index keys of an incarnation's children.
-pub(crate) fn owner_prefix(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn owner_prefix(owner: &pb::Id) -> Result<Vec<u8>, IdPartError> {
     let mut key = Vec::with_capacity(192);
     key.push(OWNER);
     push(&mut key, &segments(owner))?;
@@ -162,7 +162,7 @@ pub(crate) fn owner_prefix(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Returns the index key of a child; `child` is its resource key.
-pub(crate) fn ownership(owner: &pb::Id, child: &[u8]) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn ownership(owner: &pb::Id, child: &[u8]) -> Result<Vec<u8>, IdPartError> {
     let mut key = owner_prefix(owner)?;
     key.extend_from_slice(child.get(1..).unwrap_or_default());
     Ok(key)
@@ -177,7 +177,7 @@ pub(crate) fn child(ownership: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the prefix of the index keys of a type's resources with a label.
-pub(crate) fn label_prefix(type_key: &TypeKey, label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn label_prefix(type_key: &TypeKey, label: &str, value: &str) -> Result<Vec<u8>, IdPartError> {
     let mut key = Vec::with_capacity(192);
     key.push(LABEL);
     let segments = [
@@ -191,7 +191,7 @@ pub(crate) fn label_prefix(type_key: &TypeKey, label: &str, value: &str) -> Resu
 }
 
 /// Returns the index key of a resource's label; `resource` is the resource's key.
-pub(crate) fn label(resource: &[u8], label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn label(resource: &[u8], label: &str, value: &str) -> Result<Vec<u8>, IdPartError> {
     let rest = resource.get(1..).unwrap_or_default();
     let (of_type, place) =
         rest.split_at_checked(segments_end(rest, TYPE_SEGMENTS).unwrap_or(rest.len())).unwrap_or_default();
@@ -214,7 +214,7 @@ pub(crate) fn labelled_resource(entry: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the prefix of the index keys of references to a resource with one behaviour.
-pub(crate) fn reference_prefix(target: &ExpectedId, on_delete: OnDelete) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn reference_prefix(target: &ExpectedId, on_delete: OnDelete) -> Result<Vec<u8>, IdPartError> {
     let segments = [
         ("references.group", target.type_key.group.as_str()),
         ("references.kind", &target.type_key.kind),
@@ -228,7 +228,7 @@ pub(crate) fn reference_prefix(target: &ExpectedId, on_delete: OnDelete) -> Resu
 fn reference_prefix_from(
     segments: [(&'static str, &str); RESOURCE_SEGMENTS],
     on_delete: i32,
-) -> Result<Vec<u8>, &'static str> {
+) -> Result<Vec<u8>, IdPartError> {
     let mut key = Vec::with_capacity(192);
     key.push(REFERENCE);
     push(&mut key, &segments)?;
@@ -237,7 +237,7 @@ fn reference_prefix_from(
 }
 
 /// Returns the index key of a reference; `referrer` is the key of the referring resource.
-pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec<u8>, IdPartError> {
     let segments = [
         ("references.group", record.group.as_str()),
         ("references.kind", &record.kind),
@@ -419,6 +419,6 @@ mod tests {
 
     #[test]
     fn a_zero_byte_in_a_segment_is_refused_by_name() {
-        assert_eq!(resource(&id("p", "n\0", "x")), Err("tenancy.namespace"));
+        assert_eq!(resource(&id("p", "n\0", "x")), Err(IdPartError("tenancy.namespace")));
     }
 }

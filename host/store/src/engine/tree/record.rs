@@ -191,14 +191,14 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     // The last of duplicate labels counts.
     let labels: BTreeMap<_, _> = resource.labels().collect();
     let labels = labels.iter().map(|(label, value)| keys::label(key, label, value));
-    let mut entries: Vec<_> = owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
+    let mut entries: Vec<_> = owner.chain(labels).collect::<Result<_, _>>()?;
     if resource.references_bytes() == 0 {
         return Ok(entries);
     }
     // Several fields may refer to one resource.
     let records = resource.references()?;
     let references = records.iter().map(|record| keys::reference(record, key));
-    let references: BTreeSet<_> = references.collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
+    let references: BTreeSet<_> = references.collect::<Result<_, _>>()?;
     entries.extend(references);
     Ok(entries)
 }

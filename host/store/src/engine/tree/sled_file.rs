@@ -48,6 +48,10 @@ pub(crate) fn remove_snapshots(dir: &Path, is_meant: impl Fn(&str) -> bool) -> R
     Ok(())
 }
 
+/// Attempts to open a database that this process has just closed, and the pause between two: 5 s in all.
+const LOCK_ATTEMPTS: u32 = 250;
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
+
 /// Opens sled without its own flush thread.
 ///
 /// Sled panics on some damaged files instead of returning an error. The panic is caught here, where unwinding only
@@ -56,14 +60,14 @@ pub(crate) fn open_sled(dir: &Path, file: &Path, cache_bytes: u64) -> Result<sle
     let config =
         sled::Config::new().path(dir).cache_capacity(cache_bytes).segment_size(SEGMENT_BYTES).flush_every_ms(None);
     // Our own lock is held, so sled's lock belongs to a background thread of a database that this process just closed.
-    let mut patience = 250;
+    let mut attempts = LOCK_ATTEMPTS;
     loop {
         match std::panic::catch_unwind(AssertUnwindSafe(|| config.open())) {
             Ok(Ok(db)) => return Ok(db),
-            Ok(Err(sled::Error::Io(error))) if is_lock(&error) && patience > 0 => {
-                patience -= 1;
+            Ok(Err(sled::Error::Io(error))) if is_lock(&error) && attempts > 0 => {
+                attempts -= 1;
                 #[allow(clippy::disallowed_methods, reason = "opening blocks, and says so")]
-                thread::sleep(Duration::from_millis(20));
+                thread::sleep(LOCK_RETRY_PAUSE);
             }
             Ok(Err(error)) => return Err(fault(file, "open", error)),
             Err(panic) => {

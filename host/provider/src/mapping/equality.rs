@@ -8,35 +8,35 @@ use crate::value::{Number, Value};
 
 /// Whether two values are equal to the server. An unknown value equals no other value, not even itself.
 #[must_use]
-pub fn same(shape: &Shape, presence: Presence, a: &Value, b: &Value) -> bool {
+pub fn are_equal(shape: &Shape, presence: Presence, a: &Value, b: &Value) -> bool {
     if matches!(a, Value::Unknown(_)) || matches!(b, Value::Unknown(_)) {
         return false;
     }
     match (shape, a, b) {
         (_, Value::Null, Value::Null) => true,
         (_, Value::Null, other) | (_, other, Value::Null) => presence == Presence::Implicit && is_zero(shape, other),
-        (Shape::Leaf(leaf), a, b) => same_leaf(leaf, a, b),
+        (Shape::Leaf(leaf), a, b) => are_equal_leaves(leaf, a, b),
         (Shape::List(of), Value::List(a), Value::List(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(of, Presence::Explicit, a, b))
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| are_equal(of, Presence::Explicit, a, b))
         }
-        (Shape::Set(of), Value::List(a), Value::List(b)) => same_set(of, a, b),
+        (Shape::Set(of), Value::List(a), Value::List(b)) => are_equal_sets(of, a, b),
         (Shape::Paths, a, b) => a == b,
         (Shape::Map(of), Value::Map(a), Value::Map(b)) => {
             a.len() == b.len()
-                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(of, Presence::Explicit, a, b)))
+                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| are_equal(of, Presence::Explicit, a, b)))
         }
-        (Shape::Object(of), Value::Map(_), Value::Map(_)) => same_object(of, a, b),
+        (Shape::Object(of), Value::Map(_), Value::Map(_)) => are_equal_objects(of, a, b),
         _ => false,
     }
 }
 
 /// Whether two objects are equal to the server.
 #[must_use]
-pub(super) fn same_object(of: &Object, a: &Value, b: &Value) -> bool {
+pub(super) fn are_equal_objects(of: &Object, a: &Value, b: &Value) -> bool {
     let (Value::Map(a), Value::Map(b)) = (a, b) else { return a == b };
     of.attributes.iter().all(|one| {
         let part = |of: &std::collections::BTreeMap<String, Value>| of.get(&one.name).cloned().unwrap_or(Value::Null);
-        same(&one.shape, one.presence, &part(a), &part(b))
+        are_equal(&one.shape, one.presence, &part(a), &part(b))
     })
 }
 
@@ -56,7 +56,7 @@ fn is_zero(shape: &Shape, value: &Value) -> bool {
     }
 }
 
-fn same_leaf(leaf: &Leaf, a: &Value, b: &Value) -> bool {
+fn are_equal_leaves(leaf: &Leaf, a: &Value, b: &Value) -> bool {
     if a == b {
         return true;
     }
@@ -81,7 +81,7 @@ fn same_leaf(leaf: &Leaf, a: &Value, b: &Value) -> bool {
         }
         (Leaf::Json, Value::String(a), Value::String(b)) => {
             let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-            json(a).zip(json(b)).is_some_and(|(a, b)| same_json(&a, &b))
+            json(a).zip(json(b)).is_some_and(|(a, b)| are_equal_json(&a, &b))
         }
         (Leaf::Float, Value::Number(a), Value::Number(b)) => {
             #[allow(clippy::cast_possible_truncation, reason = "a field of 32 bits keeps no more")]
@@ -94,7 +94,7 @@ fn same_leaf(leaf: &Leaf, a: &Value, b: &Value) -> bool {
 }
 
 /// JSON by value: objects without order, numbers as decimals.
-fn same_json(a: &serde_json::Value, b: &serde_json::Value) -> bool {
+fn are_equal_json(a: &serde_json::Value, b: &serde_json::Value) -> bool {
     use serde_json::Value as Json;
     match (a, b) {
         (Json::Number(a), Json::Number(b)) => {
@@ -103,20 +103,20 @@ fn same_json(a: &serde_json::Value, b: &serde_json::Value) -> bool {
                 _ => a == b,
             }
         }
-        (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_json(a, b)),
+        (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| are_equal_json(a, b)),
         (Json::Object(a), Json::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_json(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| are_equal_json(a, b)))
         }
         (a, b) => a == b,
     }
 }
 
 /// Sets by value: each element of one pairs with a different element of the other.
-fn same_set(of: &Shape, a: &[Value], b: &[Value]) -> bool {
+fn are_equal_sets(of: &Shape, a: &[Value], b: &[Value]) -> bool {
     let mut left: Vec<&Value> = b.iter().collect();
     a.len() == b.len()
         && a.iter().all(|a| {
-            let found = left.iter().position(|b| same(of, Presence::Explicit, a, b));
+            let found = left.iter().position(|b| are_equal(of, Presence::Explicit, a, b));
             found.map(|found| left.swap_remove(found)).is_some()
         })
 }
@@ -174,11 +174,11 @@ mod tests {
             ("text", text("1"), number("1"), false),
         ] {
             let of = one(name);
-            assert_eq!(same(&of.shape, of.presence, &a, &b), are, "{name}: {a:?} and {b:?}");
-            assert_eq!(same(&of.shape, of.presence, &b, &a), are, "{name}: {b:?} and {a:?}");
+            assert_eq!(are_equal(&of.shape, of.presence, &a, &b), are, "{name}: {a:?} and {b:?}");
+            assert_eq!(are_equal(&of.shape, of.presence, &b, &a), are, "{name}: {b:?} and {a:?}");
         }
         let set = Shape::Set(Box::new(Shape::Leaf(Leaf::String)));
-        assert!(same(&set, Presence::Implicit, &list(&["a", "b", "a"]), &list(&["a", "a", "b"])));
-        assert!(!same(&set, Presence::Implicit, &list(&["a", "b", "a"]), &list(&["a", "b", "b"])));
+        assert!(are_equal(&set, Presence::Implicit, &list(&["a", "b", "a"]), &list(&["a", "a", "b"])));
+        assert!(!are_equal(&set, Presence::Implicit, &list(&["a", "b", "a"]), &list(&["a", "b", "b"])));
     }
 }
