@@ -95,9 +95,8 @@ impl ManagerState {
         }
         if !self.starting {
             let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
-            if let Err(e) = self.resources.put(pages).await {
-                tracing::error!("the resources of plugins cannot be written: {e}");
-            }
+            // A fault is in the log.
+            let _ = self.resources.put_logged(pages).await;
         }
     }
 
