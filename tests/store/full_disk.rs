@@ -5,7 +5,7 @@ use std::{fs, io::Write as _, path::Path, process::Command};
 use mortise_resource::pb;
 use tonic::Code;
 
-use crate::support::{Setup, artist, eventually, id_of, mortise};
+use crate::support::{Setup, artist, eventually, id, id_of, mortise};
 
 struct Disk(tempfile::TempDir);
 
@@ -86,5 +86,29 @@ async fn a_full_disk_is_reported_and_survived() {
     assert_eq!(server.read(&id_of(&korn)).await.unwrap().version, korn.version);
     disk.make_room();
     eventually("writes go on", async || server.write(artist("disturbed")).await.is_ok()).await;
+    assert!(server.stop().await.success());
+}
+
+/// A start has to write the record of a plugin's new file, and to end half a line of the audit log.
+#[tokio::test]
+async fn a_start_on_a_full_disk_serves_reads_and_deletions_whatever_it_has_to_write() {
+    let Some(disk) = Disk::new() else { return };
+    let (data, plugins) = (disk.0.path().join("data"), disk.0.path().join("plugins"));
+    let start = || setup(&data).plugin_dir(&plugins);
+    let server = start().start().await;
+    let korn = server.write(artist("korn")).await.unwrap();
+    assert!(server.stop().await.success());
+    fs::write(plugins.join("broken.wasm"), "broken").unwrap();
+    fs::create_dir_all(data.join("audit")).unwrap();
+    fs::write(data.join("audit/audit.jsonl"), "{\"half").unwrap();
+    disk.fill();
+    let (code, out, errors) = mortise(&["check", "--data-dir", data.to_str().unwrap()], &[]).await;
+    assert!(code == Some(0) && out.contains("no problems found"), "{out}{errors}");
+    assert!(out.contains("its disk has no space for a copy"), "{out}");
+    let server = start().env("MORTISE_AUDIT_EVENTS", "changes").start().await;
+    assert_eq!(server.read(&id_of(&korn)).await.unwrap().version, korn.version);
+    server.delete(&id_of(&korn), "").await.unwrap();
+    disk.make_room();
+    eventually("the record is written", async || server.read(&id("mortise.v1.Plugin", "broken")).await.is_ok()).await;
     assert!(server.stop().await.success());
 }

@@ -1,4 +1,6 @@
-//! The store from outside: backup, restore, and a full disk.
+//! The store from outside: backup, restore, a full disk, files that are taken away, compaction.
 
 mod backup;
+mod compact;
 mod full_disk;
+mod taken_away;

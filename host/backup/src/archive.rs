@@ -96,6 +96,11 @@ impl Archive {
         Ok(archive)
     }
 
+    /// Returns the path of the file, for errors.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {

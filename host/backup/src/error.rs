@@ -69,6 +69,20 @@ pub enum BackupError {
         /// Name of the directory in the data directory.
         within: &'static str,
     },
+    /// The backup has no id of its store.
+    #[error("{}: it has no store id, since an earlier release wrote it; nothing was changed; restore it without --keep-id", path.display())]
+    NoId {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A directory has more files than a backup holds.
+    #[error("{}: it has more than {limit} plugin files; move the others away, then take the backup again", dir.display())]
+    TooManyFiles {
+        /// The directory.
+        dir: PathBuf,
+        /// Most files of a directory in a backup.
+        limit: usize,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_store::{SnapshotHead, TypeKey};
+use mortise_store::{SnapshotHead, StoreId, TypeKey};
 use serde::{Deserialize, Serialize};
 
 /// Format that this release writes, and the newest that it reads. Raised by changes that an older release would
@@ -23,6 +23,9 @@ pub struct Manifest {
     pub mortise_version: String,
     /// Format of the store that was backed up.
     pub store_format: u32,
+    /// Id of the store that was backed up; missing in backups of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_id: Option<String>,
     /// Time of the backup, RFC 3339.
     pub taken_at: String,
     /// Commit of the backed-up state. Versions continue from here.
@@ -71,6 +74,7 @@ impl Manifest {
             format_version: FORMAT_VERSION,
             mortise_version: env!("CARGO_PKG_VERSION").to_owned(),
             store_format: mortise_store::FORMAT,
+            store_id: None,
             taken_at,
             commit: head.sequence,
             first_event: head.first_event,
@@ -113,6 +117,9 @@ impl Manifest {
         let head = self.head();
         if self.resources_hash.is_some() && head.resources_hash.is_none() {
             return Some("resources_hash is not 32 hexadecimal digits");
+        }
+        if self.store_id.as_ref().is_some_and(|id| id.parse::<StoreId>().is_err()) {
+            return Some("store_id is not the id of a store");
         }
         if sum.is_none() || head.resources.len() != self.resources.len() || head.events() != self.events {
             return Some("its counts do not agree");

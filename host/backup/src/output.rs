@@ -53,6 +53,7 @@ pub async fn stream(
 ) -> Result<(), BackupError> {
     let now = jiff::Timestamp::now();
     let mut manifest = Manifest::new(snapshot.head(), now.to_string());
+    manifest.store_id = snapshot.store_id().map(|id| id.to_string());
     let mut file_bytes = 0;
     for source in &sources.files {
         file_bytes += source.bytes;

@@ -44,17 +44,20 @@ pub(crate) const PLUGIN_DIR_FILE: &str = "folder.path";
 /// stays.
 const MOVED_PATHS: [&str; 3] = ["store/store", PLUGINS_DIR, RESTORED_DIR];
 
-/// Completes a restore that was interrupted after its decision. Returns false without such a restore. To be called
-/// before the store is opened.
+/// Completes a restore that was interrupted after its decision, and removes one that was interrupted before. Returns
+/// whether one was completed. To be called before the store is opened.
 ///
 /// # Errors
 /// [`BackupError::Store`] when a process has the store open; faults of the file system.
 pub fn finish_interrupted(data_dir: &Path) -> Result<bool, BackupError> {
-    if !data_dir.join(READY_DIR).is_dir() {
+    let is_there = |name: &str| data_dir.join(name).is_dir();
+    if !is_there(READY_DIR) && !is_there(NEW_DIR) {
         return Ok(false);
     }
+    // A restore that is running holds it.
     let lock = Lock::take(&data_dir.join(STORE_DIR))?;
     let finished = finish(data_dir)?;
+    remove(&data_dir.join(NEW_DIR))?;
     drop(lock);
     Ok(finished)
 }
@@ -194,5 +197,18 @@ mod tests {
             assert_eq!(tree(dir.path()), whole, "after {moves} moves");
             assert!(!finish_interrupted(dir.path()).unwrap());
         }
+    }
+
+    #[test]
+    fn an_unfinished_restore_is_removed_unless_it_is_running() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join(NEW_DIR);
+        fs::create_dir_all(new.join("store")).unwrap();
+        let running = Lock::take(&dir.path().join(STORE_DIR)).unwrap();
+        assert!(matches!(finish_interrupted(dir.path()), Err(BackupError::Store(_))));
+        assert!(new.exists());
+        drop(running);
+        assert!(!finish_interrupted(dir.path()).unwrap());
+        assert!(!new.exists());
     }
 }

@@ -38,6 +38,8 @@ pub struct Target {
     pub plugin_dir: PathBuf,
     /// Whether present content may be replaced.
     pub force: bool,
+    /// Whether the store gets the id of the backed-up store instead of a new one.
+    pub keep_id: bool,
 }
 
 /// Progress of a restore.
@@ -126,7 +128,7 @@ fn is_restored(archive: &Archive, data_dir: &Path) -> bool {
 
 /// Refuses to replace content without `force`; returns whether the restore will replace anything.
 fn check_obstacles(archive: &Archive, target: &Target) -> Result<bool, BackupError> {
-    let Target { data_dir, plugin_dir, force } = target;
+    let Target { data_dir, plugin_dir, force, .. } = target;
     let obstacle = find_obstacle(data_dir, plugin_dir)?;
     let differing = differing(archive, plugin_dir)?;
     if !force {
@@ -225,7 +227,11 @@ fn make(
     }
     let text = serde_json::to_vec_pretty(archive.manifest()).unwrap_or_default();
     write(&new.join(RESTORED_DIR).join(entry::MANIFEST), &mut text.as_slice())?;
-    let loader = Loader::create(&new.join(STORE_DIR), archive.manifest().head())?;
+    let mut loader = Loader::create(&new.join(STORE_DIR), archive.manifest().head())?;
+    if target.keep_id {
+        let id = archive.manifest().store_id.as_ref().and_then(|id| id.parse().ok());
+        loader = loader.with_id(id.ok_or_else(|| BackupError::NoId { path: archive.path().to_owned() })?);
+    }
     let mut maker = RestoreWriter { new, loader, progress, records: 0 };
     archive.read(&mut maker)?;
     maker.loader.finish().map_err(|error| match error {

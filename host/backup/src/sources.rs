@@ -11,8 +11,7 @@ use crate::{
     error::{BackupError, io_fault},
 };
 
-/// Most files of one directory: as many components as the plugin manager loads, and a signature for each. Files that
-/// sort after them are left out.
+/// Most files of one directory: as many components as the plugin manager loads, and a signature for each.
 const MAX_FILES: usize = 2048;
 
 /// An open file. Its content cannot change: new plugin files come by rename.
@@ -34,7 +33,8 @@ impl Sources {
     /// signatures (`*.wasm.minisig`), and the configuration's file, if given. Blocks.
     ///
     /// # Errors
-    /// [`BackupError::Io`] for a file that exists and cannot be read: a backup without it would be incomplete.
+    /// [`BackupError::Io`] for a file that exists and cannot be read, [`BackupError::TooManyFiles`]: a backup without
+    /// them would be incomplete.
     pub fn open(kept: &Path, folder: &Path, config: Option<&Path>) -> Result<Self, BackupError> {
         let mut sources = Self::default();
         if let Some(config) = config {
@@ -87,8 +87,10 @@ fn names(dir: &Path, fits: fn(&str) -> bool) -> Result<Vec<String>, BackupError>
     for entry in entries {
         let name = entry.map_err(io_fault(dir, "read for the backup"))?.file_name();
         found.extend(name.into_string().ok().filter(|name| fits(name)));
+        if found.len() > MAX_FILES {
+            return Err(BackupError::TooManyFiles { dir: dir.to_owned(), limit: MAX_FILES });
+        }
     }
     found.sort();
-    found.truncate(MAX_FILES);
     Ok(found)
 }

@@ -52,7 +52,7 @@ impl House {
     }
 
     fn target(&self, force: bool) -> Target {
-        Target { data_dir: self.data(), plugin_dir: self.folder(), force }
+        Target { data_dir: self.data(), plugin_dir: self.folder(), force, keep_id: false }
     }
 
     fn store(&self) -> SledBackend {
@@ -444,13 +444,14 @@ async fn a_plugin_folder_inside_a_replaced_directory_is_refused() {
     for within in ["data/plugins", "data/plugins/deeper", "data/store", "data/../data/plugins", "link/restored/x"] {
         for force in [false, true] {
             let plugin_dir = house.dir.path().join(within);
-            let target = Target { data_dir: house.data(), plugin_dir, force };
+            let target = Target { data_dir: house.data(), plugin_dir, force, keep_id: false };
             let error = restore(archive(), &target, &mut |_| {}).unwrap_err();
             assert!(matches!(error, BackupError::Nested { .. }), "{within}: {error}");
         }
     }
     assert_eq!(house.files(), before);
-    let target = Target { data_dir: house.data(), plugin_dir: house.data().join("plugin-folder"), force: true };
+    let target =
+        Target { data_dir: house.data(), plugin_dir: house.data().join("plugin-folder"), force: true, keep_id: false };
     restore(archive(), &target, &mut |_| {}).unwrap();
     assert!(target.plugin_dir.join("demo.wasm").exists());
 }

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use mortise_cli::commands::after;
 
 use crate::{
-    offline::{Check, Restore},
+    offline::{Check, Compact, Restore},
     settings::{ConfigError, Overrides, Settings, flag_help},
 };
 
@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// Verifies a store while no server uses it, and lists its problems.
     #[command(after_help = after("mortise check --data-dir /var/lib/mortise"))]
     Check(Check),
+    /// Writes a store again, without the space of what was deleted, while no server uses it.
+    #[command(after_help = after("mortise compact --data-dir /var/lib/mortise"))]
+    Compact(Compact),
     /// Commands of the client.
     #[command(flatten)]
     Client(mortise_cli::Command),

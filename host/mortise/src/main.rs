@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `cli`, `settings` | reads flags and settings |
 //! | `run` | starts the parts of a server in order, serves, and stops them |
-//! | `bootstrap`, `provider` | the first token; Terraform's socket |
+//! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; the names of unix sockets |
 //! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
-//! | `offline` | `restore` and `check`, on a data directory without a server |
+//! | `offline` | `restore`, `check` and `compact`, on a data directory without a server |
 //! | `arenas`, `logging`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
 //!
 //! Commands of clients are in `mortise-cli`, those for authors of plugins in `mortise-plugin-dev`; all exit as
@@ -23,6 +23,7 @@ mod plugins;
 mod provider;
 mod run;
 mod settings;
+mod sockets;
 mod systemd;
 mod tasks;
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         }),
         Command::Restore(restore) => mortise_cli::report(restore.run()),
         Command::Check(check) => mortise_cli::report(check.run()),
+        Command::Compact(compact) => mortise_cli::report(compact.run()),
         Command::Client(command) => mortise_cli::block_on(mortise_cli::run(command, cli::Cli::command())),
     }
 }

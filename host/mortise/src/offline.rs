@@ -1,4 +1,4 @@
-//! Work on a data directory while no server uses it: `restore` and `check`.
+//! Work on a data directory while no server uses it: `restore`, `check` and `compact`.
 
 use std::{
     fs::File,
@@ -7,13 +7,13 @@ use std::{
 };
 
 use clap::Args;
-use mortise_backup::{Archive, BackupError, Manifest, Salvaged, Target, restore, salvage};
+use mortise_backup::{Archive, BackupError, Manifest, Salvaged, Target, finish_interrupted, restore, salvage};
 use mortise_cli::{
     CliError, Exit, Progress, Unit,
     ui::{line, print},
 };
 use mortise_store::{
-    SledBackend, StoreError,
+    Compaction, SledBackend, StoreError,
     check::{Problem, Report},
 };
 
@@ -51,6 +51,9 @@ pub(crate) struct Restore {
     /// Saves what can be read of a damaged backup or store into an empty directory, and lists what cannot
     #[arg(long, conflicts_with_all = ["force", "dry_run"])]
     salvage: bool,
+    /// Keeps the store's id of the backup instead of a new one: the former store will never serve again
+    #[arg(long, conflicts_with_all = ["dry_run", "salvage"])]
+    keep_id: bool,
 }
 
 /// Arguments of `check`.
@@ -58,9 +61,17 @@ pub(crate) struct Restore {
 pub(crate) struct Check {
     #[command(flatten)]
     directories: Directories,
-    /// Directory for the copy to check, for a store on a read-only medium [default: in the store]
+    /// Directory for the copy to check, for a store on a read-only medium [default: in the store, or that for temporary
+    /// files if the disk is full]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
+}
+
+/// Arguments of `compact`.
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    #[command(flatten)]
+    directories: Directories,
 }
 
 impl Directories {
@@ -95,7 +106,12 @@ impl Restore {
             line(format!("{file}: a whole backup; nothing was restored"))?;
             return Ok(Exit::Done);
         }
-        let target = Target { data_dir: data_dir.clone(), plugin_dir: plugin_dir.clone(), force: self.force };
+        let target = Target {
+            data_dir: data_dir.clone(),
+            plugin_dir: plugin_dir.clone(),
+            force: self.force,
+            keep_id: self.keep_id,
+        };
         let progress = Progress::begin("restoring", Some(manifest.head().resources() + manifest.events), Unit::Items);
         let mut before = 0;
         let done = restore(archive, &target, &mut |now| {
@@ -125,9 +141,12 @@ impl Check {
     pub(crate) fn run(self) -> Result<Exit, CliError> {
         let (data_dir, _) = self.directories.resolve(None)?;
         let store = data_dir.join("store");
-        let report =
-            SledBackend::check_offline(&store, self.work_dir.as_deref()).map_err(|error| failure(error.into()))?;
-        let Report { format, sequence, events, bytes, problems, .. } = report;
+        let report = SledBackend::check_offline(&store, self.work_dir.as_deref())
+            .map_err(|error| without_space(error.into()))?;
+        let Report { format, sequence, events, bytes, problems, copied_to, .. } = report;
+        if let Some(dir) = copied_to {
+            line(format!("its disk has no space for a copy; checked one in {}", dir.display()))?;
+        }
         let mb = bytes.div_ceil(1 << 20);
         line(format!("{}: format {format}, commit {sequence}, {events} events, {mb} MiB", store.display()))?;
         if problems.is_empty() {
@@ -137,6 +156,28 @@ impl Check {
         let error = CliError::failed(format!("{} is damaged; problems: {}", store.display(), problems.len()));
         Err(listed(error, &problems).remedy(remedy(&data_dir)))
     }
+}
+
+impl Compact {
+    /// Blocks until the store is compacted.
+    pub(crate) fn run(self) -> Result<Exit, CliError> {
+        let (data_dir, _) = self.directories.resolve(None)?;
+        finish_interrupted(&data_dir).map_err(failure)?;
+        let store = data_dir.join("store");
+        let Compaction { before, after } =
+            SledBackend::compact(&store).map_err(|error| failure(error.into()).remedy("the store is as it was"))?;
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        line(format!("{}: {:.1} MiB before, {:.1} MiB now", store.display(), mib(before), mib(after)))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Converts an error as [`failure`] does, with a remedy for a full disk.
+fn without_space(error: BackupError) -> CliError {
+    let is_full = matches!(&error, BackupError::Store(StoreError::Io { source, .. })
+        if source.kind() == io::ErrorKind::StorageFull);
+    let error = failure(error);
+    if is_full { error.remedy("name a directory with space for a copy of the store: --work-dir DIR") } else { error }
 }
 
 /// Adds the problems to an error, or the first of them.

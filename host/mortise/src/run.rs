@@ -33,7 +33,7 @@ use crate::{
     plugins,
     provider::ProviderSocket,
     settings::{self, Config, ConfigError, Settings, parts},
-    systemd,
+    sockets, systemd,
     tasks::{TaskPanic, TaskWatch},
 };
 
@@ -181,7 +181,11 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let regions = Replication::new(service.clone(), settings::region::peers(&config));
     let pulling = tasks.spawn("the copying from other regions", regions.clone().run());
 
-    let provider = socket.and_then(|socket| ProviderSocket::open(&config, &socket, &tasks));
+    let provider = socket.as_ref().and_then(|socket| ProviderSocket::open(&config, socket, &tasks));
+    let names = socket.into_iter().chain(provider.as_ref().map(|provider| provider.path.clone())).collect();
+    let names = tokio::spawn(sockets::follow(names));
+    let looks = names.abort_handle();
+    tasks.over("the look at the names of unix sockets", names);
     announce(mode, &config, (grpc, http, dns), temporary.is_some(), begun.elapsed())?;
     systemd::ready(grpc, http);
     let about = ServerInfo {
@@ -211,6 +215,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
     });
     let served = bound.serve(parts, stopped).await;
+    looks.abort();
     if let Some(provider) = provider {
         provider.close().await;
     }
@@ -229,13 +234,20 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     if let Some(audit) = audit {
         audit.close().await;
     }
-    let closing = tokio::task::spawn_blocking(move || backend.close());
-    closing.await.map_err(|e| system("cannot close the store")(std::io::Error::other(e)))?;
+    let closing = tokio::task::spawn_blocking(move || {
+        backend.close();
+        backend.poisoned().map(|why| StoreError::Poisoned(why.to_owned()))
+    });
+    let refuses = closing.await.map_err(|e| system("cannot close the store")(std::io::Error::other(e)))?;
     if let Some(watchdog) = watchdog {
         watchdog.abort();
     }
     tracing::info!("stopped");
     served?;
+    // A supervisor must not take this for a clean end.
+    if let Some(refuses) = refuses {
+        return Err(refuses.into());
+    }
     tasks.panic().map_or(Ok(()), |panic| Err(panic.into()))
 }
 

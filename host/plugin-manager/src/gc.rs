@@ -95,9 +95,8 @@ impl ManagerState {
         }
         if !self.starting {
             let records = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
-            if let Err(e) = self.resources.put(records).await {
-                tracing::error!("the resources of plugins cannot be written: {e}");
-            }
+            // A fault is in the log.
+            let _ = self.resources.put_logged(records).await;
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct PluginRecord {
 pub(crate) struct PluginResources {
     backend: Arc<dyn Backend>,
     written: BTreeMap<String, pb::Resource>,
+    /// Whether the fault of the last write is in the log.
+    is_fault_logged: bool,
 }
 
 impl PluginResources {
@@ -55,7 +57,7 @@ impl PluginResources {
         let stored = backend.list(Consistency::Consistent, &query).await?;
         let named = |r: pb::Resource| (r.id.as_ref().map(|id| id.name.clone()).unwrap_or_default(), r);
         let written = stored.into_iter().map(named).collect();
-        Ok(Self { backend, written })
+        Ok(Self { backend, written, is_fault_logged: false })
     }
 
     /// Every plugin's data, by name.
@@ -72,14 +74,29 @@ impl PluginResources {
         self.written.get(name)
     }
 
+    /// Writes as [`PluginResources::put`], and logs a fault: once, since writes are tried again and again.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub(crate) async fn put_logged(
+        &mut self,
+        pages: impl IntoIterator<Item = (&str, &PluginRecord)>,
+    ) -> Result<(), StoreError> {
+        let put = self.put(pages).await;
+        let was_logged = std::mem::replace(&mut self.is_fault_logged, put.is_err());
+        match &put {
+            Err(e) if !was_logged => tracing::error!("the resources of plugins cannot be written: {e}"),
+            Ok(()) if was_logged => tracing::info!("the resources of plugins can be written again"),
+            _ => {}
+        }
+        put
+    }
+
     /// Writes the changed ones of some records, in one commit.
     ///
     /// # Errors
     /// Faults of the store.
-    pub(crate) async fn put(
-        &mut self,
-        records: impl IntoIterator<Item = (&str, &PluginRecord)>,
-    ) -> Result<(), StoreError> {
+    async fn put(&mut self, records: impl IntoIterator<Item = (&str, &PluginRecord)>) -> Result<(), StoreError> {
         let changed: Vec<(&str, &PluginRecord)> =
             records.into_iter().filter(|(name, record)| self.next(name, record).is_some()).collect();
         for attempt in 1.. {

@@ -1,9 +1,8 @@
 //! The manager's task: examines files and settings when they change, and starts background work for the changes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     panic::resume_unwind,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -24,20 +23,21 @@ pub(crate) struct ManagerTask {
     kick: Arc<Notify>,
     health: Arc<Notify>,
     watcher: Watcher,
+    /// Fault of the last scan, which is in the log.
+    scan_fault: Option<String>,
 }
+
+/// Least time between two looks that notifications cause: however often they come, the work is bounded.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 impl ManagerTask {
     pub(crate) async fn new(core: Arc<Core>, events: mpsc::Receiver<Event>) -> Self {
-        let mut folders = vec![core.options.plugin_dir.clone()];
-        if let Some(path) = &core.options.config.path {
-            folders.push(path.parent().filter(|p| !p.as_os_str().is_empty()).map_or(".".into(), PathBuf::from));
-        }
         let (kick, health) = {
             let state = core.lock().await;
             (state.kick.clone(), state.health.clone())
         };
-        let watcher = Watcher::new(folders, kick.clone());
-        Self { core, events, kick, health, watcher }
+        let watcher = Watcher::new(&core.options.plugin_dir, core.options.config.path.as_deref(), kick.clone());
+        Self { core, events, kick, health, watcher, scan_fault: None }
     }
 
     /// Runs until it is dropped; panics after a panic of another task ([`Core`]).
@@ -46,12 +46,17 @@ impl ManagerTask {
         // Finds changes between the first look and the watch.
         let mut next_look = Instant::now();
         let mut rescan = Instant::now() + self.core.options.limits.rescan;
+        let mut soonest = Instant::now();
         loop {
             let due = next_look.min(rescan);
+            let kicked = async {
+                tokio::time::sleep_until(soonest.into()).await;
+                self.kick.notified().await;
+            };
             let rescanning = tokio::select! {
                 Some(event) = self.events.recv() => { self.handle(event).await; continue }
                 () = self.health.notified() => { self.core.lock().await.reflect_health().await; continue }
-                () = self.kick.notified() => false,
+                () = kicked => false,
                 () = self.core.work.given_up() => resume_unwind(Box::new(
                     "a task that changes plugins panicked before; the log says where",
                 )),
@@ -63,6 +68,7 @@ impl ManagerTask {
                 self.core.lock().await.collect_garbage().await;
             }
             let wait = self.look().await;
+            soonest = Instant::now() + LOOK_PAUSE;
             next_look = wait.map_or(rescan, |wait| Instant::now() + wait);
         }
     }
@@ -77,18 +83,31 @@ impl ManagerTask {
 
     /// Examines the folder and the configuration, and starts work for settled changes. Returns the time until the next
     /// look, if it is sooner than usual.
-    async fn look(&self) -> Option<Duration> {
+    async fn look(&mut self) -> Option<Duration> {
         let core = &self.core;
         let config = core.look_at_config().await;
         let mut state = core.lock().await;
         let found = match folder::scan(&core.options.plugin_dir) {
             Ok(found) => found,
             Err(e) => {
-                let dir = core.options.plugin_dir.display();
-                tracing::error!("plugin_dir {dir}: {e}; the plugins stay as they are until it can be read");
+                let (dir, fault) = (core.options.plugin_dir.display(), e.to_string());
+                if self.scan_fault.as_ref() != Some(&fault) {
+                    tracing::error!("plugin_dir {dir}: {fault}; the plugins stay as they are until it can be read");
+                    self.scan_fault = Some(fault);
+                }
                 return config;
             }
         };
+        let left_out = (found.len() > folder::MAX_FILES).then(|| format!("more than {} files", folder::MAX_FILES));
+        if self.scan_fault != left_out {
+            let dir = core.options.plugin_dir.display();
+            match &left_out {
+                Some(what) => tracing::warn!("plugin_dir {dir}: {what}; those that sort last are ignored"),
+                None => tracing::info!("plugin_dir {dir}: read again, all of it"),
+            }
+            self.scan_fault = left_out;
+        }
+        let found: BTreeMap<_, _> = found.into_iter().take(folder::MAX_FILES).collect();
         let mut names: BTreeSet<String> = found.keys().cloned().collect();
         names.extend(state.files.keys().cloned());
         let (mut next, mut gone) = (config, Vec::new());

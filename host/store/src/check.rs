@@ -1,6 +1,8 @@
 //! Findings of a check of a whole store.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
+
+use crate::StoreId;
 
 /// A contradiction in the store, or a record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,10 @@ pub struct Report {
     pub events: u64,
     /// Bytes of the store's files.
     pub bytes: u64,
+    /// Id of the store; `None` for a store of an earlier release that was not opened since.
+    pub id: Option<StoreId>,
+    /// Directory of the copy that was checked, if the disk of the store had no space for it.
+    pub copied_to: Option<PathBuf>,
     /// Problems found; empty for a sound store.
     pub problems: Vec<Problem>,
 }

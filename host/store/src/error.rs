@@ -123,9 +123,16 @@ pub enum StoreError {
         /// Bytes that must become free.
         missing: u64,
     },
-    /// A failed write left the state of the disk unknown; the store refuses all writes until a restart.
-    #[error("the store refuses writes since an earlier one failed ({0}); repair the disk, then restart mortise")]
+    /// A failed write left the state of the disk unknown, or a file is gone; the store refuses all writes until a
+    /// restart.
+    #[error("the store refuses writes ({0}); repair this, then restart mortise")]
     Poisoned(String),
+    /// A file of the store was moved or removed while the store was open.
+    #[error("{} was moved or removed under the running server; put the data directory back, or take a backup now and restore it", path.display())]
+    Gone {
+        /// Former path of the file.
+        path: PathBuf,
+    },
     /// Another process has the directory open.
     #[error("{} is in use by another process; stop it, or choose another data_dir", path.display())]
     Locked {

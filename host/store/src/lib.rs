@@ -33,7 +33,7 @@ pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, Health, Mutation, Query, ScanPart, Stats, Watch, WatchEvent,
 };
 pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState};
-pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
+pub use engine::{Compaction, Comparison, FORMAT, Loader, Lock, Options, SledBackend, StoreId};
 pub use error::{IdPartError, StoreError};
 pub use ids::{ExpectedId, Place, TypeKey};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use crate::{error::StoreError, ids::TypeKey, set_hash::SetHash};
+use crate::{StoreId, error::StoreError, ids::TypeKey, set_hash::SetHash};
 
 /// Kind of a record of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +64,11 @@ impl SnapshotHead {
 pub trait Snapshot: Send {
     /// Returns the totals.
     fn head(&self) -> &SnapshotHead;
+
+    /// Returns the id of the store; `None` if its backend has none.
+    fn store_id(&self) -> Option<StoreId> {
+        None
+    }
 
     /// Returns the next page of records, some hundred KiB; `None` after the last. Each record comes exactly once, in no
     /// particular order.

@@ -49,6 +49,7 @@ enum NameChange {
     Add(String, NodeId),
     Remove(String),
     Rename(String, String),
+    Exchange(String, String),
 }
 
 /// The disk, and the kernel's memory of it.
@@ -97,6 +98,12 @@ fn rename(names: &mut BTreeMap<String, NodeId>, change: &NameChange) {
         NameChange::Rename(from, to) => {
             if let Some(node) = names.remove(from) {
                 names.insert(to.clone(), node);
+            }
+        }
+        NameChange::Exchange(a, b) => {
+            if let (Some(first), Some(second)) = (names.get(a).copied(), names.get(b).copied()) {
+                names.insert(a.clone(), second);
+                names.insert(b.clone(), first);
             }
         }
     }
@@ -281,18 +288,28 @@ impl Disk {
                     self.set_length(number, node, usize::try_from(len).map_err(|_| "a length is too large")?)?;
                 }
             }
-            Call::Rename { from, to } => {
-                let (name, dir) = to.split_last().ok_or("the directory itself is renamed")?;
-                if from.split_last().map(|(_, dir)| dir) != Some(dir) {
-                    return Err("a rename from one directory to another".to_owned());
-                }
-                self.change(number, &from, |from| NameChange::Rename(from, name.clone()))?;
-            }
+            Call::Rename { from, to } => self.move_name(number, &from, &to, NameChange::Rename)?,
+            Call::Exchange { from, to } => self.move_name(number, &from, &to, NameChange::Exchange)?,
             Call::Remove { path } => self.change(number, &path, NameChange::Remove)?,
             Call::MakeDir { path } => self.add(number, &path, Node::Dir(DirNode::default()))?,
             Call::Write { .. } | Call::Sync { .. } => {}
         }
         Ok(())
+    }
+
+    /// Changes two names of one directory.
+    fn move_name(
+        &mut self,
+        call: u64,
+        from: &[String],
+        to: &[String],
+        change: fn(String, String) -> NameChange,
+    ) -> Result<()> {
+        let (name, dir) = to.split_last().ok_or("the directory itself is renamed")?;
+        if from.split_last().map(|(_, dir)| dir) != Some(dir) {
+            return Err("a rename from one directory to another".to_owned());
+        }
+        self.change(call, from, |from| change(from, name.clone()))
     }
 
     fn set_length(&mut self, call: u64, node: NodeId, len: usize) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `kills`: kills a process at work, again and again on the same store.
 //!
 //! The [writer](crate::writer) reports its next write and each acknowledgement on a pipe, and is killed without warning
-//! at any moment, also while it opens the store. The next life reads the content of the store, or this process does,
+//! at any moment, also while it opens or compacts the store. The next life reads the content of the store, or this process does,
 //! which also checks all of it. Now and then a store is killed while it is made.
 //!
 //! The machine decides the moment of a kill, so a case cannot be repeated; `--keep` keeps a copy of the store.
@@ -152,6 +152,7 @@ fn live(data: &Path, random: &mut Rng, kill: u64, mut hear: impl FnMut(&str)) ->
         names: 12,
         writes: u64::MAX,
         end: End::Close,
+        compact: data.join("store").exists() && random.u8(..4) == 0,
         say: None,
     };
     let mut process = Command::new(std::env::current_exe()?)
@@ -184,6 +185,7 @@ fn made(data: &Path, random: &mut Rng) -> Outcome<Vec<String>> {
         names: 2,
         writes: 0,
         end: End::Close,
+        compact: false,
         say: Some("/dev/null".into()),
     };
     let mut process = Command::new(std::env::current_exe()?).args(life.arguments()).stdin(Stdio::null()).spawn()?;

@@ -1,6 +1,7 @@
 //! `power-cuts`: cuts the power while a store is at work.
 //!
-//! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again. The
+//! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again; some
+//! lives begin with a compaction. The
 //! trace has its changes of files, and the acknowledged writes at each moment. The trace is replayed to a
 //! [disk](crate::disk) up to a random point. A possible content of the disk is put into a directory and opened: every
 //! acknowledged write must be there, none by halves, and a new write must get a new version.
@@ -247,6 +248,7 @@ fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64) ->
         names: 12,
         writes: random.u64(20..250),
         end,
+        compact: life > 0 && random.u8(..3) == 0,
         say: Some(ledger.to_owned()),
     };
     let traced = Command::new("strace")
@@ -293,7 +295,10 @@ fn is_made(call: &Call, data: &Path) -> bool {
         Call::Rename { from, to } => len(from).is_none() && len(to).is_some(),
         Call::Remove { path } => len(path).is_none(),
         Call::MakeDir { path } => len(path).is_some(),
-        Call::Close { .. } | Call::Write { .. } | Call::Seek { .. } | Call::Sync { .. } => false,
+        // Writers kill themselves while they write, long after a compaction.
+        Call::Close { .. } | Call::Exchange { .. } | Call::Write { .. } | Call::Seek { .. } | Call::Sync { .. } => {
+            false
+        }
     }
 }
 
@@ -385,7 +390,10 @@ fn replay(
 
 /// Whether the event begins a change that a loss of power may undo.
 fn is_change(event: &Event) -> bool {
-    matches!(event, Event::Begin(_, Call::Write { .. } | Call::Truncate { .. } | Call::Rename { .. }))
+    matches!(
+        event,
+        Event::Begin(_, Call::Write { .. } | Call::Truncate { .. } | Call::Rename { .. } | Call::Exchange { .. })
+    )
 }
 
 /// Opens the files after a cut, on a thread of its own, since it may panic or hang.

@@ -63,6 +63,11 @@ pub(crate) enum Call {
         from: Parts,
         to: Parts,
     },
+    /// Two names are exchanged in one step.
+    Exchange {
+        from: Parts,
+        to: Parts,
+    },
     Remove {
         path: Parts,
     },
@@ -291,6 +296,9 @@ fn call(name: &str, arguments: &str, root: &Path) -> Result<Option<Call>, String
                 _ => (at(Some(0), 1)?, at(Some(2), 3)?),
             };
             match (from, to) {
+                (Some(from), Some(to)) if argument(4).is_ok_and(|flags| flags == "RENAME_EXCHANGE") => {
+                    Some(Call::Exchange { from, to })
+                }
                 (Some(from), Some(to)) => Some(Call::Rename { from, to }),
                 (None, None) => None,
                 _ => return Err("it crosses the border".to_owned()),

@@ -49,6 +49,9 @@ pub(crate) struct Life {
     /// Way to end.
     #[arg(long)]
     pub(crate) end: End,
+    /// Whether the store is compacted before it is opened.
+    #[arg(long)]
+    pub(crate) compact: bool,
     /// The file for lines, instead of standard output.
     #[arg(long)]
     pub(crate) say: Option<PathBuf>,
@@ -68,11 +71,12 @@ pub(crate) enum End {
 impl Life {
     /// Returns the arguments for these options.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let Self { dir, seed, life, writers, names, writes, end, say } = self;
+        let Self { dir, seed, life, writers, names, writes, end, compact, say } = self;
         let end = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let mut arguments = vec!["writer".to_owned(), dir.display().to_string(), format!("--seed={seed}")];
         arguments.extend([format!("--life={life}"), format!("--writers={writers}"), format!("--names={names}")]);
         arguments.extend([format!("--writes={writes}"), format!("--end={end}")]);
+        arguments.extend(compact.then(|| "--compact".to_owned()));
         arguments.extend(say.as_ref().map(|path| format!("--say={}", path.display())));
         arguments
     }
@@ -136,6 +140,9 @@ impl Speaker {
 pub(crate) fn run(life: &Life) -> Outcome<()> {
     let say = life.say.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
     let speaker = Arc::new(Speaker(Mutex::new(say)));
+    if life.compact {
+        SledBackend::compact(&life.dir)?;
+    }
     let store = Arc::new(SledBackend::open(options(&life.dir))?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(write(life, &store, &speaker))?;

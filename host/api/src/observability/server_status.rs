@@ -197,7 +197,7 @@ fn store(about: &ServerInfo, stats: Stats) -> Store {
 /// Faults of the store for an operator, a sentence each.
 fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<Item = String> {
     let poisoned =
-        poisoned.iter().map(|why| format!("the store refuses writes ({why}); repair the disk, then restart mortise"));
+        poisoned.iter().map(|why| format!("the store refuses writes ({why}); repair this, then restart mortise"));
     let damaged = damaged.iter().map(|why| {
         format!(
             "the store is damaged: some acknowledged data is missing ({why}); mortise check lists it, and a \

@@ -109,3 +109,35 @@ async fn a_store_that_does_not_agree_with_itself_is_not_backed_up() {
         }
     }
 }
+
+#[test]
+fn a_folder_with_too_many_files_is_refused_and_not_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let (kept, folder) = (dir.path().join("kept"), dir.path().join("folder"));
+    fs::create_dir(&folder).unwrap();
+    for n in 0..2_048 {
+        fs::write(folder.join(format!("{n}.wasm")), "").unwrap();
+        fs::write(folder.join(format!("{n}.txt")), "").unwrap();
+    }
+    assert_eq!(Sources::open(&kept, &folder, None).unwrap().files.len(), 2_048);
+    fs::write(folder.join("one-more.wasm"), "").unwrap();
+    let refused = Sources::open(&kept, &folder, None).unwrap_err().to_string();
+    assert!(refused.contains("folder: it has more than 2048 plugin files"), "{refused}");
+}
+
+/// A backup tells whose it is; the restored store is another one, unless it takes the place of the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_store_has_an_id_of_its_own_unless_it_keeps_that_of_the_backup() {
+    let house = House::furnished(3).await;
+    let id = house.store().id();
+    let bytes = house.backup().await;
+    for keep_id in [false, true] {
+        let other = House::empty();
+        let file = other.dir.path().join("backup");
+        fs::write(&file, &bytes).unwrap();
+        let archive = Archive::from_file(file.clone(), fs::File::open(&file).unwrap()).unwrap();
+        assert_eq!(archive.manifest().store_id, Some(id.to_string()));
+        crate::restore(archive, &Target { keep_id, ..other.target(false) }, &mut |_| {}).unwrap();
+        assert_eq!(other.store().id() == id, keep_id);
+    }
+}

@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 /// The text of the signature of a component; `None` without one.
 pub(crate) type OfferedSignature = Result<Option<String>, Arc<FileError>>;
 
-/// Most files of the folder that are examined; those that sort after them are ignored, with a warning.
+/// Most files of the folder that are examined; the caller ignores those that sort after them, with a warning.
 pub const MAX_FILES: usize = 1_024;
 
 /// Metadata of a file and of the signature beside it. Any change of content changes the stamp.
@@ -88,7 +88,8 @@ pub(crate) fn signature_name(file: &str) -> String {
     signature_path(file.as_ref()).to_string_lossy().into_owned()
 }
 
-/// Every `*.wasm` of a folder by file name. A missing folder counts as empty.
+/// The first [`MAX_FILES`] `*.wasm` of a folder by file name, and one more if there are more. A missing folder counts as
+/// empty.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -106,10 +107,10 @@ pub fn scan(dir: &Path) -> io::Result<BTreeMap<String, Stamp>> {
         if let Some(stamp) = Stamp::of_plugin(&path) {
             found.insert(name.to_owned(), stamp);
         }
-    }
-    if found.len() > MAX_FILES {
-        tracing::warn!(dir = %dir.display(), "the plugin folder has more than {MAX_FILES} files; the rest is ignored");
-        found = found.into_iter().take(MAX_FILES).collect();
+        // The first names, and one more as the sign that there are others.
+        if found.len() > MAX_FILES + 1 {
+            found.pop_last();
+        }
     }
     Ok(found)
 }

@@ -142,10 +142,9 @@ impl ManagerState {
         if self.starting {
             return;
         }
-        if let Some(managed) = self.plugins.get(name)
-            && let Err(e) = self.resources.put([(name, &managed.record)]).await
-        {
-            tracing::error!(plugin = name, "the plugin's resource cannot be written: {e}");
+        if let Some(managed) = self.plugins.get(name) {
+            // A fault is in the log.
+            let _ = self.resources.put_logged([(name, &managed.record)]).await;
         }
     }
 
@@ -157,9 +156,8 @@ impl ManagerState {
         }
         drop(registry);
         let records = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
-        if let Err(e) = self.resources.put(records).await {
-            tracing::error!("the health of plugins cannot be written: {e}");
-        }
+        // A fault is in the log.
+        let _ = self.resources.put_logged(records).await;
     }
 
     /// The resource of a plugin.

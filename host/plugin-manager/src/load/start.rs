@@ -10,6 +10,7 @@ use std::time::Instant;
 use mortise_plugin_host::Plugin;
 use mortise_resource::{pb::condition::State, types::Gvk};
 use mortise_service::registry::MissingReason;
+use mortise_store::StoreError;
 
 use crate::{
     core::Core,
@@ -65,7 +66,11 @@ impl Core {
         state.warn_of_unknown_settings();
         let ManagerState { resources, plugins, .. } = &mut *state;
         let records = plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
-        Ok(resources.put(records).await?)
+        // Without space, reads and deletions go on; the records are written once there is some.
+        match resources.put_logged(records).await {
+            Err(StoreError::Full { .. }) => Ok(()),
+            put => Ok(put?),
+        }
     }
 
     async fn start_source(&self, source: Source) {
@@ -215,7 +220,7 @@ impl ManagerState {
         }
         let dir = self.options.plugin_dir.clone();
         let found = folder::scan(&dir).map_err(|source| StartError::PluginDir { path: dir, source })?;
-        for (file, stamp) in found {
+        for (file, stamp) in found.into_iter().take(folder::MAX_FILES) {
             let name = self.plugins.iter().find(|(_, managed)| managed.had_source(&file)).map(|(name, _)| name.clone());
             let list = if name.is_some() { &mut sources } else { &mut fresh };
             self.file(&file).provides = name;

@@ -16,6 +16,7 @@ use super::{
     files::{
         closed_at,
         layout::{self, STORE, UNFINISHED},
+        store_id::StoreId,
     },
     open,
     tree::{
@@ -44,6 +45,7 @@ pub struct Loader {
     /// Keys of the records in the batch.
     batch_keys: HashSet<Vec<u8>>,
     sums: Sums,
+    id: StoreId,
     /// Lock against other processes.
     _lock: File,
 }
@@ -78,8 +80,15 @@ impl Loader {
             batch_bytes: 0,
             batch_keys: HashSet::new(),
             sums: Sums::default(),
+            id: StoreId::generate(),
             _lock: lock,
         })
+    }
+
+    /// Sets the store's id instead of a new one.
+    #[must_use]
+    pub fn with_id(self, id: StoreId) -> Self {
+        Self { id, ..self }
     }
 
     /// Adds a record.
@@ -129,14 +138,16 @@ impl Loader {
         self.sums.write(self.sums.types(), &mut self.batch);
         self.sums.usage.write_all(&self.table, &mut self.batch)?;
         self.batch.insert(keys::META, meta.encode());
+        self.batch.insert(keys::STORE_ID, self.id.encode());
         self.write()?;
-        let Self { path, table, _lock: lock, .. } = self;
+        let Self { path, table, id, _lock: lock, .. } = self;
         let unfinished = path.join(UNFINISHED);
         if let Some(problem) = check::walk(&table, &unfinished.join("blobs"), meta)?.into_iter().next() {
             return Err(StoreError::BadRecord { record: problem.thing, fault: problem.fault });
         }
         drop(table);
         closed_at::set(&unfinished, sequence)?;
+        open::seal(&unfinished, id)?;
         open::complete(&path, &unfinished)?;
         drop(lock);
         Ok(())

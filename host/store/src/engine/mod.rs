@@ -1,14 +1,15 @@
 //! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
 //! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: making a store of a
-//!   snapshot's records. `comparison`: checks of these records. `offline`: the check of a closed store. `salvage`:
-//!   reading the intact part of a damaged one.
+//!   snapshot's records. `comparison`: checks of these records. `offline`: the check of a closed store. `compact`:
+//!   writing it again, smaller. `salvage`: reading the intact part of a damaged one.
 //! - `commit`: the way of a write to durability and publication, and from the log to the tree.
 //! - `read`: point reads, exact scans, watches and snapshots, and the moment at which a commit becomes visible.
 //! - `tree`: keys, records, and the table: sled's tree with the newest changes in memory in front of it.
 //! - `files`: the write-ahead log, and the small files beside sled's.
 
 mod commit;
+mod compact;
 mod comparison;
 mod files;
 mod load;
@@ -38,8 +39,9 @@ use self::{
     tree::panics::catch_sled_panic,
 };
 pub use self::{
+    compact::Compaction,
     comparison::Comparison,
-    files::{format::CURRENT as FORMAT, layout::Lock},
+    files::{format::CURRENT as FORMAT, layout::Lock, store_id::StoreId},
     load::Loader,
     options::Options,
 };
@@ -82,6 +84,12 @@ impl SledBackend {
         &self.shared.options.path
     }
 
+    /// Returns the id of the store, which no other store has.
+    #[must_use]
+    pub fn id(&self) -> StoreId {
+        self.shared.id
+    }
+
     /// Returns the reason why writes are refused, if they are.
     #[must_use]
     pub fn poisoned(&self) -> Option<&str> {
@@ -113,6 +121,16 @@ impl SledBackend {
     /// cannot be opened at all; faults of the file system.
     pub fn check_offline(path: &Path, work_dir: Option<&Path>) -> Result<crate::check::Report, StoreError> {
         offline::check(path, work_dir)
+    }
+
+    /// Writes the store in `path` again, without the space of what was deleted; no server may have it open. Safe under a
+    /// kill at any moment. Needs disk space for the result beside the store. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Absent`], [`StoreError::Locked`], [`StoreError::NewerFormat`]; [`StoreError::Corrupt`]; faults of
+    /// the file system, a full disk among them. Any error leaves the store as it is.
+    pub fn compact(path: &Path) -> Result<Compaction, StoreError> {
+        compact::compact(path)
     }
 
     /// Hands every readable resource of the store in `path` to `found`, in order of keys, without changing the store;

@@ -1,7 +1,8 @@
 //! Work on a store that no server has open: its check, and the copy that `salvage` reads.
 //!
 //! Sled cannot open a file without writing to it, so this module copies the files first, into the store's directory or
-//! a given one, and opens the copy. The store stays unchanged to the byte, and may be on a read-only medium.
+//! a given one, and opens the copy. If the disk of the store is full, the copy is made in the directory for temporary
+//! files. The store stays unchanged to the byte, and may be on a read-only medium.
 //!
 //! Sled panics on some damaged files. Such a panic becomes an error that names the file.
 
@@ -16,7 +17,7 @@ use super::{
     files::{
         closed_at, format,
         layout::{self, DB, STORE},
-        recovery, wal,
+        recovery, reserve, store_id, wal,
     },
     tree::{
         check, checkpoint_position::CheckpointPosition, panics::catch_sled_panic, record::Meta, sled_file, table::Table,
@@ -35,6 +36,8 @@ const CACHE_BYTES: u64 = 64 << 20;
 pub(super) struct StoreCopy {
     pub(super) dir: PathBuf,
     pub(super) copy: TempDir,
+    /// Directory of the copy, if the disk of the store had no space for it.
+    copied_to: Option<PathBuf>,
     format: u32,
     /// Lock against servers; `None` on a medium without a lock file or locks.
     _lock: Option<File>,
@@ -57,12 +60,15 @@ impl StoreCopy {
         if work_dir.is_none() {
             layout::remove_copies(path)?;
         }
-        let within = work_dir.unwrap_or(path);
-        let copy = tempfile::Builder::new().prefix(layout::COPY).tempdir_in(within);
-        let copy = copy.map_err(io_fault(within, "make a directory for a copy in"))?;
-        copy_dir(&dir, copy.path())?;
+        let (copy, copied_to) = match copied(&dir, work_dir.unwrap_or(path)) {
+            Err(StoreError::Io { source, .. }) if work_dir.is_none() && reserve::is_full(&source) => {
+                let elsewhere = std::env::temp_dir();
+                (copied(&dir, &elsewhere)?, Some(elsewhere))
+            }
+            copied => (copied?, None),
+        };
         sled_file::remove_unfinished_snapshots(copy.path())?;
-        Ok(Self { dir, copy, format, _lock: lock })
+        Ok(Self { dir, copy, copied_to, format, _lock: lock })
     }
 
     /// Opens the copy's tree. Errors name the original file.
@@ -97,13 +103,14 @@ impl StoreCopy {
 /// Checks the store in `path`.
 pub(crate) fn check(path: &Path, work_dir: Option<&Path>) -> Result<Report, StoreError> {
     let copied = StoreCopy::make(path, work_dir)?;
-    let StoreCopy { dir, format, .. } = &copied;
+    let StoreCopy { dir, format, copied_to, .. } = &copied;
     let file = dir.join(DB);
-    let (meta, mut problems) = catch_sled_panic(&file, || {
+    let (meta, id, mut problems) = catch_sled_panic(&file, || {
         let table = copied.open()?;
+        let id = store_id::check(&table, dir)?;
         copied.replay_log(&table)?;
         let meta = recovery::meta(&table)?;
-        Ok((meta, check::walk(&table, &dir.join("blobs"), meta)?))
+        Ok((meta, id, check::walk(&table, &dir.join("blobs"), meta)?))
     })?;
     let lost = closed_at::check(dir, meta.last_seq)?;
     problems.extend(lost.map(|fault| Problem { thing: file.display().to_string(), fault }));
@@ -114,8 +121,18 @@ pub(crate) fn check(path: &Path, work_dir: Option<&Path>) -> Result<Report, Stor
         first_event,
         events: meta.event_count(),
         bytes: layout::size(dir)?,
+        id,
+        copied_to: copied_to.clone(),
         problems,
     })
+}
+
+/// Copies the store in `dir`, without its log, to a new directory in `within`.
+fn copied(dir: &Path, within: &Path) -> Result<TempDir, StoreError> {
+    let copy = tempfile::Builder::new().prefix(layout::COPY).tempdir_in(within);
+    let copy = copy.map_err(io_fault(within, "make a directory for a copy in"))?;
+    copy_dir(dir, copy.path())?;
+    Ok(copy)
 }
 
 fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {

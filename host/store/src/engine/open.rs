@@ -3,6 +3,7 @@
 //! ```text
 //! <path>/lock            locked while the store is open
 //! <path>/store/format    the format number
+//! <path>/store/id        the store's id, as in its tree
 //! <path>/store/closed-at the commit with which it was closed last; opened-at while it is in use
 //! <path>/store/wal.{0,1} the write-ahead log
 //! <path>/store/spare     takes room, which the next opening may need
@@ -15,7 +16,7 @@
 //! synced, then the directory is renamed and the parent synced. So a store exists whole or not at all.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     path::Path,
     sync::{Arc, OnceLock},
@@ -33,9 +34,11 @@ use super::{
     },
     files::{
         closed_at, format,
-        layout::{DB, STORE, UNFINISHED, lock, remove_copies},
+        layout::{DB, LOCK, STORE, UNFINISHED, lock, remove_copies},
+        open_files::OpenFiles,
         recovery::{copy_states, meta, replay_log},
         reserve::{self, Reserve, keep_spare},
+        store_id::{self, StoreId},
         wal::{self, SyncDisk, Wal},
     },
     options::Options,
@@ -102,6 +105,7 @@ pub(crate) fn open(
         opened => opened?,
     };
     let table = Table::new(db, file.clone());
+    let known = store_id::check(&table, &dir)?;
     // The first opening writes the checkpoint mark before it makes the log.
     let used = used || table.get(keys::CHECKPOINT)?.is_some();
     // For sled, which has renamed a snapshot into place.
@@ -118,10 +122,24 @@ pub(crate) fn open(
     let sums = Sums::read(&table, &meta)?;
     let compare = unclean || small || options.compare_at_start;
     let problems = if compare { compare_content(&table, &dir, meta, &sums) } else { Vec::new() };
+    let mut states = BTreeMap::new();
     if unclean && (used || meta.last_seq > 0) {
         meta.highest += SKIPPED_SEQUENCES;
-        let state = (keys::META.into(), Some(meta.encode().into()));
-        settled &= copy_states(&table, &data, || room.ensure_batch(), [state].into(), checkpoint)?;
+        states.insert(keys::META.into(), Some(meta.encode().into()));
+    }
+    let id = known.unwrap_or_else(StoreId::generate);
+    if known.is_none() {
+        states.insert(keys::STORE_ID.into(), Some(id.encode().into()));
+    }
+    if !states.is_empty() {
+        settled &= copy_states(&table, &data, || room.ensure_batch(), states, checkpoint)?;
+    }
+    // Not before the tree has it; else a later opening writes it.
+    if settled
+        && !store_id::has_file(&dir)
+        && let Err(error) = store_id::set(&dir, id)
+    {
+        tracing::warn!(%error, "the id of the store was not noted beside its tree; the next start does it");
     }
     let mut older = (format < format::CURRENT).then(|| dir.clone());
     if settled && let Some(dir) = older.take() {
@@ -137,7 +155,9 @@ pub(crate) fn open(
     // The log must be durable before the store counts as having one.
     sync(&dir)?;
     closed_at::set_in_use(&dir)?;
-    tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
+    let files =
+        OpenFiles::of([path.join(LOCK), file.clone()].into_iter().chain(wal::FILES.map(|name| dir.join(name))))?;
+    tracing::info!(%id, path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
 
     let history = History::new(options.history_events, options.history_bytes);
     let waiting = HubLimits { events: options.watch_buffer, bytes: options.watch_buffer_bytes };
@@ -153,6 +173,8 @@ pub(crate) fn open(
         log_end: Mutex::new(wal.end()),
         snapshots: Arc::default(),
         options,
+        id,
+        files,
         _lock: lock,
     });
     shared.note_damage(&problems);
@@ -163,7 +185,7 @@ pub(crate) fn open(
         .spawn(move || committer.run())
         .map_err(io_fault(&path, "start the commit thread of"))?;
     let scrub = scrub::start(&shared, shared.options.scrub_per_second)?;
-    Ok((shared, std::iter::once(thread).chain(scrub).collect()))
+    Ok((shared, vec![thread, scrub]))
 }
 
 /// Returns the last event. Ignores faults; a reader of the event finds them.
@@ -176,7 +198,7 @@ fn newest(table: &Table, meta: Meta) -> PublishedHead {
 
 /// Compares the content with the sums and counters, the history included. Where they differ, walks the whole store
 /// to name the records.
-fn compare_content(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
+pub(crate) fn compare_content(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
     let unreadable = |error: StoreError| vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }];
     let events = (meta.event_count(), meta.event_bytes);
     let agrees = Sums::count(table).and_then(|found| Ok(found == *sums && history::count(table)? == events));
@@ -200,14 +222,25 @@ fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
     let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
     batch.insert(keys::META, Meta::empty().encode());
-    table.write_through(batch)
+    let id = StoreId::generate();
+    batch.insert(keys::STORE_ID, id.encode());
+    table.write_through(batch)?;
+    drop(table);
+    seal(dir, id)
 }
 
-/// Makes the closed store in `unfinished` durable, and renames it to the store of `path`.
+/// Writes the small files of the closed store in `unfinished`, and makes all of it durable.
+pub(crate) fn seal(unfinished: &Path, id: StoreId) -> Result<(), StoreError> {
+    for (name, text) in [(store_id::FILE, id.text()), (format::FILE, format::text())] {
+        let file = unfinished.join(name);
+        fs::write(&file, text).map_err(io_fault(&file, "write"))?;
+    }
+    Ok(sync_tree(unfinished)?)
+}
+
+/// Renames the closed, durable store in `unfinished` to the store of `path`.
 pub(crate) fn complete(path: &Path, unfinished: &Path) -> Result<(), StoreError> {
-    let (file, dir) = (unfinished.join(format::FILE), path.join(STORE));
-    fs::write(&file, format::text()).map_err(io_fault(&file, "write"))?;
-    sync_tree(unfinished)?;
+    let dir = path.join(STORE);
     fs::rename(unfinished, &dir).map_err(io_fault(&dir, "rename a new store to"))?;
     Ok(sync(path)?)
 }

@@ -23,7 +23,7 @@ use crate::{
     Record, RecordKind, StoreError,
     check::Problem,
     engine::{
-        files::{closed_at, layout::DB, recovery, wal},
+        files::{closed_at, layout::DB, recovery, store_id, wal},
         offline::StoreCopy,
         open::SKIPPED_SEQUENCES,
         tree::{
@@ -47,6 +47,9 @@ pub(crate) fn salvage(
     let mut problem = |thing: String, fault: String| problems.push(Problem { thing, fault });
     let (copied, table) = open(path, work_dir, &mut problem)?;
     let file = copied.dir.join(DB);
+    if let Err(error) = catch_sled_panic(&file, || store_id::check(&table, &copied.dir)) {
+        problem("the id of the store".to_owned(), error.to_string());
+    }
     if let Err(error) = catch_sled_panic(&file, || copied.replay_log(&table)) {
         problem("the write-ahead log".to_owned(), error.to_string());
         // The problem above explains what is missing here.

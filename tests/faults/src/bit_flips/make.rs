@@ -53,7 +53,17 @@ fn make_once(base: &Path, seed: u64) -> Outcome<bool> {
         };
         // The last life has few writes: they are in the log only.
         let writes = if life == LIVES { random.u64(4..300) } else { random.u64(200..400) };
-        let life = Life { dir: data.clone(), seed, life, writers: WRITERS, names: NAMES, writes, end, say: None };
+        let life = Life {
+            dir: data.clone(),
+            seed,
+            life,
+            writers: WRITERS,
+            names: NAMES,
+            writes,
+            end,
+            compact: false,
+            say: None,
+        };
         let mut process = Command::new(std::env::current_exe()?)
             .args(life.arguments())
             .stdin(Stdio::piped())

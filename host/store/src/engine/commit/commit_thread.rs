@@ -201,12 +201,15 @@ impl Committer {
     }
 
     fn snapshot(&self) -> Result<SledSnapshot, StoreError> {
-        // A poisoned store may differ from its disk, so its state must not become a backup.
-        if let Some(why) = self.shared.poisoned.get() {
+        // A poisoned store may differ from its disk, so its state must not become a backup; but when its files are gone,
+        // a backup is all that can be saved.
+        if let Some(why) = self.shared.poisoned.get()
+            && self.shared.files.check().is_ok()
+        {
             return Err(StoreError::Poisoned(why.clone()));
         }
-        let Shared { table, snapshots, options, .. } = &*self.shared;
-        snapshots.begin(table.clone(), self.head(), &options.path)
+        let Shared { table, snapshots, options, id, .. } = &*self.shared;
+        snapshots.begin(table.clone(), (self.head(), *id), &options.path)
     }
 
     /// Commits batches, in one group or, if they are large, in several, and answers them.
@@ -339,7 +342,9 @@ impl Committer {
         batch.insert(keys::META, meta.encode());
 
         let appending = Instant::now();
-        if let Err(error) = self.wal.append(&batch) {
+        // Without its names the log is lost with this process, so nothing may be acknowledged.
+        let appended = self.wal.append(&batch).and_then(|()| self.shared.files.check());
+        if let Err(error) = appended {
             for (key, slot) in changed() {
                 scrub::steps(key, slot, |step, key, version| sums.step(step.inverse(), key, version));
             }

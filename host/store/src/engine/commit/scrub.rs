@@ -11,7 +11,7 @@
 use std::{
     sync::{Arc, Weak},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -30,6 +30,8 @@ use crate::{
 const SLICES_PER_SECOND: u64 = 10;
 /// Pause between two passes, so that a small store does not keep a processor awake.
 const PASS_PAUSE: Duration = Duration::from_secs(10);
+/// Longest time between two comparisons of the names of open files.
+const FILES_PAUSE: Duration = Duration::from_secs(1);
 /// First key of a pass, and the key behind its last. The sums and counters in between do not count.
 const FIRST_KEY: &[u8] = &[keys::EVENT];
 const END_KEY: &[u8] = &[keys::RESOURCE + 1];
@@ -120,26 +122,29 @@ fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Starts the thread that paces the scrub of a store, `rate` keys each second. The thread ends with the store.
-pub(crate) fn start(shared: &Arc<Shared>, rate: u64) -> Result<Option<JoinHandle<()>>, StoreError> {
+/// Starts the thread that paces the scrub of a store, `rate` keys each second, and compares the names of its open files
+/// meanwhile. The thread ends with the store.
+pub(crate) fn start(shared: &Arc<Shared>, rate: u64) -> Result<JoinHandle<()>, StoreError> {
     let count = usize::try_from(rate.div_ceil(SLICES_PER_SECOND)).unwrap_or(usize::MAX);
-    if count == 0 {
-        return Ok(None);
-    }
     let path = shared.options.path.clone();
     let shared = Arc::downgrade(shared);
     let thread = thread::Builder::new().name("store-scrub".to_owned()).spawn(move || pace(&shared, count));
-    thread.map(Some).map_err(io_fault(&path, "start the scrub thread of"))
+    thread.map_err(io_fault(&path, "start the scrub thread of"))
 }
 
 fn pace(shared: &Weak<Shared>, count: usize) {
     let slice = Duration::from_secs(1) / u32::try_from(SLICES_PER_SECOND).unwrap_or(1);
-    let (mut from, mut pause) = (FIRST_KEY.to_vec(), slice);
+    let (mut from, mut next) = (FIRST_KEY.to_vec(), Instant::now() + slice);
     loop {
-        thread::park_timeout(pause);
+        let left = next.saturating_duration_since(Instant::now());
+        thread::park_timeout(if count == 0 { FILES_PAUSE } else { left.min(FILES_PAUSE) });
         let Some(shared) = shared.upgrade() else { return };
         if shared.queue.is_closed() {
             return;
+        }
+        shared.check_files();
+        if count == 0 || Instant::now() < next {
+            continue;
         }
         // Reads into memory. Faults and panics of sled come up again in the commit thread, which reports them.
         let (seen, last) = catch_panic("scrub", || {
@@ -147,10 +152,11 @@ fn pace(shared: &Weak<Shared>, count: usize) {
             Ok(read.fold((0, None), |(seen, _), (key, _)| (seen + 1, Some(key))))
         })
         .unwrap_or_default();
-        (from, pause) = match last {
+        let (place, pause) = match last {
             Some(key) if seen == count => (after(&key), slice),
             _ => (FIRST_KEY.to_vec(), PASS_PAUSE),
         };
+        (from, next) = (place, Instant::now() + pause);
         // Skips the slice when writes fill the queue.
         shared.queue.push_if_room(Job::Scrub(count));
     }

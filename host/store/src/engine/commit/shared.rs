@@ -18,7 +18,7 @@ use crate::{
             queue::Queue,
             room::{DiskBudget, Shortage},
         },
-        files::{closed_at, layout, recovery},
+        files::{closed_at, layout, open_files::OpenFiles, recovery, store_id::StoreId},
         metrics,
         options::Options,
         read::{publisher::Publisher, scan::Scanner, snapshot::Snapshots},
@@ -44,6 +44,9 @@ pub(crate) struct Shared {
     /// End of the log, for the mark of the next checkpoint.
     pub(crate) log_end: Mutex<LogEnd>,
     pub(crate) options: Options,
+    pub(crate) id: StoreId,
+    /// Names of the open files.
+    pub(crate) files: OpenFiles,
     /// Lock against other processes.
     pub(crate) _lock: File,
 }
@@ -61,6 +64,15 @@ impl Shared {
             self.health.send_modify(|health| health.poisoned = Some(why.clone()));
         }
         why
+    }
+
+    /// Compares the names of the open files with the files; refuses further writes after a difference.
+    pub(crate) fn check_files(&self) {
+        if self.poisoned.get().is_none()
+            && let Err(error) = self.files.check()
+        {
+            self.poison(&error);
+        }
     }
 
     /// Notes whether the disk has space, and logs a change.
@@ -83,6 +95,7 @@ impl Shared {
 
     /// Notes the last commit in a file. Without the file no data is lost, but the next opening would not notice a loss.
     pub(crate) fn note_last_commit(&self) {
+        self.check_files();
         if self.poisoned.get().is_some() {
             return;
         }

@@ -15,7 +15,7 @@ pub(crate) const UNFINISHED: &str = "store.new";
 /// Prefix of the directory with a check's copy.
 pub(crate) const COPY: &str = "check-";
 /// Lock file.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 /// Sled's data file.
 pub(crate) const DB: &str = "db";
 /// A lock on a store's directory, without the store being open. Released on drop.

@@ -321,6 +321,7 @@ fn read(
     durable: LogEnd,
     recovered: &mut LogTail,
 ) -> Result<(), StoreError> {
+    let mut foreign = None;
     // At most two generations can be missing in the tree.
     for generation in [checkpoint.generation + 1, checkpoint.generation + 2] {
         let path = path(dir, generation);
@@ -368,6 +369,11 @@ fn read(
                 "it has {len} bytes, but had {length} bytes at the last checkpoint: it was cut off"
             )));
         }
+        // A file of this store begins with a record of one of its turns, or with zeros: a disk writes a block whole.
+        let begins = self::generation(checkpoint.salt, &bytes).filter(|_| bytes.iter().take(8).any(|byte| *byte != 0));
+        if at == 0 && begins.is_some_and(|begins| begins > checkpoint.generation + 2) {
+            foreign.get_or_insert(path.clone());
+        }
         if at > 0 {
             recovered.held.push((path, at.min(bytes.len())));
         }
@@ -378,6 +384,10 @@ fn read(
             "it ends before record {found}, but had the records before {number} at the last checkpoint: it was cut, or is an old copy"
         );
         return Err(StoreError::Corrupt { path: path(dir, checkpoint.generation + 1), what });
+    }
+    if let Some(path) = foreign {
+        let what = "it belongs to the tree of another store, or its first record is damaged".to_owned();
+        return Err(StoreError::Corrupt { path, what });
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ use crate::engine::tree::{
     record::{Head, Kind},
     table::{Payload, Table},
 };
-use crate::{Record, RecordKind, Snapshot, SnapshotHead, StoreError};
+use crate::{Record, RecordKind, Snapshot, SnapshotHead, StoreError, StoreId};
 
 /// Most snapshots at the same time.
 const MAX_SNAPSHOTS: usize = 4;
@@ -113,7 +113,7 @@ impl Snapshots {
     pub(crate) fn begin(
         self: &Arc<Self>,
         table: Table,
-        head: SnapshotHead,
+        (head, id): (SnapshotHead, StoreId),
         dir: &Path,
     ) -> Result<SledSnapshot, StoreError> {
         let mut open = self.open.lock();
@@ -132,7 +132,7 @@ impl Snapshots {
         open.push(active.clone());
         let (resources, events) = (head.resources(), head.events());
         let reader = Reader { snapshots: self.clone(), active, table, page: Page::default(), resources, events };
-        Ok(SledSnapshot { head, reader: Some(reader), ended: false })
+        Ok(SledSnapshot { head, id, reader: Some(reader), ended: false })
     }
 
     /// Saves, for every snapshot, the records it still needs among those about to be overwritten or removed.
@@ -403,6 +403,7 @@ impl Drop for Reader {
 /// A snapshot of a [`SledBackend`](crate::SledBackend).
 pub(crate) struct SledSnapshot {
     head: SnapshotHead,
+    id: StoreId,
     /// Reader; `None` after the end, after an error, and after a cancelled call.
     reader: Option<Reader>,
     ended: bool,
@@ -412,6 +413,10 @@ pub(crate) struct SledSnapshot {
 impl Snapshot for SledSnapshot {
     fn head(&self) -> &SnapshotHead {
         &self.head
+    }
+
+    fn store_id(&self) -> Option<StoreId> {
+        Some(self.id)
     }
 
     async fn next(&mut self) -> Result<Option<Vec<Record>>, StoreError> {

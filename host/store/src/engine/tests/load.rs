@@ -42,8 +42,8 @@ async fn a_loaded_store_is_the_same_store() {
     assert_eq!(loaded.check().await.unwrap(), []);
     let all = |store: &SledBackend| {
         let items = store.shared.table.range(Vec::new()..).map(Result::unwrap);
-        // Each store has its own log.
-        let items = items.filter(|(key, _)| *key != keys::CHECKPOINT);
+        // Each store has its own log, and its own id.
+        let items = items.filter(|(key, _)| *key != keys::CHECKPOINT && *key != keys::STORE_ID);
         items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
     };
     for (loaded, stored) in all(&loaded).into_iter().zip(all(&store)) {

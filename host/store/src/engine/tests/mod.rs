@@ -2,8 +2,10 @@
 
 mod changes;
 mod chunks;
+mod compact;
 mod damage;
 mod full;
+mod gone;
 mod history;
 mod in_flight;
 mod load;
@@ -14,6 +16,7 @@ mod panic;
 mod power;
 mod reopen;
 mod stall;
+mod store_id;
 mod stress;
 mod sums;
 mod types;

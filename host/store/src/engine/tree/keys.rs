@@ -5,6 +5,7 @@
 //! | space | key | value |
 //! |---|---|---|
 //! | meta | `m` | [`Meta`](crate::engine::tree::record::Meta) |
+//! | id of the store | `i` | [`StoreId`](crate::engine::files::store_id::StoreId); only in the tree, not in the log |
 //! | checkpoint position | `w` | [`CheckpointPosition`](crate::engine::tree::checkpoint_position::CheckpointPosition); only in the tree, not in the log |
 //! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
@@ -28,6 +29,8 @@ use crate::{ExpectedId, IdPartError, Place, TypeKey};
 pub(crate) const META: &[u8] = b"m";
 /// Key of the checkpoint position, the only one of its space.
 pub(crate) const CHECKPOINT: &[u8] = b"w";
+/// Key of the store's id, the only one of its space.
+pub(crate) const STORE_ID: &[u8] = b"i";
 /// First byte of resources.
 pub(crate) const RESOURCE: u8 = b'r';
 /// First byte of the owner index.
@@ -346,6 +349,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
         }
         Some((&SUM, _)) => sum_type(key).map(|type_key| format!("the sum of type {type_key}")),
         Some((&USAGE, _)) => usage_parts(key).map(|parts| format!("the usage of {}", parts.join("/"))),
+        _ if key == STORE_ID => Some("the id of the store".to_owned()),
         _ if key == CHECKPOINT => Some("the mark of the write-ahead log".to_owned()),
         _ => (key == META).then(|| "the meta record".to_owned()),
     }
