@@ -4,7 +4,12 @@
 //! The id is under `id`, as on the wire, or its parts are flat at the top, as people write them. A type is a map of its
 //! three parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
 
-use mortise_resource::{FieldPath, PathStep, goten::Meta, pb, types::gvk};
+use mortise_resource::{
+    FieldPath, PathStep,
+    goten::Meta,
+    pb,
+    types::{Gvk, gvk},
+};
 use prost::Message as _;
 use prost_types::Any;
 
@@ -324,11 +329,8 @@ fn r#type(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
 }
 
 fn type_named(text: &str, span: Span, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
-    let mut parts = text.split('.');
-    if let (Some(group), Some(version), Some(kind), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-        && ![group, version, kind].contains(&"")
-    {
-        return Some(pb::Type { group: group.into(), group_version: version.into(), kind: kind.into() });
+    if let Ok(found) = text.parse::<Gvk>() {
+        return Some(found.to_pb());
     }
     // A file must mean the same whatever types are registered, so short names are not accepted, only suggested.
     let remedy = near_types(text, decoder.types).unwrap_or_else(|| "write group.version.Kind".into());

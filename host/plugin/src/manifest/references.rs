@@ -287,12 +287,7 @@ impl ReferenceField {
                 "a reference is a string, a {REFERENCE} or an {ID}, or a list of them"
             )));
         }
-        let mut parts = said.r#type.split('.');
-        let (Some(group), Some(version), Some(kind), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(ManifestError::new(format!("type must be like \"demo.v2.Artist\", got: {:?}", said.r#type)));
-        };
-        let target = Gvk::new(group, version, kind);
+        let target: Gvk = said.r#type.parse().map_err(ManifestError::of)?;
         type_name(&target).map_err(|fault| fault.at("type"))?;
         match OnDelete::try_from(said.on_delete) {
             Ok(OnDelete::Unspecified) | Err(_) => Err(ManifestError::new(
