@@ -30,7 +30,7 @@ mod watch_from_search;
 pub use encoded::{EncodedResource, EncodingError};
 pub use error::{Code, Error};
 pub use id_ref::IdRef;
-pub use path::{FieldPath, PathStep};
+pub use path::{FieldFault, FieldPath, PathError, PathStep};
 pub use scope::Scope;
 
 /// Generated messages, one module per protobuf package.
