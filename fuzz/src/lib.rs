@@ -15,7 +15,7 @@ use std::sync::{Once, OnceLock};
 
 use mortise_acl::Policy;
 use mortise_plugin_manager::files::truncation;
-use mortise_resource::data;
+use mortise_resource::{EncodedResource, data};
 use mortise_service::registry::Registry;
 use mortise_text::{Limits, OneType, Source, parse, plain_documents};
 use prost::Message as _;
@@ -48,8 +48,12 @@ pub fn components(bytes: &[u8]) {
     }
 }
 
-/// Reads data of disks and backups: values of the tree, records and edits of the log, records and names of backups.
+/// Reads data of disks and backups: values of the tree, records and edits of the log, records and names of backups; and
+/// the parts of an encoded resource.
 pub fn records(bytes: &[u8]) {
+    if let Ok(resource) = EncodedResource::parse(bytes.to_vec().into()) {
+        let _ = (resource.id(), resource.deletion_mark(), resource.references(), resource.labels().count());
+    }
     mortise_store::fuzzing::stored(bytes);
     mortise_backup::fuzzing::entries(bytes);
 }

@@ -26,6 +26,7 @@ pub mod tenancy;
 pub mod types;
 pub mod ulid;
 mod watch_from_search;
+pub mod wire;
 
 pub use encoded::{EncodedResource, EncodingError};
 pub use error::{Code, Error};

@@ -15,7 +15,7 @@ use prost_types::Any;
 
 use crate::{
     Format, Types,
-    data::{BYTES, TYPE, decoder::Decoder, names, wellknown, wire},
+    data::{BYTES, TYPE, canonical, decoder::Decoder, names, wellknown},
     document::meta_descriptor,
     node::{Entry, Node, Value},
     place::Span,
@@ -381,7 +381,7 @@ fn metadata(node: &Node, decoder: &mut Decoder<'_, '_>, resource: &mut pb::Resou
 /// Reads the whole meta; the server ignores its own part of it.
 fn meta(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<Box<Meta>> {
     let message = decoder.message(&meta_descriptor()?, node)?;
-    Meta::decode(wire::encode(&message).as_slice()).ok().map(Box::new)
+    Meta::decode(canonical::encode(&message).as_slice()).ok().map(Box::new)
 }
 
 /// Reads the data by the id's type, which may come later in the text.
@@ -422,5 +422,5 @@ fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Dec
     })?;
     // Consul's command line sends the bare name for HCL.
     let host = if decoder.format() == Format::Hcl { "" } else { "type.googleapis.com/" };
-    Some(Any { type_url: format!("{host}{}", descriptor.full_name()), value: wire::encode(&message) })
+    Some(Any { type_url: format!("{host}{}", descriptor.full_name()), value: canonical::encode(&message) })
 }

@@ -10,6 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use mortise_resource::{
+    FieldFault, FieldPath,
     data::{OnDelete, ReferenceOptions},
     descriptors::{self, FieldOptions},
     name, pb,
@@ -67,13 +68,8 @@ pub enum DataReferenceError {
     #[error("data does not decode: {0}")]
     Undecodable(#[from] prost::DecodeError),
     /// A reference is malformed.
-    #[error("data.{field} {what}")]
-    Bad {
-        /// The field.
-        field: String,
-        /// The fault.
-        what: String,
-    },
+    #[error("data.{} {}", .0.path, .0.fault)]
+    Bad(FieldFault),
     /// The data has too many references.
     #[error("data has more than {MAX_REFERENCES} references")]
     TooMany,
@@ -299,7 +295,7 @@ impl ReferenceField {
 
     /// Reads the reference in a value; `None` if it is empty.
     fn reference(&self, value: &Value, field: &str) -> Result<Option<DataReference>, DataReferenceError> {
-        let bad = |what: String| DataReferenceError::Bad { field: field.to_owned(), what };
+        let bad = |fault| DataReferenceError::Bad(FieldFault { path: FieldPath::parse(field), fault });
         let (tenancy, name) = match value {
             Value::String(text) => match text.split('/').collect::<Vec<_>>().as_slice() {
                 [""] => return Ok(None),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use mortise_resource::{
-    Code, Diagnostic, Error, Severity,
+    Code, Error,
     data::{OnDelete, OwnershipCheck, ReferenceRecord},
     pb, types,
 };
@@ -143,10 +143,7 @@ impl References {
         };
         let summary = format!("refers to {target}, {why}");
         let path = format!("data.{field}");
-        let mut error = Error::new(Code::FailedPrecondition, format!("{path} {summary}"));
-        let severity = Severity::Error.into();
-        error.violations = vec![Diagnostic { severity, path, summary, detail: String::new() }];
-        Err(error)
+        Err(Error::new(Code::FailedPrecondition, format!("{path} {summary}")).with_violation(path, summary))
     }
 
     /// Finds owner references that may be invalid, now or because of this write.
