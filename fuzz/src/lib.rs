@@ -15,9 +15,9 @@ use std::sync::{Once, OnceLock};
 
 use mortise_acl::Policy;
 use mortise_plugin_manager::files::truncation;
-use mortise_resource::data;
+use mortise_resource::{EncodedResource, data};
 use mortise_service::registry::Registry;
-use mortise_text::{OneType, Source, parse};
+use mortise_text::{Limits, OneType, Source, parse, plain_documents};
 use prost::Message as _;
 
 pub use names::names;
@@ -48,8 +48,12 @@ pub fn components(bytes: &[u8]) {
     }
 }
 
-/// Reads data of disks and backups: values of the tree, records and edits of the log, records and names of backups.
+/// Reads data of disks and backups: values of the tree, records and edits of the log, records and names of backups; and
+/// the parts of an encoded resource.
 pub fn records(bytes: &[u8]) {
+    if let Ok(resource) = EncodedResource::parse(bytes.to_vec().into()) {
+        let _ = (resource.id(), resource.deletion_mark(), resource.references(), resource.labels().count());
+    }
     mortise_store::fuzzing::stored(bytes);
     mortise_backup::fuzzing::entries(bytes);
 }
@@ -63,7 +67,7 @@ pub fn policies(bytes: &[u8]) {
     let _ = Policy::read(&data::Policy { rules, ..data::Policy::default() });
 }
 
-/// Reads resources as YAML, JSON and HCL.
+/// Reads resources as YAML, JSON and HCL, and YAML without resources.
 pub fn text(bytes: &[u8]) {
     static TYPES: OnceLock<Option<OneType>> = OnceLock::new();
     let text = String::from_utf8_lossy(bytes);
@@ -71,6 +75,7 @@ pub fn text(bytes: &[u8]) {
         let registry = Registry::builtin().ok()?;
         registry.pools().find_map(|pool| pool.get_message_by_name("mortise.v1.Policy")).map(OneType)
     };
+    let _ = plain_documents(Source { name: "fuzz", text: &text }, &Limits::default());
     if let Some(types) = TYPES.get_or_init(make) {
         let _ = parse(Source { name: "fuzz", text: &text }, None, types);
     }

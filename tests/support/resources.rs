@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use mortise_resource::pb;
+use mortise_resource::{pb, types::Gvk};
 use prost::Message;
 
 use super::{Server, name_rule};
 
 /// A type from `group.version.Kind`.
 pub fn gvk(text: &str) -> pb::Type {
-    let mut parts = text.split('.').map(str::to_owned);
-    let mut part = || parts.next().unwrap();
-    pb::Type { group: part(), group_version: part(), kind: part() }
+    text.parse::<Gvk>().unwrap().to_pb()
 }
 
 /// A tenancy; the server fills in empty units.

@@ -4,9 +4,11 @@
 //! `{policy: LEVEL}`). Plugins define the meaning of areas, so every lower-case word is accepted; the suffix
 //! `_prefix` makes the names prefixes.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::collections::BTreeMap;
 
-use mortise_resource::data;
+use mortise_resource::{FieldFault, FieldPath, PathStep, data};
+use mortise_text::{Limits, Source, plain_documents};
+use serde_json::Value;
 
 use crate::{
     hcl::{self, RawRule},
@@ -21,6 +23,10 @@ const MAX_TYPE_RULES: usize = 256;
 /// Most policies of one token, certificate or setting.
 pub const MAX_POLICIES: usize = 32;
 
+/// Bounds of rules in YAML, which nest three deep.
+const YAML_LIMITS: Limits =
+    Limits { bytes: MAX_RULES_BYTES, values: 8 * MAX_RULES, depth: 4, documents: 1, diagnostics: 1 };
+
 /// The level of access in an area. Each level includes the ones before it, except `Deny`, which allows nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
@@ -30,16 +36,14 @@ pub(crate) enum Level {
     Write,
 }
 
-impl FromStr for Level {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
+impl Level {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
-            "deny" => Ok(Self::Deny),
-            "read" => Ok(Self::Read),
-            "list" => Ok(Self::List),
-            "write" => Ok(Self::Write),
-            _ => Err(()),
+            "deny" => Some(Self::Deny),
+            "read" => Some(Self::Read),
+            "list" => Some(Self::List),
+            "write" => Some(Self::Write),
+            _ => None,
         }
     }
 }
@@ -65,15 +69,16 @@ impl Policy {
     ///
     /// # Errors
     /// The first fault and its field, such as `type_rules[2]`.
-    pub fn read(policy: &data::Policy) -> Result<Self, (String, PolicyError)> {
-        let area_rules = read_rules(&policy.rules).map_err(|fault| ("rules".to_owned(), fault))?;
+    pub fn read(policy: &data::Policy) -> Result<Self, FieldFault<PolicyError>> {
+        let at = |field: &str, fault| FieldFault { path: FieldPath::field(field), fault };
+        let area_rules = read_rules(&policy.rules).map_err(|fault| at("rules", fault))?;
         if policy.type_rules.len() > MAX_TYPE_RULES {
-            return Err(("type_rules".to_owned(), PolicyError::TooManyRules { most: MAX_TYPE_RULES }));
+            return Err(at("type_rules", PolicyError::TooManyRules { most: MAX_TYPE_RULES }));
         }
-        let type_rules =
-            policy.type_rules.iter().enumerate().map(|(index, rule)| {
-                CompiledTypeRule::read(rule).map_err(|fault| (format!("type_rules[{index}]"), fault))
-            });
+        let type_rules = policy.type_rules.iter().enumerate().map(|(index, rule)| {
+            let path = || FieldPath::field("type_rules").with(PathStep::index(index));
+            CompiledTypeRule::read(rule).map_err(|fault| FieldFault { path: path(), fault })
+        });
         Ok(Self { area_rules, type_rules: type_rules.collect::<Result<_, _>>()? })
     }
 }
@@ -110,19 +115,19 @@ struct YamlPolicy {
 }
 
 fn read_yaml(text: &str) -> Result<Vec<RawRule>, PolicyError> {
-    // Rules nest three deep; the limit protects the recursive reader.
-    let options =
-        serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: 4, max_anchors: 0, max_aliases: 0 } };
-    let areas: BTreeMap<String, YamlArea> =
-        serde_saphyr::from_str_with_options(text, options).map_err(|fault| PolicyError::Yaml(fault.to_string()))?;
+    let mut documents = plain_documents(Source { name: "rules", text }, &YAML_LIMITS)?;
+    let Some(Value::Object(areas)) = documents.pop().map(|document| document.value) else {
+        return Err(PolicyError::NotAMap);
+    };
     let mut rules = Vec::new();
     for (keyword, area) in areas {
         let rule = |label, level| RawRule { keyword: keyword.clone(), label, level, line: 0 };
-        match area {
-            YamlArea::Level(level) => rules.push(rule(None, level)),
-            YamlArea::Names(names) => {
+        match serde_json::from_value(area) {
+            Ok(YamlArea::Level(level)) => rules.push(rule(None, level)),
+            Ok(YamlArea::Names(names)) => {
                 rules.extend(names.into_iter().map(|(name, policy)| rule(Some(name), policy.policy)));
             }
+            Err(_) => return Err(PolicyError::BadRule { keyword }),
         }
     }
     Ok(rules)
@@ -130,7 +135,7 @@ fn read_yaml(text: &str) -> Result<Vec<RawRule>, PolicyError> {
 
 fn area_rule(written: RawRule) -> Result<AreaRule, PolicyError> {
     let RawRule { keyword, label, level, .. } = written;
-    let Ok(level) = Level::from_str(&level) else { return Err(PolicyError::UnknownLevel { keyword, level }) };
+    let Some(level) = Level::parse(&level) else { return Err(PolicyError::UnknownLevel { keyword, level }) };
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
     let is_area = keyword.len() <= 64
         && keyword.starts_with(|letter: char| letter.is_ascii_lowercase())

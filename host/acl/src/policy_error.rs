@@ -1,5 +1,7 @@
 //! Faults of the text and the rules of a policy.
 
+use mortise_text::Diagnostics;
+
 /// Longest text of rules, bytes.
 pub(crate) const MAX_RULES_BYTES: usize = 64 << 10;
 
@@ -30,7 +32,16 @@ pub enum PolicyError {
     },
     /// The text is not valid YAML.
     #[error("the rules are neither HCL (AREA = \"LEVEL\", AREA \"NAME\" {{ policy = \"LEVEL\" }}) nor YAML: {0}")]
-    Yaml(String),
+    Yaml(#[from] Diagnostics),
+    /// The rules in YAML are not a map.
+    #[error("the rules in YAML are not a map; write AREA: LEVEL or AREA: {{NAME: {{policy: LEVEL}}}}")]
+    NotAMap,
+    /// The rule of an area in YAML has another form.
+    #[error("{keyword}: the rule is neither a level nor a map of names; write LEVEL or {{NAME: {{policy: LEVEL}}}}")]
+    BadRule {
+        /// The area.
+        keyword: String,
+    },
     /// The level does not exist.
     #[error("{keyword}: unknown level {level:?}; use deny, read, list or write")]
     UnknownLevel {

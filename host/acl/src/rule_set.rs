@@ -91,7 +91,7 @@ impl RuleSet {
             return true;
         }
         let Some((area, wanted)) = permission.rsplit_once(':') else { return false };
-        let Ok(wanted) = wanted.parse::<Level>() else { return false };
+        let Some(wanted) = Level::parse(wanted) else { return false };
         wanted > Level::Deny && self.level(area, name).is_some_and(|level| level >= wanted)
     }
 

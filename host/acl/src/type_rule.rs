@@ -6,6 +6,7 @@ use mortise_resource::{
     authorizer::{Effect, Verb},
     data,
     tenancy::WILDCARD,
+    types::Gvk,
 };
 
 use crate::policy_error::PolicyError;
@@ -19,7 +20,7 @@ enum TypePattern {
     Any,
     Group(Box<str>),
     Kind { group: Box<str>, kind: Box<str> },
-    Exact { group: Box<str>, version: Box<str>, kind: Box<str> },
+    Exact(Gvk),
 }
 
 impl TypePattern {
@@ -38,13 +39,9 @@ impl TypePattern {
                 _ => None,
             };
         }
-        let mut parts = text.split('.');
-        match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some(group), Some(version), Some(kind), None) if [group, version, kind].into_iter().all(is_part) => {
-                Some(Self::Exact { group: group.into(), version: version.into(), kind: kind.into() })
-            }
-            _ => None,
-        }
+        let exact: Gvk = text.parse().ok()?;
+        let is_exact = is_part(&exact.group) && is_part(&exact.group_version) && is_part(&exact.kind);
+        is_exact.then_some(Self::Exact(exact))
     }
 
     fn fits(&self, of: IdRef<'_>) -> bool {
@@ -52,9 +49,7 @@ impl TypePattern {
             Self::Any => true,
             Self::Group(group) => **group == *of.group,
             Self::Kind { group, kind } => **group == *of.group && **kind == *of.kind,
-            Self::Exact { group, version, kind } => {
-                **group == *of.group && **version == *of.group_version && **kind == *of.kind
-            }
+            Self::Exact(exact) => exact.is_of(of),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 use mortise_cli::CliError;
+use mortise_resource::types::Gvk;
 
 use crate::{fault, lockfile};
 
@@ -66,9 +67,14 @@ impl Names {
     /// The fault of a name, with a better one.
     pub(crate) fn new(plugin: &str, of: Option<&str>) -> Result<Self, CliError> {
         check_plugin(plugin)?;
-        let (group, version, kind) = match of {
-            None => (plugin.replace('-', "_"), "v1".to_owned(), plugin.to_upper_camel_case()),
-            Some(text) => split_type(plugin, text)?,
+        let Gvk { group, group_version: version, kind } = match of {
+            None => Gvk::new(plugin.replace('-', "_"), "v1", plugin.to_upper_camel_case()),
+            Some(text) => text.parse().map_err(|_| {
+                fault::usage(
+                    format!("{text:?} is not a type: a type has three parts, GROUP.VERSION.Kind"),
+                    format!("`mortise plugin new {plugin} --type GROUP.VERSION.Kind`, such as shop.v1.Order"),
+                )
+            })?,
         };
         let names = Self { plugin: plugin.to_owned(), group, version, kind };
         names.check_type(of.is_some())?;
@@ -162,16 +168,6 @@ fn suggest(name: &str) -> String {
     let trimmed = kept.trim_matches(|c: char| c == '-').trim_start_matches(|c: char| !c.is_ascii_lowercase());
     let cut: String = trimmed.chars().take(63).collect();
     if cut.is_empty() { "my-plugin".into() } else { cut.trim_end_matches('-').to_owned() }
-}
-
-fn split_type(plugin: &str, text: &str) -> Result<(String, String, String), CliError> {
-    match text.split('.').collect::<Vec<_>>().as_slice() {
-        [group, version, kind] => Ok(((*group).to_owned(), (*version).to_owned(), (*kind).to_owned())),
-        _ => Err(fault::usage(
-            format!("{text:?} is not a type: a type has three parts, GROUP.VERSION.Kind"),
-            format!("`mortise plugin new {plugin} --type GROUP.VERSION.Kind`, such as shop.v1.Order"),
-        )),
-    }
 }
 
 #[cfg(test)]

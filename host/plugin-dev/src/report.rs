@@ -176,7 +176,7 @@ fn of_controller(one: &ControllerDecl) -> String {
         let by = match &watch.mapper {
             Mapper::Owner => "by owner".to_owned(),
             Mapper::SameName => "by name".to_owned(),
-            Mapper::Reference(path) => format!("by {}", path.as_str()),
+            Mapper::Reference(path) => format!("by {path}"),
             Mapper::Index(name) => format!("by index {name}"),
             Mapper::Map => "by its own mapper".to_owned(),
         };

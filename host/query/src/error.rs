@@ -1,6 +1,6 @@
 //! Errors of queries and of resources that a query cannot decode.
 
-use mortise_resource::EncodingError;
+use mortise_resource::{EncodingError, wire::WireError};
 
 /// gRPC code of the answer to a [`QueryError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,9 @@ pub enum Undecodable {
     /// Its encoding.
     #[error("the resource cannot be decoded: {0}")]
     Encoding(#[from] prost::DecodeError),
+    /// A part of its encoding.
+    #[error("the resource cannot be decoded: {0}")]
+    Malformed(#[from] WireError),
     /// The data does not decode as the message of the type.
     #[error("its data cannot be decoded as {message}: {source}")]
     Data {

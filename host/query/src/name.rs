@@ -2,6 +2,15 @@
 
 use mortise_resource::IdRef;
 
+/// The reason why a text is not a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NamePatternError {
+    #[error("a segment of the name is empty; write [partition/][namespace/]name")]
+    EmptySegment,
+    #[error("the name has more than 3 segments; write [partition/][namespace/]name")]
+    TooManySegments,
+}
+
 /// A pattern. `None` stands for anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamePattern {
@@ -12,16 +21,16 @@ pub(crate) struct NamePattern {
 
 impl NamePattern {
     /// Reads a pattern, from the right.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, NamePatternError> {
         let mut segments = text.rsplit('/').map(|segment| match segment {
-            "" => Err("a segment of the name is empty; write [partition/][namespace/]name".to_owned()),
+            "" => Err(NamePatternError::EmptySegment),
             "-" => Ok(None),
             segment => Ok(Some(segment.to_owned())),
         });
         let mut next = || segments.next().transpose().map(Option::flatten);
         let (name, namespace, partition) = (next()?, next()?, next()?);
         match segments.next() {
-            Some(_) => Err("the name has more than 3 segments; write [partition/][namespace/]name".to_owned()),
+            Some(_) => Err(NamePatternError::TooManySegments),
             None => Ok(Self { partition, namespace, name }),
         }
     }

@@ -1,11 +1,12 @@
 //! Paths into resources, resolved against the descriptors.
 //!
-//! Segments are joined by `.`; a segment names a field as snake_case, lowerCamelCase or kebab-case, or is a key of a map,
-//! taken literally, with `\.` for a dot in it. A path passes through a list of messages into each of them. Timestamps,
+//! A path is written as a [`FieldPath`]. A segment names a field as snake_case, lowerCamelCase or kebab-case, or is a key
+//! of a map: `labels.env`, `labels.a\.b` or `labels["a.b"]`. A path passes through a list of messages into each of them. Timestamps,
 //! durations and wrappers are leaves. `Struct`, `Value`, `Any` and other messages are plain messages.
 
 use std::fmt;
 
+use mortise_resource::{FieldPath, PathError, PathStep};
 use prost_reflect::{FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage as _};
 
 use crate::{
@@ -108,7 +109,7 @@ impl Path {
     fn step(&mut self, segment: &str) -> Result<(), Unresolved> {
         match &self.shape {
             Shape::Map { key, value } => {
-                let key = map_key(key, segment)?;
+                let key = map_key(key, segment).map_err(|fault| fault.to_string())?;
                 self.steps.push(Step::Key(key));
                 self.zero = value.zero();
                 self.shape = Shape::One(value.clone());
@@ -143,12 +144,21 @@ impl fmt::Display for Path {
             Root::Data => Some("data"),
             Root::Resource => None,
         };
-        let steps = self.steps.iter().map(|step| match step {
-            Step::Field(field) => field.name().to_owned(),
-            Step::Key(key) => key_text(key).replace('.', "\\."),
-        });
-        let segments: Vec<String> = root.map(str::to_owned).into_iter().chain(steps).collect();
-        f.write_str(&segments.join("."))
+        let mut text = root.unwrap_or_default().to_owned();
+        for step in &self.steps {
+            let segment = match step {
+                Step::Field(field) => field.name().to_owned(),
+                Step::Key(key) => match key_text(key) {
+                    key if key.is_empty() || key.contains('[') => format!("[{key:?}]"),
+                    key => key.replace('.', "\\."),
+                },
+            };
+            if !text.is_empty() && !segment.starts_with('[') {
+                text.push('.');
+            }
+            text.push_str(&segment);
+        }
+        f.write_str(&text)
     }
 }
 
@@ -170,28 +180,22 @@ fn key_text(key: &MapKey) -> String {
     }
 }
 
-/// Splits a path into segments and undoes their escapes.
-fn split(text: &str) -> Result<Vec<String>, String> {
+/// Splits a path into segments; a key in brackets is one, too.
+fn split(text: &str) -> Result<Vec<String>, Unresolved> {
     if text.len() > limits::PATH_BYTES {
-        return Err(format!("it has {} bytes; at most {} are allowed", text.len(), limits::PATH_BYTES));
+        return Err(format!("it has {} bytes; at most {} are allowed", text.len(), limits::PATH_BYTES).into());
     }
-    let mut segments = vec![String::new()];
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match (letter, segments.last_mut()) {
-            ('.', _) => segments.push(String::new()),
-            ('\\', Some(segment)) if letters.next_if_eq(&'.').is_some() => segment.push('.'),
-            (letter, Some(segment)) => segment.push(letter),
-            (_, None) => {}
+    let FieldPath(steps) = text.parse().map_err(|fault: PathError| fault.to_string())?;
+    if steps.len() > limits::PATH_SEGMENTS {
+        return Err(format!("it has {} segments; at most {} are allowed", steps.len(), limits::PATH_SEGMENTS).into());
+    }
+    let segment = |step| match step {
+        PathStep::Field(name) | PathStep::Key(name) => Ok(name),
+        PathStep::Index(index) => {
+            Err(format!("[{index}] is a position, and a path leads into each item of a list; leave it out").into())
         }
-    }
-    if segments.len() > limits::PATH_SEGMENTS {
-        return Err(format!("it has {} segments; at most {} are allowed", segments.len(), limits::PATH_SEGMENTS));
-    }
-    match segments.iter().any(String::is_empty) {
-        true => Err("a segment is empty; write a.b".to_owned()),
-        false => Ok(segments),
-    }
+    };
+    steps.into_iter().map(segment).collect()
 }
 
 /// The field that a segment names, in any of its spellings.
@@ -230,13 +234,23 @@ fn is_lower_camel_of(text: &str, name: &str) -> bool {
     text.chars().all(|letter| letters.next() == Some(letter)) && letters.next().is_none()
 }
 
-pub(crate) fn map_key(kind: &Kind, text: &str) -> Result<MapKey, String> {
-    let fault = |_| format!("{text:?} is not a key of the map; its keys are numbers");
+/// A text that is not a key of a map: the text, and the keys that the map has.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a key of the map; its keys are {keys}")]
+pub(crate) struct MapKeyError {
+    text: String,
+    keys: &'static str,
+}
+
+/// Reads a key of a map with keys of this kind.
+pub(crate) fn map_key(kind: &Kind, text: &str) -> Result<MapKey, MapKeyError> {
+    let wrong = |keys| MapKeyError { text: text.to_owned(), keys };
+    let fault = |_| wrong("numbers");
     Ok(match kind {
         Kind::Bool => MapKey::Bool(match text {
             "true" => true,
             "false" => false,
-            _ => return Err(format!("{text:?} is not a key of the map; its keys are true and false")),
+            _ => return Err(wrong("true and false")),
         }),
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => MapKey::I32(text.parse().map_err(fault)?),
         Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => MapKey::I64(text.parse().map_err(fault)?),

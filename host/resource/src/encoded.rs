@@ -13,13 +13,17 @@
 
 use std::{ops::Range, str};
 
-use prost::{
-    DecodeError, Message as _,
-    bytes::{Buf as _, Bytes},
-    encoding::{self, DecodeContext, WireType, decode_key, decode_varint, skip_field},
-};
+use prost::{DecodeError, Message as _, bytes::Bytes};
 
-use crate::{Error, IdRef, data::ReferenceRecord, goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
+use crate::{
+    Error, IdRef,
+    data::ReferenceRecord,
+    goten::Meta,
+    meta::DELETION_TIMESTAMP,
+    pb,
+    types::Gvk,
+    wire::{Cursor, Field, Value, WireError},
+};
 
 /// A resource as it is stored and sent. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +38,9 @@ pub enum EncodingError {
     /// The bytes do not decode.
     #[error("the resource cannot be decoded: {0}")]
     Undecodable(#[from] DecodeError),
+    /// The bytes are not an encoded message.
+    #[error("the resource cannot be decoded: {0}")]
+    Malformed(#[from] WireError),
     /// A text of the id, the version or the generation is not UTF-8.
     #[error("the resource cannot be decoded: a text is not UTF-8")]
     InvalidUtf8(#[from] str::Utf8Error),
@@ -242,10 +249,9 @@ impl EncodedResource {
         if self.head.references == 0 {
             return Ok(found);
         }
-        let mut fields = Fields::of(&self.bytes, whole(&self.bytes));
-        while let Some((tag, value)) = fields.next()? {
-            if let (REFERENCES, Value::Bytes(span)) = (tag, value) {
-                found.push(ReferenceRecord::decode(part(&self.bytes, span))?);
+        for field in Cursor::new(&self.bytes) {
+            if let Field { number: REFERENCES, value: Value::Bytes(record), .. } = field? {
+                found.push(ReferenceRecord::decode(record)?);
             }
         }
         Ok(found)
@@ -259,31 +265,12 @@ impl EncodedResource {
 
     /// The labels, in no particular order; of a repeated key the last value counts.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut fields = self.head.meta.map(|span| Fields::of(&self.bytes, span));
-        std::iter::from_fn(move || {
-            let fields = fields.as_mut()?;
-            while let Ok(Some((tag, value))) = fields.next() {
-                if let (LABELS, Value::Bytes(entry)) = (tag, value) {
-                    return self.entry(entry);
-                }
-            }
-            None
+        let meta = self.head.meta.map(|span| part(&self.bytes, span)).unwrap_or_default();
+        let fields = Cursor::new(meta).map_while(Result::ok).filter(|field| field.number == LABELS);
+        fields.filter_map(|field| field.value.bytes()).map_while(|label| {
+            let (key, value) = entry(label).ok()?;
+            Some((str::from_utf8(key).ok()?, str::from_utf8(value).ok()?))
         })
-    }
-
-    /// Key and value of a map's entry.
-    fn entry(&self, span: Span) -> Option<(&str, &str)> {
-        let (mut key, mut value) = (Span::default(), Span::default());
-        let mut fields = Fields::of(&self.bytes, span);
-        while let Ok(Some((tag, found))) = fields.next() {
-            match (tag, found) {
-                (1, Value::Bytes(span)) => key = span,
-                (2, Value::Bytes(span)) => value = span,
-                _ => {}
-            }
-        }
-        let text = |span| str::from_utf8(part(&self.bytes, span)).ok();
-        Some((text(key)?, text(value)?))
     }
 
     /// Decodes the id.
@@ -320,36 +307,49 @@ fn part(bytes: &[u8], span: Span) -> &[u8] {
     bytes.get(span.range()).unwrap_or_default()
 }
 
+/// Key and value of a map's entry.
+fn entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
+    let (mut key, mut value) = (&[][..], &[][..]);
+    for field in Cursor::new(bytes) {
+        match field? {
+            Field { number: 1, value: Value::Bytes(found), .. } => key = found,
+            Field { number: 2, value: Value::Bytes(found), .. } => value = found,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
 impl Head {
     /// Walks over the fields; `None` when a message occurs several times.
     fn find(bytes: &[u8]) -> Result<Option<Self>, EncodingError> {
         let mut head = Self::default();
-        let mut fields = Fields::of(bytes, whole(bytes));
-        while let Some((tag, value)) = fields.next()? {
-            match (tag, value) {
-                (1, Value::Bytes(span)) if head.id.is_none() => {
-                    head.id = Some(span);
-                    if !head.find_id(bytes, span)? {
+        for field in Cursor::new(bytes) {
+            let Field { number, value, raw } = field?;
+            match (number, value) {
+                (1, Value::Bytes(id)) if head.id.is_none() => {
+                    head.id = Some(span(bytes, id));
+                    if !head.find_id(bytes, id)? {
                         return Ok(None);
                     }
                 }
-                (2, Value::Bytes(span)) if head.owner.is_none() => head.owner = Some(span),
+                (2, Value::Bytes(owner)) if head.owner.is_none() => head.owner = Some(span(bytes, owner)),
                 (1 | 2, Value::Bytes(_)) => return Ok(None),
-                (3, Value::Bytes(span)) => head.version = text(bytes, span)?,
-                (4, Value::Bytes(span)) => head.generation = text(bytes, span)?,
-                (5, Value::Bytes(span)) => head.find_deletion_mark(bytes, span)?,
+                (3, Value::Bytes(version)) => head.version = text(bytes, version)?,
+                (4, Value::Bytes(generation)) => head.generation = text(bytes, generation)?,
+                (5, Value::Bytes(metadata)) => {
+                    let (key, mark) = entry(metadata)?;
+                    let mark = text(bytes, mark)?;
+                    if key == DELETION_TIMESTAMP.as_bytes() {
+                        head.deletion_mark = Some(mark);
+                    }
+                }
                 // Protobuf keeps the lower 32 bits of a longer number.
-                (1000, Value::Number(number)) => head.schema_version = number as u32,
-                (META, Value::Bytes(span)) if head.meta.is_none() => head.meta = Some(span),
-                (REFERENCES, Value::Bytes(span)) => {
-                    let length = u64::from(span.end - span.start);
-                    let key = encoding::key_len(REFERENCES) + encoding::encoded_len_varint(length);
-                    head.references += u32::try_from(key).unwrap_or_default() + span.end - span.start;
-                }
-                (1..=7 | 1000 | META | REFERENCES, Value::Number(_) | Value::Other)
-                | (1000 | META, Value::Bytes(_)) => {
-                    return Ok(None);
-                }
+                (1000, Value::Varint(version)) => head.schema_version = version as u32,
+                (META, Value::Bytes(meta)) if head.meta.is_none() => head.meta = Some(span(bytes, meta)),
+                (REFERENCES, Value::Bytes(_)) => head.references += u32::try_from(raw.len()).unwrap_or_default(),
+                (1..=7 | META | REFERENCES, value) if value.bytes().is_none() => return Ok(None),
+                (1000 | META, _) => return Ok(None),
                 _ => {}
             }
         }
@@ -357,110 +357,52 @@ impl Head {
     }
 
     /// Finds the parts of the id; false when one of its messages occurs several times.
-    fn find_id(&mut self, bytes: &[u8], id: Span) -> Result<bool, EncodingError> {
+    fn find_id(&mut self, bytes: &[u8], id: &[u8]) -> Result<bool, EncodingError> {
         let (mut types, mut tenancies) = (0, 0);
-        let mut fields = Fields::of(bytes, id);
-        while let Some((tag, value)) = fields.next()? {
-            match (tag, value) {
-                (1, Value::Bytes(span)) => self.uid = text(bytes, span)?,
-                (2, Value::Bytes(span)) => self.name = text(bytes, span)?,
-                (3, Value::Bytes(span)) => {
+        for field in Cursor::new(id) {
+            let Field { number, value: Value::Bytes(content), .. } = field? else { continue };
+            match number {
+                1 => self.uid = text(bytes, content)?,
+                2 => self.name = text(bytes, content)?,
+                3 => {
                     types += 1;
-                    let mut parts = Fields::of(bytes, span);
-                    while let Some((tag, value)) = parts.next()? {
-                        match (tag, value) {
-                            (1, Value::Bytes(span)) => self.group = text(bytes, span)?,
-                            (2, Value::Bytes(span)) => self.group_version = text(bytes, span)?,
-                            (3, Value::Bytes(span)) => self.kind = text(bytes, span)?,
+                    for part in Cursor::new(content) {
+                        match part? {
+                            Field { number: 1, value: Value::Bytes(group), .. } => self.group = text(bytes, group)?,
+                            Field { number: 2, value: Value::Bytes(version), .. } => {
+                                self.group_version = text(bytes, version)?;
+                            }
+                            Field { number: 3, value: Value::Bytes(kind), .. } => self.kind = text(bytes, kind)?,
                             _ => {}
                         }
                     }
                 }
-                (4, Value::Bytes(span)) => {
+                4 => {
                     tenancies += 1;
-                    let mut parts = Fields::of(bytes, span);
-                    while let Some((tag, value)) = parts.next()? {
-                        match (tag, value) {
-                            (1, Value::Bytes(span)) => self.partition = text(bytes, span)?,
-                            (2, Value::Bytes(span)) => self.namespace = text(bytes, span)?,
-                            _ => {}
-                        }
-                    }
+                    let (partition, namespace) = entry(content)?;
+                    (self.partition, self.namespace) = (text(bytes, partition)?, text(bytes, namespace)?);
                 }
                 _ => {}
             }
         }
         Ok(types <= 1 && tenancies <= 1)
     }
+}
 
-    /// Records an entry of the metadata that is the deletion mark.
-    fn find_deletion_mark(&mut self, bytes: &[u8], entry: Span) -> Result<(), EncodingError> {
-        let (mut is_mark, mut found) = (false, Span::default());
-        let mut fields = Fields::of(bytes, entry);
-        while let Some((tag, value)) = fields.next()? {
-            match (tag, value) {
-                (1, Value::Bytes(span)) => is_mark = part(bytes, span) == DELETION_TIMESTAMP.as_bytes(),
-                (2, Value::Bytes(span)) => found = text(bytes, span)?,
-                _ => {}
-            }
-        }
-        if is_mark {
-            self.deletion_mark = Some(found);
-        }
-        Ok(())
+/// Position of a part that a cursor found in the bytes; an empty part is at 0, wherever it is.
+fn span(bytes: &[u8], part: &[u8]) -> Span {
+    if part.is_empty() {
+        return Span::default();
     }
+    let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
+    let position = |offset| u32::try_from(offset).unwrap_or_default();
+    Span { start: position(start), end: position(start + part.len()) }
 }
 
-fn whole(bytes: &[u8]) -> Span {
-    Span { start: 0, end: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
-}
-
-/// Checks that the bytes of a span are UTF-8 and returns the span.
-fn text(bytes: &[u8], span: Span) -> Result<Span, EncodingError> {
-    str::from_utf8(part(bytes, span))?;
-    Ok(span)
-}
-
-/// The value of a field.
-enum Value {
-    Bytes(Span),
-    Number(u64),
-    Other,
-}
-
-/// An iterator over the fields of a message, in the order of the bytes.
-struct Fields<'b> {
-    left: &'b [u8],
-    end: u32,
-}
-
-impl<'b> Fields<'b> {
-    fn of(bytes: &'b [u8], span: Span) -> Self {
-        Self { left: part(bytes, span), end: span.end }
-    }
-
-    fn next(&mut self) -> Result<Option<(u32, Value)>, EncodingError> {
-        if self.left.is_empty() {
-            return Ok(None);
-        }
-        let (tag, wire_type) = decode_key(&mut self.left)?;
-        let value = match wire_type {
-            WireType::LengthDelimited => {
-                let mut rest = self.left;
-                let length = decode_varint(&mut rest)?;
-                // Returns the decoder's error for a length beyond the end.
-                skip_field(wire_type, tag, &mut self.left, DecodeContext::default())?;
-                let end = self.end - u32::try_from(self.left.remaining()).unwrap_or_default();
-                Value::Bytes(Span { start: end - u32::try_from(length).unwrap_or_default(), end })
-            }
-            WireType::Varint => Value::Number(decode_varint(&mut self.left)?),
-            _ => {
-                skip_field(wire_type, tag, &mut self.left, DecodeContext::default())?;
-                Value::Other
-            }
-        };
-        Ok(Some((tag, value)))
-    }
+/// Checks that a part is UTF-8, and returns its position.
+fn text(bytes: &[u8], part: &[u8]) -> Result<Span, EncodingError> {
+    str::from_utf8(part)?;
+    Ok(span(bytes, part))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The error that callers of the API see: a code, a sentence, and the place of the fault in the request.
 
-use crate::Diagnostic;
+use std::fmt::Display;
+
+use crate::{Diagnostic, Severity};
 
 /// The kind of a failure. The numbers are gRPC's status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,6 +113,18 @@ impl Error {
     /// Makes a `PermissionDenied`.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(Code::PermissionDenied, message)
+    }
+
+    /// Adds the fault of a field, for programs.
+    #[must_use]
+    pub fn with_violation(mut self, path: impl Display, fault: impl Display) -> Self {
+        self.violations.push(Diagnostic {
+            severity: Severity::Error.into(),
+            path: path.to_string(),
+            summary: fault.to_string(),
+            detail: String::new(),
+        });
+        self
     }
 
     /// Adds the unreadable resource to the error.

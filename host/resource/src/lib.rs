@@ -26,11 +26,12 @@ pub mod tenancy;
 pub mod types;
 pub mod ulid;
 mod watch_from_search;
+pub mod wire;
 
 pub use encoded::{EncodedResource, EncodingError};
 pub use error::{Code, Error};
 pub use id_ref::IdRef;
-pub use path::{FieldPath, PathStep};
+pub use path::{FieldFault, FieldPath, PathError, PathStep};
 pub use scope::Scope;
 
 /// Generated messages, one module per protobuf package.

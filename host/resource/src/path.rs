@@ -3,7 +3,7 @@
 use std::{
     fmt::{self, Write as _},
     iter::Peekable,
-    str::Chars,
+    str::{Chars, FromStr},
 };
 
 /// A step into a message.
@@ -15,6 +15,14 @@ pub enum PathStep {
     Index(u32),
     /// Into a map.
     Key(String),
+}
+
+impl PathStep {
+    /// Makes a step to an item of a list.
+    #[must_use]
+    pub fn index(position: usize) -> Self {
+        Self::Index(u32::try_from(position).unwrap_or(u32::MAX))
+    }
 }
 
 /// A path into a message; the empty path means the message itself.
@@ -34,10 +42,10 @@ impl FieldPath {
         self
     }
 
-    /// Reads a path and ignores the rest from the first fault on.
+    /// Reads a path of a message for people, as far as it can be read. [`FromStr`] reports faults.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        Self(parse(text))
+        Self(parse(text).0)
     }
 
     /// Whether the path means the message itself.
@@ -46,6 +54,64 @@ impl FieldPath {
         self.0.is_empty()
     }
 }
+
+/// The reason why a text is not a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Two dots follow each other, or a dot is first or last.
+    #[error("a segment is empty; write a.b")]
+    EmptySegment,
+    /// Brackets hold neither a position nor a key in quotes, or are not closed.
+    #[error("brackets hold a position or a key in quotes; write a[3] or a[\"key\"]")]
+    Brackets,
+}
+
+impl FromStr for FieldPath {
+    type Err = PathError;
+
+    /// Reads a path: names joined by dots, `\.` for a dot in a name, `[3]` and `["key"]`. The empty text is the message
+    /// itself.
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        match parse(text) {
+            (steps, None) => Ok(Self(steps)),
+            (_, Some(fault)) => Err(fault),
+        }
+    }
+}
+
+/// A fault at a field: the place, and a text or a typed fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldFault<F = String> {
+    /// Path of the field.
+    pub path: FieldPath,
+    /// The fault.
+    pub fault: F,
+}
+
+impl<F> FieldFault<F> {
+    /// Makes a fault of the message itself.
+    pub fn new(fault: impl Into<F>) -> Self {
+        Self { path: FieldPath::default(), fault: fault.into() }
+    }
+
+    /// The same fault, seen from the message or the list around this one.
+    #[must_use]
+    pub fn within(mut self, step: PathStep) -> Self {
+        self.path.0.insert(0, step);
+        self
+    }
+}
+
+impl<F: fmt::Display> fmt::Display for FieldFault<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.is_empty() {
+            true => self.fault.fmt(f),
+            false => write!(f, "{}: {}", self.path, self.fault),
+        }
+    }
+}
+
+impl<F: fmt::Debug + fmt::Display> std::error::Error for FieldFault<F> {}
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,18 +131,31 @@ impl fmt::Display for FieldPath {
     }
 }
 
-fn parse(path: &str) -> Vec<PathStep> {
-    let mut steps = Vec::new();
+/// Reads the steps before the first fault of brackets; an empty segment is left out.
+fn parse(path: &str) -> (Vec<PathStep>, Option<PathError>) {
+    let (mut steps, mut fault) = (Vec::new(), None);
     let mut letters = path.chars().peekable();
+    // Whether a name must follow.
+    let mut is_open = false;
     while let Some(letter) = letters.peek().copied() {
         match letter {
             '.' => {
                 letters.next();
+                if is_open || steps.is_empty() {
+                    fault = Some(PathError::EmptySegment);
+                }
+                is_open = true;
+                continue;
             }
             '[' => {
                 letters.next();
-                let Some(step) = bracket(&mut letters) else { break };
+                let Some(step) = bracket(&mut letters) else { return (steps, Some(PathError::Brackets)) };
                 steps.push(step);
+                if is_open {
+                    fault = Some(PathError::EmptySegment);
+                } else if letters.peek().is_some_and(|letter| !matches!(letter, '.' | '[')) {
+                    fault = Some(PathError::Brackets);
+                }
             }
             _ => {
                 let mut name = String::new();
@@ -87,8 +166,9 @@ fn parse(path: &str) -> Vec<PathStep> {
                 steps.push(PathStep::Field(name));
             }
         }
+        is_open = false;
     }
-    steps
+    (steps, if is_open { Some(PathError::EmptySegment) } else { fault })
 }
 
 /// Reads the content of brackets: a position, or a key in quotes with Rust's escapes.
@@ -160,7 +240,23 @@ mod tests {
     fn nonsense_ends_a_path() {
         for text in ["a[", "a[x]", "a[\"b", "a[\"\\u{110000}\"]", "a[99999999999]"] {
             assert_eq!(FieldPath::parse(text), FieldPath::field("a"), "{text}");
+            assert_eq!(text.parse::<FieldPath>(), Err(PathError::Brackets), "{text}");
         }
+        for text in [".", ".a", "a.", "a..b", "a.[3]", "a.[\"b\"].c", "..", "[0]."] {
+            assert_eq!(text.parse::<FieldPath>(), Err(PathError::EmptySegment), "{text}");
+        }
+        assert_eq!("a[3]b".parse::<FieldPath>(), Err(PathError::Brackets));
+        let path = FieldPath::field("a.b").with(PathStep::Key(String::new())).with(PathStep::Index(0));
+        assert_eq!(r#"a\.b[""][0]"#.parse::<FieldPath>(), Ok(path));
+        assert_eq!("".parse::<FieldPath>(), Ok(FieldPath::default()));
         assert!(FieldPath::parse("").is_empty());
+    }
+
+    #[test]
+    fn a_fault_names_its_place() {
+        let fault = FieldFault::<String>::new("is not UTF-8");
+        assert_eq!(fault.to_string(), "is not UTF-8");
+        let fault = fault.within(PathStep::Key("k".into())).within(PathStep::Field("data".into()));
+        assert_eq!(fault.to_string(), r#"data["k"]: is not UTF-8"#);
     }
 }

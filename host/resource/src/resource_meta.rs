@@ -10,7 +10,7 @@ use prost::encoding;
 use prost_types::Timestamp;
 
 use crate::{
-    FieldPath, PathStep,
+    FieldFault, FieldPath, PathStep,
     goten::{Lifecycle, Meta, lifecycle::State},
     meta, pb, ulid,
 };
@@ -27,16 +27,6 @@ pub const MAX_OWNER_REFERENCES: usize = 64;
 pub const MAX_SERVICES: usize = 256;
 /// Most bytes of a tag, a label's key and value, an annotation's key, and each text of references and services.
 pub const MAX_TEXT_BYTES: usize = 256;
-
-/// A fault in the client's part.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("resource.{path} {what}")]
-pub struct MetaFault {
-    /// Path within the resource.
-    pub path: FieldPath,
-    /// Fault, as text after the path.
-    pub what: String,
-}
 
 /// Copies the client's part.
 #[must_use]
@@ -74,11 +64,11 @@ pub fn strip_server_part(resource: &mut pb::Resource) {
 /// Checks the client's part.
 ///
 /// # Errors
-/// The first fault, with its path.
-pub fn check(meta: &Meta) -> Result<(), MetaFault> {
+/// The first fault, with its path within the resource.
+pub fn check(meta: &Meta) -> Result<(), FieldFault> {
     check_count("tags", meta.tags.len(), MAX_TAGS)?;
     for (i, tag) in meta.tags.iter().enumerate() {
-        let at = || path("tags").with(index(i));
+        let at = || path("tags").with(PathStep::index(i));
         check_text(at, tag, true)?;
         if meta.tags.iter().take(i).any(|other| other == tag) {
             return Err(fault(at(), format!("repeats {tag:?}; name each tag once")));
@@ -103,18 +93,19 @@ pub fn check(meta: &Meta) -> Result<(), MetaFault> {
             false,
         )?;
         for (i, service) in services.allowed_services.iter().enumerate() {
-            let at = || path("services").with(PathStep::Field("allowed_services".into())).with(index(i));
+            let at = || path("services").with(PathStep::Field("allowed_services".into())).with(PathStep::index(i));
             check_text(at, service, true)?;
         }
     }
     Ok(())
 }
 
-fn check_owners(meta: &Meta) -> Result<(), MetaFault> {
+fn check_owners(meta: &Meta) -> Result<(), FieldFault> {
     check_count("owner_references", meta.owner_references.len(), MAX_OWNER_REFERENCES)?;
     let mut controlled = false;
     for (i, owner) in meta.owner_references.iter().enumerate() {
-        let at = |field: &str| path("owner_references").with(index(i)).with(PathStep::Field(field.to_owned()));
+        let at =
+            |field: &str| path("owner_references").with(PathStep::index(i)).with(PathStep::Field(field.to_owned()));
         for (field, text, needed) in [
             ("name", &owner.name, true),
             ("kind", &owner.kind, true),
@@ -134,23 +125,19 @@ fn check_owners(meta: &Meta) -> Result<(), MetaFault> {
     Ok(())
 }
 
-fn index(i: usize) -> PathStep {
-    PathStep::Index(u32::try_from(i).unwrap_or(u32::MAX))
-}
-
 fn path(field: &str) -> FieldPath {
     FieldPath::field("meta").with(PathStep::Field(field.to_owned()))
 }
 
-fn fault(path: FieldPath, what: String) -> MetaFault {
-    MetaFault { path, what }
+fn fault(path: FieldPath, fault: String) -> FieldFault {
+    FieldFault { path, fault }
 }
 
-fn check_count(field: &str, count: usize, most: usize) -> Result<(), MetaFault> {
+fn check_count(field: &str, count: usize, most: usize) -> Result<(), FieldFault> {
     if count <= most { Ok(()) } else { Err(fault(path(field), format!("has {count} entries; the limit is {most}"))) }
 }
 
-fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<(), MetaFault> {
+fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<(), FieldFault> {
     if needed && text.is_empty() {
         return Err(fault(at(), "is empty".into()));
     }
@@ -312,7 +299,10 @@ mod tests {
     #[test]
     fn what_is_out_of_bounds_is_named() {
         assert_eq!(check(&whole()), Ok(()));
-        let text = |meta: Meta| check(&meta).unwrap_err().to_string();
+        let text = |meta: Meta| {
+            let FieldFault { path, fault } = check(&meta).unwrap_err();
+            format!("resource.{path} {fault}")
+        };
         let tags = |tags: &[&str]| Meta { tags: tags.iter().map(|tag| (*tag).to_owned()).collect(), ..Meta::default() };
         assert_eq!(text(tags(&["a", ""])), "resource.meta.tags[1] is empty");
         assert_eq!(text(tags(&["a", "b", "a"])), "resource.meta.tags[2] repeats \"a\"; name each tag once");

@@ -1,6 +1,6 @@
 //! Types and ids, as keys and as text.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use crate::{Error, IdRef, name, pb, tenancy};
 
@@ -49,6 +49,29 @@ impl From<&pb::Type> for Gvk {
 impl fmt::Display for Gvk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.group, self.group_version, self.kind)
+    }
+}
+
+/// The reason why a text is not the full name of a type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not the full name of a type; write group.version.Kind, such as demo.v2.Artist")]
+pub struct TypeNameError {
+    /// The text.
+    pub text: String,
+}
+
+impl FromStr for Gvk {
+    type Err = TypeNameError;
+
+    /// Reads `group.group_version.Kind`: three parts of any letters, none of them empty.
+    fn from_str(text: &str) -> Result<Self, TypeNameError> {
+        let mut parts = text.split('.');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(group), Some(group_version), Some(kind), None) if ![group, group_version, kind].contains(&"") => {
+                Ok(Self::new(group, group_version, kind))
+            }
+            _ => Err(TypeNameError { text: text.to_owned() }),
+        }
     }
 }
 
@@ -203,6 +226,17 @@ pub fn describe(id: &pb::Id) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_is_three_parts() {
+        assert_eq!("demo.v2.Artist".parse(), Ok(Gvk::new("demo", "v2", "Artist")));
+        for text in
+            ["", "Artist", "v2.Artist", "demo.v2.Artist.x", "demo..Artist", ".v2.Artist", "demo.v2.", "..", "..."]
+        {
+            let fault = text.parse::<Gvk>().unwrap_err().to_string();
+            assert!(fault.starts_with(&format!("{text:?} is not the full name of a type; write ")), "{fault}");
+        }
+    }
 
     #[test]
     fn ids_are_checked_in_the_documented_order() {

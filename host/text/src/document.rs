@@ -8,7 +8,7 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 use crate::{
     Format, Types,
-    data::{decoder::Decoder, wire},
+    data::{canonical, decoder::Decoder},
     diagnostic::{DiagnosticSink, Diagnostics},
     node::{Entry, Node, Value},
     path,
@@ -57,7 +57,7 @@ impl Document {
                         let step = PathStep::Key(entry.key.clone());
                         let message = decoder.within(step, |decoder| decoder.message(&descriptor, &entry.value));
                         let status =
-                            message.and_then(|message| pb::Status::decode(wire::encode(&message).as_slice()).ok());
+                            message.and_then(|message| pb::Status::decode(canonical::encode(&message).as_slice()).ok());
                         read.extend(status.map(|status| (entry.key.clone(), status)));
                     }
                 }

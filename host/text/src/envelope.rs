@@ -4,13 +4,18 @@
 //! The id is under `id`, as on the wire, or its parts are flat at the top, as people write them. A type is a map of its
 //! three parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
 
-use mortise_resource::{FieldPath, PathStep, goten::Meta, pb, types::gvk};
+use mortise_resource::{
+    FieldPath, PathStep,
+    goten::Meta,
+    pb,
+    types::{Gvk, gvk},
+};
 use prost::Message as _;
 use prost_types::Any;
 
 use crate::{
     Format, Types,
-    data::{BYTES, TYPE, decoder::Decoder, names, wellknown, wire},
+    data::{BYTES, TYPE, canonical, decoder::Decoder, names, wellknown},
     document::meta_descriptor,
     node::{Entry, Node, Value},
     place::Span,
@@ -324,11 +329,8 @@ fn r#type(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
 }
 
 fn type_named(text: &str, span: Span, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
-    let mut parts = text.split('.');
-    if let (Some(group), Some(version), Some(kind), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-        && ![group, version, kind].contains(&"")
-    {
-        return Some(pb::Type { group: group.into(), group_version: version.into(), kind: kind.into() });
+    if let Ok(found) = text.parse::<Gvk>() {
+        return Some(found.to_pb());
     }
     // A file must mean the same whatever types are registered, so short names are not accepted, only suggested.
     let remedy = near_types(text, decoder.types).unwrap_or_else(|| "write group.version.Kind".into());
@@ -379,7 +381,7 @@ fn metadata(node: &Node, decoder: &mut Decoder<'_, '_>, resource: &mut pb::Resou
 /// Reads the whole meta; the server ignores its own part of it.
 fn meta(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<Box<Meta>> {
     let message = decoder.message(&meta_descriptor()?, node)?;
-    Meta::decode(wire::encode(&message).as_slice()).ok().map(Box::new)
+    Meta::decode(canonical::encode(&message).as_slice()).ok().map(Box::new)
 }
 
 /// Reads the data by the id's type, which may come later in the text.
@@ -420,5 +422,5 @@ fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Dec
     })?;
     // Consul's command line sends the bare name for HCL.
     let host = if decoder.format() == Format::Hcl { "" } else { "type.googleapis.com/" };
-    Some(Any { type_url: format!("{host}{}", descriptor.full_name()), value: wire::encode(&message) })
+    Some(Any { type_url: format!("{host}{}", descriptor.full_name()), value: canonical::encode(&message) })
 }

@@ -74,6 +74,7 @@ mod node;
 mod parse;
 mod path;
 mod place;
+mod plain;
 mod print;
 mod read;
 pub mod schema;
@@ -88,6 +89,7 @@ pub use limits::Limits;
 pub use message::{data_from_json, data_to_json, message_from_json};
 pub use parse::{Source, parse, parse_within};
 pub use place::{Place, Position, file_name};
+pub use plain::{PlainDocument, plain_documents};
 pub use print::{
     json::{Indent, consul, list_to_json, to_json},
     yaml::{list_to_yaml, to_yaml},

@@ -11,7 +11,7 @@ use prost_types::Any;
 
 use crate::{
     Diagnostics, Format, Limits, OneType,
-    data::{BYTES, decoder::Decoder, encode, names, wellknown, wire},
+    data::{BYTES, canonical, decoder::Decoder, encode, names, wellknown},
     diagnostic::DiagnosticSink,
     limits::Budget,
     node::{Node, Value},
@@ -43,7 +43,7 @@ pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limit
         Some(bytes) => wellknown::data_from_bytes(node, bytes, Some(descriptor), decoder),
         None => decoder.message(descriptor, node).map(|message| Any {
             type_url: format!("type.googleapis.com/{}", descriptor.full_name()),
-            value: wire::encode(&message),
+            value: canonical::encode(&message),
         }),
     })
 }

@@ -9,6 +9,7 @@ use crate::{
     diagnostic::{DiagnosticSink, Diagnostics},
     document::{self, Document},
     limits::{Budget, Limits},
+    node::Node,
     place::{Lines, Position, Span},
     read,
 };
@@ -60,45 +61,21 @@ pub fn parse_within(
     types: &dyn Types,
     limits: &Limits,
 ) -> Result<Vec<Document>, Diagnostics> {
-    let Source { name, text } = source;
-    let format = format.or_else(|| Format::of_name(name)).unwrap_or_else(|| Format::of_text(text));
-    parse_part(name, text, Position::START, format, types, limits)
+    let format = format.or_else(|| Format::of_name(source.name)).unwrap_or_else(|| Format::of_text(source.text));
+    parse_part(source, Position::START, format, types, limits)
 }
 
 /// Reads a part of a file that begins at `begin`.
 pub(crate) fn parse_part(
-    name: &str,
-    text: &str,
+    source: Source<'_>,
     begin: Position,
     format: Format,
     types: &dyn Types,
     limits: &Limits,
 ) -> Result<Vec<Document>, Diagnostics> {
-    let too_long = text.len() > limits.bytes;
-    let text = if too_long { "" } else { text.strip_prefix('\u{feff}').unwrap_or(text) };
-    let mut sink = DiagnosticSink::new(name, format, Arc::new(Lines::new(text, begin)), limits.diagnostics);
-    let mut whole = |message: String, remedy: &str| {
-        sink.add(Span::default(), &FieldPath::default(), message, Some(remedy.to_owned()));
-    };
-    if too_long {
-        whole(format!("the text is larger than {} bytes", limits.bytes), "split it, or use import");
-        return sink.finish().map(|()| Vec::new());
-    }
-    let mut budget = Budget::new(limits);
-    let nodes = match format {
-        Format::Yaml => read::yaml::read(text, &mut sink, &mut budget),
-        Format::Json => read::json::read(text, &mut sink, &mut budget),
-        Format::Hcl => read::hcl::read(text, &mut sink, &mut budget),
-    };
+    let (nodes, mut sink) = read_nodes(source, begin, format, limits);
     let nodes = document::split_collections(nodes);
-    if let Some(beyond) = nodes.get(limits.documents) {
-        let message = format!("more than {} resources in one text", limits.documents);
-        sink.add(
-            Span::new(beyond.span.start, beyond.span.start),
-            &FieldPath::default(),
-            message,
-            Some("split it, or use import".into()),
-        );
+    if exceeds_documents(&nodes, limits, "resources", &mut sink) {
         return sink.finish().map(|()| Vec::new());
     }
     let mut documents = Vec::with_capacity(nodes.len());
@@ -109,4 +86,37 @@ pub(crate) fn parse_part(
         documents.extend(document::read(node, types, &mut sink));
     }
     sink.finish().map(|()| documents)
+}
+
+/// Reads the trees of a text, within the limits except that of documents.
+pub(crate) fn read_nodes(
+    Source { name, text }: Source<'_>,
+    begin: Position,
+    format: Format,
+    limits: &Limits,
+) -> (Vec<Node>, DiagnosticSink) {
+    let too_long = text.len() > limits.bytes;
+    let text = if too_long { "" } else { text.strip_prefix('\u{feff}').unwrap_or(text) };
+    let mut sink = DiagnosticSink::new(name, format, Arc::new(Lines::new(text, begin)), limits.diagnostics);
+    if too_long {
+        let message = format!("the text is larger than {} bytes", limits.bytes);
+        sink.add(Span::default(), &FieldPath::default(), message, Some("split it, or use import".to_owned()));
+        return (Vec::new(), sink);
+    }
+    let mut budget = Budget::new(limits);
+    let nodes = match format {
+        Format::Yaml => read::yaml::read(text, &mut sink, &mut budget),
+        Format::Json => read::json::read(text, &mut sink, &mut budget),
+        Format::Hcl => read::hcl::read(text, &mut sink, &mut budget),
+    };
+    (nodes, sink)
+}
+
+/// Whether there are more documents than allowed; reports the first one beyond the limit.
+pub(crate) fn exceeds_documents(nodes: &[Node], limits: &Limits, noun: &str, sink: &mut DiagnosticSink) -> bool {
+    let Some(beyond) = nodes.get(limits.documents) else { return false };
+    let message = format!("more than {} {noun} in one text", limits.documents);
+    let start = Span::new(beyond.span.start, beyond.span.start);
+    sink.add(start, &FieldPath::default(), message, Some("split it, or use import".into()));
+    true
 }

@@ -13,7 +13,7 @@ use std::{
 use mortise_resource::pb;
 
 use crate::{
-    Diagnostics, Document, Format, Indent, Limits, Types,
+    Diagnostics, Document, Format, Indent, Limits, Source, Types,
     diagnostic::Diagnostic,
     parse::parse_part,
     place::{Place, Position, file_name},
@@ -211,7 +211,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 return Err(self.fault(at, "the text is not UTF-8".into(), "convert it to UTF-8").into());
             }
         };
-        self.ready.extend(parse_part(&self.name, text, begin, format, self.types, &self.limits)?);
+        self.ready.extend(parse_part(Source { name: &self.name, text }, begin, format, self.types, &self.limits)?);
         Ok(true)
     }
 }

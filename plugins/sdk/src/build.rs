@@ -12,16 +12,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mortise_resource::descriptors::FileDescriptorSet;
-use prost::{
-    DecodeError, Message,
-    encoding::{DecodeContext, decode_key, message, skip_field},
-};
+use mortise_resource::{descriptors::FileDescriptorSet, wire::WireError};
+use prost::{DecodeError, Message, encoding::message};
 use prost_types::FileDescriptorProto;
 use protox::{
     Compiler,
     file::{ChainFileResolver, DescriptorSetFileResolver, GoogleFileResolver, IncludeFileResolver},
 };
+
+use crate::wire;
 
 /// Reason that no code was generated.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +35,9 @@ pub enum Error {
     /// The descriptors built into this crate cannot be read.
     #[error("cannot read the descriptors of Mortise's own messages: {0}")]
     Own(#[from] DecodeError),
+    /// The descriptor of a `.proto` file is not an encoded message.
+    #[error("cannot read the descriptors of the .proto files: {0}")]
+    Descriptors(#[from] WireError),
     /// The caller is not a build script.
     #[error("OUT_DIR is not set; call this from a build script")]
     NoOutDir,
@@ -119,7 +121,7 @@ impl Protos {
             let mut info = file.source_code_info.filter(|_| own).unwrap_or_default();
             info.location.retain(|one| one.leading_comments.is_some() || one.trailing_comments.is_some());
             info.location.iter_mut().for_each(|one| one.leading_detached_comments.clear());
-            let mut bytes = without_field(&whole, SOURCE_CODE_INFO)?;
+            let mut bytes = wire::replace(&whole, &[SOURCE_CODE_INFO], &[])?;
             if !info.location.is_empty() {
                 message::encode(SOURCE_CODE_INFO, &info, &mut bytes);
             }
@@ -146,20 +148,6 @@ const PLAIN_TYPES: [(&str, &str); 10] = [
 
 /// Number of `FileDescriptorProto.source_code_info`.
 const SOURCE_CODE_INFO: u32 = 9;
-
-/// An encoded message without one of its fields.
-fn without_field(whole: &[u8], number: u32) -> Result<Vec<u8>, DecodeError> {
-    let (mut kept, mut rest) = (Vec::with_capacity(whole.len()), whole);
-    while !rest.is_empty() {
-        let before = rest;
-        let (tag, wire_type) = decode_key(&mut rest)?;
-        skip_field(wire_type, tag, &mut rest, DecodeContext::default())?;
-        if tag != number {
-            kept.extend_from_slice(before.get(..before.len() - rest.len()).unwrap_or_default());
-        }
-    }
-    Ok(kept)
-}
 
 /// Prints an instruction for cargo, which reads the standard output of build scripts.
 #[allow(clippy::print_stdout, reason = "cargo reads the standard output")]

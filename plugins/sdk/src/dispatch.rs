@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt};
 
+use mortise_resource::wire::WireError;
 use prost::DecodeError;
 
 use crate::{Decision, Diagnostics, FunctionFault};
@@ -12,6 +13,8 @@ use crate::{Decision, Diagnostics, FunctionFault};
 pub(crate) enum DispatchError {
     /// The bytes are not a resource.
     Resource(DecodeError),
+    /// The bytes are not an encoded message.
+    Encoding(WireError),
     /// The bytes are not an id.
     Id(DecodeError),
     /// The bytes are not an argument of a function.
@@ -28,6 +31,7 @@ impl fmt::Display for DispatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resource(error) => write!(f, "the host sent a malformed resource: {error}"),
+            Self::Encoding(error) => write!(f, "the host sent a malformed resource: {error}"),
             Self::Id(error) => write!(f, "the host sent a malformed id: {error}"),
             Self::Value(error) => write!(f, "the host sent a malformed value: {error}"),
             Self::UnknownType { plugin, of } => write!(f, "plugin {plugin} has no type {of}"),
@@ -41,6 +45,7 @@ impl Error for DispatchError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Resource(error) | Self::Id(error) | Self::Value(error) => Some(error),
+            Self::Encoding(error) => Some(error),
             Self::UnknownType { .. } | Self::UnknownController { .. } | Self::UnknownFunction { .. } => None,
         }
     }

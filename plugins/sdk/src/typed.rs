@@ -1,6 +1,6 @@
 //! A resource with its data decoded.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, error::Error};
 
 use mortise_resource::{goten::Meta, pb};
 use prost::{Message, Name};
@@ -67,12 +67,12 @@ impl<M: Message + Name + Default> Typed<M> {
             None if now.is_empty() => None,
             None => Some(Any { type_url: type_url(M::full_name), value: now }),
             Some(any) => {
-                let broken = |fault: prost::DecodeError| Failure::new(Failure::INTERNAL, fault.to_string());
-                let before = M::decode(any.value.as_slice()).map_err(broken)?.encode_to_vec();
+                let broken = |fault: &dyn Error| Failure::new(Failure::INTERNAL, fault.to_string());
+                let before = M::decode(any.value.as_slice()).map_err(|fault| broken(&fault))?.encode_to_vec();
                 let value = if before == now {
                     any.value.clone()
                 } else {
-                    wire::keep_unknown_fields(&any.value, &before, now).map_err(broken)?
+                    wire::keep_unknown_fields(&any.value, &before, now).map_err(|fault| broken(&fault))?
                 };
                 Some(Any { type_url: any.type_url.clone(), value })
             }
@@ -160,7 +160,7 @@ fn splice(
         return Ok(None);
     }
     let spliced = wire::replace(input, &replaced, &added.encode_to_vec());
-    Ok(Some(spliced.map_err(DispatchError::Resource)?))
+    Ok(Some(spliced.map_err(DispatchError::Encoding)?))
 }
 
 impl<M> Typed<M> {

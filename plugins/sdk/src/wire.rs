@@ -1,29 +1,15 @@
 //! Edits of protobuf bytes that keep unknown fields.
 
-use prost::{
-    DecodeError,
-    encoding::{DecodeContext, decode_key, skip_field},
-};
-
-/// Top-level fields of a message: number, and the bytes of key and value.
-pub(crate) fn fields(message: &[u8]) -> Result<Vec<(u32, &[u8])>, DecodeError> {
-    let mut fields = Vec::new();
-    let mut rest = message;
-    while !rest.is_empty() {
-        let start = rest;
-        let (number, wire_type) = decode_key(&mut rest)?;
-        skip_field(wire_type, number, &mut rest, DecodeContext::default())?;
-        let length = start.len().saturating_sub(rest.len());
-        fields.push((number, start.get(..length).unwrap_or_default()));
-    }
-    Ok(fields)
-}
+use mortise_resource::wire::{Cursor, WireError};
 
 /// A message with every top-level field except those in `replaced`, followed by `added`.
-pub(crate) fn replace(message: &[u8], replaced: &[u32], added: &[u8]) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn replace(message: &[u8], replaced: &[u32], added: &[u8]) -> Result<Vec<u8>, WireError> {
     let mut bytes = Vec::with_capacity(message.len().saturating_add(added.len()));
-    for (_, field) in fields(message)?.into_iter().filter(|(number, _)| !replaced.contains(number)) {
-        bytes.extend_from_slice(field);
+    for field in Cursor::new(message) {
+        let field = field?;
+        if !replaced.contains(&field.number) {
+            bytes.extend_from_slice(field.raw);
+        }
     }
     bytes.extend_from_slice(added);
     Ok(bytes)
@@ -34,8 +20,8 @@ pub(crate) fn replace(message: &[u8], replaced: &[u32], added: &[u8]) -> Result<
 ///
 /// A known field may also be missing from `before`, if `original` contains its default value explicitly. It then comes
 /// before `after`, so that the value in `after` wins, as the last of two does in protobuf.
-pub(crate) fn keep_unknown_fields(original: &[u8], before: &[u8], after: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
-    let known = fields(before)?.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+pub(crate) fn keep_unknown_fields(original: &[u8], before: &[u8], after: Vec<u8>) -> Result<Vec<u8>, WireError> {
+    let known = Cursor::new(before).map(|field| Ok(field?.number)).collect::<Result<Vec<_>, _>>()?;
     replace(original, &known, &after)
 }
 
@@ -85,6 +71,6 @@ mod tests {
 
     #[test]
     fn broken_bytes_are_an_error() {
-        assert!(super::fields(&[0x0a, 0x05, 0x00]).is_err());
+        assert!(super::replace(&[0x0a, 0x05, 0x00], &[], &[]).is_err());
     }
 }

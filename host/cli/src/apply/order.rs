@@ -79,12 +79,12 @@ fn circle(documents: &[Document]) -> CliError {
 
 #[cfg(test)]
 mod tests {
+    use mortise_resource::types::Gvk;
+
     use super::*;
 
     fn id(ty: &str, partition: &str, namespace: &str, name: &str) -> pb::Id {
-        let mut parts = ty.split('.').map(str::to_owned);
-        let mut part = || parts.next().unwrap();
-        let ty = pb::Type { group: part(), group_version: part(), kind: part() };
+        let ty = ty.parse::<Gvk>().unwrap().to_pb();
         let tenancy = pb::Tenancy { partition: partition.into(), namespace: namespace.into() };
         pb::Id { name: name.into(), r#type: Some(ty), tenancy: Some(tenancy), uid: String::new() }
     }

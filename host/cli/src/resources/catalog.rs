@@ -199,9 +199,7 @@ mod tests {
 
     fn types() -> Vec<TypeInfo> {
         let info = |text: &str, short: &str| {
-            let mut parts = text.split('.').map(str::to_owned);
-            let mut part = || parts.next().unwrap();
-            let t = pb::Type { group: part(), group_version: part(), kind: part() };
+            let t = text.parse::<Gvk>().unwrap().to_pb();
             let short_names = (!short.is_empty()).then(|| short.to_owned()).into_iter().collect();
             TypeInfo { r#type: Some(t), short_names, ..TypeInfo::default() }
         };

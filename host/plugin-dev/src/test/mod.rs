@@ -16,7 +16,6 @@ mod reconcile;
 mod record;
 mod stored;
 mod suite;
-mod yaml;
 
 use std::path::PathBuf;
 

@@ -9,6 +9,7 @@ use std::{
 
 use mortise_cli::{CliError, Style, Ui};
 use mortise_plugin_host::{LogLine, LookupHost, Plugin};
+use mortise_text::{Limits, Source, plain_documents};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,7 +21,6 @@ use super::{
     reconcile::{self, ControllerCase},
     record::Recordings,
     stored::StoredResources,
-    yaml,
 };
 use crate::{fault, offline::Offline};
 
@@ -240,10 +240,8 @@ impl Suite {
 fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
-    let documents = yaml::read(&text).map_err(|e| {
-        let next = "fix the YAML there; documents are separated by `---`";
-        fault::usage(format!("{shown}:{e}"), next)
-    })?;
+    let documents = plain_documents(Source { name: &shown.to_string(), text: &text }, &Limits::default())
+        .map_err(|e| fault::usage(e.to_string(), "fix the YAML there; documents are separated by `---`"))?;
     let mut placed: Vec<LocatedCase> = Vec::new();
     for document in documents {
         let line = document.line;

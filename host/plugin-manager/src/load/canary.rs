@@ -13,7 +13,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
-    EncodedResource, EncodingError, Scope,
+    EncodedResource, EncodingError, FieldFault, Scope,
     authorizer::AllowAll,
     data,
     manifest::Scope as WireScope,
@@ -21,7 +21,7 @@ use mortise_resource::{
     tenancy::WILDCARD,
     types::{self, Gvk},
 };
-use mortise_service::registry::{DataFault, Schema};
+use mortise_service::registry::Schema;
 use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
 
 use crate::load::stage::{Failure, Stage};
@@ -218,7 +218,7 @@ enum Unfit {
     #[error(transparent)]
     Encoding(#[from] EncodingError),
     #[error(transparent)]
-    Data(#[from] DataFault),
+    Data(#[from] FieldFault),
     #[error("its data already has schema version {0}")]
     Newer(u32),
     #[error(
@@ -231,7 +231,7 @@ enum Unfit {
     #[error(transparent)]
     Hook(#[from] HookError),
     #[error("after its upgrade from schema version {since} it cannot be decoded as {message}: {source}")]
-    Upgraded { since: u32, message: String, source: DataFault },
+    Upgraded { since: u32, message: String, source: FieldFault },
 }
 
 impl Unfit {

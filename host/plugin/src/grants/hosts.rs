@@ -55,16 +55,44 @@ pub(crate) enum Host {
 
 /// Error for a text that does not name a host to grant, with the text to write instead.
 #[derive(Debug, thiserror::Error)]
-#[error("{text:?} is not a host for grants.{grant}: {why}")]
+#[error("{text:?} is not a host for grants.{grant}: {source}")]
 pub struct HostError {
     text: String,
     grant: &'static str,
-    why: &'static str,
+    source: HostFault,
+}
+
+/// The fault of a text that does not name a host, and the text to write instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HostFault {
+    #[error("the scheme is http or https")]
+    Scheme,
+    #[error("it has a path; write the host without it")]
+    Path,
+    #[error("it has a user; write the host without it")]
+    User,
+    #[error("it has letters that are not ASCII; write the name in its xn-- form")]
+    NotAscii,
+    #[error("write it as \"api.example.org:8443\"")]
+    Form,
+    #[error("`*` may stand for every host, or for the first labels of a name, such as \"*.example.net\"")]
+    Wildcard,
+    #[error("a port is a number from 1 to 65535")]
+    Port,
+    #[error("a port is required, such as \"db.example.org:5432\"")]
+    NoPort,
+    #[error("an address has no names below it; write it without `*.`")]
+    BelowAddress,
+    #[error(
+        "write a name as \"api.example.org\", without a dot at the end, and an address as \"192.0.2.1\" or \
+         \"[2001:db8::1]\""
+    )]
+    Name,
 }
 
 impl HostError {
-    pub(crate) fn new(grant: &'static str, text: &str, why: &'static str) -> Self {
-        Self { text: text.to_owned(), grant, why }
+    pub(crate) fn new(grant: &'static str, text: &str, source: HostFault) -> Self {
+        Self { text: text.to_owned(), grant, source }
     }
 }
 
@@ -73,38 +101,35 @@ impl HostPattern {
     ///
     /// # Errors
     /// The fault, and the text to write instead.
-    pub(crate) fn read(text: &str, port: Option<u16>) -> Result<Self, &'static str> {
+    pub(crate) fn read(text: &str, port: Option<u16>) -> Result<Self, HostFault> {
         if text.contains(['/', '?', '#']) {
-            return Err("it has a path; write the host without it");
+            return Err(HostFault::Path);
         }
         if text.contains('@') {
-            return Err("it has a user; write the host without it");
+            return Err(HostFault::User);
         }
         if !text.is_ascii() {
-            return Err("it has letters that are not ASCII; write the name in its xn-- form");
+            return Err(HostFault::NotAscii);
         }
         let (below, rest) = text.strip_prefix("*.").map_or((false, text), |rest| (true, rest));
-        let Some((host, written)) = split(rest) else { return Err("write it as \"api.example.org:8443\"") };
+        let Some((host, written)) = split(rest) else { return Err(HostFault::Form) };
         let any = host == "*" && !below;
         if rest.contains('*') && !any {
-            return Err("`*` may stand for every host, or for the first labels of a name, such as \"*.example.net\"");
+            return Err(HostFault::Wildcard);
         }
         let port = match written.map(parse_port) {
-            Some(None) => return Err("a port is a number from 1 to 65535"),
+            Some(None) => return Err(HostFault::Port),
             Some(written) => written,
             None if any => None,
-            None if port.is_none() => return Err("a port is required, such as \"db.example.org:5432\""),
+            None if port.is_none() => return Err(HostFault::NoPort),
             None => port,
         };
         let hosts = match (any, Host::read(host)) {
             (true, _) => Hosts::Any,
             (_, Some(Host::Name(name))) if below => Hosts::Below(name),
-            (_, Some(_)) if below => return Err("an address has no names below it; write it without `*.`"),
+            (_, Some(_)) if below => return Err(HostFault::BelowAddress),
             (_, Some(host)) => Hosts::One(host),
-            (_, None) => {
-                return Err("write a name as \"api.example.org\", without a dot at the end, and an address as \
-                            \"192.0.2.1\" or \"[2001:db8::1]\"");
-            }
+            (_, None) => return Err(HostFault::Name),
         };
         Ok(Self { hosts, port })
     }
@@ -301,7 +326,7 @@ mod tests {
             ("me@db:5432", "has a user"),
             ("bücher:22", "xn--"),
         ] {
-            let refused = HostPattern::read(bad, None).unwrap_err();
+            let refused = HostPattern::read(bad, None).unwrap_err().to_string();
             assert!(refused.contains(says), "{bad}: {refused}");
         }
     }

@@ -13,7 +13,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::grants::hosts::{HostError, HostPattern, HostPort};
+use crate::grants::hosts::{HostError, HostFault, HostPattern, HostPort};
 
 /// A granted host, all names below one, or every host, with a scheme.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,10 +85,10 @@ impl TryFrom<String> for HttpHost {
     type Error = HostError;
 
     fn try_from(text: String) -> Result<Self, HostError> {
-        let refused = |why| HostError::new("http", &text, why);
+        let refused = |fault| HostError::new("http", &text, fault);
         let (scheme, rest) = match text.split_once("://") {
             None => (Scheme::Https, text.as_str()),
-            Some((scheme, rest)) => (Scheme::read(scheme).ok_or_else(|| refused("the scheme is http or https"))?, rest),
+            Some((scheme, rest)) => (Scheme::read(scheme).ok_or_else(|| refused(HostFault::Scheme))?, rest),
         };
         let pattern = HostPattern::read(rest, Some(scheme.port())).map_err(refused)?;
         Ok(Self { scheme, pattern })

@@ -143,17 +143,12 @@ impl TryFrom<String> for TypePattern {
     type Error = PatternError;
 
     fn try_from(text: String) -> Result<Self, PatternError> {
-        let parts: Vec<_> = text.split('.').collect();
-        match parts.as_slice() {
-            [group, group_version, kind] if parts.iter().all(|part| !part.is_empty()) && !group.contains('*') => {
-                if group_version.contains('*') || (kind.contains('*') && *kind != "*") {
+        match text.parse() {
+            Ok(Gvk { group, group_version, kind }) if !group.contains('*') => {
+                if group_version.contains('*') || (kind.contains('*') && kind != "*") {
                     return Err(PatternError::Wildcard { text });
                 }
-                Ok(Self {
-                    group: (*group).to_owned(),
-                    group_version: (*group_version).to_owned(),
-                    kind: (*kind != "*").then(|| (*kind).to_owned()),
-                })
+                Ok(Self { group, group_version, kind: Some(kind).filter(|kind| kind != "*") })
             }
             _ => Err(PatternError::NotAType { text }),
         }

@@ -28,7 +28,7 @@ impl TryFrom<String> for TcpHost {
     type Error = HostError;
 
     fn try_from(text: String) -> Result<Self, HostError> {
-        HostPattern::read(&text, None).map(Self).map_err(|why| HostError::new("tcp", &text, why))
+        HostPattern::read(&text, None).map(Self).map_err(|fault| HostError::new("tcp", &text, fault))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
         descriptors,
         error::ManifestError,
         exports::Exports,
-        field_path::resolve,
+        field_path::{DataPath, resolve},
         functions::{self, FunctionDecl},
         permission::Permissions,
         references::ReferenceDecls,
@@ -254,8 +254,10 @@ impl TypeDecl {
             }
         }
         let fields = |of: &'static str, paths: &[String]| -> Result<Vec<Vec<FieldDescriptor>>, ManifestError> {
-            let resolve =
-                |path: &String| resolve(&message, path).map_err(|source| at(ManifestError::of(source).at(of)));
+            let resolve = |path: &String| {
+                let found = DataPath::new(path).and_then(|path| resolve(&message, &path));
+                found.map_err(|source| at(ManifestError::of(source).at(of)))
+            };
             paths.iter().map(resolve).collect()
         };
         let mut immutable = fields("immutable_fields", &wire.immutable_fields)?;
@@ -306,7 +308,9 @@ impl RegionDecl {
             .map_err(|_| fault(format!("this host does not know {}", wire.syncing)).at("regions.syncing"))?;
         let field = match wire.field.as_str() {
             "" => Vec::new(),
-            path => resolve(message, path).map_err(|source| ManifestError::of(source).at("regions.field"))?,
+            path => DataPath::new(path)
+                .and_then(|path| resolve(message, &path))
+                .map_err(|source| ManifestError::of(source).at("regions.field"))?,
         };
         match field.last() {
             Some(last) if last.is_list() || last.is_map() || last.kind() != Kind::String => {

@@ -4,9 +4,9 @@
 //! decodes all of the data, a microsecond or a few for a KB. Data that does not decode is an error; an unset field has
 //! no values.
 
-use std::sync::Arc;
+use std::fmt;
 
-use mortise_resource::pb;
+use mortise_resource::{FieldPath, PathStep, pb};
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
 
@@ -61,24 +61,25 @@ pub enum DataPathError {
 
 /// Path of field names joined by dots, from the message of a type down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataPath(Arc<str>);
+pub struct DataPath(FieldPath);
+
+impl fmt::Display for DataPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl DataPath {
-    pub(crate) fn new(path: &str) -> Result<Self, DataPathError> {
-        let is_name = |step: &str| {
+    pub(crate) fn new(text: &str) -> Result<Self, DataPathError> {
+        let is_name = |step: &PathStep| {
             let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-            !step.is_empty() && step.bytes().all(word) && !step.starts_with(|c: char| c.is_ascii_digit())
+            matches!(step, PathStep::Field(name) if name.bytes().all(word) && !name.starts_with(|c: char| c.is_ascii_digit()))
         };
-        if path.len() > MAX_PATH || !path.split('.').all(is_name) {
-            return Err(DataPathError::Syntax { path: path.to_owned() });
+        let path = text.parse::<FieldPath>().unwrap_or_default();
+        if text.len() > MAX_PATH || path.is_empty() || !path.0.iter().all(is_name) {
+            return Err(DataPathError::Syntax { path: text.to_owned() });
         }
-        Ok(Self(path.into()))
-    }
-
-    /// Text of the path, as in the manifest.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+        Ok(Self(path))
     }
 
     /// Resolves the path to a field of references.
@@ -115,7 +116,7 @@ impl DataPath {
     }
 
     fn of_kind(&self, what: impl Into<String>) -> DataPathError {
-        DataPathError::Kind { path: self.as_str().to_owned(), what: what.into() }
+        DataPathError::Kind { path: self.to_string(), what: what.into() }
     }
 }
 
@@ -196,19 +197,24 @@ fn entry((key, value): (&MapKey, &Value)) -> Option<String> {
     Some(format!("{}={}", key.as_str()?, value.as_str()?))
 }
 
-/// Resolves names joined by dots, through message fields, to the fields that they name.
+/// Resolves a path through message fields to the fields that it names.
 ///
 /// # Errors
 /// [`DataPathError::Through`] and [`DataPathError::NoField`].
-pub(crate) fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<FieldDescriptor>, DataPathError> {
+pub(crate) fn resolve(
+    message: &MessageDescriptor,
+    DataPath(path): &DataPath,
+) -> Result<Vec<FieldDescriptor>, DataPathError> {
     let mut at = Some(message.clone());
     let mut fields = Vec::new();
-    for step in path.split('.') {
-        let message = at.ok_or_else(|| DataPathError::Through { path: path.to_owned() })?;
+    for step in &path.0 {
+        let (Some(message), PathStep::Field(step)) = (at, step) else {
+            return Err(DataPathError::Through { path: path.to_string() });
+        };
         let field = message.get_field_by_name(step).ok_or_else(|| DataPathError::NoField {
-            path: path.to_owned(),
+            path: path.to_string(),
             message: message.full_name().to_owned(),
-            field: step.to_owned(),
+            field: step.clone(),
         })?;
         at = match field.kind() {
             Kind::Message(next) if !field.is_list() && !field.is_map() => Some(next),
@@ -229,9 +235,9 @@ struct ResolvedField {
 
 impl ResolvedField {
     fn find(message: &MessageDescriptor, path: &DataPath) -> Result<Self, DataPathError> {
-        let mut way = resolve(message, path.as_str())?;
+        let mut way = resolve(message, path)?;
         // Always some: a path has at least one step.
-        let last = way.pop().ok_or_else(|| DataPathError::Syntax { path: path.as_str().to_owned() })?;
+        let last = way.pop().ok_or_else(|| DataPathError::Syntax { path: path.to_string() })?;
         Ok(Self { message: message.clone(), way, last })
     }
 

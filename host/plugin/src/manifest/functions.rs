@@ -4,10 +4,13 @@
 //! [`MAX_FUNCTIONS`] of one plugin, [`MAX_PARAMETERS`] of one function, types [`MAX_DEPTH`] deep. Checks follow a value
 //! only as deep as its type goes, so they are bounded too.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
-use mortise_resource::manifest::{
-    Function, FunctionParameter, FunctionValue, Primitive, ValueType, function_value::Value, value_type::Type,
+use mortise_resource::{
+    FieldFault, PathStep,
+    manifest::{
+        Function, FunctionParameter, FunctionValue, Primitive, ValueType, function_value::Value, value_type::Type,
+    },
 };
 
 use crate::manifest::{error::ManifestError, exports::Exports};
@@ -113,7 +116,7 @@ impl FunctionDecl {
             let Some(parameter) = self.wire.parameters.get(index).or(self.wire.variadic.as_ref()) else { break };
             check_argument(parameter, argument).map_err(|fault| FunctionCallError {
                 argument: u32::try_from(index).ok(),
-                what: format!("{}: {fault}", parameter.name),
+                what: fault.within(PathStep::Field(parameter.name.clone())).to_string(),
             })?;
         }
         Ok(())
@@ -122,76 +125,52 @@ impl FunctionDecl {
     /// Checks a result against its type.
     ///
     /// # Errors
-    /// The mismatch.
-    pub(crate) fn check_result(&self, result: &FunctionValue) -> Result<(), ValueFault> {
+    /// The mismatch and its place in the result.
+    pub(crate) fn check_result(&self, result: &FunctionValue) -> Result<(), FieldFault> {
         check_value(&self.returns, result)
     }
 }
 
-fn check_argument(parameter: &FunctionParameter, argument: &FunctionValue) -> Result<(), ValueFault> {
+fn check_argument(parameter: &FunctionParameter, argument: &FunctionValue) -> Result<(), FieldFault> {
     match (&parameter.r#type, &argument.value) {
-        (_, None) if !parameter.allow_null => Err(ValueFault::new("null is not allowed")),
+        (_, None) if !parameter.allow_null => Err(FieldFault::new("null is not allowed")),
         (Some(of), _) => check_value(of, argument),
         (None, _) => Ok(()),
     }
 }
 
-/// Mismatch of a value and its type, and the place in the value.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ValueFault {
-    place: String,
-    what: String,
-}
-
-impl ValueFault {
-    fn new(what: impl Into<String>) -> Self {
-        Self { place: String::new(), what: what.into() }
-    }
-
-    fn at(self, step: impl fmt::Display) -> Self {
-        Self { place: format!("{step}{}", self.place), ..self }
-    }
-}
-
-impl fmt::Display for ValueFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place.as_str() {
-            "" => write!(f, "{}", self.what),
-            place => write!(f, "at {place}: {}", self.what),
-        }
-    }
-}
-
-fn check_value(of: &ValueType, value: &FunctionValue) -> Result<(), ValueFault> {
+fn check_value(of: &ValueType, value: &FunctionValue) -> Result<(), FieldFault> {
     let Some(value) = &value.value else { return Ok(()) };
     match (&of.r#type, value) {
         (Some(Type::Primitive(of)), value) => check_primitive(Primitive::try_from(*of).unwrap_or_default(), value),
         (Some(Type::List(of) | Type::Set(of)), Value::Elements(elements)) => {
             let mut each = elements.values.iter().enumerate();
-            each.try_for_each(|(index, one)| check_value(of, one).map_err(|fault| fault.at(format!("[{index}]"))))
+            each.try_for_each(|(index, one)| check_value(of, one).map_err(|fault| fault.within(PathStep::index(index))))
         }
         (Some(Type::Map(of)), Value::Entries(entries)) => {
             let mut each = entries.values.iter();
-            each.try_for_each(|(key, one)| check_value(of, one).map_err(|fault| fault.at(format!("[{key:?}]"))))
+            each.try_for_each(|(key, one)| {
+                check_value(of, one).map_err(|fault| fault.within(PathStep::Key(key.clone())))
+            })
         }
         (Some(Type::Object(of)), Value::Entries(entries)) => {
             if let Some(name) = entries.values.keys().find(|name| !of.attributes.contains_key(*name)) {
-                return Err(ValueFault::new(format!("there is no attribute {name:?}")));
+                return Err(FieldFault::new(format!("there is no attribute {name:?}")));
             }
             of.attributes.iter().try_for_each(|(name, of)| match entries.values.get(name) {
-                Some(one) => check_value(of, one).map_err(|fault| fault.at(format!(".{name}"))),
-                None => Err(ValueFault::new(format!("the attribute {name:?} is missing; it may be null"))),
+                Some(one) => check_value(of, one).map_err(|fault| fault.within(PathStep::Field(name.clone()))),
+                None => Err(FieldFault::new(format!("the attribute {name:?} is missing; it may be null"))),
             })
         }
-        (of, _) => Err(ValueFault::new(format!("must be {}", kind(of.as_ref())))),
+        (of, _) => Err(FieldFault::new(format!("must be {}", kind(of.as_ref())))),
     }
 }
 
-fn check_primitive(of: Primitive, value: &Value) -> Result<(), ValueFault> {
+fn check_primitive(of: Primitive, value: &Value) -> Result<(), FieldFault> {
     match (of, value) {
         (Primitive::Bool, Value::Boolean(_)) | (Primitive::String, Value::Text(_)) => Ok(()),
         (Primitive::Number, Value::Number(number)) if is_number(number) => Ok(()),
-        (of, _) => Err(ValueFault::new(format!("must be {}", kind(Some(&Type::Primitive(of.into())))))),
+        (of, _) => Err(FieldFault::new(format!("must be {}", kind(Some(&Type::Primitive(of.into())))))),
     }
 }
 

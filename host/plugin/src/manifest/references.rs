@@ -10,6 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use mortise_resource::{
+    FieldFault, FieldPath,
     data::{OnDelete, ReferenceOptions},
     descriptors::{self, FieldOptions},
     name, pb,
@@ -67,13 +68,8 @@ pub enum DataReferenceError {
     #[error("data does not decode: {0}")]
     Undecodable(#[from] prost::DecodeError),
     /// A reference is malformed.
-    #[error("data.{field} {what}")]
-    Bad {
-        /// The field.
-        field: String,
-        /// The fault.
-        what: String,
-    },
+    #[error("data.{} {}", .0.path, .0.fault)]
+    Bad(FieldFault),
     /// The data has too many references.
     #[error("data has more than {MAX_REFERENCES} references")]
     TooMany,
@@ -287,12 +283,7 @@ impl ReferenceField {
                 "a reference is a string, a {REFERENCE} or an {ID}, or a list of them"
             )));
         }
-        let mut parts = said.r#type.split('.');
-        let (Some(group), Some(version), Some(kind), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(ManifestError::new(format!("type must be like \"demo.v2.Artist\", got: {:?}", said.r#type)));
-        };
-        let target = Gvk::new(group, version, kind);
+        let target: Gvk = said.r#type.parse().map_err(ManifestError::of)?;
         type_name(&target).map_err(|fault| fault.at("type"))?;
         match OnDelete::try_from(said.on_delete) {
             Ok(OnDelete::Unspecified) | Err(_) => Err(ManifestError::new(
@@ -304,7 +295,7 @@ impl ReferenceField {
 
     /// Reads the reference in a value; `None` if it is empty.
     fn reference(&self, value: &Value, field: &str) -> Result<Option<DataReference>, DataReferenceError> {
-        let bad = |what: String| DataReferenceError::Bad { field: field.to_owned(), what };
+        let bad = |fault| DataReferenceError::Bad(FieldFault { path: FieldPath::parse(field), fault });
         let (tenancy, name) = match value {
             Value::String(text) => match text.split('/').collect::<Vec<_>>().as_slice() {
                 [""] => return Ok(None),

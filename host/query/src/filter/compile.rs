@@ -73,7 +73,7 @@ fn test(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resul
 /// Tests of the virtual field `name`.
 fn name(test: &syntax::Test<'_>) -> Result<Node, Fault> {
     let pattern = |term: &Term<'_>| match scalar(term, &ValueType::Text)? {
-        Scalar::Text(text) => NamePattern::parse(&text).map_err(|fault| Fault::new(term.at, fault)),
+        Scalar::Text(text) => NamePattern::parse(&text).map_err(|fault| Fault::new(term.at, fault.to_string())),
         _ => Err(Fault::new(term.at, "a name must be in double quotes")),
     };
     match test {

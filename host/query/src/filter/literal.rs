@@ -149,7 +149,7 @@ fn map_key(term: &Term<'_>, kind: &Kind) -> Result<MapKey, Fault> {
         TermValue::Bool(false) => "false",
         TermValue::Null | TermValue::Map(_) => "",
     };
-    path::map_key(kind, text).map_err(|fault| Fault::new(term.at, fault))
+    path::map_key(kind, text).map_err(|fault| Fault::new(term.at, fault.to_string()))
 }
 
 /// The value of a field that is neither a list nor a map.

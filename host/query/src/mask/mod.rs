@@ -10,7 +10,6 @@
 
 mod compare;
 mod selection;
-mod wire;
 
 pub use compare::changed_paths;
 

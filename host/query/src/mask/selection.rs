@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use prost::DecodeError;
+use mortise_resource::wire::{Cursor, Field, Value, WireError, put_bytes};
 use prost_reflect::{Kind, MapKey, MessageDescriptor};
 
-use super::wire::{self, Record, records};
 use crate::path::Step;
 
 /// The selected parts of a value.
@@ -64,44 +63,46 @@ impl Selection {
     }
 
     /// Keeps the selected parts of an encoded message.
-    pub(super) fn project(&self, message: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    pub(super) fn project(&self, message: &[u8]) -> Result<Vec<u8>, WireError> {
         let Self::Fields { fields, .. } = self else { return Ok(message.to_vec()) };
         let mut out = Vec::new();
-        for record in records(message)? {
-            match (fields.get(&record.number), record.value.bytes()) {
+        for field in Cursor::new(message) {
+            let field = field?;
+            match (fields.get(&field.number), field.value.bytes()) {
                 (None, _) => {}
-                (Some(Self::Whole), _) => out.extend_from_slice(record.raw),
+                (Some(Self::Whole), _) => out.extend_from_slice(field.raw),
                 (Some(below @ Self::Fields { .. }), Some(inner)) => {
-                    wire::write(record.number, &below.project(inner)?, &mut out);
+                    put_bytes(field.number, &below.project(inner)?, &mut out);
                 }
                 (Some(Self::Keys { kind, keys }), Some(entry)) => {
-                    let key = wire::entry_key(entry, kind)?;
+                    let key = entry_key(entry, kind)?;
                     match key.and_then(|key| keys.get(&key)) {
                         None => {}
-                        Some(Self::Whole) => out.extend_from_slice(record.raw),
-                        Some(below) => wire::write(record.number, &below.project_entry(entry)?, &mut out),
+                        Some(Self::Whole) => out.extend_from_slice(field.raw),
+                        Some(below) => put_bytes(field.number, &below.project_entry(entry)?, &mut out),
                     }
                 }
-                // The descriptor expects another kind here; a decoder rejects the record.
-                (Some(_), None) => out.extend_from_slice(record.raw),
+                // The descriptor expects another kind here; a decoder rejects the field.
+                (Some(_), None) => out.extend_from_slice(field.raw),
             }
         }
         Ok(out)
     }
 
-    fn project_entry(&self, entry: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    fn project_entry(&self, entry: &[u8]) -> Result<Vec<u8>, WireError> {
         let mut out = Vec::new();
-        for record in records(entry)? {
-            match (record.number, record.value.bytes()) {
-                (2, Some(value)) => wire::write(2, &self.project(value)?, &mut out),
-                _ => out.extend_from_slice(record.raw),
+        for field in Cursor::new(entry) {
+            let field = field?;
+            match (field.number, field.value.bytes()) {
+                (2, Some(value)) => put_bytes(2, &self.project(value)?, &mut out),
+                _ => out.extend_from_slice(field.raw),
             }
         }
         Ok(out)
     }
 
     /// The encoded message `stored`, with the selected parts taken from `incoming`. Fields are written by number.
-    pub(super) fn merge(&self, stored: &[u8], incoming: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    pub(super) fn merge(&self, stored: &[u8], incoming: &[u8]) -> Result<Vec<u8>, WireError> {
         let Self::Fields { message, fields } = self else { return Ok(incoming.to_vec()) };
         let (mut stored, incoming) = (by_number(stored)?, by_number(incoming)?);
         let mut merged: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
@@ -119,15 +120,15 @@ impl Selection {
                 Self::Fields { .. } if old.is_empty() && new.is_empty() => Vec::new(),
                 Self::Fields { .. } => {
                     let mut out = Vec::new();
-                    wire::write(*number, &below.merge(&join_parts(&old), &join_parts(new))?, &mut out);
+                    put_bytes(*number, &below.merge(&join_parts(&old), &join_parts(new))?, &mut out);
                     out
                 }
                 Self::Keys { kind, keys } => merge_entries(*number, kind, keys, &old, new)?,
             };
             merged.insert(*number, value);
         }
-        for (number, records) in stored {
-            merged.insert(number, raw(&records));
+        for (number, fields) in stored {
+            merged.insert(number, raw(&fields));
         }
         Ok(merged.into_values().flatten().collect())
     }
@@ -138,9 +139,9 @@ fn merge_entries(
     number: u32,
     kind: &Kind,
     keys: &BTreeMap<MapKey, Selection>,
-    old: &[Record<'_>],
-    new: &[Record<'_>],
-) -> Result<Vec<u8>, DecodeError> {
+    old: &[Field<'_>],
+    new: &[Field<'_>],
+) -> Result<Vec<u8>, WireError> {
     let (mut old, new) = (entries(old, kind)?, entries(new, kind)?);
     for (key, below) in keys {
         let stored = old.remove(key);
@@ -150,12 +151,12 @@ fn merge_entries(
             (below, stored, new) => {
                 let value = below.merge(&entry_value(stored.as_deref())?, &entry_value(new.map(Vec::as_slice))?)?;
                 let key = stored.as_deref().or(new.map(Vec::as_slice)).unwrap_or_default();
-                let mut entry: Vec<u8> = records(key)?
+                let mut entry: Vec<u8> = fields(key)?
                     .into_iter()
-                    .filter(|record| record.number == 1)
+                    .filter(|field| field.number == 1)
                     .flat_map(|key| key.raw.to_vec())
                     .collect();
-                wire::write(2, &value, &mut entry);
+                put_bytes(2, &value, &mut entry);
                 Some(entry)
             }
         };
@@ -165,42 +166,48 @@ fn merge_entries(
     }
     let mut out = Vec::new();
     for entry in old.values() {
-        wire::write(number, entry, &mut out);
+        put_bytes(number, entry, &mut out);
     }
     Ok(out)
 }
 
 /// Encoded entries, by key; of several with one key, the last.
-fn entries(records: &[Record<'_>], kind: &Kind) -> Result<BTreeMap<MapKey, Vec<u8>>, DecodeError> {
+fn entries(fields: &[Field<'_>], kind: &Kind) -> Result<BTreeMap<MapKey, Vec<u8>>, WireError> {
     let mut entries = BTreeMap::new();
-    for entry in records.iter().filter_map(|record| record.value.bytes()) {
-        if let Some(key) = wire::entry_key(entry, kind)? {
+    for entry in fields.iter().filter_map(|field| field.value.bytes()) {
+        if let Some(key) = entry_key(entry, kind)? {
             entries.insert(key, entry.to_vec());
         }
     }
     Ok(entries)
 }
 
-fn entry_value(entry: Option<&[u8]>) -> Result<Vec<u8>, DecodeError> {
-    let values = records(entry.unwrap_or_default())?.into_iter().filter(|record| record.number == 2);
-    Ok(values.filter_map(|record| record.value.bytes()).flatten().copied().collect())
+fn entry_value(entry: Option<&[u8]>) -> Result<Vec<u8>, WireError> {
+    let values = fields(entry.unwrap_or_default())?.into_iter().filter(|field| field.number == 2);
+    Ok(values.filter_map(|field| field.value.bytes()).flatten().copied().collect())
 }
 
-fn by_number(message: &[u8]) -> Result<BTreeMap<u32, Vec<Record<'_>>>, DecodeError> {
-    let mut numbers: BTreeMap<u32, Vec<Record<'_>>> = BTreeMap::new();
-    for record in records(message)? {
-        numbers.entry(record.number).or_default().push(record);
+/// Reads all fields of a message.
+fn fields(message: &[u8]) -> Result<Vec<Field<'_>>, WireError> {
+    Cursor::new(message).collect()
+}
+
+fn by_number(message: &[u8]) -> Result<BTreeMap<u32, Vec<Field<'_>>>, WireError> {
+    let mut numbers: BTreeMap<u32, Vec<Field<'_>>> = BTreeMap::new();
+    for field in Cursor::new(message) {
+        let field = field?;
+        numbers.entry(field.number).or_default().push(field);
     }
     Ok(numbers)
 }
 
-fn raw(records: &[Record<'_>]) -> Vec<u8> {
-    records.iter().flat_map(|record| record.raw).copied().collect()
+fn raw(fields: &[Field<'_>]) -> Vec<u8> {
+    fields.iter().flat_map(|field| field.raw).copied().collect()
 }
 
 /// Joins a message that is encoded in several parts: a decoder merges parts that follow one another.
-fn join_parts(records: &[Record<'_>]) -> Vec<u8> {
-    records.iter().filter_map(|record| record.value.bytes()).flatten().copied().collect()
+fn join_parts(fields: &[Field<'_>]) -> Vec<u8> {
+    fields.iter().filter_map(|field| field.value.bytes()).flatten().copied().collect()
 }
 
 /// The other members of a field's oneof.
@@ -219,4 +226,30 @@ fn key_kind(step: &Step) -> Kind {
         },
         Step::Key(_) => Kind::String,
     }
+}
+
+/// The key of an encoded entry of a map; the zero key if it has none. `None` if it is of another kind.
+fn entry_key(entry: &[u8], kind: &Kind) -> Result<Option<MapKey>, WireError> {
+    let key = fields(entry)?.into_iter().rfind(|field| field.number == 1).map(|field| field.value);
+    // As in protobuf, only the lower half of too wide integers counts.
+    Ok(match (kind, key) {
+        (_, None) => Some(MapKey::default_value(kind)),
+        (Kind::Bool, Some(Value::Varint(key))) => Some(MapKey::Bool(key != 0)),
+        (Kind::Int32, Some(Value::Varint(key))) => Some(MapKey::I32(key as i32)),
+        (Kind::Int64, Some(Value::Varint(key))) => Some(MapKey::I64(key as i64)),
+        (Kind::Uint32, Some(Value::Varint(key))) => Some(MapKey::U32(key as u32)),
+        (Kind::Uint64, Some(Value::Varint(key))) => Some(MapKey::U64(key)),
+        (Kind::Sint32, Some(Value::Varint(key))) => Some(MapKey::I32(unzigzag(key & u64::from(u32::MAX)) as i32)),
+        (Kind::Sint64, Some(Value::Varint(key))) => Some(MapKey::I64(unzigzag(key))),
+        (Kind::Fixed32, Some(Value::Fixed32(key))) => Some(MapKey::U32(u32::from_le_bytes(key))),
+        (Kind::Sfixed32, Some(Value::Fixed32(key))) => Some(MapKey::I32(i32::from_le_bytes(key))),
+        (Kind::Fixed64, Some(Value::Fixed64(key))) => Some(MapKey::U64(u64::from_le_bytes(key))),
+        (Kind::Sfixed64, Some(Value::Fixed64(key))) => Some(MapKey::I64(i64::from_le_bytes(key))),
+        (Kind::String, Some(Value::Bytes(key))) => String::from_utf8(key.to_vec()).ok().map(MapKey::String),
+        _ => None,
+    })
+}
+
+fn unzigzag(value: u64) -> i64 {
+    ((value >> 1) as i64) ^ -((value & 1) as i64)
 }

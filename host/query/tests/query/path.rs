@@ -32,6 +32,8 @@ fn keys_are_literal_and_dots_in_them_are_escaped() {
         r"metadata.a\.b",
         r"meta.labels.example\.com/x",
         "status.sync.conditions.state",
+        r#"metadata["a.[\"b"]"#,
+        r#"metadata[""]"#,
         "data.by_number.-5",
         "data.by_bool.true",
         "data.by_signed.7.name",
@@ -47,7 +49,12 @@ fn keys_are_literal_and_dots_in_them_are_escaped() {
 #[test]
 fn faults_name_the_path_and_the_fault() {
     let rows = [
-        ("", r#"path "": a segment is empty; write a.b"#),
+        ("", r#"path "": it is empty; name a field"#),
+        (
+            "data.names[0]",
+            r#"path "data.names[0]": [0] is a position, and a path leads into each item of a list; leave it out"#,
+        ),
+        ("metadata[a]", r#"path "metadata[a]": brackets hold a position or a key in quotes; write a[3] or a["key"]"#),
         ("data..title", r#"path "data..title": a segment is empty; write a.b"#),
         ("data.title.", r#"path "data.title.": a segment is empty; write a.b"#),
         ("data.titel", r#"path "data.titel": test.v1.Album has no field "titel""#),

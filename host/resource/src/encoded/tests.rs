@@ -48,6 +48,8 @@ fn the_head_is_what_decoding_finds() {
         let encoded = EncodedResource::encode(&resource).unwrap();
         assert_eq!(encoded.decode().unwrap(), resource);
         assert_eq!(encoded.bytes(), &resource.encode_to_vec());
+        // The head depends on the content of the bytes, not on their address.
+        assert_eq!(EncodedResource::parse(resource.encode_to_vec().into()).unwrap(), encoded);
         assert_eq!(encoded.id(), resource.id.as_ref().map(IdRef::from).unwrap_or_default());
         assert_eq!(encoded.references().unwrap(), resource.references);
         let without = pb::Resource { references: Vec::new(), ..resource.clone() };

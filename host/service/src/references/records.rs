@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use mortise_plugin_host::{DataReference, DataReferenceError};
 use mortise_resource::{
-    Code, Diagnostic, Error, Scope, Severity,
+    Code, Error, FieldFault, Scope,
     data::{OnDelete, ReferenceRecord},
     goten::OwnerReference,
     pb,
     tenancy::DEFAULT,
+    types::Gvk,
 };
 
 use super::{error::TargetError, key::ResourceKey};
@@ -35,13 +36,8 @@ pub(crate) fn target_of(
 /// partition/namespace/name. An invalid reference has a target that never exists.
 pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: &pb::Tenancy) -> ResourceKey {
     let OwnerReference { kind, name, .. } = reference;
-    let of = match kind.split_once('/') {
-        Some((group, kind)) => Some((group, kind)),
-        None => match kind.split('.').collect::<Vec<_>>().as_slice() {
-            [group, _, kind] => Some((*group, *kind)),
-            _ => None,
-        },
-    };
+    let full: Option<Gvk> = kind.parse().ok();
+    let of = kind.split_once('/').or(full.as_ref().map(|full| (full.group.as_str(), full.kind.as_str())));
     let (given, last) = match name.split('/').collect::<Vec<_>>().as_slice() {
         [namespace, name] => (("", *namespace), *name),
         [partition, namespace, name] => ((*partition, *namespace), *name),
@@ -177,7 +173,9 @@ fn record(target: ResourceKey, field: String, on_delete: OnDelete) -> ReferenceR
 
 fn refused(fault: &DataReferenceError) -> Error {
     match fault {
-        DataReferenceError::Bad { field, what } => in_field(Code::InvalidArgument, field, what),
+        DataReferenceError::Bad(FieldFault { path, fault }) => {
+            in_field(Code::InvalidArgument, &path.to_string(), fault)
+        }
         other => Error::invalid(format!("resource.{other}")),
     }
 }
@@ -185,8 +183,5 @@ fn refused(fault: &DataReferenceError) -> Error {
 /// Returns the error for a reference in a field of data.
 pub(super) fn in_field(code: Code, field: &str, what: &str) -> Error {
     let path = format!("data.{field}");
-    let mut error = Error::new(code, format!("{path} {what}"));
-    let severity = Severity::Error.into();
-    error.violations = vec![Diagnostic { severity, path, summary: what.to_owned(), detail: String::new() }];
-    error
+    Error::new(code, format!("{path} {what}")).with_violation(path, what)
 }

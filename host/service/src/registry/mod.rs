@@ -15,5 +15,5 @@ mod wire;
 pub use error::RegistryError;
 pub use missing_plugin::{MissingPlugin, MissingReason};
 pub use resource_type::{Owner, ResourceType};
-pub use schema::{DataFault, Schema};
+pub use schema::Schema;
 pub use table::Registry;

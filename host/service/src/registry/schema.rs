@@ -1,9 +1,9 @@
 //! The schema of a type: its data is an instance of a protobuf message, and some fields may not change.
 
-use mortise_resource::{FieldPath, PathStep};
+use mortise_resource::{FieldFault, FieldPath, PathStep};
 use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor};
 
-use super::wire::{Bytes, MAX_DEPTH, message};
+use super::wire;
 
 /// A message, its immutable fields, and the fields whose changes raise the generation.
 #[derive(Debug, Clone)]
@@ -11,16 +11,6 @@ pub struct Schema {
     message: MessageDescriptor,
     immutable: Vec<Vec<FieldDescriptor>>,
     spec: Vec<Vec<FieldDescriptor>>,
-}
-
-/// A fault in encoded data.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {what}")]
-pub struct DataFault {
-    /// Path of the fault, from `data` down.
-    pub path: FieldPath,
-    /// The fault.
-    pub what: String,
 }
 
 impl Schema {
@@ -58,13 +48,9 @@ impl Schema {
     /// Checks that encoded data is an instance of the message. Allocates next to nothing unless it finds a fault.
     ///
     /// # Errors
-    /// The first fault and its place.
-    pub fn check(&self, data: &[u8]) -> Result<(), DataFault> {
-        message(&self.message, &mut Bytes(data), MAX_DEPTH, None).map_err(|mut fault| {
-            fault.steps.push(PathStep::Field("data".into()));
-            fault.steps.reverse();
-            DataFault { path: FieldPath(fault.steps), what: fault.what }
-        })
+    /// The first fault and its path, from `data` down.
+    pub fn check(&self, data: &[u8]) -> Result<(), FieldFault> {
+        wire::check(&self.message, data).map_err(|fault| fault.within(PathStep::Field("data".into())))
     }
 
     /// Finds the changed immutable fields. Data that does not decode counts as empty.

@@ -7,133 +7,61 @@
 //! The walk builds no message, and its faults have a path:
 //! docs/decisions/0018-protobuf-data-is-checked-by-a-walk-of-our-own.md.
 
-use mortise_resource::PathStep;
+use mortise_resource::{
+    FieldFault, PathStep,
+    wire::{Cursor, Field, MAX_DEPTH, Value, WireError, WireType, deeper},
+};
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 
-/// Deepest nesting of messages; prost and others accept as much.
-pub(super) const MAX_DEPTH: usize = 100;
-
-/// A fault, and the steps to its place, innermost first.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) steps: Vec<PathStep>,
-    pub(super) what: String,
+/// Checks that bytes are an instance of a message.
+pub(super) fn check(descriptor: &MessageDescriptor, bytes: &[u8]) -> Result<(), FieldFault> {
+    message(descriptor, &mut Cursor::new(bytes), MAX_DEPTH, None)
 }
 
-fn fault(what: impl Into<String>) -> Fault {
-    Fault { steps: Vec::new(), what: what.into() }
-}
-
-const TRUNCATED: &str = "the bytes end too early";
-
-/// Bytes not yet read.
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn varint(&mut self) -> Result<u64, Fault> {
-        let mut value = 0_u64;
-        for shift in (0..70).step_by(7) {
-            let (&byte, rest) = self.0.split_first().ok_or_else(|| fault(TRUNCATED))?;
-            self.0 = rest;
-            if shift == 63 && byte > 1 {
-                break;
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(fault("a number takes more than 64 bits"))
-    }
-
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Fault> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or_else(|| fault(TRUNCATED))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn delimited(&mut self) -> Result<&'a [u8], Fault> {
-        let len = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
-        self.take(len)
-    }
-}
-
-/// The encoding of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wire {
-    Varint,
-    Fixed64,
-    Delimited,
-    GroupStart,
-    GroupEnd,
-    Fixed32,
-}
-
-fn key(bytes: &mut Bytes<'_>) -> Result<(u32, Wire), Fault> {
-    let key = u32::try_from(bytes.varint()?).map_err(|_| fault("a field number is out of range"))?;
-    let wire = match key & 7 {
-        0 => Wire::Varint,
-        1 => Wire::Fixed64,
-        2 => Wire::Delimited,
-        3 => Wire::GroupStart,
-        4 => Wire::GroupEnd,
-        5 => Wire::Fixed32,
-        other => return Err(fault(format!("wire type {other} does not exist"))),
-    };
-    match key >> 3 {
-        0 => Err(fault("field number 0 does not exist")),
-        number => Ok((number, wire)),
-    }
-}
-
-fn wire_of(field: &FieldDescriptor) -> Wire {
+fn wire_of(field: &FieldDescriptor) -> WireType {
     match field.kind() {
-        Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => Wire::Fixed64,
-        Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => Wire::Fixed32,
-        Kind::String | Kind::Bytes => Wire::Delimited,
-        Kind::Message(_) if field.is_group() => Wire::GroupStart,
-        Kind::Message(_) => Wire::Delimited,
-        _ => Wire::Varint,
+        Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => WireType::Fixed64,
+        Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => WireType::Fixed32,
+        Kind::String | Kind::Bytes => WireType::Delimited,
+        Kind::Message(_) if field.is_group() => WireType::GroupStart,
+        Kind::Message(_) => WireType::Delimited,
+        _ => WireType::Varint,
     }
 }
 
 /// Walks one message; `group` is the number of the field that ends it, for a group.
-pub(super) fn message(
+fn message(
     descriptor: &MessageDescriptor,
-    bytes: &mut Bytes<'_>,
+    bytes: &mut Cursor<'_>,
     depth: usize,
     group: Option<u32>,
-) -> Result<(), Fault> {
+) -> Result<(), FieldFault> {
     // Positions in lists, for the path of a fault.
     let mut seen: Vec<(u32, u32)> = Vec::new();
-    while !bytes.0.is_empty() {
-        let (number, wire) = key(bytes)?;
-        if wire == Wire::GroupEnd {
-            return if group == Some(number) { Ok(()) } else { Err(fault("a group ends without a beginning")) };
+    while !bytes.is_empty() {
+        let (number, wire) = bytes.key()?;
+        if wire == WireType::GroupEnd {
+            return if group == Some(number) { Ok(()) } else { Err(WireError::StrayGroupEnd.into()) };
         }
         let Some(field) = descriptor.get_field(number) else {
-            skip(bytes, number, wire, depth)?;
+            bytes.skip_value(number, wire, depth)?;
             continue;
         };
-        let step = |mut inner: Fault, steps: Vec<PathStep>| {
-            inner.steps.extend(steps);
-            inner.steps.push(PathStep::Field(field.name().to_owned()));
-            inner
-        };
+        let is_packed = || wire == WireType::Delimited && wire_of(&field) != WireType::Delimited && !field.is_group();
         let outcome = if field.is_map() {
-            entry(&field, bytes, wire, depth).map_err(|(inner, key)| step(inner, vec![PathStep::Key(key)]))
-        } else if field.is_list() && wire == Wire::Delimited && wire_of(&field) != Wire::Delimited && !field.is_group()
-        {
-            packed(&field, bytes).map_err(|(inner, index)| step(inner, vec![PathStep::Index(index)]))
+            entry(&field, bytes, wire, depth).map_err(|(inner, key)| inner.within(PathStep::Key(key)))
+        } else if field.is_list() && is_packed() {
+            packed(&field, bytes)
+                .map_err(|(inner, index)| FieldFault::<String>::from(inner).within(PathStep::Index(index)))
         } else if field.is_list() {
             let index = position(&mut seen, number);
-            value(&field, bytes, wire, depth).map_err(|inner| step(inner, vec![PathStep::Index(index)]))
+            value(&field, bytes, wire, depth).map_err(|inner| inner.within(PathStep::Index(index)))
         } else {
-            value(&field, bytes, wire, depth).map_err(|inner| step(inner, Vec::new()))
+            value(&field, bytes, wire, depth)
         };
-        outcome?;
+        outcome.map_err(|inner| inner.within(PathStep::Field(field.name().to_owned())))?;
     }
-    if group.is_some() { Err(fault(TRUNCATED)) } else { Ok(()) }
+    if group.is_some() { Err(WireError::Truncated.into()) } else { Ok(()) }
 }
 
 fn position(seen: &mut Vec<(u32, u32)>, number: u32) -> u32 {
@@ -145,97 +73,70 @@ fn position(seen: &mut Vec<(u32, u32)>, number: u32) -> u32 {
     0
 }
 
-fn value(field: &FieldDescriptor, bytes: &mut Bytes<'_>, wire: Wire, depth: usize) -> Result<(), Fault> {
+fn value(field: &FieldDescriptor, bytes: &mut Cursor<'_>, wire: WireType, depth: usize) -> Result<(), FieldFault> {
     let expected = wire_of(field);
     if wire != expected {
-        return Err(fault(format!("is written as {wire:?}, but {:?} is written as {expected:?}", field.kind())));
+        let fault = format!("is written as {wire:?}, but {:?} is written as {expected:?}", field.kind());
+        return Err(FieldFault::new(fault));
     }
     match (expected, field.kind()) {
-        (Wire::Varint, _) => bytes.varint().map(drop),
-        (Wire::Fixed64, _) => bytes.take(8).map(drop),
-        (Wire::Fixed32, _) => bytes.take(4).map(drop),
-        (Wire::GroupStart, Kind::Message(inner)) => {
-            let depth = deeper(depth)?;
-            message(&inner, bytes, depth, Some(field.number()))
-        }
+        (WireType::GroupStart, Kind::Message(inner)) => message(&inner, bytes, deeper(depth)?, Some(field.number())),
         (_, Kind::Message(inner)) => {
             let depth = deeper(depth)?;
-            message(&inner, &mut Bytes(bytes.delimited()?), depth, None)
+            message(&inner, &mut Cursor::new(bytes.delimited()?), depth, None)
         }
-        (_, Kind::String) => std::str::from_utf8(bytes.delimited()?).map(drop).map_err(|_| fault("is not UTF-8")),
-        _ => bytes.delimited().map(drop),
+        (_, Kind::String) => {
+            std::str::from_utf8(bytes.delimited()?).map(drop).map_err(|_| FieldFault::new("is not UTF-8"))
+        }
+        _ => Ok(bytes.skip_value(field.number(), wire, depth)?),
     }
-}
-
-fn deeper(depth: usize) -> Result<usize, Fault> {
-    depth.checked_sub(1).ok_or_else(|| fault(format!("messages are nested more than {MAX_DEPTH} deep")))
 }
 
 /// Walks the scalars of a packed list. A fault comes with its position.
-fn packed(field: &FieldDescriptor, bytes: &mut Bytes<'_>) -> Result<(), (Fault, u32)> {
-    let mut run = Bytes(bytes.delimited().map_err(|f| (f, 0))?);
+fn packed(field: &FieldDescriptor, bytes: &mut Cursor<'_>) -> Result<(), (WireError, u32)> {
+    let mut run = Cursor::new(bytes.delimited().map_err(|fault| (fault, 0))?);
     let mut index = 0;
-    while !run.0.is_empty() {
-        let one = match wire_of(field) {
-            Wire::Fixed64 => run.take(8).map(drop),
-            Wire::Fixed32 => run.take(4).map(drop),
-            _ => run.varint().map(drop),
-        };
-        one.map_err(|f| (f, index))?;
+    while !run.is_empty() {
+        run.skip_value(field.number(), wire_of(field), 0).map_err(|fault| (fault, index))?;
         index += 1;
     }
     Ok(())
 }
 
 /// Walks one entry of a map. A fault comes with the key.
-fn entry(field: &FieldDescriptor, bytes: &mut Bytes<'_>, wire: Wire, depth: usize) -> Result<(), (Fault, String)> {
-    let unknown = |f| (f, "?".to_owned());
-    let Kind::Message(entry) = field.kind() else { return Err(unknown(fault("is not a map"))) };
-    if wire != Wire::Delimited {
-        return Err(unknown(fault(format!("is written as {wire:?}, but a map is written as Delimited"))));
+fn entry(
+    field: &FieldDescriptor,
+    bytes: &mut Cursor<'_>,
+    wire: WireType,
+    depth: usize,
+) -> Result<(), (FieldFault, String)> {
+    let unknown = |fault| (fault, "?".to_owned());
+    let Kind::Message(entry) = field.kind() else { return Err(unknown(FieldFault::new("is not a map"))) };
+    if wire != WireType::Delimited {
+        let fault = format!("is written as {wire:?}, but a map is written as Delimited");
+        return Err(unknown(FieldFault::new(fault)));
     }
-    let depth = deeper(depth).map_err(unknown)?;
-    let inner = bytes.delimited().map_err(unknown)?;
-    message(&entry, &mut Bytes(inner), depth, None).map_err(|mut inner_fault| {
+    let depth = deeper(depth).map_err(|fault| unknown(fault.into()))?;
+    let inner = bytes.delimited().map_err(|fault| unknown(fault.into()))?;
+    message(&entry, &mut Cursor::new(inner), depth, None).map_err(|mut fault| {
         // The entry is a message of key and value; in a path it is the key alone.
-        inner_fault.steps.pop();
+        fault.path.0.drain(..1.min(fault.path.0.len()));
         let key = DynamicMessage::decode(entry.clone(), inner).ok().map_or_else(
-            || first_string(inner).unwrap_or_else(|| "?".into()),
+            || first_key(inner).unwrap_or_else(|| "?".into()),
             |decoded| {
                 let key = decoded.get_field(&entry.map_entry_key_field());
                 key.as_str().map_or_else(|| key.to_string(), str::to_owned)
             },
         );
-        (inner_fault, key)
+        (fault, key)
     })
 }
 
 /// Returns the key of a map entry that does not decode, if the key comes first, as encoders write it.
-fn first_string(entry: &[u8]) -> Option<String> {
-    let mut bytes = Bytes(entry);
-    match key(&mut bytes).ok()? {
-        (1, Wire::Delimited) => String::from_utf8(bytes.delimited().ok()?.to_vec()).ok(),
-        (1, Wire::Varint) => Some(bytes.varint().ok()?.to_string()),
+fn first_key(entry: &[u8]) -> Option<String> {
+    match Cursor::new(entry).next()?.ok()? {
+        Field { number: 1, value: Value::Bytes(key), .. } => String::from_utf8(key.to_vec()).ok(),
+        Field { number: 1, value: Value::Varint(key), .. } => Some(key.to_string()),
         _ => None,
-    }
-}
-
-fn skip(bytes: &mut Bytes<'_>, number: u32, wire: Wire, depth: usize) -> Result<(), Fault> {
-    match wire {
-        Wire::Varint => bytes.varint().map(drop),
-        Wire::Fixed64 => bytes.take(8).map(drop),
-        Wire::Fixed32 => bytes.take(4).map(drop),
-        Wire::Delimited => bytes.delimited().map(drop),
-        Wire::GroupEnd => Err(fault("a group ends without a beginning")),
-        Wire::GroupStart => {
-            let depth = deeper(depth)?;
-            loop {
-                let (inner, wire) = key(bytes)?;
-                if wire == Wire::GroupEnd {
-                    return if inner == number { Ok(()) } else { Err(fault("groups overlap")) };
-                }
-                skip(bytes, inner, wire, depth)?;
-            }
-        }
     }
 }

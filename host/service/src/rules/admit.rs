@@ -11,7 +11,7 @@ use crate::{
     },
     registry::{Registry, ResourceType},
 };
-use mortise_resource::{Diagnostic, Error, FieldPath, Scope, Severity, authorizer::Verb, pb, resource_meta, types};
+use mortise_resource::{Diagnostic, Error, FieldFault, Scope, authorizer::Verb, pb, resource_meta, types};
 use mortise_store::{StoreError, limited_size};
 
 /// Checks an incoming resource, fills in its tenancy, and finds its type.
@@ -46,16 +46,8 @@ pub(crate) fn shape(
     Ok((resource, kind))
 }
 
-fn bad_meta(fault: resource_meta::MetaFault) -> Error {
-    violation(fault.to_string(), &fault.path, fault.what)
-}
-
-/// Refuses a request for the fault of one field.
-fn violation(text: String, path: &FieldPath, summary: String) -> Error {
-    let severity = Severity::Error.into();
-    let mut error = Error::invalid(text);
-    error.violations = vec![Diagnostic { severity, path: path.to_string(), summary, detail: String::new() }];
-    error
+fn bad_meta(FieldFault { path, fault }: FieldFault) -> Error {
+    Error::invalid(format!("resource.{path} {fault}")).with_violation(path, fault)
 }
 
 /// Checks that data has its type's message.
@@ -66,7 +58,8 @@ pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result
         return Err(Error::invalid(format!("resource.data is of wrong type (expected={expected:?}, got={got:?})")));
     }
     kind.schema.check(&data.value).map_err(|fault| {
-        violation(format!("resource.data cannot be decoded as {expected}: {fault}"), &fault.path, fault.what)
+        let error = Error::invalid(format!("resource.data cannot be decoded as {expected}: {fault}"));
+        error.with_violation(fault.path, fault.fault)
     })
 }
 

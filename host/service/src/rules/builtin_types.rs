@@ -6,12 +6,14 @@
 //!
 //! An unusable token or policy is refused when it is written, and so is an invalid policy of regions.
 
+use std::fmt::Display;
+
 use super::region_policy;
 use crate::registry::{Owner, ResourceType};
 use mortise_acl::{GLOBAL_MANAGEMENT, MAX_POLICIES, Policy};
 use mortise_resource::{
-    Diagnostic, Error, Severity, data, meta, name, pb, proto::hashicorp::consul::tenancy::v2beta1::Partition, tenancy,
-    types,
+    Error, FieldFault, FieldPath, PathStep, data, meta, name, pb,
+    proto::hashicorp::consul::tenancy::v2beta1::Partition, tenancy, types,
 };
 use prost::Message;
 
@@ -40,7 +42,7 @@ pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
     if kind.gvk == types::partition()
         && let Some(regions) = decode_optional::<Partition>(resource)?.multi_region_policy
     {
-        region_policy::check(&regions).map_err(|(field, what)| fault_in(&field, what))?;
+        region_policy::check(&regions).map_err(refusal)?;
     }
     if kind.gvk == types::token() {
         check_token(&decode(resource)?)?;
@@ -49,7 +51,7 @@ pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
         if resource.id.as_ref().is_some_and(|id| id.name == GLOBAL_MANAGEMENT) {
             return Err(Error::invalid(format!("policy {GLOBAL_MANAGEMENT:?} always exists and cannot be changed")));
         }
-        Policy::read(&decode(resource)?).map_err(|(field, fault)| fault_in(&field, fault.to_string()))?;
+        Policy::read(&decode(resource)?).map_err(refusal)?;
     }
     Ok(())
 }
@@ -70,33 +72,28 @@ fn check_token(token: &data::Token) -> Result<(), Error> {
     if length != 32 {
         let what =
             format!("must be the SHA-256 of the secret, 32 bytes, got {length}; `mortise token create` makes one");
-        return Err(fault_in("secret_sha256", what));
+        return Err(refusal(FieldFault { path: FieldPath::field("secret_sha256"), fault: what }));
     }
     if token.policies.len() > MAX_POLICIES {
         let what = format!("{} policies; a token has at most {MAX_POLICIES}", token.policies.len());
-        return Err(fault_in("policies", what));
+        return Err(refusal(FieldFault { path: FieldPath::field("policies"), fault: what }));
     }
     let units = [("partition", &token.partition), ("namespace", &token.namespace)];
-    let named = token.policies.iter().enumerate().map(|(index, name)| (format!("policies[{index}]"), name));
-    let given = units.into_iter().filter(|(_, unit)| !unit.is_empty()).map(|(field, unit)| (field.to_owned(), unit));
-    for (field, name) in named.chain(given) {
+    let policy = |index| FieldPath::field("policies").with(PathStep::index(index));
+    let named = token.policies.iter().enumerate().map(|(index, name)| (policy(index), name));
+    let given = units.into_iter().filter(|(_, unit)| !unit.is_empty());
+    for (path, name) in named.chain(given.map(|(field, unit)| (FieldPath::field(field), unit))) {
         if let Some(fault) = name::fault(name) {
-            return Err(fault_in(&field, fault.to_string()));
+            return Err(refusal(FieldFault { path, fault }));
         }
     }
     Ok(())
 }
 
-/// Returns the error for a fault in a field of the data.
-fn fault_in(field: &str, what: String) -> Error {
-    let mut error = Error::invalid(format!("data.{field}: {what}"));
-    error.violations = vec![Diagnostic {
-        severity: Severity::Error.into(),
-        path: format!("data.{field}"),
-        summary: what,
-        detail: String::new(),
-    }];
-    error
+/// Refuses a write for a fault in a field of its data.
+fn refusal<F: Display>(fault: FieldFault<F>) -> Error {
+    let fault = fault.within(PathStep::Field("data".into()));
+    Error::invalid(fault.to_string()).with_violation(fault.path, fault.fault)
 }
 
 /// Whether an id names a unit `default`, which exists for as long as the unit around it.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::builtin_types;
 use crate::{
     call::{Caller, RuledCaller},
-    registry::{DataFault, Owner, ResourceType},
+    registry::{Owner, ResourceType},
 };
 use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission};
 use mortise_resource::{
-    Code, Diagnostic, EncodedResource, Error, FieldPath, IdRef, PathStep, Severity,
+    Code, Diagnostic, EncodedResource, Error, FieldFault, FieldPath, IdRef, PathStep, Severity,
     authorizer::{Authorizer as _, Effect, Verb, denial_text},
     meta, pb,
 };
@@ -327,7 +327,7 @@ enum UnusableResult {
     BadData {
         message: String,
         #[source]
-        fault: DataFault,
+        fault: FieldFault,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Policies of regions: their checks, and the regions in which they allow replicas.
 
 use mortise_resource::{
-    EncodedResource,
+    EncodedResource, FieldFault, FieldPath, PathStep,
     goten::{MultiRegionPolicy, multi_region_policy::CriteriaForDisabledSync},
     manifest::RegionSyncing,
     name, pb,
@@ -36,17 +36,18 @@ fn of_data(partition: &pb::Resource) -> Option<MultiRegionPolicy> {
 /// Checks the policy of a written partition.
 ///
 /// # Errors
-/// The field, from `data` down, and its fault.
-pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> {
+/// The first fault, with its path within the data.
+pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), FieldFault> {
     let MultiRegionPolicy { enabled_regions: enabled, default_control_region: control, criteria_for_disabled_sync } =
         policy;
-    let fault = |field: String, what: String| Err((format!("multi_region_policy.{field}"), what));
+    let within = |field: &str| FieldPath::field("multi_region_policy").with(PathStep::Field(field.into()));
+    let fault = |path, fault: String| Err(FieldFault { path, fault });
     if enabled.is_empty() || enabled.len() > MAX_REGIONS {
         let what = format!("{} regions; name 1 to {MAX_REGIONS}", enabled.len());
-        return fault("enabled_regions".into(), what);
+        return fault(within("enabled_regions"), what);
     }
     for (at, region) in enabled.iter().enumerate() {
-        let field = format!("enabled_regions[{at}]");
+        let field = within("enabled_regions").with(PathStep::index(at));
         if !name::is_valid(region) {
             return fault(field, bad_name(region));
         }
@@ -56,16 +57,17 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> 
     }
     if !enabled.contains(control) {
         let what = format!("{control:?} is not an enabled region ({}); use one of these", enabled.join(", "));
-        return fault("default_control_region".into(), what);
+        return fault(within("default_control_region"), what);
     }
     let rules = criteria_for_disabled_sync;
     if rules.len() > MAX_RULES {
         let what = format!("{} rules; a policy has at most {MAX_RULES}", rules.len());
-        return fault("criteria_for_disabled_sync".into(), what);
+        return fault(within("criteria_for_disabled_sync"), what);
     }
     for (at, rule) in rules.iter().enumerate() {
-        let field = |name: &str| format!("criteria_for_disabled_sync[{at}]{name}");
-        for (name, region) in [(".source_region", &rule.source_region), (".dest_region", &rule.dest_region)] {
+        let rule_path = within("criteria_for_disabled_sync").with(PathStep::index(at));
+        let field = |name: &str| rule_path.clone().with(PathStep::Field(name.into()));
+        for (name, region) in [("source_region", &rule.source_region), ("dest_region", &rule.dest_region)] {
             if !region.is_empty() && !name::is_valid(region) {
                 return fault(field(name), bad_name(region));
             }
@@ -73,10 +75,10 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), (String, String)> 
         let kind = &rule.resource_type_name;
         let is_kind = kind.split_once('/').is_some_and(|(group, kind)| !group.is_empty() && !kind.is_empty());
         if !kind.is_empty() && (!is_kind || kind.len() > MAX_TYPE_NAME_BYTES) {
-            return fault(field(".resource_type_name"), format!("{kind:?} is not a type; write it as \"demo/Artist\""));
+            return fault(field("resource_type_name"), format!("{kind:?} is not a type; write it as \"demo/Artist\""));
         }
         if rules.iter().take(at).any(|other| other == rule) {
-            return fault(field(""), "is a duplicate of another rule; remove one".into());
+            return fault(rule_path, "is a duplicate of another rule; remove one".into());
         }
     }
     Ok(())
@@ -178,9 +180,9 @@ mod tests {
             (policy(&["eu"], "eu", vec![rule("", "eu", ""); 2]), "criteria_for_disabled_sync[1]", "duplicate"),
             (policy(&["eu"], "eu", vec![rule("", "eu", ""); 257]), "criteria_for_disabled_sync", "257 rules"),
         ] {
-            let (at, what) = check(&wrong).unwrap_err();
-            assert_eq!(at, format!("multi_region_policy.{field}"));
-            assert!(what.contains(says), "{what}");
+            let FieldFault { path, fault } = check(&wrong).unwrap_err();
+            assert_eq!(path.to_string(), format!("multi_region_policy.{field}"));
+            assert!(fault.contains(says), "{fault}");
         }
     }
 

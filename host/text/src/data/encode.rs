@@ -8,9 +8,9 @@ use crate::{
     Types,
     data::{
         BYTES, TYPE, UNKNOWN,
+        canonical::{self, order},
         hidden::RedactedValues,
         scalar, time, wellknown,
-        wire::{self, order},
     },
     tree::Tree,
 };
@@ -92,7 +92,7 @@ fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
     let descriptor = message.descriptor();
     if wellknown::has_own_form(descriptor.full_name()) && descriptor.name() != "Empty" {
         // Their forms have no place for unknown fields.
-        if !wire::undeclared_fields(message).is_empty() {
+        if !canonical::undeclared_fields(message).is_empty() {
             return Err(NoForm);
         }
         return own_form(message, &descriptor, scope);
@@ -127,7 +127,7 @@ fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tre
         };
         entries.push((field.json_name().to_owned(), tree));
     }
-    let beyond = wire::undeclared_fields(message);
+    let beyond = canonical::undeclared_fields(message);
     if !beyond.is_empty() {
         entries.push((UNKNOWN.to_owned(), Tree::Text(scalar::to_base64(&beyond))));
     }

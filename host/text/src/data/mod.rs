@@ -7,6 +7,7 @@
 //! The mapping of prost-reflect (its feature `serde`) loses values and reports faults without places:
 //! docs/decisions/0023-one-mapping-between-protobuf-and-json.md.
 
+pub(crate) mod canonical;
 pub(crate) mod decode;
 pub(crate) mod decoder;
 pub(crate) mod encode;
@@ -16,7 +17,6 @@ pub(crate) mod scalar;
 pub(crate) mod time;
 pub(crate) mod value;
 pub(crate) mod wellknown;
-pub(crate) mod wire;
 
 /// Key of the type of a `google.protobuf.Any`.
 pub(crate) const TYPE: &str = "@type";

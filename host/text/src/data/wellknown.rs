@@ -240,7 +240,7 @@ fn any(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Nod
             Some(value) => decoder.message(&inner, value),
             None => decoder.fields(&inner, entries.iter().filter(|entry| entry.key != TYPE)),
         };
-        super::wire::encode(&read?)
+        super::canonical::encode(&read?)
     };
     let fields = [(1, Value::String(url.into_owned())), (2, Value::Bytes(bytes.into()))];
     build(decoder, descriptor, node, fields)

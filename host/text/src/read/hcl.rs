@@ -12,7 +12,7 @@ use hcl_edit::{
     structure::{Block, Body, Structure},
     template::{Element, Template},
 };
-use mortise_resource::FieldPath;
+use mortise_resource::{FieldPath, types::Gvk};
 
 use crate::{
     diagnostic::DiagnosticSink,
@@ -230,17 +230,16 @@ impl Reader<'_, '_> {
             self.fault(at, message);
             return Value::Wrong;
         };
-        let mut parts = text.split('.');
-        match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some(group), Some(version), Some(kind), None) if ![group, version, kind].contains(&"") => {
-                let entry = |key: &str, value: &str| Entry {
+        match text.parse() {
+            Ok(Gvk { group, group_version, kind }) => {
+                let entry = |key: &str, value| Entry {
                     key: key.to_owned(),
                     key_span: at,
-                    value: Node::new(at, Value::Text(value.to_owned())),
+                    value: Node::new(at, Value::Text(value)),
                 };
-                Value::Map(vec![entry("Group", group), entry("GroupVersion", version), entry("Kind", kind)])
+                Value::Map(vec![entry("Group", group), entry("GroupVersion", group_version), entry("Kind", kind)])
             }
-            _ => {
+            Err(_) => {
                 let message = format!(
                     "Error in function call; Call to function \"gvk\" failed: GVK string must be in the form \
                      <Group>.<GroupVersion>.<Kind>, got: {text}"

@@ -5,7 +5,9 @@ use prost_reflect::{DescriptorPool, prost_types};
 use serde_json::Value;
 
 fn parsed(text: &str) -> Value {
-    serde_saphyr::from_str(text).unwrap_or_else(|e| panic!("{e}:\n{text}"))
+    let source = mortise_text::Source { name: "sample", text };
+    let documents = mortise_text::plain_documents(source, &mortise_text::Limits::default());
+    documents.unwrap_or_else(|e| panic!("{e}:\n{text}")).pop().map_or(Value::Null, |document| document.value)
 }
 
 #[test]

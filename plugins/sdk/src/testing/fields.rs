@@ -1,16 +1,14 @@
 //! Content of a field in an encoded message, by the field's path: the host's work for mappers and indexes.
 
-use mortise_resource::pb;
-use prost::{
-    Message,
-    encoding::{WireType, decode_key, decode_varint},
+use mortise_resource::{
+    pb,
+    wire::{Cursor, Field, Value},
 };
+use prost::{Message, encoding::encode_varint};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet,
     field_descriptor_proto::{Label, Type},
 };
-
-use crate::wire;
 
 /// Ids that a field refers to.
 pub(super) fn references(files: &FileDescriptorSet, message: &str, path: &str, data: &[u8]) -> Vec<pb::Id> {
@@ -37,9 +35,8 @@ pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data:
             texts.extend(String::from_utf8(bytes).ok().filter(|text| !text.is_empty()));
         } else {
             // A number, or several packed ones.
-            let mut rest = bytes.as_slice();
-            while let Some(number) = Some(&mut rest).filter(|rest| !rest.is_empty()).and_then(|r| decode_varint(r).ok())
-            {
+            let mut rest = Cursor::new(&bytes);
+            while let Ok(number) = rest.varint() {
                 texts.push(number_as_text(files, field, number));
             }
         }
@@ -50,8 +47,8 @@ pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data:
 /// Text of an entry in a map of string to string: a message of two fields.
 fn map_entry(bytes: &[u8]) -> Option<String> {
     let text = |number| {
-        let (_, found) = wire::fields(bytes).ok()?.into_iter().find(|(one, _)| *one == number)?;
-        String::from_utf8(content(found)?).ok()
+        let field = Cursor::new(bytes).map_while(Result::ok).find(|field| field.number == number)?;
+        String::from_utf8(content(&field)).ok()
     };
     Some(format!("{}={}", text(1).unwrap_or_default(), text(2).unwrap_or_default()))
 }
@@ -83,8 +80,8 @@ fn find<'f>(
         return Vec::new();
     };
     let number = u32::try_from(field.number()).unwrap_or_default();
-    let found = wire::fields(data).unwrap_or_default().into_iter().filter(|(one, _)| *one == number);
-    let found = found.filter_map(|(_, bytes)| content(bytes));
+    let found = Cursor::new(data).map_while(Result::ok).filter(|found| found.number == number);
+    let found = found.map(|found| content(&found));
     match rest {
         None => {
             let mut found = found.map(|bytes| (field, bytes)).collect::<Vec<_>>();
@@ -107,12 +104,16 @@ fn is_zero_when_absent(field: &FieldDescriptorProto) -> bool {
 }
 
 /// Bytes of a field without its key and, if it has one, its length.
-fn content(mut bytes: &[u8]) -> Option<Vec<u8>> {
-    let (_, wire_type) = decode_key(&mut bytes).ok()?;
-    if wire_type == WireType::LengthDelimited {
-        decode_varint(&mut bytes).ok()?;
+fn content(field: &Field<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match field.value {
+        Value::Varint(number) => encode_varint(number, &mut out),
+        Value::Fixed64(bytes) => out.extend(bytes),
+        Value::Fixed32(bytes) => out.extend(bytes),
+        Value::Bytes(bytes) => out.extend(bytes),
+        Value::Group => {}
     }
-    Some(bytes.to_vec())
+    out
 }
 
 fn named_message<'f>(files: &'f FileDescriptorSet, name: &str) -> Option<&'f DescriptorProto> {

@@ -9,6 +9,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use mortise_resource::grpc::catalog::{ServicePort, Workload, WorkloadAddress, WorkloadPort};
+use mortise_text::{Diagnostics, Limits, Source, plain_documents};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -67,12 +68,23 @@ enum PortError {
     Address(String),
 }
 
+/// Reason why a text is not a compose file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ComposeError {
+    #[error(transparent)]
+    Yaml(#[from] Diagnostics),
+    #[error("{0}")]
+    Form(#[from] serde_json::Error),
+}
+
 /// Reads a compose file; `address` is the default address of published ports.
 ///
 /// # Errors
 /// The text is not YAML, or has no services.
-pub(super) fn read(text: &str, address: IpAddr) -> Result<LoadPlan, serde_saphyr::Error> {
-    let file: File = serde_saphyr::from_str(text)?;
+pub(super) fn read(text: &str, address: IpAddr) -> Result<LoadPlan, ComposeError> {
+    let limits = Limits { documents: 1, ..Limits::default() };
+    let document = plain_documents(Source { name: "compose", text }, &limits)?.pop();
+    let file: File = serde_json::from_value(document.map_or(Value::Null, |document| document.value))?;
     let mut plan = LoadPlan::default();
     for (name, service) in file.services {
         add(&mut plan, &name, &service.unwrap_or_default(), address);

@@ -1,6 +1,9 @@
 //! Execution of the commands of `mortise resource …`.
 
-use mortise_resource::{pb, types::gvk};
+use mortise_resource::{
+    pb,
+    types::{Gvk, gvk},
+};
 use mortise_text::{Indent, consul};
 use tonic::Request;
 
@@ -222,11 +225,10 @@ impl ConsulCommand {
     /// Finds a type by its full name, in any case over HTTP, or by a kind that only one type has.
     fn find(&self, text: &str, catalog: &Catalog) -> Result<pb::Type, ConsulError> {
         let types = || catalog.infos().iter().filter_map(|info| info.r#type.clone());
-        let mut parts = text.split('.').map(str::to_owned);
-        if let (Some(group), Some(group_version), Some(kind)) = (parts.next(), parts.next(), parts.next()) {
+        if let Ok(named) = text.parse::<Gvk>() {
             let own = types().find(|ty| self.family == Family::Http && gvk(ty).eq_ignore_ascii_case(text));
             // The server has a better error for a type that does not exist.
-            return Ok(own.unwrap_or(pb::Type { group, group_version, kind }));
+            return Ok(own.unwrap_or_else(|| named.to_pb()));
         }
         let mut found = types().filter(|ty| ty.kind.eq_ignore_ascii_case(text));
         match (found.next(), found.next()) {

@@ -144,15 +144,15 @@ fn arguments_are_of_their_types() {
         (primitive(Primitive::Number), number("--1"), "a: must be a number in decimal notation"),
         (primitive(Primitive::Number), number(&"1".repeat(10_001)), "a: must be a number in decimal notation"),
         (list(primitive(Primitive::String)), text("a"), "a: must be a list"),
-        (list(primitive(Primitive::String)), elements([text("a"), yes()]), "a: at [1]: must be a text"),
-        (map(), entries([("k", yes())]), "a: at [\"k\"]: must be a text"),
+        (list(primitive(Primitive::String)), elements([text("a"), yes()]), "a[1]: must be a text"),
+        (map(), entries([("k", yes())]), "a[\"k\"]: must be a text"),
         (map(), elements([]), "a: must be a map"),
         (object(), entries([("x", yes())]), "a: the attribute \"y\" is missing; it may be null"),
         (object(), entries([("x", yes()), ("z", yes())]), "a: there is no attribute \"z\""),
         (
             object(),
             entries([("x", yes()), ("y", elements([text("1")]))]),
-            "a: at .y[0]: must be a number in decimal notation",
+            "a.y[0]: must be a number in decimal notation",
         ),
         (primitive(Primitive::String), FunctionValue::default(), "a: null is not allowed"),
     ] {

@@ -73,7 +73,7 @@ fn read(fields: Vec<WholeField>) -> Result<(ReferenceDecls, MessageDescriptor), 
 fn what_is_no_reference_is_refused_with_its_field() {
     let text = || field("x", 1, 1, STRING, "");
     for (bad, says) in [
-        (refers(text(), "Artist", 1), "type must be like"),
+        (refers(text(), "Artist", 1), "\"Artist\" is not the full name of a type"),
         (refers(text(), "Demo.v2.Artist", 1), "group must match"),
         (refers(text(), "demo.v2.Artist", 0), "on_delete is required"),
         (refers(text(), "demo.v2.Artist", 7), "on_delete is required"),

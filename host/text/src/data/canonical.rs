@@ -1,7 +1,10 @@
 //! Encodes messages so that the same content gives the same bytes: entries of maps are sorted by key, so that applying
 //! a file twice sends the same bytes twice.
+//!
+//! Encodes only; `mortise_resource::wire` reads.
 
-use prost::{Message, encoding};
+use mortise_resource::wire::put_bytes;
+use prost::Message;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 
 /// Encodes a message: known fields by number, then extensions, then fields that its descriptor does not know.
@@ -13,15 +16,15 @@ pub(crate) fn encode(message: &DynamicMessage) -> Vec<u8> {
                 let mut entries: Vec<(&MapKey, &Value)> = map.iter().collect();
                 entries.sort_by(|(a, _), (b, _)| order(a, b));
                 for (key, value) in entries {
-                    nested(&field, &entry(&field, key, value), &mut bytes);
+                    put_bytes(field.number(), &entry(&field, key, value), &mut bytes);
                 }
             }
             Value::List(items) if matches!(field.kind(), Kind::Message(_)) && !field.is_group() => {
                 for item in items.iter().filter_map(Value::as_message) {
-                    nested(&field, &encode(item), &mut bytes);
+                    put_bytes(field.number(), &encode(item), &mut bytes);
                 }
             }
-            Value::Message(inner) if !field.is_group() => nested(&field, &encode(inner), &mut bytes),
+            Value::Message(inner) if !field.is_group() => put_bytes(field.number(), &encode(inner), &mut bytes),
             value => bytes.extend(alone(&message.descriptor(), &field, value)),
         }
     }
@@ -43,12 +46,6 @@ pub(crate) fn undeclared_fields(message: &DynamicMessage) -> Vec<u8> {
     bytes
 }
 
-fn nested(field: &FieldDescriptor, content: &[u8], bytes: &mut Vec<u8>) {
-    encoding::encode_key(field.number(), encoding::WireType::LengthDelimited, bytes);
-    encoding::encode_varint(u64::try_from(content.len()).unwrap_or(u64::MAX), bytes);
-    bytes.extend_from_slice(content);
-}
-
 /// Encodes a field by itself; fields without maps in them have only one encoding.
 fn alone(descriptor: &MessageDescriptor, field: &FieldDescriptor, value: &Value) -> Vec<u8> {
     let mut one = DynamicMessage::new(descriptor.clone());
@@ -64,7 +61,7 @@ fn entry(field: &FieldDescriptor, key: &MapKey, value: &Value) -> Vec<u8> {
     let (key_field, value_field) = (descriptor.map_entry_key_field(), descriptor.map_entry_value_field());
     let mut bytes = alone(&descriptor, &key_field, &Value::from(key.clone()));
     match value {
-        Value::Message(inner) => nested(&value_field, &encode(inner), &mut bytes),
+        Value::Message(inner) => put_bytes(value_field.number(), &encode(inner), &mut bytes),
         value => bytes.extend(alone(&descriptor, &value_field, value)),
     }
     bytes
