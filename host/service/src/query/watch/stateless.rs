@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use super::session::{Session, message};
 use crate::{
     call::{Share, store_fault::ended},
+    lists::WatchTurn,
     query::compile::refused,
 };
 
@@ -50,6 +51,9 @@ pub(super) struct Stateless {
     is_unfinished: bool,
     /// Whether the client has a snapshot or a token.
     is_in_sync: bool,
+    /// Whether the reader was too slow for the changes since it was in step. A client's own replay has no pace, as a
+    /// snapshot has none: the places for snapshots bound both.
+    has_lagged: bool,
     bookmark: Instant,
 }
 
@@ -126,6 +130,7 @@ impl Stateless {
             told: Position::default(),
             is_unfinished: false,
             is_in_sync,
+            has_lagged: false,
             bookmark: Instant::now() + BOOKMARK,
         })
     }
@@ -239,7 +244,12 @@ impl Stateless {
         since: Option<Timestamp>,
         place: Share,
     ) -> Result<Option<WatchResourcesResponse>, Error> {
+        let mut turn: Option<WatchTurn> = None;
         loop {
+            if self.has_lagged && turn.as_ref().is_none_or(WatchTurn::is_over) {
+                drop(turn.take());
+                turn = Some(self.session.turn().await?);
+            }
             let step = match self.session.until(changes.next()).await? {
                 Ok(step) => step,
                 Err(error) => return self.recover(&error, since),
@@ -261,6 +271,7 @@ impl Stateless {
                 }
                 ChangeStep::CaughtUp(position) => {
                     self.position = position;
+                    self.has_lagged = false;
                     self.phase = Phase::Live(changes);
                     return Ok(Some(self.complete()));
                 }
@@ -289,6 +300,7 @@ impl Stateless {
                 }));
             }
         };
+        let turn = self.session.turn().await?;
         // The type may have been registered again during the wait.
         if self.session.renew().await? {
             return Ok(Some(self.start_over()));
@@ -303,7 +315,7 @@ impl Stateless {
             told.into_iter().for_each(|change| self.held.add(change));
             self.position = change.position();
             looked_at += 1;
-            if looked_at < TOGETHER && !self.held.is_full(self.chunk) {
+            if looked_at < TOGETHER && !turn.is_over() && !self.held.is_full(self.chunk) {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => {
@@ -329,6 +341,7 @@ impl Stateless {
     ) -> Result<Option<WatchResourcesResponse>, Error> {
         match error {
             StoreError::WatchLagged { .. } => {
+                self.has_lagged = true;
                 self.phase = Phase::Behind(self.position, since);
                 Ok(None)
             }
@@ -349,6 +362,7 @@ impl Stateless {
 
     /// Starts with nothing: the history does not reach back, or stored data has another meaning now.
     fn start_over(&mut self) -> WatchResourcesResponse {
+        self.has_lagged = false;
         self.phase = Phase::New;
         self.is_in_sync = true;
         self.reset()
