@@ -227,6 +227,8 @@ pub const ALL: &[Metric] = table! {
         "Changes of the files of TLS: loaded, or refused, with the earlier ones still in service.";
     Counter mortise_watches_lagged_total()
         "Watches of clients ended because they fell behind.";
+    Counter mortise_watches_paced_total()
+        "Waits of watches whose caller's watches used their share of a processor.";
     Counter mortise_watches_refused_total()
         "Watches refused because too many are open.";
     Counter mortise_watches_resynced_total()

@@ -57,7 +57,7 @@ impl Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct QueueKey {
     /// Source that takes turns with other callers.
-    pub(super) holder: Source,
+    pub(crate) holder: Source,
     /// Connection that takes turns with the holder's other connections.
     pub(super) connection: Source,
 }

@@ -14,6 +14,7 @@ mod open_watch;
 mod pools;
 mod request;
 mod type_watch;
+mod watch_pace;
 
 pub use checked_list::EncodedList;
 pub(crate) use checked_list::{CheckedList, Selection};
@@ -22,3 +23,4 @@ pub(crate) use open_watch::{OpenWatch, WatchPermission, WatchScope};
 pub(crate) use pools::{FOREGROUND_PAGES, Lists, YIELD_INTERVAL_CHANGES};
 pub(crate) use request::check_request;
 pub use type_watch::TypeWatch;
+pub(crate) use watch_pace::{WatchPace, WatchTurn};

@@ -6,6 +6,7 @@ use mortise_plugin_host::LowPriorityThreads;
 use mortise_resource::{Code, Error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::watch_pace::{WatchPace, WatchPaces};
 use crate::{
     call::{Caller, CallerCounts, FairPool, NoShare, OpenCount, Share, caller_number},
     core::Core,
@@ -25,6 +26,7 @@ pub(crate) struct Lists {
     pub(crate) core: Core,
     watches: Arc<Semaphore>,
     caller_watches: Arc<CallerCounts>,
+    paces: WatchPaces,
     /// Places for watches during their snapshot.
     pub(crate) snapshots: FairPool,
     /// Bytes of lists in memory, read or waiting to be sent.
@@ -39,6 +41,7 @@ impl Lists {
         Self {
             watches: Arc::new(Semaphore::new(options.max_watches)),
             caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
+            paces: WatchPaces::default(),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             bytes: FairPool::new(options.list_bytes, options.max_waiting),
             low_priority: Arc::default(),
@@ -64,6 +67,11 @@ impl Lists {
             Error::new(Code::ResourceExhausted, format!("{max} watches are open already (limit service.max_watches)"))
         })?;
         Ok((permit, counted))
+    }
+
+    /// Makes the pace of a caller's watch that evaluates changes.
+    pub(crate) fn pace(&self, caller: &Caller) -> WatchPace {
+        self.paces.watch(caller.queue_key().holder)
     }
 
     /// Waits for the bytes of an answer, at most all of them.

@@ -19,8 +19,10 @@
 //!
 //! # Cost
 //! A watch that requires names, one tenancy, or values of labels or of fields is woken only by changes of resources
-//! that have these before or after the change ([`terms`]); any other watch evaluates each change of its type. A page
-//! that loses a row while more follow is read again, for at most half of the time.
+//! that have these before or after the change ([`terms`]); any other watch evaluates each change of its type. The
+//! caller pays for the time: beyond a share of a processor its watches get changes later
+//! ([`WatchPace`](crate::lists::WatchPace)). A page that loses a row while more follow is read again, for at most half
+//! of the time.
 
 mod page_view;
 pub(crate) mod resources;

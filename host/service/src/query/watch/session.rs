@@ -14,7 +14,7 @@ use mortise_store::{Cursor, Query, ScanPart, Term};
 use super::terms::term;
 use crate::{
     call::{Caller, Share, store_fault::ended},
-    lists::{FOREGROUND_PAGES, OpenWatch, WatchPermission, WatchScope},
+    lists::{FOREGROUND_PAGES, OpenWatch, WatchPace, WatchPermission, WatchScope, WatchTurn},
     query::{
         compile::{Search, project},
         queries::Queries,
@@ -31,6 +31,7 @@ pub(super) struct Session {
     pub(super) queries: Queries,
     pub(super) search: Search,
     pub(super) open: OpenWatch,
+    pace: WatchPace,
     request: SearchRequest,
 }
 
@@ -46,7 +47,8 @@ impl Session {
         let search = Search::compile(caller, &queries.core.types(), request.clone()).await?;
         let scope = WatchScope::Many(search.kind.gvk.clone(), request.tenancy.clone().unwrap_or_default());
         let open = OpenWatch::new(&queries.lists, caller, "WatchResources", scope, permission)?;
-        Ok(Self { queries: queries.clone(), search, open, request })
+        let pace = queries.lists.pace(caller);
+        Ok(Self { queries: queries.clone(), search, open, pace, request })
     }
 
     /// Compiles the query again if its type was registered again. Returns whether stored data may have another meaning
@@ -165,6 +167,14 @@ impl Session {
             }
         });
         page.await?.map_err(|e| ended(&e))
+    }
+
+    /// Waits for a turn to evaluate changes.
+    ///
+    /// # Errors
+    /// The reason for the end of the watch.
+    pub(super) async fn turn(&mut self) -> Result<WatchTurn, Error> {
+        self.open.until(self.pace.turn()).await
     }
 
     /// Waits for a future while the watch may go on.

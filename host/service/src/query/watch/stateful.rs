@@ -49,6 +49,8 @@ pub(super) struct Stateful {
     changes: Option<Box<dyn ChangeWatch>>,
     /// Earliest time of the next read.
     not_before: Instant,
+    /// Time of the last read, for which the caller has not paid.
+    owed: Option<Duration>,
     /// Page tokens that the client has.
     tokens: Option<PageTokenChange>,
     /// Unsent messages that belong together.
@@ -62,7 +64,7 @@ impl Stateful {
         let view = PageView::empty(bounds(&session));
         let not_before = Instant::now();
         let unsent = VecDeque::new();
-        Self { session, chunk, view, room: None, changes: None, not_before, tokens: None, unsent, page: None }
+        Self { session, chunk, view, room: None, changes: None, not_before, owed: None, tokens: None, unsent, page: None }
     }
 
     /// Waits for the next message.
@@ -87,6 +89,10 @@ impl Stateful {
     /// Reads the page, and returns the difference.
     async fn read(&mut self) -> Result<Vec<ResourceChange>, Error> {
         self.session.until(sleep_until(self.not_before)).await?;
+        // The bytes of lists bound the first page, as they bound a search.
+        if let Some(owed) = self.owed.take() {
+            self.session.turn().await?.pay(owed);
+        }
         let begun = Instant::now();
         let (lists, queue_key) = (self.session.queries.lists.clone(), self.session.open.caller().queue_key());
         let bytes = lists.bytes.total().min(PAGE_BYTES);
@@ -136,6 +142,7 @@ impl Stateful {
         self.reserve()?;
         self.changes = Some(changes);
         // Others have their turn for as long as the read took.
+        self.owed = Some(begun.elapsed());
         self.not_before = Instant::now() + begun.elapsed().max(MIN_PAGE_READ_INTERVAL);
         let resource = |index: usize| shown.get(index).cloned();
         Ok(steps.into_iter().map(|step| self.change_of(step, &resource)).collect())
@@ -148,6 +155,7 @@ impl Stateful {
             Ok(ChangeStep::CaughtUp(_)) => None,
             Err(error) => return lost(&error),
         };
+        let turn = self.session.turn().await?;
         if self.session.renew().await? {
             return Ok(Vec::new());
         }
@@ -160,7 +168,7 @@ impl Stateful {
                 Some(steps) => told.extend(steps.into_iter().inspect(|step| bytes += step.encoded_len())),
             }
             looked_at += 1;
-            if looked_at < YIELD_INTERVAL_CHANGES && bytes < CHUNK_BYTES {
+            if looked_at < YIELD_INTERVAL_CHANGES && bytes < CHUNK_BYTES && !turn.is_over() {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => return lost(&error).map(|_| told),

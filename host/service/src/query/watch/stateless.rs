@@ -20,7 +20,7 @@ use super::session::{CHUNK_BYTES, Session, message};
 use crate::{
     call::{Share, store_fault::ended},
     core::durations::BOOKMARK_INTERVAL,
-    lists::YIELD_INTERVAL_CHANGES,
+    lists::{WatchTurn, YIELD_INTERVAL_CHANGES},
     query::compile::refused,
 };
 
@@ -44,6 +44,9 @@ pub(super) struct Stateless {
     is_unfinished: bool,
     /// Whether the client has a snapshot or a token.
     is_in_sync: bool,
+    /// Whether the reader was too slow for the changes since it was in step. A client's own replay has no pace, as a
+    /// snapshot has none: the places for snapshots bound both.
+    has_lagged: bool,
     bookmark: Instant,
 }
 
@@ -120,6 +123,7 @@ impl Stateless {
             told: Position::default(),
             is_unfinished: false,
             is_in_sync,
+            has_lagged: false,
             bookmark: Instant::now() + BOOKMARK_INTERVAL,
         })
     }
@@ -233,7 +237,12 @@ impl Stateless {
         since: Option<Timestamp>,
         place: Share,
     ) -> Result<Option<WatchResourcesResponse>, Error> {
+        let mut turn: Option<WatchTurn> = None;
         loop {
+            if self.has_lagged && turn.as_ref().is_none_or(WatchTurn::is_over) {
+                drop(turn.take());
+                turn = Some(self.session.turn().await?);
+            }
             let step = match self.session.until(changes.next()).await? {
                 Ok(step) => step,
                 Err(error) => return self.recover(&error, since),
@@ -255,6 +264,7 @@ impl Stateless {
                 }
                 ChangeStep::CaughtUp(position) => {
                     self.position = position;
+                    self.has_lagged = false;
                     self.phase = Phase::Live(changes);
                     return Ok(Some(self.complete()));
                 }
@@ -283,6 +293,7 @@ impl Stateless {
                 }));
             }
         };
+        let turn = self.session.turn().await?;
         // The type may have been registered again during the wait.
         if self.session.renew().await? {
             return Ok(Some(self.start_over()));
@@ -297,7 +308,7 @@ impl Stateless {
             told.into_iter().for_each(|change| self.pending.add(change));
             self.position = change.position();
             looked_at += 1;
-            if looked_at < YIELD_INTERVAL_CHANGES && !self.pending.is_full(self.chunk) {
+            if looked_at < YIELD_INTERVAL_CHANGES && !turn.is_over() && !self.pending.is_full(self.chunk) {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => {
@@ -323,6 +334,7 @@ impl Stateless {
     ) -> Result<Option<WatchResourcesResponse>, Error> {
         match error {
             StoreError::WatchLagged { .. } => {
+                self.has_lagged = true;
                 self.phase = Phase::Behind(self.position, since);
                 Ok(None)
             }
@@ -343,6 +355,7 @@ impl Stateless {
 
     /// Starts with nothing: the history does not reach back, or stored data has another meaning now.
     fn start_over(&mut self) -> WatchResourcesResponse {
+        self.has_lagged = false;
         self.phase = Phase::New;
         self.is_in_sync = true;
         self.reset()
