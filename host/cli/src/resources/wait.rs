@@ -89,11 +89,11 @@ impl Condition {
 }
 
 /// Type, partition and namespace of a watch.
-type Place = (Gvk, String, String);
+type WatchedPlace = (Gvk, String, String);
 
 /// Waits until the condition holds for all, at most for the session's timeout.
 pub(crate) async fn until(session: &Session, all: &[pb::Resource], condition: &Condition) -> Result<(), CliError> {
-    let mut places: BTreeMap<Place, HashMap<Key, String>> = BTreeMap::new();
+    let mut places: BTreeMap<WatchedPlace, HashMap<Key, String>> = BTreeMap::new();
     for resource in all.iter().filter(|resource| !condition.holds(resource)) {
         let id = id_of(resource);
         let tenancy = id.tenancy.clone().unwrap_or_default();
@@ -127,7 +127,7 @@ fn in_vain(what: String, pending: HashMap<Key, String>) -> CliError {
 
 async fn watch(
     session: &Session,
-    (ty, partition, namespace): &Place,
+    (ty, partition, namespace): &WatchedPlace,
     condition: &Condition,
     pending: &mut HashMap<Key, String>,
 ) -> Result<(), CliError> {
