@@ -64,7 +64,8 @@ impl BenchHarness {
     pub(crate) async fn new(guest: &str, of: &Gvk, resources: usize) -> Outcome<Self> {
         let dir = tempfile::tempdir()?;
         let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
-        let plugin = Plugin::load_file(&sandbox, &component(guest), &PluginSettings::default()).await?;
+        let bytes = std::fs::read(component(guest))?;
+        let plugin = Plugin::load(&sandbox, guest, &bytes, &PluginSettings::default()).await?;
         let registry = Registry::builtin()?.with(&plugin)?;
         let registry = Arc::new(ArcSwap::from_pointee(registry));
         let backend: Arc<dyn Backend> =

@@ -46,9 +46,9 @@ struct Guest {
 
 impl Guest {
     async fn load(sandbox: &Sandbox, name: &str) -> Outcome<Self> {
-        let path = component(name);
-        let mortise = Plugin::load_file(sandbox, &path, &PluginSettings::default()).await?;
-        Ok(Self { mortise, bare: BarePlugin::load(&std::fs::read(path)?)? })
+        let bytes = std::fs::read(component(name))?;
+        let mortise = Plugin::load(sandbox, name, &bytes, &PluginSettings::default()).await?;
+        Ok(Self { mortise, bare: BarePlugin::load(&bytes)? })
     }
 
     async fn write(&self, resource: Option<&Vec<u8>>) -> Outcome<()> {

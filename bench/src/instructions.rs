@@ -293,7 +293,7 @@ async fn call_hooks(count: usize, guest: &Path, code: &Path) -> Outcome<()> {
     // Valgrind is slow.
     let limits = Limits { deadline_ms: 60_000, ..Limits::default() };
     let sandbox = Sandbox::new(&limits, code.to_owned())?;
-    let plugin = Plugin::load_file(&sandbox, guest, &PluginSettings::default()).await?;
+    let plugin = Plugin::load(&sandbox, "hooks", &std::fs::read(guest)?, &PluginSettings::default()).await?;
     let resource = hooks::resource();
     for _ in 0..count {
         hooks::write(&plugin, Some(&resource)).await?;

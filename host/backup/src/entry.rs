@@ -109,13 +109,14 @@ pub(crate) fn is_signature(name: &str) -> bool {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct WireRecord {
     #[prost(int32, tag = "1")]
-    kind: i32,
+    pub(crate) kind: i32,
     #[prost(uint64, tag = "2")]
-    sequence: u64,
+    pub(crate) sequence: u64,
     #[prost(bytes = "vec", tag = "3")]
-    resource: Vec<u8>,
+    pub(crate) resource: Vec<u8>,
     #[prost(fixed64, optional, tag = "1000")]
-    checksum: Option<u64>,
+    /// Absent in records of earlier releases.
+    pub(crate) checksum: Option<u64>,
 }
 
 impl WireRecord {

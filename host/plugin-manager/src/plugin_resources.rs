@@ -98,9 +98,10 @@ impl PluginResources {
     /// Faults of the store.
     async fn put(&mut self, records: impl IntoIterator<Item = (&str, &PluginRecord)>) -> Result<(), StoreError> {
         let changed: Vec<(&str, &PluginRecord)> =
-            records.into_iter().filter(|(name, record)| self.next(name, record).is_some()).collect();
+            records.into_iter().filter(|(name, record)| self.changed_resource(name, record).is_some()).collect();
         for attempt in 1.. {
-            let resources: Vec<_> = changed.iter().filter_map(|(name, record)| self.next(name, record)).collect();
+            let resources: Vec<_> =
+                changed.iter().filter_map(|(name, record)| self.changed_resource(name, record)).collect();
             if resources.is_empty() {
                 break;
             }
@@ -127,7 +128,7 @@ impl PluginResources {
     }
 
     /// The resource to store for a record; `None` if the stored one is up to date.
-    fn next(&self, name: &str, record: &PluginRecord) -> Option<pb::Resource> {
+    fn changed_resource(&self, name: &str, record: &PluginRecord) -> Option<pb::Resource> {
         let value = record.data.encode_to_vec();
         let conditions = vec![cut_message(record.loaded.clone()), cut_message(record.healthy.clone())];
         let stored = self.written.get(name);

@@ -58,7 +58,8 @@ pub use grants::{
 };
 pub use health::{
     breaker::{CallerId, HealthState, Quarantine},
-    logs::{self, LogLevel, LogLine, LogSettings, LogThreshold, Logs},
+    log_level::{LogLevel, LogThreshold, threshold},
+    logs::{LogLine, LogSettings, Logs},
     plugin_health::{Health, HealthReport, HookHealth},
 };
 pub use host::{

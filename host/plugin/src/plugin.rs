@@ -3,7 +3,7 @@
 //! Loading checks and compiles the component (`load`), lets it check its settings, and compiles it a second time for
 //! the engine of controllers, if it has controllers or the hook `import`. Plugins that serve already are not touched.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use mortise_resource::types::Gvk;
 use tokio::sync::Semaphore;
@@ -59,27 +59,6 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Reads and loads a component from a file.
-    ///
-    /// # Errors
-    /// Those of [`Plugin::load`], and a file that cannot be read.
-    pub async fn load_file(sandbox: &Sandbox, path: &Path, settings: &PluginSettings) -> Result<Arc<Self>, LoadError> {
-        let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
-        let limit = sandbox.inner().limits.component_bytes;
-        let metadata = std::fs::metadata(path).map_err(unreadable)?;
-        if !metadata.is_file() {
-            let what = "not a file; a plugin is one .wasm file";
-            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, what)));
-        }
-        let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-        if size > limit {
-            return Err(LoadError::TooLarge { size, limit });
-        }
-        let bytes = std::fs::read(path).map_err(unreadable)?;
-        let called = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Self::load(sandbox, &called, &bytes, settings).await
-    }
-
     /// Loads a component. `called` names it in errors until its manifest is known. The plugin gets its own part of
     /// `settings`, by its name; its check of them, if any, runs now, under limits, in an instance of its own.
     ///

@@ -31,7 +31,8 @@ use crate::{
     error::LoadError,
     health::{
         breaker::Quarantine,
-        logs::{LogSettings, LogThreshold, Logs},
+        log_level::LogThreshold,
+        logs::{LogSettings, Logs},
         metrics::{PluginLabels, count_load},
     },
     host::{lookup_host::LookupHost, state::State},

@@ -82,7 +82,7 @@ impl std::error::Error for QuotaExceeded {}
 impl fmt::Display for QuotaExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { quota, type_key, tenancy, used, added, limit } = self;
-        write!(f, "the quota of {} is exceeded: it holds {used} ", Place(tenancy))?;
+        write!(f, "the quota of {} is exceeded: it holds {used} ", TenancyText(tenancy))?;
         match type_key {
             Some(type_key) => write!(f, "resources of type {type_key}")?,
             None => f.write_str("bytes of resources")?,
@@ -93,9 +93,9 @@ impl fmt::Display for QuotaExceeded {
 }
 
 /// Display form of a tenancy.
-pub(crate) struct Place<'t>(pub(crate) &'t pb::Tenancy);
+pub(crate) struct TenancyText<'t>(pub(crate) &'t pb::Tenancy);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for TenancyText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.partition.as_str(), self.0.namespace.as_str()) {
             ("", "") => f.write_str("the cluster scope"),
@@ -168,6 +168,6 @@ mod tests {
             "the quota of the cluster scope is exceeded: it holds 7 bytes of resources, the write adds 2, and the limit \
              is 8 (quotas.bytes); delete some, or raise quotas.bytes"
         );
-        assert_eq!(Place(&tenancy("east", "")).to_string(), "partition east");
+        assert_eq!(TenancyText(&tenancy("east", "")).to_string(), "partition east");
     }
 }

@@ -47,17 +47,6 @@ async fn salvage_saves_the_readable_part_of_a_damaged_backup() {
     assert!(matches!(refused, Err(BackupError::Occupied { .. })), "{refused:?}");
 }
 
-/// A record as earlier releases wrote it.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Earlier {
-    #[prost(int32, tag = "1")]
-    kind: i32,
-    #[prost(uint64, tag = "2")]
-    sequence: u64,
-    #[prost(bytes = "vec", tag = "3")]
-    resource: Vec<u8>,
-}
-
 /// Salvage leaves out, and reports, records that decode but contradict their checksum or version.
 #[tokio::test(flavor = "multi_thread")]
 async fn salvage_leaves_out_contradictory_records() {
@@ -87,7 +76,8 @@ async fn salvage_leaves_out_contradictory_records() {
         entry::encode(Record { sequence: 8, ..record }, into);
     }
     fn bare(record: Record, into: &mut Vec<u8>) {
-        let earlier = Earlier { kind: 1, sequence: record.sequence, resource: record.payload };
+        let earlier =
+            entry::WireRecord { kind: 1, sequence: record.sequence, resource: record.payload, checksum: None };
         into.extend(prost::Message::encode_length_delimited_to_vec(&earlier));
     }
     fn without_sums(entries: &mut Entries) {
@@ -182,7 +172,8 @@ async fn salvage_proves_each_record_without_the_list_of_checksums() {
 
     let (mut rest, mut earlier) = (entries[1].1.as_slice(), Vec::new());
     while !rest.is_empty() {
-        let record = <Earlier as prost::Message>::decode_length_delimited(&mut rest).unwrap();
+        let record = <entry::WireRecord as prost::Message>::decode_length_delimited(&mut rest).unwrap();
+        let record = entry::WireRecord { checksum: None, ..record };
         earlier.extend(prost::Message::encode_length_delimited_to_vec(&record));
     }
     entries[1].1 = earlier;

@@ -138,7 +138,11 @@ pub(super) fn definition(probe: &Arc<Probe>) -> Definition {
 impl Harness {
     /// A harness with a controller that is not registered yet.
     pub(super) fn new(probe: Arc<Probe>) -> Self {
-        let store = Store::default();
+        Self::over(Store::default(), probe)
+    }
+
+    /// The same over a store that the probe writes.
+    pub(super) fn over(store: Store, probe: Arc<Probe>) -> Self {
         let lease = Arc::new(TestLeases(watch::channel(true).0));
         let all = Controllers::new(Arc::new(store.clone()), lease.clone());
         Self { store, probe, all, lease }

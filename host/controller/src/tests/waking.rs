@@ -1,6 +1,6 @@
 //! Controllers that wake themselves.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::{
     harness::{Harness, Probe},
@@ -9,13 +9,11 @@ use super::{
 use crate::{Mapper, Outcome};
 
 /// A reconciler that writes a resource of type `of` under a name made of the requested one, and records the write.
-fn writer(
-    write: impl Fn(&Store, &str) -> Option<(mortise_resource::pb::Id, u64)> + Send + Sync + 'static,
-) -> (Arc<Probe>, Arc<OnceLock<Store>>) {
-    let store: Arc<OnceLock<Store>> = Arc::default();
+fn writer(write: impl Fn(&Store, &str) -> Option<(mortise_resource::pb::Id, u64)> + Send + Sync + 'static) -> Harness {
+    let store = Store::default();
     let (with, write) = (store.clone(), Arc::new(write));
     let probe = Probe::new(move |context, request, _| {
-        let (store, write) = (with.get().unwrap().clone(), write.clone());
+        let (store, write) = (with.clone(), write.clone());
         async move {
             if let Some((id, version)) = write(&store, request.key.name()) {
                 // Lets the event arrive before the answer.
@@ -26,14 +24,21 @@ fn writer(
             Ok(Outcome::Done)
         }
     });
-    (probe, store)
+    Harness::over(store, probe)
+}
+
+/// Registers a controller that watches albums, and lets it wake itself until it is throttled.
+async fn wakes_itself(harness: &Harness) {
+    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
+    harness.settle().await;
+    harness.store.put(&artist(), "a");
+    harness.pass(3).await;
+    assert_eq!((harness.status().reconciles, harness.status().throttled), (11, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_wakes_itself_is_throttled_until_something_else_happens() {
-    let (probe, store) = writer(|store, name| Some((id(&artist(), name), store.put(&artist(), name))));
-    let harness = Harness::new(probe);
-    store.set(harness.store.clone()).ok().unwrap();
+    let harness = writer(|store, name| Some((id(&artist(), name), store.put(&artist(), name))));
     harness.register(|d| d);
     harness.settle().await;
     harness.store.put(&artist(), "a");
@@ -61,26 +66,19 @@ async fn a_controller_that_wakes_itself_is_throttled_until_something_else_happen
 #[tokio::test(start_paused = true)]
 async fn through_a_mapper_and_through_several_keys_too() {
     // Each of two artists writes an album that wakes the other one.
-    let (probe, store) = writer(|store, name| {
+    let harness = writer(|store, name| {
         let other = if name == "a" { "b" } else { "a" };
         Some((id(&album(), name), store.point(&album(), name, other)))
     });
-    let harness = Harness::new(probe);
-    store.set(harness.store.clone()).ok().unwrap();
-    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
-    harness.settle().await;
-    harness.store.put(&artist(), "a");
-    harness.pass(3).await;
-    let status = harness.status();
-    assert_eq!((status.reconciles, status.throttled), (11, 1));
+    wakes_itself(&harness).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn through_ever_so_many_children_too() {
-    let store: Arc<OnceLock<Store>> = Arc::default();
+    let store = Store::default();
     let with = store.clone();
     let probe = Probe::new(move |context, _, _| {
-        let store = with.get().unwrap().clone();
+        let store = with.clone();
         async move {
             for n in 0..200 {
                 let name = n.to_string();
@@ -94,13 +92,7 @@ async fn through_ever_so_many_children_too() {
             Ok(Outcome::Done)
         }
     });
-    let harness = Harness::new(probe);
-    store.set(harness.store.clone()).ok().unwrap();
-    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
-    harness.settle().await;
-    harness.store.put(&artist(), "a");
-    harness.pass(3).await;
-    assert_eq!((harness.status().reconciles, harness.status().throttled), (11, 1));
+    wakes_itself(&Harness::over(store, probe)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,13 +109,11 @@ async fn foreign_events_are_never_throttled() {
 async fn work_that_settles_is_not_throttled_however_far_it_spreads() {
     // A hundred artists each write one album once, which wakes all of them.
     let written = parking_lot::Mutex::new(std::collections::HashSet::new());
-    let (probe, store) = writer(move |store, name| {
+    let harness = writer(move |store, name| {
         let first = written.lock().insert(name.to_owned());
         let all: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         first.then(|| (id(&album(), "all"), store.point(&album(), "all", &all.join(","))))
     });
-    let harness = Harness::new(probe);
-    store.set(harness.store.clone()).ok().unwrap();
     for n in 0..100 {
         harness.store.put(&artist(), &n.to_string());
     }
@@ -135,10 +125,10 @@ async fn work_that_settles_is_not_throttled_however_far_it_spreads() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_deletes_and_creates_is_found_as_well() {
-    let store: Arc<OnceLock<Store>> = Arc::default();
+    let store = Store::default();
     let with = store.clone();
     let probe = Probe::new(move |context, _, _| {
-        let store = with.get().unwrap().clone();
+        let store = with.clone();
         async move {
             if context.cache().get(&id(&album(), "x")).unwrap().is_some() {
                 context.deleted(&id(&album(), "x"));
@@ -149,13 +139,7 @@ async fn one_that_deletes_and_creates_is_found_as_well() {
             Ok(Outcome::Done)
         }
     });
-    let harness = Harness::new(probe);
-    store.set(harness.store.clone()).ok().unwrap();
-    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
-    harness.settle().await;
-    harness.store.put(&artist(), "a");
-    harness.pass(3).await;
-    assert_eq!((harness.status().reconciles, harness.status().throttled), (11, 1));
+    wakes_itself(&Harness::over(store, probe)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +175,7 @@ async fn one_that_asks_for_a_later_time_is_left_alone() {
 }
 
 /// A mapper that writes an album each time it maps one.
-struct WritingMap(Arc<OnceLock<Store>>);
+struct WritingMap(Store);
 
 #[async_trait::async_trait]
 impl crate::Map for WritingMap {
@@ -201,7 +185,7 @@ impl crate::Map for WritingMap {
         resource: &mortise_resource::pb::Resource,
     ) -> Result<Vec<mortise_resource::pb::Id>, crate::ReconcileError> {
         let name = resource.id.as_ref().unwrap().name.clone();
-        let version = self.0.get().unwrap().put(&album(), &name);
+        let version = self.0.put(&album(), &name);
         context.wrote(&id(&album(), &name), &version.to_string());
         Ok(Vec::new())
     }
@@ -213,9 +197,8 @@ impl crate::Map for WritingMap {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapper_that_writes_wakes_itself_too() {
-    let store: Arc<OnceLock<Store>> = Arc::default();
-    let harness = Harness::new(Probe::done());
-    store.set(harness.store.clone()).ok().unwrap();
+    let store = Store::default();
+    let harness = Harness::over(store.clone(), Probe::done());
     harness.register(|d| d.watch(album(), Mapper::Custom(Arc::new(WritingMap(store))), Vec::new()));
     harness.settle().await;
     let before = harness.store.put(&album(), "x");

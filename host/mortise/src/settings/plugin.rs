@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_plugin_host::{Grants, PluginSettings, logs::threshold};
+use mortise_plugin_host::{Grants, PluginSettings, threshold};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use toml::Table;

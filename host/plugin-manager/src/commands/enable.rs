@@ -14,16 +14,16 @@ use crate::{
 pub(crate) async fn enable(core: &Core, name: &str) -> Result<pb::Resource, Error> {
     let mut load = OperatorLoad::begin(core, name).await;
     let state = &mut load.state;
-    state.owned(name)?;
+    state.owned_record(name)?;
     if !state.managed(name).is_disabled() {
-        return state.already_on(name);
+        return state.enabled_resource(name);
     }
     let request = state.enable_request(name)?;
     load.run(core, request).await.answer(name).await
 }
 
 impl ManagerState {
-    fn already_on(&self, name: &str) -> Result<pb::Resource, Error> {
+    fn enabled_resource(&self, name: &str) -> Result<pb::Resource, Error> {
         if self.registry.load().plugin(name).is_none() {
             let why = self.plugins.get(name).map(|m| m.record.loaded.message.as_str()).unwrap_or_default();
             return Err(precondition(format!("plugin {name:?} is enabled, but not loaded: {why}")));

@@ -8,7 +8,7 @@ use crate::core::Core;
 /// Takes no turn, so that it shows a plugin even in the middle of its load.
 pub(crate) async fn inspect(core: &Core, name: &str) -> Result<data::InspectResponse, Error> {
     let state = core.lock().await;
-    let managed = state.known(name)?;
+    let managed = state.known_record(name)?;
     let plugin = state.registry.load().plugin(name).cloned();
     let hooks = plugin.map(|plugin| plugin.health().report().hooks).unwrap_or_default();
     let hooks = hooks.into_iter().map(|hook| data::inspect_response::Hook {

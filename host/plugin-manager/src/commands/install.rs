@@ -83,7 +83,7 @@ impl ManagerState {
                 }
             }
             // A record that this attempt made, or a record of the file.
-            (None, Some(own)) if self.began(&own, &request.source) => self.forget(&own).await,
+            (None, Some(own)) if self.is_new_record(&own, &request.source) => self.forget(&own).await,
             (None, Some(own)) if self.plugins.get(&own).is_some_and(|m| m.is_file_only()) => {
                 self.failed(&own, failure.clone(), Some(request.digest)).await;
             }
@@ -93,7 +93,7 @@ impl ManagerState {
     }
 
     /// Whether a record exists only because of this attempt.
-    fn began(&self, name: &str, file: &str) -> bool {
+    fn is_new_record(&self, name: &str, file: &str) -> bool {
         let shown = self.files.values().any(|known| known.shown.as_deref() == Some(name));
         self.plugins.get(name).is_some_and(|m| m.is_file_only() && m.record.data.source == file) && !shown
     }

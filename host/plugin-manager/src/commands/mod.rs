@@ -21,13 +21,13 @@ fn precondition(what: String) -> Error {
 
 impl ManagerState {
     /// The record of a plugin, or of a file that is not a plugin.
-    fn known(&self, name: &str) -> Result<&ManagedPlugin, Error> {
+    fn known_record(&self, name: &str) -> Result<&ManagedPlugin, Error> {
         self.plugins.get(name).ok_or_else(|| Error::not_found(format!("no plugin is named {name:?}")))
     }
 
     /// The record of a plugin with an existing source.
-    fn owned(&self, name: &str) -> Result<&data::Plugin, Error> {
-        let managed = self.known(name)?;
+    fn owned_record(&self, name: &str) -> Result<&data::Plugin, Error> {
+        let managed = self.known_record(name)?;
         let data = &managed.record.data;
         if managed.is_file_only() {
             return Err(precondition(format!(

@@ -9,7 +9,7 @@ use crate::{core::Core, files::folder, state::BUNDLED};
 pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resource>, Error> {
     let _turn = core.turns.take(name).await;
     let mut state = core.lock().await;
-    let source = state.known(name)?.record.data.source.clone();
+    let source = state.known_record(name)?.record.data.source.clone();
     if source == BUNDLED && state.bundled(name).is_some() {
         let what = "is bundled; take it out of plugins.bundled, or disable it";
         return Err(precondition(format!("plugin {name:?} {what}")));

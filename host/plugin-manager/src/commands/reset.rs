@@ -8,7 +8,7 @@ use crate::core::Core;
 pub(crate) async fn reset(core: &Core, name: &str) -> Result<pb::Resource, Error> {
     let _turn = core.turns.take(name).await;
     let mut state = core.lock().await;
-    state.known(name)?;
+    state.known_record(name)?;
     let plugin = state.registry.load().plugin(name).cloned();
     let plugin =
         plugin.ok_or_else(|| precondition(format!("plugin {name:?} is not loaded; there is nothing to reset")))?;

@@ -17,7 +17,7 @@ pub(crate) async fn roll_back(core: &Core, name: &str) -> Result<pb::Resource, E
 
 impl ManagerState {
     fn rollback_request(&self, name: &str) -> Result<LoadRequest, Error> {
-        let data = self.owned(name)?;
+        let data = self.owned_record(name)?;
         if data.disabled {
             return Err(precondition(format!("plugin {name:?} is disabled; enable it first")));
         }

@@ -39,7 +39,7 @@ struct SharedCopies {
 
 impl SharedCopies {
     /// The copy that others hold of the same resource in the same version, or this one.
-    fn one_of(&mut self, resource: EncodedResource) -> Arc<EncodedResource> {
+    fn share(&mut self, resource: EncodedResource) -> Arc<EncodedResource> {
         if let Some(known) = self.held.get(resource.uid()).and_then(Weak::upgrade)
             && known.version() == resource.version()
             && known.schema_version() == resource.schema_version()
@@ -73,7 +73,7 @@ struct Followed {
 impl Watch for Followed {
     async fn next(&mut self) -> Result<Event, SourceError> {
         match self.following.next().await {
-            Ok(WatchEvent::Upsert(resource)) => Ok(Event::Upsert(self.shared.lock().one_of(resource))),
+            Ok(WatchEvent::Upsert(resource)) => Ok(Event::Upsert(self.shared.lock().share(resource))),
             Ok(WatchEvent::Delete(resource)) => Ok(Event::Delete(Arc::new(resource))),
             Ok(WatchEvent::EndOfSnapshot) => Ok(Event::EndOfSnapshot),
             Err(e) => Err(SourceError::new(e)),
@@ -94,20 +94,20 @@ mod tests {
     #[test]
     fn what_is_known_in_the_same_version_is_held_once() {
         let mut shared = SharedCopies::default();
-        let mut one_of = |uid: &str, version: &str| shared.one_of(resource(uid, version));
-        let first = one_of("a", "1");
-        assert!(Arc::ptr_eq(&first, &one_of("a", "1")));
-        assert!(!Arc::ptr_eq(&first, &one_of("b", "1")));
-        let second = one_of("a", "2");
+        let mut share = |uid: &str, version: &str| shared.share(resource(uid, version));
+        let first = share("a", "1");
+        assert!(Arc::ptr_eq(&first, &share("a", "1")));
+        assert!(!Arc::ptr_eq(&first, &share("b", "1")));
+        let second = share("a", "2");
         assert_eq!(second.version(), "2");
-        assert!(Arc::ptr_eq(&second, &one_of("a", "2")));
+        assert!(Arc::ptr_eq(&second, &share("a", "2")));
     }
 
     #[test]
     fn what_nobody_holds_is_swept_out() {
         let mut shared = SharedCopies::default();
         for n in 0..10_000 {
-            drop(shared.one_of(resource(&n.to_string(), "1")));
+            drop(shared.share(resource(&n.to_string(), "1")));
         }
         assert!(shared.held.len() <= 1_025, "{}", shared.held.len());
     }

@@ -71,7 +71,7 @@ impl StoredComparison {
 
     /// The types that were served and no longer are.
     #[must_use]
-    pub(crate) fn lost(&self) -> &[Gvk] {
+    pub(crate) fn lost_types(&self) -> &[Gvk] {
         &self.subject.lost
     }
 

@@ -105,9 +105,8 @@ impl ManagerState {
             let before = (Stamp::of_plugin(&path), FormerContent::read(&path, limit));
             folder::put_plugin(&dir, &name, Some(&content), signature.as_deref()).map(|()| before)
         });
-        let put = put.await;
-        let fault = |e: String| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", at.display()));
-        let (stamp, content) = put.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
+        let fault = |e: io::Error| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", at.display()));
+        let (stamp, content) = put.await.map_err(io::Error::other).and_then(|put| put).map_err(fault)?;
         let known = self.files.get(file).cloned();
         self.file(file).installed(Stamp::of_plugin(&at), request.digest.clone());
         Ok(ReplacedFile { content, stamp, known })

@@ -15,7 +15,10 @@ use mortise_store::StoreError;
 use crate::{
     core::Core,
     files::folder::{self, Stamp},
-    load::content::Content,
+    load::{
+        content::Content,
+        stage::{Failure, Stage},
+    },
     options::{Bundled, StartError},
     plugin_resources::{PluginRecord, STATUS_KEY, condition},
     state::{
@@ -164,9 +167,9 @@ impl Core {
             (state.last_served_request(name), state.settings.clone())
         };
         let kept = async {
-            let request = request.map_err(|e| e.to_string())?;
-            self.verify(&request).await.map_err(|refused| refused.message)?;
-            Plugin::load(&self.sandbox, name, &request.bytes, &settings).await.map_err(|e| e.to_string())
+            let request = request.map_err(|e| Failure::new(Stage::Waiting, "HostFault", e.to_string()))?;
+            self.verify(&request).await?;
+            Ok::<_, Failure>(Plugin::load(&self.sandbox, name, &request.bytes, &settings).await?)
         };
         match kept.await {
             Ok(plugin) => {
@@ -177,9 +180,9 @@ impl Core {
                 let next = current.with_missing_plugin(plugin.manifest(), why, |decl| declared(&decl.gvk));
                 state.swap(next);
             }
-            Err(e) => tracing::error!(
+            Err(Failure { message, .. }) => tracing::error!(
                 "plugin {name}: its types are unknown, and their stored resources cannot be read until it is \
-                 installed: {e}"
+                 installed: {message}"
             ),
         }
     }

@@ -289,8 +289,8 @@ impl ManagerState {
         let Plan { current, mut next, before, .. } = plan;
         let name = plugin.name().to_owned();
         for manifest in manifests_of(&current, &name) {
-            next =
-                next.with_missing_plugin(&manifest, MissingReason::Dropped, |decl| canary.lost().contains(&decl.gvk));
+            next = next
+                .with_missing_plugin(&manifest, MissingReason::Dropped, |decl| canary.lost_types().contains(&decl.gvk));
         }
         drop(canary);
         let old = current.plugin(&name).cloned();

@@ -22,6 +22,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
+use super::log_level::{LogLevel, LogThreshold};
+
 /// Most plugins whose lines are kept; beyond it, the plugin that was silent longest is forgotten.
 const MAX_PLUGINS: usize = 1_024;
 
@@ -103,49 +105,6 @@ impl LogLine {
     }
 }
 
-/// Severity of a log line, the most severe first. The numbers are those of `mortise.v1.LogLine`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// A failure.
-    Error = 1,
-    /// A doubt.
-    Warn,
-    /// An event.
-    Info,
-    /// A detail.
-    Debug,
-    /// A step.
-    Trace,
-}
-
-impl LogLevel {
-    const NAMES: [(&str, Self); 5] = [
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-        ("trace", Self::Trace),
-    ];
-
-    /// The level of a number; `None` for a number without one.
-    #[must_use]
-    pub fn from_number(number: u32) -> Option<Self> {
-        Self::NAMES.into_iter().map(|(_, level)| level).find(|level| *level as u32 == number)
-    }
-}
-
-/// The least severe level of the accepted lines; `None` accepts none.
-pub type LogThreshold = Option<LogLevel>;
-
-/// Parses the threshold of a setting: `off`, or the name of a level. `None` for an unknown name.
-#[must_use]
-pub fn threshold(name: &str) -> Option<LogThreshold> {
-    match name {
-        "off" => Some(None),
-        name => LogLevel::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, level)| Some(level)),
-    }
-}
-
 /// The logs of all plugins.
 pub struct Logs {
     settings: LogSettings,
@@ -201,7 +160,7 @@ struct PluginLog {
 }
 
 impl Logs {
-    /// Makes empty logs. `levels` are the thresholds of plugins that set one ([`threshold`]); the others log from info on.
+    /// Makes empty logs. `levels` are the thresholds of plugins that set one ([`threshold`](super::log_level::threshold)); the others log from info on.
     #[must_use]
     pub fn new(settings: LogSettings, levels: BTreeMap<String, LogThreshold>) -> Self {
         let (live, _) = broadcast::channel(settings.follow_lines.clamp(1, 1 << 20));
@@ -369,6 +328,7 @@ fn trace(line: &LogLine) {
 #[cfg(test)]
 mod tests {
     use super::{LogLevel::*, *};
+    use crate::health::log_level::threshold;
 
     fn logs(settings: LogSettings) -> Logs {
         Logs::new(settings, BTreeMap::from([("chatty".to_owned(), Some(Trace)), ("mute".to_owned(), None)]))

@@ -2,7 +2,8 @@
 
 pub(crate) mod backtrace;
 pub(crate) mod breaker;
-pub mod logs;
+pub(crate) mod log_level;
+pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod plugin_health;
 pub(crate) mod processor_time;

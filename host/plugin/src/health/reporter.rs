@@ -20,7 +20,8 @@ use crate::{
     health::{
         backtrace,
         breaker::{CallerId, HealthState, Quarantine},
-        logs::{LogLevel, Logs},
+        log_level::LogLevel,
+        logs::Logs,
         metrics::PluginMetrics,
         plugin_health::{Health, HookHealth},
         throttle::Throttle,

@@ -1,7 +1,7 @@
-//! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. Dropped lines are counted
+//! `log`: the plugin's log, bounded for each request, and by [`Logs`](crate::Logs) for each second. Dropped lines are counted
 //! and reported when the request ends. Contents of redacted fields of resources are removed.
 
-use crate::{bindings::imports::mortise::plugin::log::Host, health::logs::LogLevel, host::state::State};
+use crate::{bindings::imports::mortise::plugin::log::Host, health::log_level::LogLevel, host::state::State};
 
 impl Host for State {
     fn write(&mut self, level: u8, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {

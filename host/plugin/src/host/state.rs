@@ -11,7 +11,7 @@ use wasmtime::ResourceLimiter;
 
 use crate::{
     error::HookFault,
-    health::logs::{LogLevel, Logs},
+    health::{log_level::LogLevel, logs::Logs},
     host::{
         abort_reason::AbortReason,
         call_context::CallContext,

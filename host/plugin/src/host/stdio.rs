@@ -1,7 +1,7 @@
 //! stdout and stderr of a guest: each line becomes a line of its log.
 
 use crate::{
-    health::logs::LogLevel,
+    health::log_level::LogLevel,
     host::{state::State, wasi::printed::MAX_LINE_BYTES},
 };
 

@@ -16,7 +16,7 @@ use crate::{
     },
     engine::store::store,
     error::{HookError, HookFault, LoadError},
-    health::{backtrace, logs::LogLevel},
+    health::{backtrace, log_level::LogLevel},
     host::state::State,
     limits::Limits,
     load::needs::exceeded_limit,

@@ -24,10 +24,10 @@ pub(crate) async fn import_state(
     if !of.imports {
         return named.map(settled);
     }
-    if let Ok(named) = named {
-        if server.read(resource_id(of, &named, &Defaults::default())).await?.is_some() {
-            return Ok(settled(named));
-        }
+    if let Ok(named) = named
+        && server.read(resource_id(of, &named, &Defaults::default())).await?.is_some()
+    {
+        return Ok(settled(named));
     }
     let units = [("partition", &server.defaults.partition), ("namespace", &server.defaults.namespace)];
     let place = Value::object(units.map(|(name, unit)| (name, Value::text(unit.as_str()))));

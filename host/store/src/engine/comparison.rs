@@ -34,7 +34,7 @@ pub struct Comparison {
 }
 
 /// A record with its key in a store.
-pub(crate) struct Place {
+pub(crate) struct KeyedRecord {
     /// Key of the record in a store.
     pub(crate) key: Vec<u8>,
     pub(crate) resource: pb::Resource,
@@ -68,9 +68,9 @@ impl Comparison {
     }
 
     /// Adds a record; returns its place.
-    pub(crate) fn place(&mut self, record: &Record) -> Result<Place, StoreError> {
+    pub(crate) fn place(&mut self, record: &Record) -> Result<KeyedRecord, StoreError> {
         let place = place(&self.head, record)?;
-        let Place { about, type_key, .. } = &place;
+        let KeyedRecord { about, type_key, .. } = &place;
         match record.kind {
             RecordKind::Resource => {
                 *self.resources.entry(type_key.clone()).or_default() += 1;
@@ -150,7 +150,7 @@ impl Comparison {
 }
 
 /// Checks a record by itself: whether a snapshot of this head can have it.
-fn place(head: &SnapshotHead, record: &Record) -> Result<Place, StoreError> {
+fn place(head: &SnapshotHead, record: &Record) -> Result<KeyedRecord, StoreError> {
     let name = || match record.kind {
         RecordKind::Resource => format!("the resource of commit {}", record.sequence),
         RecordKind::Upsert | RecordKind::Delete => format!("event {}", record.sequence),
@@ -172,5 +172,5 @@ fn place(head: &SnapshotHead, record: &Record) -> Result<Place, StoreError> {
         return Err(bad(format!("its sequence is outside {first} to {}", head.sequence)));
     }
     let key = if record.kind == RecordKind::Resource { about.clone() } else { keys::event(record.sequence) };
-    Ok(Place { key, resource, about, type_key })
+    Ok(KeyedRecord { key, resource, about, type_key })
 }

@@ -43,7 +43,7 @@ use wasmtime_wasi_http::{
 use super::{metered::MeasuredBody, printed::PrintedLines};
 use crate::{
     grants::{Permit, http_hosts::Target},
-    health::logs::{LogLevel, Logs},
+    health::{log_level::LogLevel, logs::Logs},
     host::reconciler_host::{Failure, ReconcilerHost},
     limits::Limits,
 };

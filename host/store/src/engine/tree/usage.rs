@@ -27,7 +27,7 @@ use crate::{
     StoreError, TypeKey,
     check::Problem,
     engine::tree::{keys, record, table::Table, write_batch::WriteBatch},
-    quota::{Place, Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage},
+    quota::{Quota, QuotaExceeded, Quotas, TenancyText, TenancyUsage, TypeUsage, Usage},
 };
 
 /// A number of resources, and their bytes.
@@ -274,7 +274,8 @@ impl UsageSums {
             if found != should && !known(&type_key) {
                 let text = |amount: Amount| format!("{} resources of {} bytes", amount.resources, amount.bytes);
                 let fault = format!("{} are stored, but {} are expected", text(found), text(should));
-                problems.push(Problem { thing: format!("usage of type {type_key} in {}", Place(&tenancy)), fault });
+                problems
+                    .push(Problem { thing: format!("usage of type {type_key} in {}", TenancyText(&tenancy)), fault });
             }
         }
         problems
