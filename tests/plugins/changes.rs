@@ -381,7 +381,7 @@ async fn functions_depend_on_their_arguments_alone() {
     for (name, arguments, code, says) in [
         ("sum", vec![], Code::InvalidArgument, "sum takes 1 arguments, got: 0"),
         ("sum", vec![string("1")], Code::InvalidArgument, "numbers: must be a list"),
-        ("sum", vec![list([string("1")])], Code::InvalidArgument, "numbers: at [0]: must be a number"),
+        ("sum", vec![list([string("1")])], Code::InvalidArgument, "numbers[0]: must be a number"),
         ("sum", vec![null()], Code::InvalidArgument, "numbers: null is not allowed"),
         ("describe", vec![entries([("name", string("x"))])], Code::InvalidArgument, "\"age\" is missing"),
         ("concat", vec![string(&"x".repeat(1_500_000)); 3], Code::InvalidArgument, "sandbox.reply_bytes"),

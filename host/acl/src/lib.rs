@@ -39,7 +39,7 @@ mod type_rule;
 pub use access::{Access, Options};
 pub use identity::Identity;
 pub use policy::{MAX_POLICIES, Policy};
-pub use policy_error::PolicyError;
+pub use policy_error::{PolicyError, YamlRulesError};
 pub use secret::hash_secret;
 
 /// Name of the policy that allows everything. It always exists and is not stored.

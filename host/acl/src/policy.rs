@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     hcl::{self, RawRule},
-    policy_error::{MAX_RULES_BYTES, PolicyError},
+    policy_error::{MAX_RULES_BYTES, PolicyError, YamlRulesError},
     type_rule::CompiledTypeRule,
 };
 
@@ -114,10 +114,10 @@ struct YamlPolicy {
     policy: String,
 }
 
-fn read_yaml(text: &str) -> Result<Vec<RawRule>, PolicyError> {
+fn read_yaml(text: &str) -> Result<Vec<RawRule>, YamlRulesError> {
     let mut documents = plain_documents(Source { name: "rules", text }, &YAML_LIMITS)?;
     let Some(Value::Object(areas)) = documents.pop().map(|document| document.value) else {
-        return Err(PolicyError::NotAMap);
+        return Err(YamlRulesError::NotAMap);
     };
     let mut rules = Vec::new();
     for (keyword, area) in areas {
@@ -127,7 +127,7 @@ fn read_yaml(text: &str) -> Result<Vec<RawRule>, PolicyError> {
             Ok(YamlArea::Names(names)) => {
                 rules.extend(names.into_iter().map(|(name, policy)| rule(Some(name), policy.policy)));
             }
-            Err(_) => return Err(PolicyError::BadRule { keyword }),
+            Err(_) => return Err(YamlRulesError::BadRule(keyword)),
         }
     }
     Ok(rules)

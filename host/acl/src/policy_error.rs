@@ -5,6 +5,20 @@ use mortise_text::Diagnostics;
 /// Longest text of rules, bytes.
 pub(crate) const MAX_RULES_BYTES: usize = 64 << 10;
 
+/// The fault of rules in YAML.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum YamlRulesError {
+    /// The text is not YAML, or exceeds a bound.
+    #[error(transparent)]
+    Text(#[from] Diagnostics),
+    /// The text is not a map.
+    #[error("write a map, AREA: LEVEL or AREA: {{NAME: {{policy: LEVEL}}}}")]
+    NotAMap,
+    /// The rule of an area has another form.
+    #[error("the rule of {0:?} is neither a level nor a map of names; write LEVEL or {{NAME: {{policy: LEVEL}}}}")]
+    BadRule(String),
+}
+
 /// The fault of an unusable policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
@@ -32,16 +46,7 @@ pub enum PolicyError {
     },
     /// The text is not valid YAML.
     #[error("the rules are neither HCL (AREA = \"LEVEL\", AREA \"NAME\" {{ policy = \"LEVEL\" }}) nor YAML: {0}")]
-    Yaml(#[from] Diagnostics),
-    /// The rules in YAML are not a map.
-    #[error("the rules in YAML are not a map; write AREA: LEVEL or AREA: {{NAME: {{policy: LEVEL}}}}")]
-    NotAMap,
-    /// The rule of an area in YAML has another form.
-    #[error("{keyword}: the rule is neither a level nor a map of names; write LEVEL or {{NAME: {{policy: LEVEL}}}}")]
-    BadRule {
-        /// The area.
-        keyword: String,
-    },
+    Yaml(#[from] YamlRulesError),
     /// The level does not exist.
     #[error("{keyword}: unknown level {level:?}; use deny, read, list or write")]
     UnknownLevel {
