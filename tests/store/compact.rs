@@ -8,13 +8,18 @@ use crate::support::{Setup, artist, id_of, mortise};
 async fn a_store_that_was_emptied_gives_its_space_back() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
-    let setup = || Setup::new().data_dir(&data).env("MORTISE_STORE_HISTORY_EVENTS", 10);
+    let setup = || {
+        Setup::new().data_dir(&data).env("MORTISE_STORE_HISTORY_EVENTS", 10).env("MORTISE_STORE_CACHE_BYTES", 1 << 20)
+    };
     let server = setup().start().await;
     let kept = server.write(artist("kept")).await.unwrap();
+    let mut written = Vec::new();
     for n in 0..60 {
         let metadata = [("text".to_owned(), "x".repeat(200_000))].into();
-        let made = server.write(pb::Resource { metadata, ..artist(&format!("a-{n}")) }).await.unwrap();
-        server.delete(&id_of(&made), "").await.unwrap();
+        written.push(server.write(pb::Resource { metadata, ..artist(&format!("a-{n}")) }).await.unwrap());
+    }
+    for resource in &written {
+        server.delete(&id_of(resource), "").await.unwrap();
     }
     let dir = data.to_str().unwrap().to_owned();
     let compact = ["compact", "--data-dir", &dir];

@@ -24,18 +24,9 @@ async fn a_removed_data_directory_refuses_writes_and_readiness_but_not_reads_and
     let (code, _, errors) = mortise(&["backup", file.to_str().unwrap(), "--grpc-addr", &addr], &[]).await;
     assert_eq!(code, Some(0), "{errors}");
     assert_eq!(server.stop().await.code(), Some(1), "not a clean end");
-    let (code, _, errors) = mortise(
-        &[
-            "restore",
-            file.to_str().unwrap(),
-            "--data-dir",
-            data.to_str().unwrap(),
-            "--plugin-dir",
-            data.to_str().unwrap(),
-        ],
-        &[],
-    )
-    .await;
+    let plugins = place.path().join("plugins");
+    let (file, data_dir, plugins) = (file.to_str().unwrap(), data.to_str().unwrap(), plugins.to_str().unwrap());
+    let (code, _, errors) = mortise(&["restore", file, "--data-dir", data_dir, "--plugin-dir", plugins], &[]).await;
     assert_eq!(code, Some(0), "{errors}");
     let server = Setup::new().data_dir(&data).start().await;
     assert_eq!(server.read(&id("demo.v2.Artist", "korn")).await.unwrap().version, korn.version);

@@ -426,8 +426,12 @@ impl Committer {
             }
             // A failure here only makes the next opening slower: the log has everything.
             let emptied = if self.checkpoints.wait(&shared.room) { self.wal.empty() } else { Ok(()) };
-            if let Err(error) = emptied {
-                tracing::warn!(%error, "the write-ahead log was not emptied; the next start replays it");
+            match emptied {
+                Err(error) => tracing::warn!(%error, "the write-ahead log was not emptied; the next start replays it"),
+                // For deletions after a start on a full disk. Without space now there will be none then, either.
+                Ok(()) => {
+                    self.wal.reserve().ok();
+                }
             }
         }
         self.checkpoints.end();
