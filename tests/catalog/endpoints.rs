@@ -17,7 +17,7 @@ use tonic_types::StatusExt as _;
 
 use crate::support::{
     Server, Setup, any,
-    controllers::report as report_of,
+    controllers::idle,
     decoded, eventually, id, id_of,
     nginx::{Edge, Nginx, named, upstream},
     resource, until_gone,
@@ -87,11 +87,6 @@ pub async fn report(server: &Server, workload: &pb::Id, check: &str, passing: bo
         status: Some(status),
     };
     server.write_status(request).await.unwrap();
-}
-
-/// Number of reconciles of services' endpoints.
-async fn reconciles(server: &Server) -> u64 {
-    report_of(server, "catalog/endpoints").await.reconciles
 }
 
 #[tokio::test]
@@ -173,13 +168,10 @@ async fn checks_are_performed_where_it_is_granted() {
     let (status, statuses) = tokio::sync::watch::channel(200);
     let port = site(statuses).await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
     let granted = format!(
         "[plugin.catalog.grants]\nhttp = [\"http://127.0.0.1:{port}\"]\ntcp = [\"127.0.0.1:{port}\", \"127.0.0.1:{closed}\"]\n"
     );
-    std::fs::write(&config, granted).unwrap();
-    let server = Setup::new().arg("--config").arg(config.display().to_string()).start().await;
+    let server = Setup::new().config(granted).start().await;
     let http = || check("up", Check::Http(HttpCheck::default()), 1);
     let tcp = || check("up", Check::Tcp(TcpCheck::default()), 1);
     server.write(checked("http-a", "127.0.0.1", port, vec![http()])).await.unwrap();
@@ -210,21 +202,14 @@ async fn a_change_costs_what_it_concerns() {
         server.write(workload(&format!("w{number:04}-a"), "192.0.2.1", 80)).await.unwrap();
     }
     follows(&server, &format!("s{:04}", SERVICES - 1), &[("192.0.2.1", true)]).await;
-    let quiet = async || {
-        let before = reconciles(&server).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        before == reconciles(&server).await
-    };
-    eventually("the controllers are quiet", quiet).await;
-    let before = reconciles(&server).await;
+    let before = idle(&server, "catalog/endpoints").await;
     for number in 0..10 {
         server.write(workload(&format!("w{number:04}-a"), "192.0.2.2", 80)).await.unwrap();
     }
     for number in 0..10 {
         follows(&server, &format!("s{number:04}"), &[("192.0.2.2", true)]).await;
     }
-    eventually("the controllers are quiet", quiet).await;
-    let after = reconciles(&server).await;
+    let after = idle(&server, "catalog/endpoints").await;
     // One reconcile for the workload, and one for the endpoints that it wrote.
     println!("{} reconciles for 10 changes among {SERVICES} services", after - before);
     assert!((10..=20).contains(&(after - before)), "{}", after - before);

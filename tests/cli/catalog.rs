@@ -1,6 +1,6 @@
 //! `mortise catalog`: imported and skipped entries, the endpoints that a proxy sees, and results of checks.
 
-use crate::support::{Server, controllers::read_until, transcript::Transcript};
+use crate::support::{Server, controllers::read_until, decoded, transcript::Transcript};
 
 const COMPOSE: &str = "\
 services:
@@ -37,7 +37,7 @@ data:
 async fn has(server: &Server, count: usize) {
     let id = crate::support::id("catalog.v1.ServiceEndpoints", "web");
     let healthy = |stored: &mortise_resource::pb::Resource| {
-        let found: mortise_plugin_catalog::proto::catalog::v1::ServiceEndpoints = crate::support::decoded(stored);
+        let found: mortise_plugin_catalog::proto::catalog::v1::ServiceEndpoints = decoded(stored);
         found.endpoints.iter().filter(|one| one.health == 1).count() == count
     };
     read_until(server, &id, healthy).await;

@@ -1,8 +1,8 @@
 //! `mortise edit`, with shell scripts as editors.
 
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::support::{PATIENCE, Server, artist, decoded, demo, eventually, id, transcript::Transcript};
 
@@ -71,6 +71,18 @@ async fn a_file_that_the_editor_removed_is_reported() {
     }
 }
 
+/// Bytes that have arrived at a port on loopback and were not read by the process.
+fn unread_bytes(port: SocketAddr) -> usize {
+    let local = format!("0100007F:{:04X}", port.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let unread = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (_sending, receiving) = fields.get(4)?.split_once(':')?;
+        usize::from_str_radix(receiving, 16).ok().filter(|_| fields[1] == local)
+    };
+    table.lines().filter_map(unread).sum()
+}
+
 /// The interruption is Ctrl-C during the write.
 #[tokio::test]
 async fn typed_text_outlives_an_interruption() {
@@ -84,8 +96,8 @@ async fn typed_text_outlives_an_interruption() {
     let mut command = t.command(&["edit", "artist", "korn"]);
     let child = command.env("EDITOR", format!("sh {}", t.dir().join("editor.sh").display())).spawn().unwrap();
     eventually("the editor is done", async || done.exists()).await;
-    // Waits until the command has sent the text, which has no visible sign.
-    sleep(Duration::from_millis(500)).await;
+    // The text has reached the server's system, which the server does not read.
+    eventually("the text is sent", async || unread_bytes(server.grpc) > 100).await;
     let pid = child.id().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let ended = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();

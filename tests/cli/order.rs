@@ -67,7 +67,7 @@ fn in_order(out: &str, words: &[&str]) {
 
 /// Calls of the server so far, by method.
 async fn calls(server: &Server) -> BTreeMap<String, u64> {
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     let line = |line: &str| {
         let (labels, count) = line.strip_prefix("mortise_grpc_requests_total{method=\"")?.rsplit_once("\"} ")?;
         Some((labels.rsplit('/').next()?.to_owned(), count.parse::<f64>().ok()? as u64))

@@ -11,8 +11,8 @@ use prost_types::{
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use crate::support::{
-    PATIENCE, Server, Setup, artist, controllers::report_until, eventually, id, labelled, noted, resource, thing,
-    transcript::Transcript,
+    PATIENCE, Server, Setup, album, artist, controllers::report_until, eventually, id, labelled, noted, resource,
+    thing, transcript::Transcript,
 };
 
 pub const SHOP: &str = "\
@@ -194,10 +194,7 @@ async fn pruning_deletes_selected_resources_and_asks() {
     t.works(&["apply", "-f", "set.yaml"]).await;
     server.write(artist("unlabelled")).await.unwrap();
     server.write(labelled(artist("other"), &[("app", "other")])).await.unwrap();
-    server
-        .write(labelled(noted(crate::support::album("album", None), &[("app", "other")]), &[("app", "shop")]))
-        .await
-        .unwrap();
+    server.write(labelled(noted(album("album", None), &[("app", "other")]), &[("app", "shop")])).await.unwrap();
     t.file("set.yaml", document("a"));
     t.works(&["apply", "-f", "set.yaml", "--prune", "-l", "app=shop", "--dry-run"]).await;
     t.fails(1, &["apply", "-f", "set.yaml", "--prune", "-l", "app=shop"]).await;
@@ -210,7 +207,7 @@ async fn pruning_deletes_selected_resources_and_asks() {
     // Owned resources are deleted first, and once each, though their type is named twice: in the files and by name.
     let owner = labelled(artist("owner"), &[("app", "shop")]);
     let owner = server.write(owner).await.unwrap();
-    let owned = noted(crate::support::album("owned", owner.id.as_ref()), &[("finalizers", "held")]);
+    let owned = noted(album("owned", owner.id.as_ref()), &[("finalizers", "held")]);
     server.write(labelled(owned, &[("app", "shop")])).await.unwrap();
     let args = ["apply", "-f", "set.yaml", "--prune", "-l", "app=shop", "--prune-types", "album,artist", "--yes"];
     t.works(&args).await;

@@ -53,11 +53,9 @@ async fn certificates_of_init_work_for_server_and_clients() {
     }
     // The printed settings are valid for config.toml, and the printed command works for a client.
     let settings = out.split_once("[tls]").map(|(_, rest)| rest.split_once("\n\n").unwrap().0).unwrap();
-    let config = dir.path().join("config.toml");
-    std::fs::write(&config, format!("[tls]{settings}\nclient_certs = \"required\"\n")).unwrap();
     let trust = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(&dir, "ca.pem")));
     let identity = tonic::transport::Identity::from_pem(read(&dir, "client.pem"), read(&dir, "client.key"));
-    let setup = Setup::new().arg("--config").arg(config.display().to_string());
+    let setup = Setup::new().config(format!("[tls]{settings}\nclient_certs = \"required\"\n"));
     let server = setup.tls(trust.domain_name("home.test").identity(identity)).start().await;
     server.write(artist("korn")).await.unwrap();
     let command = out.lines().find_map(|line| line.trim().strip_prefix("mortise ")).unwrap();

@@ -1,13 +1,10 @@
 //! A server that is killed during a cascade, or with many queued reconciles, finishes them after the restart:
 //! everything converges, nothing is left over, and nothing else is deleted.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
 
 use crate::support::{
-    PATIENCE, Server, Setup, concept, decoded, eventually, gvk, id_of, is_gone, owned, tenancy, thing, tombstones,
+    Server, Setup, concept, decoded, eventually, gvk, id_of, is_gone, owned, progress_until, tenancy, thing, tombstones,
 };
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
@@ -40,20 +37,13 @@ async fn count(server: &Server, of: &str, prefix: &str) -> usize {
     server.list(gvk(of), tenancy("default", "default"), prefix).await.unwrap().len()
 }
 
-/// Waits until this many resources exist. Time does not matter while the number grows.
+/// Waits until this many resources exist.
 async fn until_count(server: &Server, of: &str, prefix: &str, wanted: usize) {
-    let (mut last, mut since) = (usize::MAX, Instant::now());
-    loop {
+    progress_until(&format!("{wanted} of {of}"), async || {
         let now = count(server, of, prefix).await;
-        if now == wanted {
-            return;
-        }
-        if now != last {
-            (last, since) = (now, Instant::now());
-        }
-        assert!(since.elapsed() < PATIENCE, "{of}: it stays at {now} instead of {wanted}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        if now == wanted { Ok(()) } else { Err(now) }
+    })
+    .await;
 }
 
 async fn kill(mut server: Server) {

@@ -1,9 +1,9 @@
 //! Rights of a plugin's reconcilers: their own types, until the operator grants more.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use crate::support::{
-    Server, Setup, artist,
+    Setup, artist,
     controllers::{condition_until, report_until},
     decoded, demo, eventually, id, is_gone, thing,
 };
@@ -14,16 +14,9 @@ fn text(text: &str) -> Thing {
     Thing { text: text.into(), ..Thing::default() }
 }
 
-async fn start(guest: &str, config: &Path, content: &str) -> Server {
-    fs::write(config, content).unwrap();
-    Setup::new().guest(guest).arg("--config").arg(config.display().to_string()).start().await
-}
-
 #[tokio::test]
 async fn types_of_others_have_to_be_granted() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    let server = start("reconcile-foreign", &config, "").await;
+    let server = Setup::new().guest("reconcile-foreign").config("").start().await;
     server.write(artist("one")).await.unwrap();
     server.write(thing("reconcile_foreign", "one", &text("Second Hand"))).await.unwrap();
     let thing_id = id("reconcile_foreign.v1.Thing", "one");
@@ -37,8 +30,7 @@ async fn types_of_others_have_to_be_granted() {
     assert!(is_gone(&server, &id("demo.v2.Artist", "one-foreign")).await);
 
     // A grant takes effect when the file changes, and every resource is reconciled once more.
-    fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\nwrite = [\"demo.v2.*\"]\n")
-        .unwrap();
+    server.configure("[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\nwrite = [\"demo.v2.*\"]\n");
     for kind in ["Read", "Wrote"] {
         condition_until(&server, &thing_id, key, kind, |c| c.state() == State::True).await;
     }
@@ -51,7 +43,7 @@ async fn types_of_others_have_to_be_granted() {
     );
 
     // The grant is removed again.
-    fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n").unwrap();
+    server.configure("[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n");
     condition_until(&server, &thing_id, key, "Wrote", |c| c.state() == State::False).await;
     condition_until(&server, &thing_id, key, "Read", |c| c.state() == State::True).await;
 }
@@ -59,7 +51,7 @@ async fn types_of_others_have_to_be_granted() {
 #[tokio::test]
 async fn directories_and_secrets_have_to_be_granted() {
     let dir = tempfile::tempdir().unwrap();
-    let (config, out) = (dir.path().join("config.toml"), dir.path().join("out"));
+    let out = dir.path().join("out");
     fs::create_dir(&out).unwrap();
     fs::write(dir.path().join("token"), "s3cret\n").unwrap();
     let grants = |write: bool| {
@@ -69,19 +61,19 @@ async fn directories_and_secrets_have_to_be_granted() {
             dir.path().join("token")
         )
     };
-    let server = start("reconcile-files", &config, "").await;
+    let server = Setup::new().guest("reconcile-files").config("").start().await;
     let stored = server.write(thing("reconcile_files", "note", &text("hello"))).await.unwrap();
     let (note, key) = (id("reconcile_files.v1.Thing", "note"), "reconcile-files/things");
     let refused = condition_until(&server, &note, key, "Written", |c| c.state() == State::False).await;
     assert_eq!(refused.reason, "Code7", "{refused:?}");
     assert!(refused.message.contains("plugin.reconcile-files.grants"), "{refused:?}");
 
-    fs::write(&config, grants(false)).unwrap();
+    server.configure(grants(false));
     let refused = condition_until(&server, &note, key, "Written", |c| !c.message.contains("secret")).await;
     assert_eq!(refused.reason, "Code7", "read-only: {refused:?}");
     assert!(fs::read_dir(&out).unwrap().next().is_none());
 
-    fs::write(&config, grants(true)).unwrap();
+    server.configure(grants(true));
     condition_until(&server, &note, key, "Written", |c| c.state() == State::True).await;
     assert_eq!(fs::read_to_string(out.join("note.txt")).unwrap(), "hello\ns3cret");
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
@@ -95,7 +87,7 @@ async fn directories_and_secrets_have_to_be_granted() {
 #[tokio::test]
 async fn a_granted_directory_holds_no_more_than_its_quota() {
     let dir = tempfile::tempdir().unwrap();
-    let (config, out) = (dir.path().join("config.toml"), dir.path().join("out"));
+    let out = dir.path().join("out");
     fs::create_dir(&out).unwrap();
     fs::write(dir.path().join("token"), "s3cret\n").unwrap();
     let grants = |bytes: &str| {
@@ -105,11 +97,9 @@ async fn a_granted_directory_holds_no_more_than_its_quota() {
             dir.path().join("token")
         )
     };
-    fs::write(&config, grants("")).unwrap();
     let server = Setup::new()
         .guest("reconcile-files")
-        .arg("--config")
-        .arg(config.display().to_string())
+        .config(grants(""))
         .limit("directory_bytes", 11)
         .limit("directory_files", 2)
         .start()
@@ -125,7 +115,7 @@ async fn a_granted_directory_holds_no_more_than_its_quota() {
     assert_eq!((refused.state(), refused.reason.as_str()), (State::False, "Code8"), "{refused:?}");
     assert!(fs::read_dir(&out).unwrap().next().is_none());
 
-    fs::write(&config, grants(", bytes = 30")).unwrap();
+    server.configure(grants(", bytes = 30"));
     let id_a = id("reconcile_files.v1.Thing", "a");
     condition_until(&server, &id_a, key, "Written", |c| c.state() == State::True).await;
     assert_eq!(fs::read_to_string(out.join("a.txt")).unwrap(), "hello\ns3cret");

@@ -55,7 +55,7 @@ async fn one_that_always_fails_waits_longer_and_longer_and_says_why() {
     assert!(begun.elapsed() >= Duration::from_millis(2_555), "{:?}: {seen:?}", begun.elapsed());
     assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0));
     honest(&server, "beside").await;
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     assert!(metrics.contains("mortise_controller_errors_total{controller=\"reconcile-fail/fails\"}"), "{metrics}");
 }
 
@@ -161,7 +161,7 @@ async fn one_that_wakes_itself_is_slowed_down() {
         .await
         .unwrap();
     report_until(&server, "reconcile-self/restless", |seen| seen.reconciles >= before + 10).await;
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     assert!(
         metrics.contains("mortise_controller_reconcile_loops_throttled_total{controller=\"reconcile-self/restless\"}")
     );
@@ -216,7 +216,7 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
             let resource =
                 thing("reconcile_trap", "poison", &Thing { number: 13, text: n.to_string(), ..Thing::default() });
             server.write(resource).await.unwrap();
-            // Ten writes a second; their number matters, not their speed.
+            // A client's pace, ten writes a second, beside which the others must be served.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -269,6 +269,7 @@ async fn one_poison_resource_holds_nothing_up_for_long() {
             oldest = oldest.max(sent.elapsed());
             served += 1;
         }
+        // A client's pace: the fault needs a write of the poison each second.
         tokio::time::sleep(Duration::from_secs(1).saturating_sub(begun.elapsed())).await;
     }
     let seen = report(&server, "reconcile-trap/traps").await;

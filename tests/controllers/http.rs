@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Server, Setup, controllers::read_until, decoded, id, thing};
+use crate::support::{
+    PATIENCE, Server, Setup, controllers::read_until, decoded, eventually, id, mortise, progress_until, thing,
+};
 use mortise_resource::pb::{self, Condition, condition::State};
 use mortise_test_guests::{Thing, component, wasi_component};
 use tokio::{
@@ -58,36 +60,28 @@ async fn serve(mut stream: TcpStream, port: u16) {
         "/drip" => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
             while stream.write_all(b"x").await.is_ok() {
+                // The pace of a slow site.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             return;
         }
         "/never" => {
-            tokio::time::sleep(Duration::from_secs(600)).await;
-            return;
+            return std::future::pending().await;
         }
         other => panic!("{other}"),
     };
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// A server with a plugin that is granted these hosts, and a directory that must outlive it.
-async fn server_with(component: std::path::PathBuf, granted: &[String]) -> (Server, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    std::fs::write(&config, format!("[plugin.reconcile-http.grants]\nhttp = {granted:?}\n")).unwrap();
-    let server = Setup::new()
+/// A server with a plugin that is granted these hosts.
+fn setup(component: std::path::PathBuf, granted: &[String]) -> Setup {
+    Setup::new()
         .component("reconcile-http", std::fs::read(component).unwrap())
-        .arg("--config")
-        .arg(config.display().to_string())
-        .env("MORTISE_CONTROLLERS_HOST_CALL_MS", 5_000)
-        .start()
-        .await;
-    (server, dir)
+        .config(format!("[plugin.reconcile-http.grants]\nhttp = {granted:?}\n"))
 }
 
-async fn server(granted: &[String]) -> (Server, tempfile::TempDir) {
-    server_with(component("reconcile-http"), granted).await
+async fn server(granted: &[String]) -> Server {
+    setup(component("reconcile-http"), granted).start().await
 }
 
 /// The condition after a fetch.
@@ -109,7 +103,7 @@ fn says(condition: &Condition, reason: &str, message: &str) {
 #[tokio::test]
 async fn a_granted_host_answers() {
     let port = site().await;
-    let (server, _dir) = server(&[format!("http://127.0.0.1:{port}")]).await;
+    let server = server(&[format!("http://127.0.0.1:{port}")]).await;
     let hello = get(&server, "hello", format!("http://127.0.0.1:{port}/hello")).await;
     assert_eq!(hello.state(), State::True);
     says(&hello, "Status200", "5 bytes: hello");
@@ -122,7 +116,7 @@ async fn a_granted_host_answers() {
     says(&sent, "Status200", "x-test: yes\r\n");
     says(&sent, "Status200", "\r\n\r\na\nb");
 
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     // More than one each: the status that a reconcile writes wakes its controller once more.
     for outcome in ["2xx", "4xx"] {
         let line = format!("mortise_plugin_http_requests_total{{plugin=\"reconcile-http\",outcome=\"{outcome}\"}} ");
@@ -140,7 +134,7 @@ async fn nothing_goes_out_without_a_grant() {
     let line =
         format!("grant it with plugin.reconcile-http.grants.http = [\"http://127.0.0.1:{port}\"] in config.toml");
     assert!(server.log().contains(&line.replace('"', "\\\"")) || server.log().contains(&line), "{}", server.log());
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     let line = "mortise_plugin_http_requests_total{plugin=\"reconcile-http\",outcome=\"denied\"} ";
     assert!(metrics.contains(line), "{metrics}");
 }
@@ -148,7 +142,7 @@ async fn nothing_goes_out_without_a_grant() {
 #[tokio::test]
 async fn another_host_port_or_scheme_is_denied() {
     let (port, other) = (site().await, site().await);
-    let (server, _dir) = server(&[format!("http://127.0.0.1:{port}"), "*.example.net".into()]).await;
+    let server = server(&[format!("http://127.0.0.1:{port}"), "*.example.net".into()]).await;
     for (name, url) in [
         ("host", format!("http://localhost:{port}/hello")),
         ("port", format!("http://127.0.0.1:{other}/hello")),
@@ -170,31 +164,42 @@ async fn another_host_port_or_scheme_is_denied() {
 #[tokio::test]
 async fn a_redirect_is_an_answer_and_not_followed() {
     let port = site().await;
-    let (server, _dir) = server(&[format!("http://127.0.0.1:{port}")]).await;
+    let server = server(&[format!("http://127.0.0.1:{port}")]).await;
     says(&get(&server, "away", format!("http://127.0.0.1:{port}/away")).await, "Status302", "0 bytes");
     says(&get(&server, "hop", format!("http://localhost:{port}/hello")).await, "Code7", "not granted");
 }
 
 #[tokio::test]
-async fn endless_answers_are_cut_off() {
+async fn a_request_has_a_time_limit_of_its_own() {
     let port = site().await;
-    let (server, _dir) = server(&[format!("http://127.0.0.1:{port}")]).await;
-    // Runs first: the status that a reconcile writes wakes its controller once more, and reconciles run one at a time.
-    let begun = Instant::now();
+    let setup = setup(component("reconcile-http"), &[format!("http://127.0.0.1:{port}")]);
+    // The server's own limits are longer than the test waits, and would have the same text.
+    let setup = setup.env("MORTISE_CONTROLLERS_HOST_CALL_MS", 2 * PATIENCE.as_millis());
+    let server = setup.env("MORTISE_CONTROLLERS_DEADLINE_MS", 3 * PATIENCE.as_millis()).start().await;
     let text = format!("http://127.0.0.1:{port}/never");
     says(&fetched(&server, "hasty", Thing { text, number: 100, ..Thing::default() }).await, "Code4", "in time");
-    // Only the time distinguishes its own 100 ms from the limit of 5 s; the texts are equal.
-    assert!(begun.elapsed() < Duration::from_millis(4_900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn endless_answers_are_cut_off() {
+    const LIMIT: Duration = Duration::from_millis(500);
+    let port = site().await;
+    let granted = [format!("http://127.0.0.1:{port}")];
+    let hurried = setup(component("reconcile-http"), &granted);
+    let hurried = hurried.env("MORTISE_CONTROLLERS_HOST_CALL_MS", LIMIT.as_millis()).start().await;
+    let server = server(&granted).await;
     let endless = get(&server, "endless", format!("http://127.0.0.1:{port}/endless")).await;
     says(&endless, "Code8", "answers with more than the limit of 4194304 bytes (sandbox.reply_bytes)");
     for name in ["never", "drip"] {
         let begun = Instant::now();
-        let late = get(&server, name, format!("http://127.0.0.1:{port}/{name}")).await;
+        let late = get(&hurried, name, format!("http://127.0.0.1:{port}/{name}")).await;
         says(&late, "Code4", "did not answer in time (limit controllers.host_call_ms)");
-        assert!(begun.elapsed() >= Duration::from_millis(4_500), "{name}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() >= LIMIT, "{name}: {:?}", begun.elapsed());
     }
     // After all that, requests still work.
-    says(&get(&server, "hello", format!("http://127.0.0.1:{port}/hello")).await, "Status200", "hello");
+    for server in [&server, &hurried] {
+        says(&get(server, "hello", format!("http://127.0.0.1:{port}/hello")).await, "Status200", "hello");
+    }
 }
 
 #[tokio::test]
@@ -202,9 +207,9 @@ async fn an_unreachable_server_is_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let (server, _dir) = server(&[format!("http://127.0.0.1:{port}"), format!("127.0.0.1:{}", site().await)]).await;
+    let server = server(&[format!("http://127.0.0.1:{port}"), format!("127.0.0.1:{}", site().await)]).await;
     says(&get(&server, "one", format!("http://127.0.0.1:{port}/hello")).await, "Code14", "127.0.0.1");
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     assert!(metrics.contains("plugin=\"reconcile-http\",outcome=\"failed\"} "), "{metrics}");
 }
 
@@ -212,7 +217,7 @@ async fn an_unreachable_server_is_a_failure() {
 #[tokio::test]
 async fn hooks_are_denied() {
     let port = site().await;
-    let (server, _dir) = server(&[format!("http://127.0.0.1:{port}")]).await;
+    let server = server(&[format!("http://127.0.0.1:{port}")]).await;
     let text = format!("http://127.0.0.1:{port}/hello");
     for items in [Vec::new(), vec!["a body".to_owned()]] {
         let asked = Thing { text: text.clone(), items, ..Thing::default() };
@@ -227,10 +232,10 @@ async fn hooks_are_denied() {
 async fn a_component_for_wasi_sends_requests_too() {
     let port = site().await;
     let granted = [format!("http://127.0.0.1:{port}")];
-    let (server, _dir) = server_with(wasi_component("reconcile-http"), &granted).await;
+    let server = setup(wasi_component("reconcile-http"), &granted).start().await;
     says(&get(&server, "hello", format!("http://127.0.0.1:{port}/hello")).await, "Status200", "5 bytes: hello");
     says(&get(&server, "away", format!("http://localhost:{port}/hello")).await, "Code7", "not granted");
-    crate::support::eventually("stdout is the log", || async { server.log().contains("fetched hello") }).await;
+    eventually("stdout is the log", || async { server.log().contains("fetched hello") }).await;
 }
 
 #[tokio::test]
@@ -238,7 +243,7 @@ async fn an_invalid_host_is_a_fault_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "[plugin.x.grants]\nhttp = [\"https://example.org/path\"]\n").unwrap();
-    let (code, _, said) = crate::support::mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
+    let (code, _, said) = mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
     assert_ne!(code, Some(0), "{said}");
     assert!(said.contains("is not a host for grants.http: it has a path"), "{said}");
 }
@@ -247,13 +252,7 @@ async fn an_invalid_host_is_a_fault_of_the_configuration() {
 #[tokio::test]
 async fn ten_thousand_requests_with_timeouts_leave_nothing_behind() {
     let port = site().await;
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    std::fs::write(&config, format!("[plugin.reconcile-http.grants]\nhttp = [\"http://127.0.0.1:{port}\"]\n")).unwrap();
-    let server = Setup::new()
-        .guest("reconcile-http")
-        .arg("--config")
-        .arg(config.display().to_string())
+    let server = setup(component("reconcile-http"), &[format!("http://127.0.0.1:{port}")])
         .env("MORTISE_CONTROLLERS_HOST_CALLS", u32::MAX)
         .env("MORTISE_CONTROLLERS_FUEL", 1_i64 << 60)
         .env("MORTISE_CONTROLLERS_DEADLINE_MS", 600_000)
@@ -264,15 +263,15 @@ async fn ten_thousand_requests_with_timeouts_leave_nothing_behind() {
     let data = Thing { text: format!("http://127.0.0.1:{port}/hello"), number: 60_000, inner, ..Thing::default() };
     server.write(thing("reconcile_http", "many", &data)).await.unwrap();
     let id = id("reconcile_http.v1.Thing", "many");
-    let begun = Instant::now();
-    let fetched = loop {
+    let fetched = progress_until("the condition", async || {
         let found = server.read(&id).await.unwrap();
         if let Some(status) = found.status.get("reconcile-http/things") {
-            break status.conditions[0].clone();
+            return Ok(status.conditions[0].clone());
         }
         let seen = crate::support::controllers::report(&server, "reconcile-http/fetches").await;
-        assert!(seen.errors == 0 && begun.elapsed() < Duration::from_secs(300), "{seen:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+        assert_eq!(seen.errors, 0, "{seen:?}");
+        Err(server.metric(r#"mortise_plugin_http_requests_total{plugin="reconcile-http",outcome="2xx"}"#).await)
+    })
+    .await;
     says(&fetched, "Status200", "hello");
 }

@@ -1,8 +1,6 @@
 //! Ways in which a change of one resource wakes another: by function, by name, by reference and by index; and the work
 //! before a controller starts.
 
-use std::fs;
-
 use crate::support::{
     Server, Setup, any,
     controllers::{condition_until, report, report_until},
@@ -164,16 +162,14 @@ async fn a_failing_mapper_delays_no_other_resource() {
 
 #[tokio::test]
 async fn nothing_is_reconciled_before_the_initializer_ended_well() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    fs::write(&config, "[plugin.reconcile-map.settings]\nstate = \"unready\"\n").unwrap();
-    let server = Setup::new().guest("reconcile-map").arg("--config").arg(config.display().to_string()).start().await;
+    let settings = |state: &str| format!("[plugin.reconcile-map.settings]\nstate = {state:?}\n");
+    let server = Setup::new().guest("reconcile-map").config(settings("unready")).start().await;
     put(&server, thing("reconcile_map", "one", &text(""))).await;
     let seen = report_until(&server, "reconcile-map/things", |seen| seen.restarts >= 2).await;
     assert_eq!(seen.reconciles, 0, "{seen:?}");
     let failing = report_until(&server, "reconcile-map/things", |seen| seen.state == "BackingOff").await;
     assert!(failing.reason.contains("not ready"), "{failing:?}");
-    fs::write(&config, "[plugin.reconcile-map.settings]\nstate = \"fine\"\n").unwrap();
+    server.configure(settings("fine"));
     counted(&server, "one", "0 false 0").await;
     assert_eq!(report(&server, "reconcile-map/things").await.state, "Running");
 }

@@ -120,10 +120,7 @@ async fn a_reconciler_that_compares_comes_to_rest() {
 
 #[tokio::test]
 async fn the_demo_controller_gives_every_artist_albums_when_it_is_wanted() {
-    let wanted = tempfile::tempdir().unwrap();
-    let config = wanted.path().join("config.toml");
-    std::fs::write(&config, "[plugin.demo.settings]\ncontroller = true\n").unwrap();
-    let server = Setup::new().arg("--config").arg(config.display().to_string()).start().await;
+    let server = Setup::new().config("[plugin.demo.settings]\ncontroller = true\n").start().await;
     let korn = server.write(artist("korn")).await.unwrap();
     let id = korn.id.as_ref().unwrap();
     eventually("there are three albums", || async { server.list_by_owner(id).await.unwrap().len() == 3 }).await;
@@ -156,7 +153,7 @@ async fn controllers_are_listed() {
     assert_eq!((&*seen.plugin, &*seen.reason), ("reconcile-copy", ""));
     assert_eq!(report_until(&server, "reaper", |seen| seen.state == "Running").await.plugin, "");
     assert_eq!(controllers(&server, "reconcile-copy").await, ["reconcile-copy/copies"]);
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     assert!(metrics.contains("mortise_controller_running{controller=\"reconcile-copy/copies\"} 1"), "{metrics}");
 }
 

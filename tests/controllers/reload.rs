@@ -1,7 +1,5 @@
 //! A reload during reconciles: running ones get time to end, the queue is handed over, everything is reconciled once.
 
-use std::fs;
-
 use crate::support::{
     Setup, artist,
     controllers::{condition_until, controllers, report, report_until},
@@ -17,16 +15,12 @@ fn number(number: i64) -> Thing {
 /// A change of the plugin's settings; its controllers treat it as any other new version.
 #[tokio::test]
 async fn running_reconciles_are_cancelled_and_the_queue_is_handed_over() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    fs::write(&config, "").unwrap();
     let server = Setup::new()
         .guest("reconcile-slow")
         .env("MORTISE_CONTROLLERS_FUEL", 1_i64 << 60)
         .env("MORTISE_CONTROLLERS_HOST_CALLS", u32::MAX)
         .tolerant()
-        .arg("--config")
-        .arg(config.display().to_string())
+        .config("")
         .start()
         .await;
     for n in 0..4 {
@@ -37,7 +31,7 @@ async fn running_reconciles_are_cancelled_and_the_queue_is_handed_over() {
         server.write(thing("reconcile_slow", &format!("short-{n}"), &number(1))).await.unwrap();
     }
     report_until(&server, "reconcile-slow/slow", |seen| seen.queued == 20).await;
-    fs::write(&config, "[plugin.reconcile-slow.settings]\nversion = 2\n").unwrap();
+    server.configure("[plugin.reconcile-slow.settings]\nversion = 2\n");
     // Running reconciles are cancelled, record that, and end; the new version starts them again, beside the others.
     for n in 0..4 {
         let id = id("reconcile_slow.v1.Thing", &format!("long-{n}"));
@@ -51,15 +45,12 @@ async fn running_reconciles_are_cancelled_and_the_queue_is_handed_over() {
 
 #[tokio::test]
 async fn every_managed_resource_is_reconciled_once_more_after_a_reload() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    fs::write(&config, "").unwrap();
-    let server = Setup::new().guest("reconcile-noop").arg("--config").arg(config.display().to_string()).start().await;
+    let server = Setup::new().guest("reconcile-noop").config("").start().await;
     for n in 0..50 {
         server.write(thing("reconcile_noop", &format!("thing-{n}"), &number(n))).await.unwrap();
     }
     report_until(&server, "reconcile-noop/noop", |seen| seen.reconciles == 50).await;
-    fs::write(&config, "[plugin.reconcile-noop.settings]\nversion = 2\n").unwrap();
+    server.configure("[plugin.reconcile-noop.settings]\nversion = 2\n");
     // All are due again within eight hours, and none earlier.
     let idle = |seen: &ControllerReport| (seen.queued, seen.running, seen.deferred) == (0, 0, 50);
     let seen = report_until(&server, "reconcile-noop/noop", |seen| seen.reconciles >= 100 && idle(seen)).await;
@@ -69,20 +60,17 @@ async fn every_managed_resource_is_reconciled_once_more_after_a_reload() {
 /// A controller that depends on a setting starts and stops as the setting changes, while the server runs.
 #[tokio::test]
 async fn a_setting_switches_a_controller_on_and_off() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    fs::write(&config, "").unwrap();
-    let server = Setup::new().arg("--config").arg(config.display().to_string()).start().await;
+    let server = Setup::new().config("").start().await;
     let korn = server.write(artist("korn")).await.unwrap();
     let korn = korn.id.as_ref().unwrap();
     assert!(controllers(&server, "demo").await.is_empty());
 
-    fs::write(&config, "[plugin.demo.settings]\ncontroller = true\n").unwrap();
+    server.configure("[plugin.demo.settings]\ncontroller = true\n");
     eventually("albums come", async || server.list_by_owner(korn).await.unwrap().len() == 3).await;
     assert_eq!(controllers(&server, "demo").await, ["demo/artists"]);
     report_until(&server, "demo/artists", |seen| seen.state == "Running").await;
 
-    fs::write(&config, "[plugin.demo.settings]\ncontroller = false\n").unwrap();
+    server.configure("[plugin.demo.settings]\ncontroller = false\n");
     eventually("the controller ends", async || controllers(&server, "demo").await.is_empty()).await;
     let album = server.list_by_owner(korn).await.unwrap()[0].id.clone().unwrap();
     server.delete(&album, "").await.unwrap();

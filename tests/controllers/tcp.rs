@@ -2,24 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Server, Setup, decoded, id, thing};
+use crate::support::{Server, Setup, decoded, id, mortise, thing};
 use mortise_resource::pb::{Condition, condition::State};
 use mortise_test_guests::{Inner, Thing};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// A server with a plugin that is granted these hosts, and a directory that must outlive it.
-async fn server(granted: &[&str]) -> (Server, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    std::fs::write(&config, format!("[plugin.reconcile-tcp.grants]\ntcp = {granted:?}\n")).unwrap();
-    let server = Setup::new()
-        .guest("reconcile-tcp")
-        .arg("--config")
-        .arg(config.display().to_string())
-        .env("MORTISE_CONTROLLERS_HOST_CALL_MS", 5_000)
-        .start()
-        .await;
-    (server, dir)
+/// A server with a plugin that is granted these hosts.
+fn setup(granted: &[&str]) -> Setup {
+    Setup::new().guest("reconcile-tcp").config(format!("[plugin.reconcile-tcp.grants]\ntcp = {granted:?}\n"))
+}
+
+async fn server(granted: &[&str]) -> Server {
+    setup(granted).start().await
 }
 
 fn asked(host: &str, port: u16, timeout_ms: u32) -> Thing {
@@ -66,7 +60,7 @@ async fn deaf() -> (TcpListener, Vec<TcpStream>, u16) {
 #[tokio::test]
 async fn a_granted_port_is_connected_to_and_no_bytes_are_sent() {
     let (listener, port) = listener().await;
-    let (server, _dir) = server(&[&format!("127.0.0.1:{port}"), &format!("localhost:{port}")]).await;
+    let server = server(&[&format!("127.0.0.1:{port}"), &format!("localhost:{port}")]).await;
     for (name, host) in [("address", "127.0.0.1"), ("name", "LocalHost")] {
         let found = connected(&server, name, asked(host, port, 1_500)).await;
         assert_eq!(found.state(), State::True, "{found:?}");
@@ -76,7 +70,7 @@ async fn a_granted_port_is_connected_to_and_no_bytes_are_sent() {
         stream.readable().await.unwrap();
         assert_eq!(stream.try_read(&mut [0; 1]).unwrap(), 0, "it closes, and sends nothing");
     }
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     let line = "mortise_plugin_tcp_connects_total{plugin=\"reconcile-tcp\",outcome=\"connected\"} 2";
     assert!(metrics.contains(line), "{metrics}");
 }
@@ -84,7 +78,7 @@ async fn a_granted_port_is_connected_to_and_no_bytes_are_sent() {
 #[tokio::test]
 async fn connects_without_a_grant_are_denied_with_the_entry_to_add() {
     let ((_listener, port), (_other_listener, other)) = (listener().await, listener().await);
-    let (server, _dir) = server(&[&format!("127.0.0.1:{port}"), "*.example.net:5432"]).await;
+    let server = server(&[&format!("127.0.0.1:{port}"), "*.example.net:5432"]).await;
     for (name, host, at, entry) in [
         ("port", "127.0.0.1", other, format!("127.0.0.1:{other}")),
         ("host", "localhost", port, format!("localhost:{port}")),
@@ -101,7 +95,7 @@ async fn connects_without_a_grant_are_denied_with_the_entry_to_add() {
     }
     says(&connected(&server, "zero", asked("127.0.0.1", 0, 500)).await, "Code3", "1 to 65535");
     says(&connected(&server, "hasty", asked("127.0.0.1", port, 0)).await, "Code3", "at least 1 ms");
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     let line = "mortise_plugin_tcp_connects_total{plugin=\"reconcile-tcp\",outcome=\"denied\"} 11";
     assert!(metrics.contains(line), "{metrics}");
 }
@@ -109,7 +103,7 @@ async fn connects_without_a_grant_are_denied_with_the_entry_to_add() {
 #[tokio::test]
 async fn a_star_is_everything() {
     let (_listener, port) = listener().await;
-    let (server, _dir) = server(&["*"]).await;
+    let server = server(&["*"]).await;
     let found = connected(&server, "one", asked("localhost", port, 1_500)).await;
     assert_eq!(found.state(), State::True, "{found:?}");
 }
@@ -118,7 +112,7 @@ async fn a_star_is_everything() {
 async fn refused_and_unresolved_hosts_are_unavailable() {
     let (refusing, port) = listener().await;
     drop(refusing);
-    let (server, _dir) = server(&["*"]).await;
+    let server = server(&["*"]).await;
     says(&connected(&server, "refused", asked("127.0.0.1", port, 1_500)).await, "Code14", &format!("127.0.0.1:{port}"));
     let unknown = connected(&server, "unknown", asked("nothing.invalid", 80, 1_900)).await;
     // Without a resolver in reach, the timeout ends it.
@@ -129,10 +123,10 @@ async fn refused_and_unresolved_hosts_are_unavailable() {
 #[tokio::test]
 async fn silent_hosts_time_out() {
     let (_listener, _waiting, port) = deaf().await;
-    let (server, _dir) = server(&["*"]).await;
+    let server = setup(&["*"]).env("MORTISE_CONTROLLERS_HOST_CALL_MS", 1_000).start().await;
     for (name, timeout, least, words) in [
         ("soon", 200, Duration::from_millis(200), "in time (timeout 200 ms"),
-        ("never", 60_000, Duration::from_millis(4_900), "(limit controllers.host_call_ms)"),
+        ("never", 60_000, Duration::from_millis(1_000), "(limit controllers.host_call_ms)"),
     ] {
         let begun = Instant::now();
         says(&connected(&server, name, asked("127.0.0.1", port, timeout)).await, "Code4", words);
@@ -144,7 +138,7 @@ async fn silent_hosts_time_out() {
 #[tokio::test]
 async fn connects_wait_for_each_other() {
     let (_listener, _waiting, port) = deaf().await;
-    let (server, _dir) = server(&["*"]).await;
+    let server = server(&["*"]).await;
     let begun = Instant::now();
     let names: Vec<_> = (0..97).map(|n| format!("t{n}")).collect();
     for name in &names {
@@ -160,7 +154,7 @@ async fn connects_wait_for_each_other() {
 #[tokio::test]
 async fn hooks_are_refused() {
     let (_listener, port) = listener().await;
-    let (server, _dir) = server(&["*"]).await;
+    let server = server(&["*"]).await;
     let written = server.write(thing("reconcile_tcp", "in-hook", &asked("127.0.0.1", port, 500))).await.unwrap();
     let text = decoded::<Thing>(&written).text;
     assert!(text.starts_with("9 only a reconciler may call tcp.connect"), "{text}");
@@ -171,17 +165,16 @@ async fn an_invalid_host_and_port_is_a_fault_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "[plugin.x.grants]\ntcp = [\"db.internal\"]\n").unwrap();
-    let (code, _, said) = crate::support::mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
+    let (code, _, said) = mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
     assert_ne!(code, Some(0), "{said}");
     assert!(said.contains("is not a host for grants.tcp: a port is required"), "{said}");
 }
 
 #[tokio::test]
 async fn inspection_shows_requested_and_granted_hosts() {
-    let (server, _dir) = server(&["127.0.0.1:22"]).await;
+    let server = server(&["127.0.0.1:22"]).await;
     let addr = server.grpc.to_string();
-    let (code, out, err) =
-        crate::support::mortise(&["plugin", "inspect", "reconcile-tcp", "--grpc-addr", &addr], &[]).await;
+    let (code, out, err) = mortise(&["plugin", "inspect", "reconcile-tcp", "--grpc-addr", &addr], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("tcp * (") && out.contains("tcp 127.0.0.1:22"), "{out}");
 }

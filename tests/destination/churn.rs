@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     destination::proxy::{Api, KIND, Proxy, Said, Told, at, endpoints_id, service, setup, types},
-    support::{PATIENCE, Server, any, resource},
+    support::{Server, any, resource, until},
 };
 
 const RUNS: u64 = 4;
@@ -120,6 +120,7 @@ async fn follow(server: std::net::SocketAddr, number: usize, run: Arc<Run>, mut 
                 let Ok(Some(said)) = get.message().await else { return };
                 excused += run.hear(number, said, excused, may_empty);
                 if rng.u32(..40) == 0 {
+                    // A client that does not read for a while.
                     sleep(Duration::from_millis(rng.u64(..200))).await;
                 }
             }
@@ -186,41 +187,27 @@ async fn churn(seed: u64, events: u64) {
     let workloads = truth.unwrap();
     let expected: BTreeMap<_, _> =
         workloads.iter().filter(|(_, (_, is_healthy))| *is_healthy).map(|(n, (weight, _))| told(*n, *weight)).collect();
-    let converged = async {
-        loop {
-            let all = run.known.iter().all(|known| {
-                let known = known.lock().unwrap();
-                known.set == expected && known.exists
-            });
-            if all {
-                return;
-            }
-            if let Some(ended) = clients.try_join_next() {
-                ended.unwrap();
-            }
-            sleep(Duration::from_millis(20)).await;
+    until(&format!("seed {seed}: every client knows all {} endpoints", expected.len()), async || {
+        if let Some(ended) = clients.try_join_next() {
+            ended.unwrap();
         }
-    };
-    if timeout(PATIENCE, converged).await.is_err() {
-        for (number, known) in run.known.iter().enumerate() {
+        let wrong = run.known.iter().enumerate().filter_map(|(number, known)| {
             let known = known.lock().unwrap();
-            eprintln!("client {number}: {} known of {}", known.set.len(), expected.len());
-        }
-        panic!("seed {seed}: not every client knows the truth in the end");
-    }
-    let (_, metrics) = server.get("/metrics").await;
-    let count = |name: &str| {
-        let prefix = format!("{name} ");
-        metrics.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or("0").to_owned()
-    };
+            (known.set != expected || !known.exists).then(|| format!("client {number} knows {}", known.set.len()))
+        });
+        let wrong: Vec<_> = wrong.collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    })
+    .await;
+    let count = async |name: &str| server.metric(name).await.unwrap_or_default();
     eprintln!(
         "seed {seed}: {events} events, emptied {} times, {} connections of {CLIENTS} clients were told {} things; {} watches \
          and {} streams lagged",
         run.emptied.load(Ordering::SeqCst),
         run.connections.load(Ordering::Relaxed),
         run.messages.load(Ordering::Relaxed),
-        count("mortise_watches_lagged_total"),
-        count("mortise_destination_streams_lagged_total"),
+        count("mortise_watches_lagged_total").await,
+        count("mortise_destination_streams_lagged_total").await,
     );
 }
 

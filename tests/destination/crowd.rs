@@ -4,7 +4,7 @@
 //! Small by default: `MORTISE_CROWD_STREAMS` and `MORTISE_CROWD_ENDPOINTS` set the size; `mortise-bench destination`
 //! measures the same.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use mortise_api::catalog::{Endpoint, ServiceEndpoints};
 use tokio::{
@@ -14,12 +14,12 @@ use tokio::{
 };
 use tonic::{
     Code,
-    transport::{Channel, Endpoint as Server},
+    transport::{self, Channel},
 };
 
 use crate::{
     destination::proxy::{Api, Get, Proxy, Said, at, service, setup},
-    support::{PATIENCE, eventually},
+    support::{PATIENCE, Server, eventually},
 };
 
 const STREAMS: usize = 80;
@@ -48,7 +48,7 @@ fn web(endpoints: u32, changes: u32) -> ServiceEndpoints {
 
 /// A connection with small windows for unread streams.
 async fn channel(addr: std::net::SocketAddr) -> Channel {
-    Server::from_shared(format!("http://{addr}"))
+    transport::Endpoint::from_shared(format!("http://{addr}"))
         .unwrap()
         .initial_stream_window_size(64 << 10)
         .initial_connection_window_size(16 << 20)
@@ -170,10 +170,8 @@ async fn a_change_reaches_all_in_order_while_half_of_them_take_nothing() {
     assert!(messages <= 4, "changes coalesce: {messages} messages");
 }
 
-async fn dropped(server: &crate::support::Server) -> usize {
-    let (_, metrics) = server.get("/metrics").await;
-    let count = metrics.lines().find_map(|line| line.strip_prefix("mortise_grpc_answers_dropped_total "));
-    count.map_or(0, |count| count.parse().unwrap())
+async fn dropped(server: &Server) -> f64 {
+    server.metric("mortise_grpc_answers_dropped_total").await.unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,13 +187,18 @@ async fn streams_of_which_nothing_is_taken_end_when_too_much_waits() {
         for _ in 0..2 {
             stalled.push(Api::Linkerd.get(channel.clone(), "web.default.svc").await.unwrap());
         }
-        // Waits until the state is queued at each stream; otherwise the next stream would take its place.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // The state is queued at each stream; otherwise the next state would take its place.
+        let sent = f64::from(2 * (change + 1));
+        eventually("it is sent or dropped", async || {
+            let sent_so_far = server.metric("mortise_destination_updates_total").await.unwrap_or_default();
+            sent_so_far >= sent || dropped(&server).await > 0.0
+        })
+        .await;
         if change < 2 {
-            assert_eq!(dropped(&server).await, 0, "{} states are within the limit", change + 1);
+            assert_eq!(dropped(&server).await, 0.0, "{} states are within the limit", change + 1);
         }
     }
-    eventually("some are ended", async || dropped(&server).await > 0).await;
+    eventually("some are ended", async || dropped(&server).await > 0.0).await;
     let end = stalled[0].end().await.expect("with a status");
     assert_eq!(end.code(), Code::ResourceExhausted, "{end:?}");
     assert!(end.message().contains("grpc.outbound_buffer_bytes"), "{end:?}");

@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
-    time::Duration,
 };
 
 use linkerd2_proxy_api::destination as linkerd;
@@ -221,11 +220,6 @@ impl Get {
                 other => panic!("expected an add at {at}, got {other:?}"),
             }
         }
-    }
-
-    /// Whether no message comes for a while.
-    pub async fn is_quiet(&mut self) -> bool {
-        timeout(Duration::from_millis(300), self.message()).await.is_err()
     }
 
     /// The status at the end of the stream; earlier messages are skipped.

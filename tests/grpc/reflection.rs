@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{PATIENCE, Server, Setup, skipped};
+use crate::support::{PATIENCE, Server, Setup, eventually, gvk, skipped, tenancy};
 use prost::Message as _;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 use tokio::{process::Command, time::timeout};
@@ -334,10 +334,8 @@ async fn a_python_client_encodes_a_type_that_was_loaded_a_moment_ago() {
     let server = Server::start().await;
     let prior = std::fs::read(mortise_test_guests::component("prior")).unwrap();
     std::fs::write(server.plugin_dir.join("prior.wasm"), prior).unwrap();
-    crate::support::eventually("the type is there", async || {
-        server.list(crate::support::gvk("prior.v1.Thing"), crate::support::tenancy("*", "*"), "").await.is_ok()
-    })
-    .await;
+    eventually("the type is there", async || server.list(gvk("prior.v1.Thing"), tenancy("*", "*"), "").await.is_ok())
+        .await;
     if let Some(out) = run(&server, "tests/grpc/reflect.py").await {
         assert!(out.ends_with("everything works\n"), "{out}");
     }

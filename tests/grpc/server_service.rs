@@ -51,7 +51,7 @@ async fn status_counts_resources_and_follows_changes() {
     assert_eq!(process.pid, server.child.id().unwrap());
     assert!(process.resident_bytes > 1 << 20 && process.threads > 2 && process.open_files > 3);
     assert_eq!(now.warnings, [""; 0]);
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     assert!(
         metrics.contains("mortise_grpc_requests_total{method=\"hashicorp.consul.resource.ResourceService/Write\"} 21")
     );

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Server, Setup, gvk, plugins::Plugins as _, refusal};
+use crate::support::{Server, Setup, eventually, gvk, plugins::Plugins as _, refusal};
 use mortise_api::TypeServiceClient;
 use mortise_resource::{data, manifest};
 use mortise_test_guests::component;
@@ -67,7 +67,7 @@ async fn a_type_comes_with_descriptors_as_soon_as_it_is_loaded() {
 
     let mut plugins = server.plugins().await;
     plugins.remove(data::RemoveRequest { name: "prior".into() }).await.unwrap();
-    crate::support::eventually("the type goes", async || {
+    eventually("the type goes", async || {
         // The type may still exist for a moment, without its plugin.
         client.clone().get_type(wanted.clone()).await.is_err_and(|status| status.code() == Code::NotFound)
     })

@@ -1,6 +1,6 @@
 //! Answers of plugins: invalid and forbidden ones are reported as the plugin's fault; valid ones arrive.
 
-use crate::support::{Fault, Server, Setup, id, metadata, refusal, thing};
+use crate::support::{Fault, Server, Setup, eventually, gvk, id, metadata, refusal, thing};
 use mortise_resource::pb;
 use mortise_test_guests::{Inner, Thing};
 use prost::Message as _;
@@ -10,10 +10,6 @@ use tonic_types::StatusExt as _;
 
 fn decode(resource: &pb::Resource) -> Thing {
     Thing::decode(resource.data.as_ref().unwrap().value.as_slice()).unwrap()
-}
-
-fn patient(guest: &str) -> Setup {
-    Setup::new().guest(guest).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
 }
 
 fn number(group: &str, name: &str, number: i64) -> pb::Resource {
@@ -32,7 +28,7 @@ async fn is_not_taken(server: &Server, plugin: &'static str, name: &str, says: &
 
 #[tokio::test]
 async fn garbage_is_not_taken() {
-    let server = patient("garbage-reply").start().await;
+    let server = Setup::new().guest("garbage-reply").start().await;
     is_not_taken(&server, "garbage-reply", "boom", "not a hashicorp.consul.resource.Resource").await;
     is_not_taken(&server, "garbage-reply", "boom-data", "its data is not a mortise.test.v1.Thing").await;
     is_not_taken(&server, "garbage-reply", "boom-url", "it changed the type of data to ").await;
@@ -40,7 +36,7 @@ async fn garbage_is_not_taken() {
 
 #[tokio::test]
 async fn mutate_changes_data_and_metadata_only() {
-    let mut setup = Setup::new().env("MORTISE_SANDBOX_DEADLINE_MS", 20_000);
+    let mut setup = Setup::new();
     let guests = [
         ("mutate-id", "it changed id;"),
         ("mutate-owner", "it changed owner;"),
@@ -58,11 +54,10 @@ async fn mutate_changes_data_and_metadata_only() {
 
 #[tokio::test]
 async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
-    let server = patient("log-flood").start().await;
+    let server = Setup::new().guest("log-flood").start().await;
     let written = server.write(number("log_flood", "boom-mutate", 5_000)).await.unwrap();
     assert_eq!(decode(&written).number, 5_000);
-    crate::support::eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") })
-        .await;
+    eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") }).await;
     let log = server.log();
     assert!(log.len() < 64 << 10, "{} bytes of log", log.len());
     assert!(log.contains("(more than one request may log)"), "{log}");
@@ -71,7 +66,7 @@ async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
     let dropped = log.split("dropped=").nth(1).unwrap();
     let dropped: usize = dropped.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
     assert_eq!(dropped + lines, 5_000);
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     assert!(
         metrics.contains(&format!("mortise_plugin_logs_dropped_total{{plugin=\"log-flood\"}} {dropped}")),
         "{metrics}"
@@ -91,7 +86,7 @@ async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
 
 #[tokio::test]
 async fn mutate_runs_once_for_each_write_also_when_writes_conflict() {
-    let server = patient("mutate-twice").start().await;
+    let server = Setup::new().guest("mutate-twice").start().await;
     let items = |items: &[&str]| {
         let items = items.iter().map(|item| (*item).to_owned()).collect();
         thing("mutate_twice", "boom", &Thing { items, ..Thing::default() })
@@ -120,7 +115,7 @@ async fn mutate_runs_once_for_each_write_also_when_writes_conflict() {
 
 #[tokio::test]
 async fn a_mutate_that_is_not_idempotent_is_reported_and_does_not_delay_a_deletion() {
-    let server = patient("mutate-twice").start().await;
+    let server = Setup::new().guest("mutate-twice").start().await;
     let mut resource = thing("mutate_twice", "boom", &Thing::default());
     resource.metadata = metadata(&[("finalizers", "one two")]);
     let created = server.write_full(resource).await.unwrap();
@@ -149,7 +144,7 @@ async fn a_mutate_that_is_not_idempotent_is_reported_and_does_not_delay_a_deleti
 
 #[tokio::test]
 async fn validate_sees_the_stored_resource() {
-    let server = patient("prior").start().await;
+    let server = Setup::new().guest("prior").start().await;
     let warning = async |year| {
         let written = server.write_full(number("prior", "label", year)).await.unwrap();
         written.warnings.into_iter().map(|warning| warning.summary).collect::<Vec<_>>()
@@ -171,9 +166,9 @@ async fn validate_sees_the_stored_resource() {
 /// A write replaces only the prior that it was validated against: among concurrent writers the year never decreases.
 #[tokio::test]
 async fn validate_runs_again_when_what_is_stored_has_changed() {
-    let server = patient("prior").start().await;
+    let server = Setup::new().guest("prior").start().await;
     server.write(number("prior", "race", 0)).await.unwrap();
-    let mut watch = server.watch(crate::support::gvk("prior.v1.Thing"), None, "race").await.unwrap();
+    let mut watch = server.watch(gvk("prior.v1.Thing"), None, "race").await.unwrap();
     watch.snapshot().await;
     let mut writers = JoinSet::new();
     for year in 1..=24 {
@@ -201,7 +196,7 @@ async fn validate_runs_again_when_what_is_stored_has_changed() {
 
 #[tokio::test]
 async fn immutable_fields_stay() {
-    let server = patient("immutable-field").start().await;
+    let server = Setup::new().guest("immutable-field").start().await;
     let with = |number, text: &str, free: &str| {
         let inner = Some(Inner { text: text.into() });
         thing("immutable_field", "rock", &Thing { number, inner, text: free.into(), ..Thing::default() })
@@ -221,7 +216,7 @@ async fn immutable_fields_stay() {
 #[tokio::test]
 async fn one_version_serves_a_request() {
     for (guest, version) in [("version-stamp-1", "1.0.0"), ("version-stamp-2", "2.0.0")] {
-        let server = patient(guest).start().await;
+        let server = Setup::new().guest(guest).start().await;
         let written = server.write_full(number("version_stamp", "stamped", 1)).await.unwrap();
         assert_eq!(written.resource.unwrap().metadata, metadata(&[("mutated-by", version)]));
         assert_eq!(written.warnings[0].summary, format!("validated by {version}"));

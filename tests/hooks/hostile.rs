@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Fault, Server, Setup, artist, gvk, id, refusal, tenancy, thing};
+use crate::support::{Fault, Server, Setup, artist, eventually, gvk, id, refusal, tenancy, thing};
 use mortise_test_guests::Thing;
 use tonic::Code;
 
@@ -12,19 +12,24 @@ const FUEL_FOR_EVER: i64 = 1 << 60;
 /// A guest that has every hook, and the expected fault of each.
 struct Guest {
     plugin: &'static str,
-    group: &'static str,
+    group: String,
     code: Code,
     kind: &'static str,
     says: &'static str,
 }
 
 impl Guest {
+    /// Expects a fault of a guest with a group of the same name.
+    fn new(plugin: &'static str, code: Code, kind: &'static str, says: &'static str) -> Self {
+        Self { plugin, group: plugin.replace('-', "_"), code, kind, says }
+    }
+
     fn fault(&self, hook: &'static str) -> Fault<'static> {
         Fault { plugin: self.plugin, hook, code: self.code, kind: self.kind, says: self.says }
     }
 
     fn named(&self, name: &str) -> mortise_resource::pb::Resource {
-        thing(self.group, name, &Thing { number: 7, ..Thing::default() })
+        thing(&self.group, name, &Thing { number: 7, ..Thing::default() })
     }
 
     fn type_name(&self) -> String {
@@ -82,22 +87,22 @@ impl Guest {
 
 /// A server whose plugins have enough time on a busy machine.
 fn patient(guest: &str) -> Setup {
-    Setup::new().guest(guest).tolerant().env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
+    Setup::new().guest(guest).tolerant()
+}
+
+/// A server whose plugins have all the fuel, and little time.
+fn hurried(guest: &str) -> Setup {
+    let setup = Setup::new().guest(guest).tolerant().env("MORTISE_SANDBOX_FUEL", FUEL_FOR_EVER);
+    setup.env("MORTISE_SANDBOX_DEADLINE_MS", 500)
 }
 
 #[tokio::test]
 async fn a_loop_runs_out_of_fuel() {
     let server = patient("infinite-loop").start().await;
-    let guest = Guest {
-        plugin: "infinite-loop",
-        group: "infinite_loop",
-        code: Code::ResourceExhausted,
-        kind: "fuel",
-        says: "used up its fuel of 50000000 units (limit sandbox.fuel)",
-    };
+    let says = "used up its fuel of 50000000 units (limit sandbox.fuel)";
+    let guest = Guest::new("infinite-loop", Code::ResourceExhausted, "fuel", says);
     guest.fails_everywhere_and_serves_on(&server).await;
-    let (status, metrics) = server.get("/metrics").await;
-    assert_eq!(status, 200);
+    let metrics = server.metrics().await;
     let counted = metrics.lines().any(|line| {
         line.starts_with("mortise_plugin_faults_total{")
             && [r#"plugin="infinite-loop""#, r#"hook="validate""#, r#"kind="fuel""#].iter().all(|l| line.contains(l))
@@ -118,20 +123,9 @@ async fn fuel_is_for_the_whole_request_and_counts_the_same_every_time() {
 
 #[tokio::test]
 async fn a_loop_with_all_the_fuel_there_is_runs_out_of_time() {
-    let server = Setup::new()
-        .guest("infinite-loop")
-        .tolerant()
-        .env("MORTISE_SANDBOX_FUEL", FUEL_FOR_EVER)
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 500)
-        .start()
-        .await;
-    let guest = Guest {
-        plugin: "infinite-loop",
-        group: "infinite_loop",
-        code: Code::DeadlineExceeded,
-        kind: "deadline",
-        says: "did not finish within 500 ms (limit sandbox.deadline_ms)",
-    };
+    let server = hurried("infinite-loop").start().await;
+    let says = "did not finish within 500 ms (limit sandbox.deadline_ms)";
+    let guest = Guest::new("infinite-loop", Code::DeadlineExceeded, "deadline", says);
     let begun = Instant::now();
     guest.fault("mutate").check(&server.write(guest.named("boom")).await.unwrap_err());
     let took = begun.elapsed();
@@ -141,61 +135,32 @@ async fn a_loop_with_all_the_fuel_there_is_runs_out_of_time() {
 
 #[tokio::test]
 async fn big_steps_with_little_fuel_run_out_of_time() {
-    let server = Setup::new()
-        .guest("memory-fill")
-        .tolerant()
-        .env("MORTISE_SANDBOX_FUEL", FUEL_FOR_EVER)
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 500)
-        .start()
-        .await;
-    let guest = Guest {
-        plugin: "memory-fill",
-        group: "memory_fill",
-        code: Code::DeadlineExceeded,
-        kind: "deadline",
-        says: "did not finish within 500 ms (limit sandbox.deadline_ms)",
-    };
-    let status = server.write(guest.named("boom")).await.unwrap_err();
-    guest.fault("mutate").check(&status);
+    let server = hurried("memory-fill").start().await;
+    let says = "did not finish within 500 ms (limit sandbox.deadline_ms)";
+    let guest = Guest::new("memory-fill", Code::DeadlineExceeded, "deadline", says);
+    guest.fault("mutate").check(&server.write(guest.named("boom")).await.unwrap_err());
     guest.fails_everywhere_and_serves_on(&server).await;
 }
 
 #[tokio::test]
 async fn a_hoarder_runs_out_of_memory() {
     let server = patient("memory-bomb").start().await;
-    let guest = Guest {
-        plugin: "memory-bomb",
-        group: "memory_bomb",
-        code: Code::ResourceExhausted,
-        kind: "memory",
-        says: "asked for more memory than its 33554432 bytes (limit sandbox.memory_bytes)",
-    };
+    let says = "asked for more memory than its 33554432 bytes (limit sandbox.memory_bytes)";
+    let guest = Guest::new("memory-bomb", Code::ResourceExhausted, "memory", says);
     guest.fails_everywhere_and_serves_on(&server).await;
 }
 
 #[tokio::test]
 async fn deep_recursion_runs_out_of_stack() {
     let server = patient("deep-recursion").start().await;
-    let guest = Guest {
-        plugin: "deep-recursion",
-        group: "deep_recursion",
-        code: Code::Internal,
-        kind: "stack",
-        says: "recursed deeper than its stack allows",
-    };
+    let guest = Guest::new("deep-recursion", Code::Internal, "stack", "recursed deeper than its stack allows");
     guest.fails_everywhere_and_serves_on(&server).await;
 }
 
 #[tokio::test]
 async fn running_off_the_shadow_stack_is_a_trap() {
     let server = patient("stack-overflow").start().await;
-    let guest = Guest {
-        plugin: "stack-overflow",
-        group: "stack_overflow",
-        code: Code::Internal,
-        kind: "trap",
-        says: "trapped: wasm trap: out of bounds memory access",
-    };
+    let guest = Guest::new("stack-overflow", Code::Internal, "trap", "trapped: wasm trap: out of bounds memory access");
     guest.fails_everywhere_and_serves_on(&server).await;
 }
 
@@ -204,7 +169,7 @@ async fn a_panic_is_internal_and_its_text_is_in_the_log() {
     let server = patient("panic").start().await;
     let guest = Guest {
         plugin: "panic",
-        group: "panicking",
+        group: "panicking".to_owned(),
         code: Code::Internal,
         kind: "trap",
         says: "trapped: wasm trap: wasm `unreachable` instruction executed",
@@ -220,14 +185,9 @@ async fn a_panic_is_internal_and_its_text_is_in_the_log() {
 #[tokio::test]
 async fn a_reply_over_the_limit_is_not_taken() {
     let server = patient("oversized-reply").env("MORTISE_SANDBOX_MEMORY_BYTES", 64 << 20).start().await;
-    let guest = Guest {
-        plugin: "oversized-reply",
-        group: "oversized_reply",
-        code: Code::ResourceExhausted,
-        kind: "reply",
-        says: "handed over more than 4194304 bytes (limit sandbox.reply_bytes)",
-    };
-    let boom = |name, number| thing(guest.group, name, &Thing { number, ..Thing::default() });
+    let says = "handed over more than 4194304 bytes (limit sandbox.reply_bytes)";
+    let guest = Guest::new("oversized-reply", Code::ResourceExhausted, "reply", says);
+    let boom = |name, number| thing(&guest.group, name, &Thing { number, ..Thing::default() });
     for (name, hook) in [("boom-mutate", "mutate"), ("boom-validate", "validate"), ("boom-write", "authorize-write")] {
         for number in [0, 5 << 20] {
             guest.fault(hook).check(&server.write(boom(name, number)).await.unwrap_err());
@@ -258,26 +218,16 @@ async fn a_long_reply_within_the_limit_arrives() {
 #[tokio::test]
 async fn a_handle_leak_runs_out_of_handles() {
     let server = patient("handle-leak").start().await;
-    let guest = Guest {
-        plugin: "handle-leak",
-        group: "handle_leak",
-        code: Code::ResourceExhausted,
-        kind: "handles",
-        says: "held more than 1000 handles to host resources (a fixed limit)",
-    };
+    let says = "held more than 1000 handles to host resources (a fixed limit)";
+    let guest = Guest::new("handle-leak", Code::ResourceExhausted, "handles", says);
     guest.fails_everywhere_and_serves_on(&server).await;
 }
 
 #[tokio::test]
 async fn a_flood_of_host_calls_ends_at_the_limit_and_fills_no_log() {
     let server = patient("host-call-flood").env("MORTISE_LOG_LEVEL", "plugin=trace,info").start().await;
-    let guest = Guest {
-        plugin: "host-call-flood",
-        group: "host_call_flood",
-        code: Code::ResourceExhausted,
-        kind: "host-calls",
-        says: "called the host more than 10000 times (limit fixed for hooks)",
-    };
+    let says = "called the host more than 10000 times (limit fixed for hooks)";
+    let guest = Guest::new("host-call-flood", Code::ResourceExhausted, "host-calls", says);
     guest.fault("mutate").check(&server.write(guest.named("boom")).await.unwrap_err());
     let lines = server.log().lines().filter(|line| line.contains("TRACE")).count();
     assert!(lines <= 16 * 1024 / 32, "{lines} empty lines of one request");
@@ -287,13 +237,8 @@ async fn a_flood_of_host_calls_ends_at_the_limit_and_fills_no_log() {
 #[tokio::test]
 async fn a_big_host_call_is_not_taken() {
     let server = patient("big-host-call").start().await;
-    let guest = Guest {
-        plugin: "big-host-call",
-        group: "big_host_call",
-        code: Code::ResourceExhausted,
-        kind: "reply",
-        says: "handed over more than 4194304 bytes (limit sandbox.reply_bytes)",
-    };
+    let says = "handed over more than 4194304 bytes (limit sandbox.reply_bytes)";
+    let guest = Guest::new("big-host-call", Code::ResourceExhausted, "reply", says);
     guest.fails_everywhere_and_serves_on(&server).await;
 }
 
@@ -308,7 +253,7 @@ async fn a_plugins_own_lower_limits_hold() {
     let time = code == Code::DeadlineExceeded
         && message.contains("did not finish within 20 ms (limit limits.deadline_ms of the plugin's own manifest)");
     assert!(fuel || time, "{code:?} {message}");
-    crate::support::eventually("the memory limit is met before the others", || async {
+    eventually("the memory limit is met before the others", || async {
         let (code, message) = refusal(server.write(boom(4 << 20)).await);
         assert_ne!(code, Code::InvalidArgument, "{message}");
         code == Code::ResourceExhausted
@@ -316,15 +261,14 @@ async fn a_plugins_own_lower_limits_hold() {
                 .contains("asked for more memory than its 1048576 bytes (limit limits.memory_bytes of the plugin's own")
     })
     .await;
-    crate::support::eventually("smaller writes are served", || async { server.write(boom(100 << 10)).await.is_ok() })
-        .await;
+    eventually("smaller writes are served", || async { server.write(boom(100 << 10)).await.is_ok() }).await;
 }
 
 /// The host's limit is the lower one here.
 #[tokio::test]
 async fn a_plugin_cannot_raise_a_limit() {
     let server = Setup::new().guest("own-limits").tolerant().env("MORTISE_SANDBOX_FUEL", 500_000).start().await;
-    crate::support::eventually("the host's fuel counts", || async {
+    eventually("the host's fuel counts", || async {
         let (_, message) = refusal(server.write(thing("own_limits", "boom", &Thing::default())).await);
         message.contains("used up its fuel of 500000 units (limit sandbox.fuel)")
     })

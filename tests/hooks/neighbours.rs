@@ -66,8 +66,7 @@ async fn memory_stays_bounded_over_many_hostile_calls() {
         ("panic", "panicking", Code::Internal),
         ("deep-recursion", "deep_recursion", Code::Internal),
     ];
-    let mut setup =
-        Setup::new().tolerant().env("MORTISE_SANDBOX_FUEL", 5_000_000).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000);
+    let mut setup = Setup::new().tolerant().env("MORTISE_SANDBOX_FUEL", 5_000_000);
     for (guest, ..) in guests {
         setup = setup.guest(guest);
     }
@@ -113,7 +112,7 @@ async fn files_that_cannot_be_loaded_are_skipped_and_logged() {
         ("describe-loop", "describe_loop", &["hook describe used up its fuel", "(limit sandbox.fuel)"]),
         ("describe-panic", "describe_panic", &["hook describe trapped"]),
     ];
-    let mut setup = Setup::new().guest("prior").env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", 20_000);
+    let mut setup = Setup::new().guest("prior");
     for (guest, ..) in guests {
         setup = setup.guest(guest);
     }

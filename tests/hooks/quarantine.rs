@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use crate::support::{Server, Setup, artist, eventually, gvk, id, refusal, tenancy, thing};
+use crate::support::{
+    Server, Setup, artist, deny_thing, eventually, gvk, id, plugins::Plugins as _, refusal, tenancy, thing, until,
+};
 use mortise_api::ResourceServiceClient;
-use mortise_resource::pb;
+use mortise_resource::{
+    data,
+    pb::{self, condition::State},
+};
 use mortise_test_guests::Thing;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -15,7 +20,6 @@ const FOR_EVER: u64 = 3_600_000;
 fn panicking(backoff_ms: u64) -> Setup {
     Setup::new()
         .guest("panic")
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
         .env("MORTISE_QUARANTINE_FAULTS", 5)
         .limit("quarantine_backoff_ms", backoff_ms)
         .limit("quarantine_max_backoff_ms", backoff_ms)
@@ -52,7 +56,7 @@ async fn trap_five_times(server: &Server, name: &str) {
 
 /// A hook's state in the metrics: 0 healthy, 1 probation, 2 quarantined.
 async fn state(server: &Server, plugin: &str, hook: &str) -> Option<f64> {
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     let line = metrics.lines().find(|line| {
         line.starts_with("mortise_plugin_quarantine_state{")
             && line.contains(&format!("plugin=\"{plugin}\""))
@@ -83,7 +87,7 @@ async fn a_quarantined_validator_refuses_its_writes_and_nothing_else() {
     assert_eq!(code, Code::Internal, "mutate comes first, and is only failing: {message}");
     assert_eq!(state(&server, "panic", "mutate").await, Some(0.0));
     server.write(artist("korn")).await.unwrap();
-    server.write(crate::support::deny_thing("ById", "fine", "")).await.unwrap();
+    server.write(deny_thing("ById", "fine", "")).await.unwrap();
     let log = server.log();
     assert!(log.contains("hook validate is quarantined: 5 faults so far"), "{log}");
 }
@@ -128,6 +132,18 @@ async fn a_trial_lifts_it_when_the_hook_behaves_again() {
     }
 }
 
+/// Waits until the wait of the guest's quarantined hook is over, or until another one begins, which a trial does.
+async fn until_due(server: &Server, is_over: bool) {
+    let mut service = server.plugins().await;
+    until("the wait of the quarantine", async || {
+        let request = data::InspectRequest { name: "infinite-loop".to_owned() };
+        let hooks = service.inspect(request).await.unwrap().into_inner().hooks;
+        let wait = hooks.iter().find_map(|hook| hook.retry_in).expect("a hook is quarantined");
+        if (wait == prost_types::Duration::default()) == is_over { Ok(()) } else { Err(wait) }
+    })
+    .await;
+}
+
 /// When the wait ends, only one of many callers reaches the plugin.
 #[tokio::test]
 async fn one_trial_at_a_time() {
@@ -143,8 +159,8 @@ async fn one_trial_at_a_time() {
         .await;
     let boom = || thing("infinite_loop", "boom", &Thing::default());
     assert_eq!(refusal(server.write(boom()).await).0, Code::ResourceExhausted);
-    // The wait ends here; an earlier trial would be refused and prove nothing.
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    // An earlier trial would be refused and prove nothing.
+    until_due(&server, true).await;
     let codes = futures_of(16, || server.write(boom())).await;
     let called = codes.iter().filter(|code| **code == Code::ResourceExhausted).count();
     let refused = codes.iter().filter(|code| **code == Code::Unavailable).count();
@@ -174,7 +190,7 @@ async fn a_caller_who_goes_away_leaves_the_trial_to_the_next() {
     let server = Setup::new()
         .guest("infinite-loop")
         .env("MORTISE_SANDBOX_FUEL", 1_i64 << 60)
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 15_000)
+        .env("MORTISE_SANDBOX_DEADLINE_MS", 5_000)
         .env("MORTISE_QUARANTINE_FAULTS", 1)
         .limit("quarantine_probation_faults", 1)
         .limit("quarantine_backoff_ms", 100)
@@ -183,16 +199,23 @@ async fn a_caller_who_goes_away_leaves_the_trial_to_the_next() {
         .await;
     let boom = || thing("infinite_loop", "boom", &Thing::default());
     assert_eq!(refusal(server.write(boom()).await).0, Code::DeadlineExceeded);
-    // The wait ends here.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let gone = tokio::time::timeout(Duration::from_millis(1_500), server.write(boom())).await;
-    assert!(gone.is_err(), "the trial was under way: {gone:?}");
-    let begun = std::time::Instant::now();
+    until_due(&server, true).await;
+    // Another input, since that of the fault has to wait for longer.
+    let other = thing("infinite_loop", "boom", &Thing { number: 1, ..Thing::default() });
+    let (mut client, request) = (server.client(), pb::WriteRequest { resource: Some(other) });
+    let trial = tokio::spawn(async move { client.write(request).await });
+    until_due(&server, false).await;
+    trial.abort();
     eventually("the next caller's call is the trial", || async {
         server.write(thing("infinite_loop", "ordinary", &Thing::default())).await.is_ok()
     })
     .await;
-    assert!(begun.elapsed() < Duration::from_secs(10), "not only when the first would have been late");
+    let faults = r#"mortise_plugin_faults_total{plugin="infinite-loop",hook="mutate",kind="deadline"}"#;
+    assert_eq!(
+        server.metric(faults).await,
+        Some(1.0),
+        "the next caller did not wait until the first one's call was late"
+    );
 }
 
 /// An operator can choose to skip defaults, but never validation.
@@ -242,7 +265,6 @@ async fn ten_thousand_traps_leak_nothing() {
         // Only two instances, so that one that is not returned would be missed.
         let server = Setup::new()
             .guest("panic")
-            .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
             .env("MORTISE_SANDBOX_INSTANCES", 2)
             .env("MORTISE_QUARANTINE_FAULTS", faults)
             .limit("quarantine_backoff_ms", 1)
@@ -264,7 +286,7 @@ async fn ten_thousand_traps_leak_nothing() {
         eventually("it serves on", || async { server.write(named("ordinary")).await.is_ok() }).await;
         // The last instances are removed in the background, after the answers.
         eventually("no instance is left", async || {
-            server.get("/metrics").await.1.contains("mortise_plugin_instances{plugin=\"panic\"} 0\n")
+            server.metrics().await.contains("mortise_plugin_instances{plugin=\"panic\"} 0\n")
         })
         .await;
     }
@@ -274,9 +296,6 @@ async fn ten_thousand_traps_leak_nothing() {
 /// itself.
 #[tokio::test]
 async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
-    use crate::support::plugins::Plugins as _;
-    use mortise_resource::{data, pb::condition::State};
-
     let server = panicking(FOR_EVER).limit("quarantine_probation_faults", 2).start().await;
     assert_eq!(server.plugin("panic").await.unwrap().healthy, State::True);
     trap_five_times(&server, "boom-validate").await;
@@ -312,12 +331,13 @@ async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
 /// Five traps a second of one caller affect only that caller: another one is served all the time.
 #[tokio::test]
 async fn one_callers_traps_do_not_close_the_type_for_another() {
-    let server = Setup::new().guest("panic").env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await;
+    let server = Setup::new().guest("panic").start().await;
     let hostile = async |varied: bool| {
         for n in 0..40 {
             let text = if varied { n.to_string() } else { String::new() };
             let boom = thing("panicking", "boom-validate", &Thing { number: 7, text, ..Thing::default() });
             assert!(server.write(boom).await.is_err());
+            // A client's pace: ten a second.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -325,6 +345,7 @@ async fn one_callers_traps_do_not_close_the_type_for_another() {
         let mut served = 0;
         for n in 0..20 {
             served += u32::from(server.write(named(&format!("ordinary-{}", n % 3))).await.is_ok());
+            // A client's pace, over the whole time of the traps.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         served
@@ -347,7 +368,7 @@ async fn one_callers_traps_do_not_close_the_type_for_another() {
 async fn one_callers_many_poisons_do_not_close_the_type_for_another() {
     const PAUSE: Duration = Duration::from_millis(100);
     const ROUNDS: usize = 120;
-    let server = Setup::new().guest("panic").env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await;
+    let server = Setup::new().guest("panic").start().await;
     // A connection of its own: a caller without a token is identified by its connection.
     let mut client = ResourceServiceClient::new(server.channel().await);
     let hostile = tokio::spawn(async move {
@@ -360,11 +381,12 @@ async fn one_callers_many_poisons_do_not_close_the_type_for_another() {
     let mut served = Vec::new();
     for n in 0..ROUNDS {
         served.push(server.write(named(&format!("ordinary-{}", n % 3))).await.is_ok());
+        // A client's pace: the waits of the quarantine are times, and this goes on for longer than they last.
         tokio::time::sleep(PAUSE).await;
     }
     assert!(!hostile.is_finished(), "it goes on to the end");
     hostile.abort();
-    let page = server.get("/metrics").await.1;
+    let page = server.metrics().await;
     let series = "mortise_plugin_faults_total{plugin=\"panic\",hook=\"validate\"";
     let faults = page.lines().find(|line| line.starts_with(series)).and_then(|line| line.rsplit(' ').next()).unwrap();
     let late = served.iter().skip(ROUNDS / 2).filter(|ok| **ok).count();

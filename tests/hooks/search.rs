@@ -50,11 +50,7 @@ async fn hooks_find_stored_resources() {
 
 #[tokio::test]
 async fn invalid_searches_are_errors_of_the_hook() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    fs::write(&config, "").unwrap();
-    let setup = Setup::new().guest("hook-search").arg("--config").arg(config.display().to_string());
-    let server = setup.start().await;
+    let server = Setup::new().guest("hook-search").config("").start().await;
     for (items, says) in [
         (["ask data.txet = 1"], "code 3: "),
         (["foreign"], "code 7: "),
@@ -63,7 +59,7 @@ async fn invalid_searches_are_errors_of_the_hook() {
         let (_, text) = refusal(server.write(said("a", "x", &items)).await);
         assert!(text.contains(says), "{items:?}: {text}");
     }
-    fs::write(&config, "[plugin.hook-search.grants]\nread = [\"demo.v2.Artist\"]\n").unwrap();
+    server.configure("[plugin.hook-search.grants]\nread = [\"demo.v2.Artist\"]\n");
     let write = || async { refusal(server.write(said("a", "x", &["foreign"])).await).1 };
     eventually("the grant is in effect", || async { write().await.contains("found 0") }).await;
     server.write(artist("one")).await.unwrap();

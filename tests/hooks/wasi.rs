@@ -1,6 +1,6 @@
 //! Components built for wasm32-wasip2: they load and run, and have no access to the outside.
 
-use crate::support::{Fault, PATIENCE, Server, Setup, decoded, refusal, thing};
+use crate::support::{Fault, PATIENCE, Server, Setup, decoded, eventually, refusal, thing};
 use mortise_test_guests::{Thing, wasi_component};
 use tokio::time::timeout;
 use tonic::Code;
@@ -8,7 +8,6 @@ use tonic::Code;
 async fn server() -> Server {
     Setup::new()
         .component("wasi", std::fs::read(wasi_component("wasi")).unwrap())
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
         .env("SECRET", "of the host")
         .start()
         .await
@@ -69,8 +68,7 @@ async fn printed_text_is_in_the_log_within_its_limits() {
     }
 
     assert_eq!(text(&server, "print-flood").await, "printed");
-    crate::support::eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") })
-        .await;
+    eventually("dropped lines are logged", || async { server.log().contains("log lines dropped") }).await;
     let lines = server.log().lines().filter(|line| line.contains("flooding stdout")).count();
     assert!((50..1_000).contains(&lines), "{lines}");
 }

@@ -256,7 +256,7 @@ async fn calls_in_flight_finish() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     // The held connection, and the one that asks.
-    eventually("it is taken", async || server.get("/metrics").await.1.contains("\nmortise_http_connections 2\n")).await;
+    eventually("it is taken", async || server.metrics().await.contains("\nmortise_http_connections 2\n")).await;
     server.signal("TERM");
     eventually("the server stops", async || server.log().contains("SIGTERM: stopping")).await;
     stream.write_all(body.get(5..).unwrap().as_bytes()).await.unwrap();

@@ -1,10 +1,11 @@
 //! Extensions of Consul's mapping in HTTP: dry runs, the types, and the API's own description.
 
 use crate::support::{
-    Server, Setup, eventually,
+    Server, Setup, eventually, gvk,
     http::{ARTISTS, Answer, PROBLEM},
     id, make_place,
     plugins::Plugins as _,
+    tenancy,
 };
 use mortise_resource::data;
 use serde_json::{Value, json};
@@ -38,13 +39,7 @@ async fn a_dry_run_returns_the_resource_and_stores_nothing() {
     make_place(&server, "p", "n").await;
     let there = server.ask("POST", &format!("{korn}/_validate?partition=p&ns=n")).json(&body).await_answer().await.ok();
     assert_eq!(there["resource"]["id"]["tenancy"], json!({ "namespace": "n", "partition": "p" }));
-    assert!(
-        server
-            .list(crate::support::gvk("demo.v2.Artist"), crate::support::tenancy("*", "*"), "")
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(server.list(gvk("demo.v2.Artist"), tenancy("*", "*"), "").await.unwrap().is_empty());
 }
 
 #[tokio::test]

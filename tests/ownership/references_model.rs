@@ -247,7 +247,7 @@ async fn random_graphs_match_a_model() {
             let before = model.0.len();
             deleted += 1;
             if deleted % 12 == 6 {
-                // Killed during a deletion: either all of it was done, or nothing.
+                // Killed at any moment of a deletion: either all of it was done, or nothing.
                 let wait = std::time::Duration::from_micros(random.u64(0..3_000));
                 let dying = async {
                     tokio::time::sleep(wait).await;

@@ -2,7 +2,7 @@
 
 use crate::support::{
     Server, Setup, any, artist, at, concept, decoded, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
-    name_rule, names, noted, places, refusal, resource, tenancy, tombstone_id, tombstones, until_gone,
+    name_rule, names, noted, owned, places, refusal, resource, tenancy, tombstone_id, tombstones, until_gone,
 };
 use mortise_resource::pb::{self, condition::State, watch_event::Event};
 use tonic::Code;
@@ -181,7 +181,7 @@ async fn users_may_write_tombstones_that_the_reaper_ignores() {
     assert_eq!(refusal(refused), (Code::InvalidArgument, expected.to_owned()));
     // The reaper still works, and the rest can be deleted.
     let korn = id_of(&server.write(artist("korn")).await.unwrap());
-    let child = crate::support::owned(concept("child"), &korn);
+    let child = owned(concept("child"), &korn);
     let child = id_of(&server.write(child).await.unwrap());
     server.delete(&korn, "").await.unwrap();
     until_gone(&server, &child).await;

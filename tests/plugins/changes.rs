@@ -1,6 +1,6 @@
 //! Calls of plugins besides writes: plans, moves, imports, functions, and private bytes of single resources.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use mortise_api::{ChangeServiceClient, FunctionServiceClient};
 use mortise_resource::{
@@ -16,8 +16,8 @@ use tonic::{Code, Status, transport::Channel};
 use tonic_types::StatusExt as _;
 
 use crate::support::{
-    Server, Setup, artist, decoded, eventually, gvk, id, id_of, make_place, owned, refusal, resource, tenancy, thing,
-    tokens::*, tombstones, until_gone,
+    Server, Setup, any, artist, decoded, eventually, gvk, id, id_of, make_place, owned, refusal, resource, tenancy,
+    thing, tokens::*, tombstones, until_gone,
 };
 
 const THING: &str = "changes.v1.Thing";
@@ -141,7 +141,7 @@ async fn a_plan_is_refused_as_its_write_would_be() {
     // Immutable fields, which the host itself checks.
     let fields = |fixed: &str| {
         let data = mortise_test_guests::Everything { fixed_name: fixed.into(), ..Default::default() };
-        resource(id("fields.v1.Everything", "x"), Some(crate::support::any("mortise.test.v1.Everything", &data)))
+        resource(id("fields.v1.Everything", "x"), Some(any("mortise.test.v1.Everything", &data)))
     };
     server.write(fields("a")).await.unwrap();
     let changed = plan(&server, &fields("b")).await.unwrap();
@@ -233,10 +233,8 @@ async fn outside_objects_become_resources() {
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("letter"), "from outside").unwrap();
-    let config = dir.path().join("config.toml");
     let grant = format!("[plugin.changes.grants]\ndirectories = {{ outside = {{ path = {outside:?} }} }}\n");
-    fs::write(&config, grant).unwrap();
-    let server = with_config(&config).await;
+    let server = Setup::new().guest("changes").config(grant).start().await;
     let would = import(&server, ImportRequest { dry_run: true, ..import_of("thing:a") }).await.unwrap();
     assert_eq!((would.version.as_str(), decoded::<Thing>(&would).text.as_str()), ("", "imported"));
     assert_eq!(refusal(server.read(&id(THING, "a")).await).0, Code::NotFound);
@@ -275,10 +273,6 @@ async fn outside_objects_become_resources() {
     let bad = ImportRequest { name: "Bad_Name".into(), ..import_of("thing:b") };
     assert_eq!(refusal(import(&server, bad).await).0, Code::InvalidArgument);
     assert!(import(&server, import_of("thing:still")).await.is_ok(), "after its traps");
-}
-
-async fn with_config(config: &Path) -> Server {
-    Setup::new().guest("changes").arg("--config").arg(config.to_str().unwrap()).start().await
 }
 
 /// A controller keeps a count for each resource; the count is deleted with the resource, and clients cannot change it.

@@ -3,7 +3,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::support::{Server, Setup, any, decoded, demo, eventually, id, refusal, resource, thing, until_gone};
+use crate::support::{
+    Server, Setup, any, decoded, demo, eventually, gvk, id, id_in, label, refusal, resource, tenancy, thing, until_gone,
+};
 use mortise_test_guests::{Thing, good_manifest, importing, manifest_only_for};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -107,7 +109,7 @@ fn stored_bytes(name: &str) -> Vec<u8> {
 /// A server with one stored component.
 async fn stored(name: &str) -> Server {
     let bytes = stored_bytes(name);
-    Setup::new().component(name, bytes).tolerant().env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await
+    Setup::new().component(name, bytes).tolerant().start().await
 }
 
 /// mutate, validate, and all authorize hooks, as of the first release. The component limits a call to 20 ms, which a
@@ -119,9 +121,7 @@ async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
     eventually("it is written", async || server.write(kept.clone()).await.is_ok()).await;
     let read = async || server.read(&id("own_limits.v1.Thing", "ordinary")).await;
     eventually("it is read", async || read().await.is_ok_and(|read| decoded::<Thing>(&read).text == "kept")).await;
-    let list = async |namespace| {
-        server.list(crate::support::gvk("own_limits.v1.Thing"), crate::support::tenancy("default", namespace), "").await
-    };
+    let list = async |namespace| server.list(gvk("own_limits.v1.Thing"), tenancy("default", namespace), "").await;
     eventually("it is listed", async || list("default").await.is_ok_and(|all| all.len() == 1)).await;
     // Each hook is called: its own limits end it.
     for (name, hook) in [("boom-mutate", "mutate"), ("boom-validate", "validate"), ("boom-write", "authorize-write")] {
@@ -147,9 +147,7 @@ async fn a_controller_of_contract_0_1_0_works_for_ever() {
         server.write(thing("reconcile_copy", "a", &Thing { text: "x".into(), ..Thing::default() })).await.unwrap();
     let copy = id("reconcile_copy.v1.Copy", "a-copy");
     eventually("there is a copy", async || server.read(&copy).await.is_ok()).await;
-    let values = async || {
-        server.list(crate::support::gvk("mortise.v1.Value"), crate::support::tenancy("", ""), "").await.unwrap()
-    };
+    let values = async || server.list(gvk("mortise.v1.Value"), tenancy("", ""), "").await.unwrap();
     eventually("it is counted", async || values().await.len() == 1).await;
     let id = thing.id.unwrap();
     eventually("the status is written", async || !server.read(&id).await.unwrap().status.is_empty()).await;
@@ -183,8 +181,8 @@ async fn the_demo_of_contract_0_1_0_loads_for_ever() {
     assert!(message.contains("artist.name required"), "validate: {message}");
     server.read(&id("demo.v2.Artist", "one")).await.unwrap();
     // This rule needs the resource.
-    server.write(crate::support::label("blue", "default")).await.unwrap();
-    server.read(&crate::support::id_in("demo.v1.RecordLabel", "blue", "default", "")).await.unwrap();
+    server.write(label("blue", "default")).await.unwrap();
+    server.read(&id_in("demo.v1.RecordLabel", "blue", "default", "")).await.unwrap();
 }
 
 #[tokio::test]

@@ -27,10 +27,8 @@ fn asking(requests: Option<Vec<Wants>>) -> Vec<u8> {
     manifest_only(&manifest.encode_to_vec())
 }
 
-async fn start(dir: &Path, component: Vec<u8>) -> Server {
-    let config = dir.join("config.toml");
-    fs::write(&config, CONFIG).unwrap();
-    Setup::new().component("good", component).arg("--config").arg(config.display().to_string()).start().await
+async fn start(component: Vec<u8>) -> Server {
+    Setup::new().component("good", component).config(CONFIG).start().await
 }
 
 #[tokio::test]
@@ -48,7 +46,7 @@ async fn inspection_shows_requested_granted_and_missing_permissions() {
     assert!(out.contains("requests    read demo.v2.Artist: to sing\n"), "{out}");
     assert!(out.contains("requests    directories.out: to sing\n"), "{out}");
 
-    let server = start(dir.path(), asking(Some(wants))).await;
+    let server = start(asking(Some(wants))).await;
     let addr = server.grpc.to_string();
     let (code, out, err) = mortise(&["plugin", "inspect", "good", "--grpc-addr", &addr], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
@@ -70,8 +68,7 @@ async fn inspection_shows_requested_granted_and_missing_permissions() {
 
 #[tokio::test]
 async fn a_component_without_requests_has_whatever_is_granted() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = start(dir.path(), asking(None)).await;
+    let server = start(asking(None)).await;
     let addr = server.grpc.to_string();
     let (code, out, err) = mortise(&["plugin", "inspect", "good", "--grpc-addr", &addr], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
@@ -93,18 +90,15 @@ async fn a_request_that_cannot_be_read_refuses_the_plugin() {
 #[tokio::test]
 async fn permissions_need_a_request_and_a_grant() {
     let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
     let places = ["out", "other"].map(|name| dir.path().join(name));
     places.iter().for_each(|place| fs::create_dir(place).unwrap());
     let [out, other] = &places;
-    let grant = |names: &[(&str, &Path)]| {
+    let grants = |names: &[(&str, &Path)]| {
         let granted: Vec<_> =
             names.iter().map(|(name, path)| format!("{name} = {{ path = {path:?}, write = true }}")).collect();
-        let granted = format!("[plugin.reconcile-asking.grants]\ndirectories = {{ {} }}\n", granted.join(", "));
-        fs::write(&config, granted).unwrap();
+        format!("[plugin.reconcile-asking.grants]\ndirectories = {{ {} }}\n", granted.join(", "))
     };
-    grant(&[("other", other)]);
-    let server = Setup::new().guest("reconcile-asking").arg("--config").arg(config.display().to_string()).start().await;
+    let server = Setup::new().guest("reconcile-asking").config(grants(&[("other", other)])).start().await;
     let written = async |name: &str, is: State| {
         let id = id("reconcile_asking.v1.Thing", name);
         condition_until(&server, &id, "reconcile-asking/things", "Written", |c| c.state() == is).await
@@ -120,7 +114,7 @@ async fn permissions_need_a_request_and_a_grant() {
     assert_eq!(denied.reason, "Code7", "{denied:?}");
     assert!(denied.message.contains("plugin.reconcile-asking.grants.directories.out = "), "{denied:?}");
 
-    grant(&[("other", other), ("out", out)]);
+    server.configure(grants(&[("other", other), ("out", out)]));
     written("out", State::True).await;
     assert_eq!(written("other", State::False).await.reason, "Code7");
     assert_eq!(fs::read_dir(out).unwrap().count(), 1);

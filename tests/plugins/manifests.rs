@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{Setup, artist, resource};
+use crate::support::{Setup, artist, id, resource};
 use mortise_test_guests::{bad_manifests, good_manifest, manifest_only};
 use prost::Message as _;
 
@@ -91,7 +91,7 @@ fn good() -> Vec<u8> {
 }
 
 fn good_thing() -> mortise_resource::pb::Resource {
-    resource(crate::support::id("good.v1.Thing", "fine"), None)
+    resource(id("good.v1.Thing", "fine"), None)
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{Server, Setup, artist, eventually, id, thing};
+use crate::support::{Server, Setup, artist, eventually, id, mortise, thing};
 use mortise_test_guests::{Thing, component_with_lines};
 
 fn boom(group: &str, name: &str, number: i64) -> mortise_resource::pb::Resource {
@@ -22,14 +22,10 @@ async fn samples(server: &Server, name: &str) -> BTreeMap<String, f64> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(of).collect()
 }
 
-fn patient() -> Setup {
-    Setup::new().tolerant().env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
-}
-
 #[tokio::test]
 async fn a_backtrace_names_function_file_and_line() {
     let bytes = std::fs::read(component_with_lines("panic")).unwrap();
-    let server = patient().component("panic", bytes).start().await;
+    let server = Setup::new().tolerant().component("panic", bytes).start().await;
     server.write(boom("panicking", "boom-validate", 7)).await.unwrap_err();
     eventually("the backtrace is logged", || async { server.log().contains("wasm backtrace") }).await;
     eventually("function, file and line are in it", || async {
@@ -50,7 +46,7 @@ async fn a_backtrace_names_function_file_and_line() {
 /// Functions have names even without line numbers.
 #[tokio::test]
 async fn a_backtrace_without_lines_names_functions() {
-    let server = patient().guest("panic").start().await;
+    let server = Setup::new().tolerant().guest("panic").start().await;
     server.write(boom("panicking", "boom-validate", 7)).await.unwrap_err();
     eventually("the backtrace is logged", || async {
         server.log().lines().any(|line| line.starts_with("  ") && line.ends_with("panic::give_up"))
@@ -60,7 +56,7 @@ async fn a_backtrace_without_lines_names_functions() {
 
 #[tokio::test]
 async fn metrics_count_what_plugins_do() {
-    let server = patient().guest("panic").guest("infinite-loop").guest("missing-hook").start().await;
+    let server = Setup::new().tolerant().guest("panic").guest("infinite-loop").guest("missing-hook").start().await;
     for n in 0..3 {
         server.write(boom("panicking", &format!("fine-{n}"), 0)).await.unwrap();
     }
@@ -100,7 +96,7 @@ async fn metrics_count_what_plugins_do() {
 /// same.
 #[tokio::test]
 async fn a_plugin_that_takes_more_than_its_share_runs_at_low_priority() {
-    let server = patient().guest("panic").guest("log-flood").start().await;
+    let server = Setup::new().tolerant().guest("panic").guest("log-flood").start().await;
     let aside = async || samples(&server, "mortise_plugin_calls_low_priority_total").await;
     server.write(artist("korn")).await.unwrap();
     server.write(boom("panicking", "fine", 0)).await.unwrap();
@@ -126,7 +122,7 @@ async fn a_plugin_that_takes_more_than_its_share_runs_at_low_priority() {
 #[tokio::test]
 async fn compile_time_is_measured_when_there_is_something_to_compile() {
     let cache = tempfile::tempdir().unwrap();
-    let start = || patient().guest("prior").env("MORTISE_CACHE_DIR", cache.path().display()).start();
+    let start = || Setup::new().tolerant().guest("prior").env("MORTISE_CACHE_DIR", cache.path().display()).start();
     let first = start().await;
     let took = samples(&first, "mortise_plugin_compile_seconds_sum").await[r#"plugin="prior""#];
     assert!(took > 0.0 && took < 60.0, "{took}");
@@ -139,15 +135,20 @@ async fn compile_time_is_measured_when_there_is_something_to_compile() {
 #[tokio::test]
 async fn the_table_of_metrics_is_true() {
     let cache = tempfile::tempdir().unwrap();
-    let server =
-        patient().guest("panic").guest("log-flood").env("MORTISE_CACHE_DIR", cache.path().display()).start().await;
+    let server = Setup::new()
+        .tolerant()
+        .guest("panic")
+        .guest("log-flood")
+        .env("MORTISE_CACHE_DIR", cache.path().display())
+        .start()
+        .await;
     server.write(artist("korn")).await.unwrap();
     server.write(boom("panicking", "boom-validate", 7)).await.unwrap_err();
     // The number of dropped lines depends on time.
     let mut text = String::new();
     eventually("lines are dropped", async || {
         server.write(boom("log_flood", "boom-mutate", 100)).await.unwrap();
-        text = server.get("/metrics").await.1;
+        text = server.metrics().await;
         text.contains("mortise_plugin_logs_dropped_total")
     })
     .await;
@@ -174,7 +175,7 @@ async fn the_table_of_metrics_is_true() {
 
 #[tokio::test]
 async fn spans_are_logged_on_request() {
-    let server = patient().guest("prior").env("MORTISE_LOG_SPANS", true).start().await;
+    let server = Setup::new().tolerant().guest("prior").env("MORTISE_LOG_SPANS", true).start().await;
     server.write(boom("prior", "label", 3)).await.unwrap();
     server.read(&id("prior.v1.Thing", "label")).await.unwrap();
     eventually("spans of request and hook", || async {
@@ -185,26 +186,23 @@ async fn spans_are_logged_on_request() {
             && has(&["rpc{", r#"method="Read""#])
     })
     .await;
-    let quiet = patient().guest("prior").start().await;
+    let quiet = Setup::new().tolerant().guest("prior").start().await;
     quiet.write(boom("prior", "label", 3)).await.unwrap();
     assert!(!quiet.log().contains("rpc{"), "{}", quiet.log());
 }
 
 #[tokio::test]
 async fn a_plugins_log_has_a_level_of_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = |level: &str| {
-        let path = dir.path().join(format!("{level}.toml"));
-        std::fs::write(&path, format!("[plugin.log-flood]\nlog_level = \"{level}\"\n")).unwrap();
-        path.display().to_string()
-    };
+    let config = |level: &str| format!("[plugin.log-flood]\nlog_level = \"{level}\"\n");
     for (level, said) in [("warn", 0), ("info", 3)] {
-        let server = patient().guest("log-flood").arg("--config").arg(config(level)).start().await;
+        let server = Setup::new().tolerant().guest("log-flood").config(config(level)).start().await;
         server.write(boom("log_flood", "boom-mutate", 3)).await.unwrap();
         eventually(level, || async { server.log().matches("flood flood").count() >= said }).await;
         assert_eq!(server.log().lines().filter(|line| line.contains("flood flood")).count(), said);
     }
-    let (code, _, stderr) = crate::support::mortise(&["dev", "--config", &config("loud")], &[]).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, config("loud")).unwrap();
+    let (code, _, stderr) = mortise(&["dev", "--config", file.path().to_str().unwrap()], &[]).await;
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("plugin.log-flood.log_level \"loud\" is not a level"), "{stderr}");
 }
@@ -212,7 +210,8 @@ async fn a_plugins_log_has_a_level_of_its_own() {
 /// A request may log 16 KiB; many requests together are limited, too.
 #[tokio::test]
 async fn the_rate_of_a_plugins_log_is_bounded() {
-    let server = patient().guest("log-flood").env("MORTISE_PLUGIN_LOGS_LINES_PER_SECOND", 5).start().await;
+    let server =
+        Setup::new().tolerant().guest("log-flood").env("MORTISE_PLUGIN_LOGS_LINES_PER_SECOND", 5).start().await;
     let begun = std::time::Instant::now();
     for n in 0..40 {
         server.write(boom("log_flood", "boom-mutate", 10 + n)).await.unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support::{
     eventually, is_gone, make_place,
     nginx::{Edge, Nginx, named, route, upstream},
-    until_gone,
+    tenancy, until_gone,
 };
 use mortise_plugin_routes::proto::edge::v1::Upstream;
 use mortise_resource::pb;
@@ -76,7 +76,7 @@ async fn routes_share_a_hostname_by_path_and_age() {
     let (oldest, _) = edge.apply("site", &route("www.example.org", "/site", &[(a, 1)])).await;
     let (api, _) = edge.apply("api", &route("www.example.org", "/api", &[(b, 1)])).await;
     let mut elsewhere = named("inner", &route("www.example.org", "/api/inner", &[(c, 1)]));
-    elsewhere.id.as_mut().unwrap().tenancy = Some(crate::support::tenancy("default", "team"));
+    elsewhere.id.as_mut().unwrap().tenancy = Some(tenancy("default", "team"));
     edge.server.write(elsewhere).await.unwrap();
     eventually("the third file is there", async || edge.names().len() == 3).await;
     eventually("the oldest Route names it", async || {

@@ -29,6 +29,7 @@ const KEY: &str = "reconcile-files/things";
 struct Place {
     dir: tempfile::TempDir,
     out: PathBuf,
+    grants: String,
 }
 
 impl Place {
@@ -37,7 +38,7 @@ impl Place {
         let out = dir.path().join("out");
         fs::create_dir(&out).unwrap();
         fs::write(dir.path().join("token.age"), secret).unwrap();
-        let place = Self { dir, out };
+        let place = Self { dir, out, grants: String::new() };
         place.identities(identity, 0o600);
         let grants = format!(
             "[plugin.reconcile-files.grants]\ndirectories = {{ out = {{ path = {:?}, write = true }} }}\n\
@@ -45,8 +46,7 @@ impl Place {
             place.out,
             place.path("token.age")
         );
-        fs::write(place.path("config.toml"), grants).unwrap();
-        place
+        Self { grants, ..place }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -61,7 +61,7 @@ impl Place {
     async fn start(&self, identities: &Path) -> Server {
         let setup =
             Setup::new().guest("reconcile-files").env("MORTISE_PLUGINS_AGE_IDENTITY_FILE", identities.display());
-        let server = setup.arg("--config").arg(self.path("config.toml").display().to_string()).start().await;
+        let server = setup.config(&self.grants).start().await;
         let note = Thing { text: "hello".into(), ..Thing::default() };
         server.write(thing("reconcile_files", "note", &note)).await.unwrap();
         server

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use crate::support::{
-    PATIENCE, Server, Setup,
+    PATIENCE, Server, Setup, hookless,
     plugins::{Plugins as _, Seen, sha256},
     refusal, thing, until,
 };
@@ -66,8 +66,9 @@ async fn idle_uploads_end_and_make_room() {
             refusal(client.install(request).await)
         }));
     }
-    // All of them are under way then; an earlier attempt might take the place of one.
-    tokio::time::sleep(LIMIT / 4).await;
+    // All of them are under way; an earlier attempt might take the place of one.
+    let begun = "mortise_grpc_requests_total{method=\"mortise.v1.PluginService/Install\"}";
+    server.metric_until(begun, 4.0).await;
     let mut refused = 0;
     let installed = until("a place for the fifth", async || {
         let answer = server.install(NAME, &one).await;
@@ -242,7 +243,7 @@ async fn disabled_plugins_stay_so_until_enabled_or_removed() {
     assert!(is_off_in("d.wasm")(&seen), "{seen:?}");
     assert!(refusal(version(&server).await).1.contains("is disabled; enable it"));
     fs::write(file("d.wasm"), guest("version-stamp-2")).unwrap();
-    fs::write(file("later.wasm"), crate::support::hookless(&["good.v1.Thing"])).unwrap();
+    fs::write(file("later.wasm"), hookless(&["good.v1.Thing"])).unwrap();
     server.plugin_until("good", |seen| seen.reason == "Serving").await;
     let seen = server.plugin(NAME).await.unwrap();
     assert!(is_off_in("d.wasm")(&seen), "{seen:?}");
@@ -297,8 +298,7 @@ async fn remove_takes_the_file_and_inspect_tells_everything() {
 async fn lines(stream: &mut tonic::Streaming<data::LogLine>, count: usize) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while found.len() < count {
-        let Some(line) = tokio::time::timeout(crate::support::PATIENCE, stream.message()).await.unwrap().unwrap()
-        else {
+        let Some(line) = tokio::time::timeout(PATIENCE, stream.message()).await.unwrap().unwrap() else {
             break;
         };
         assert_eq!((line.plugin.as_str(), line.level, line.at.is_some()), ("log-flood", 3, true));

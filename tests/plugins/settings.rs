@@ -3,13 +3,9 @@
 use crate::support::{Server, Setup, artist, decoded, eventually, mortise, thing};
 use mortise_test_guests::Thing;
 
-/// A server with a configuration file in a directory that must outlive it.
-async fn configured(text: &str, setup: Setup) -> (Server, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("config.toml");
-    std::fs::write(&path, text).unwrap();
-    let server = setup.arg("--config").arg(path.display().to_string()).start().await;
-    (server, dir)
+/// A server with the guest, and settings of it.
+async fn configured(settings: &str) -> Server {
+    Setup::new().guest("settings").config(format!("[plugin.settings.settings]\n{settings}\n")).start().await
 }
 
 async fn told(server: &Server) -> String {
@@ -21,7 +17,7 @@ async fn told(server: &Server) -> String {
 async fn a_plugin_is_told_its_own_settings_as_json() {
     let text = "[plugin.settings.settings]\ncolour = \"red\"\ndays = [1979-05-27]\ninner.deep = 1.5\n\
                 [plugin.other.settings]\nsecret = \"of another\"\n";
-    let (server, _dir) = configured(text, Setup::new().guest("settings")).await;
+    let server = Setup::new().guest("settings").config(text).start().await;
     assert_eq!(told(&server).await, r#"{"colour":"red","days":["1979-05-27"],"inner":{"deep":1.5}}"#);
     assert!(
         server.log().contains("plugin.other is configured, but no plugin of that name is loaded"),
@@ -39,8 +35,7 @@ async fn without_settings_there_is_an_empty_object() {
 
 #[tokio::test]
 async fn settings_that_the_plugin_refuses_keep_it_out_and_nothing_else() {
-    let (server, _dir) =
-        configured("[plugin.settings.settings]\ncolour = \"bad\"\n", Setup::new().guest("settings")).await;
+    let server = configured("colour = \"bad\"").await;
     let line = server.refused_file("settings.wasm");
     for says in [
         "settings plugin.settings.settings.colour: is bad (Try another.)",
@@ -54,15 +49,14 @@ async fn settings_that_the_plugin_refuses_keep_it_out_and_nothing_else() {
 
 #[tokio::test]
 async fn a_warning_is_said_and_the_plugin_serves() {
-    let (server, _dir) =
-        configured("[plugin.settings.settings]\ncolour = \"odd\"\n", Setup::new().guest("settings")).await;
+    let server = configured("colour = \"odd\"").await;
     assert_eq!(told(&server).await, r#"{"colour":"odd"}"#);
     assert!(server.log().contains("settings plugin.settings.settings.colour: is odd"), "{}", server.log());
 }
 
 #[tokio::test]
 async fn a_check_that_never_ends_is_ended() {
-    let (server, _dir) = configured("[plugin.settings.settings]\na = \"spin\"\n", Setup::new().guest("settings")).await;
+    let server = configured("a = \"spin\"").await;
     let line = server.refused_file("settings.wasm");
     assert!(line.contains("plugin settings 0.1.0: hook check "), "{line}");
     assert!(line.contains("sandbox.fuel") || line.contains("sandbox.describe_deadline_ms"), "{line}");
@@ -71,7 +65,7 @@ async fn a_check_that_never_ends_is_ended() {
 #[tokio::test]
 async fn settings_are_bounded() {
     let setup = Setup::new().guest("settings").limit("plugin_settings_bytes", 20);
-    let (server, _dir) = configured("[plugin.settings.settings]\na = \"more than twenty bytes\"\n", setup).await;
+    let server = setup.config("[plugin.settings.settings]\na = \"more than twenty bytes\"\n").start().await;
     let line = server.refused_file("settings.wasm");
     assert!(line.contains("settings plugin.settings.settings: they take 30 bytes as JSON"), "{line}");
     assert!(line.contains("more than the limit of 20 (a fixed limit)"), "{line}");
@@ -80,7 +74,7 @@ async fn settings_are_bounded() {
 /// The demo plugin has no check, so it accepts any settings.
 #[tokio::test]
 async fn a_plugin_without_a_check_takes_any_settings() {
-    let (server, _dir) = configured("[plugin.demo.settings]\nbad = true\n", Setup::new()).await;
+    let server = Setup::new().config("[plugin.demo.settings]\nbad = true\n").start().await;
     server.write(artist("korn")).await.unwrap();
 }
 
@@ -166,8 +160,8 @@ async fn the_ends_of_the_ranges_serve() {
 #[tokio::test]
 async fn an_invalid_log_level_is_an_error_when_the_configuration_changes() {
     let setup = Setup::new().limit("plugin_rescan_ms", 200);
-    let (server, dir) = configured("[plugin.demo]\nlog_level = \"warn\"\n", setup).await;
-    std::fs::write(dir.path().join("config.toml"), "[plugin.demo]\nlog_level = \"loud\"\n").unwrap();
+    let server = setup.config("[plugin.demo]\nlog_level = \"warn\"\n").start().await;
+    server.configure("[plugin.demo]\nlog_level = \"loud\"\n");
     eventually("the error is logged", async || {
         server.log().lines().any(|line| {
             line.contains("ERROR") && line.contains("is rejected") && line.contains("plugin.demo.log_level \"loud\"")

@@ -9,7 +9,7 @@ use crate::{
         rules::{EVERYTHING, REQUIRED, everything, id_of, terraform},
         terraform_core::state_json,
     },
-    support::{Setup, gvk, skipped, tenancy},
+    support::{Setup, eventually, gvk, skipped, tenancy},
 };
 
 /// Whether a core is installed; prints SKIPPED if not.
@@ -147,7 +147,7 @@ async fn a_real_core_finds_a_type_upgraded_between_its_runs() {
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied, "{said}");
     std::fs::write(server.plugin_dir.join("schema.wasm"), component("schema-2")).unwrap();
-    crate::support::eventually("the new version serves", || async {
+    eventually("the new version serves", || async {
         let (_, said) = run(&["plan"]);
         said.contains("the new text is not of version 2")
     })

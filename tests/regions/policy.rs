@@ -11,17 +11,10 @@ use tonic::Code;
 
 use crate::{regions::servers::*, support::*};
 
+const IN_EU: &str = "[region]\nname = \"eu\"\n";
+
 async fn eu() -> Server {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("config.toml");
-    std::fs::write(&file, "[region]\nname = \"eu\"\n").unwrap();
-    Setup::new()
-        .guest("changes")
-        .component("regional", regional())
-        .arg("--config")
-        .arg(file.to_str().unwrap())
-        .start()
-        .await
+    Setup::new().guest("changes").component("regional", regional()).config(IN_EU).start().await
 }
 
 fn elsewhere(region: &str) -> String {
@@ -196,9 +189,7 @@ async fn an_empty_update_refreshes_once() {
 #[tokio::test]
 async fn controllers_are_refused_like_clients_and_stay_healthy() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("config.toml");
-    std::fs::write(&file, "[region]\nname = \"eu\"\n").unwrap();
-    let setup = || Setup::new().data_dir(&dir.path().join("data")).arg("--config").arg(file.to_str().unwrap());
+    let setup = || Setup::new().data_dir(dir.path()).config(IN_EU);
     // A thing without its copy; it belongs to us before its controller starts.
     let types = hookless(&["reconcile_copy.v1.Thing", "reconcile_copy.v1.Copy"]);
     let server = setup().component("types", types).start().await;

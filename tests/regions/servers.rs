@@ -8,7 +8,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use mortise_api::RegionServiceClient;
@@ -316,9 +315,4 @@ impl Servers {
         .await;
         copy.unwrap()
     }
-}
-
-/// Waits long enough for a forbidden change to happen.
-pub async fn moment() {
-    tokio::time::sleep(Duration::from_millis(700)).await;
 }

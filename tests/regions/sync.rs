@@ -8,7 +8,10 @@ use mortise_resource::{
 use mortise_test_guests::Thing;
 use tonic::Code;
 
-use crate::{regions::servers::*, support::*};
+use crate::{
+    regions::servers::*,
+    support::{controllers::read_until, *},
+};
 
 const ALL: [&str; 3] = ["ap", "eu", "us"];
 
@@ -268,7 +271,10 @@ async fn resources_given_to_another_region_are_not_lost() {
     // The regions learn of it one after the other; in between, none of them owns it.
     for region in enabled {
         world.at(region).write(partition("world", Some(policy(&enabled, "us", &[])))).await.unwrap();
-        moment().await;
+        // The region has applied the policy, and the other one has heard of it.
+        read_until(world.at(region), &one, |seen| syncing(seen).owning_region == "us").await;
+        world.current().await;
+        reaped(world.at(region)).await;
         assert!(!is_gone(world.at("us"), &one).await && !is_gone(world.at("eu"), &one).await);
     }
     world.at("us").write(changed(&one, "", 2)).await.unwrap();
@@ -340,19 +346,10 @@ async fn a_peer_that_takes_connections_and_never_answers_hangs_nothing() {
             held.push(connection);
         }
     });
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("config.toml");
     let config = format!(
         "[region]\nname = \"us\"\nmax_backoff_ms = 400\nkeep_alive_ms = 1000\n[region.peers.eu]\naddress = \"http://{addr}\"\n"
     );
-    std::fs::write(&file, config).unwrap();
-    let server = Setup::new()
-        .component("regional", regional())
-        .arg("--config")
-        .arg(file.to_str().unwrap())
-        .long_grace()
-        .start()
-        .await;
+    let server = Setup::new().component("regional", regional()).config(config).long_grace().start().await;
     let mut client = mortise_api::RegionServiceClient::new(server.channel().await);
     eventually("the peer counts as failed", async || {
         let status = client.status(mortise_resource::data::RegionStatusRequest {}).await.unwrap().into_inner();
@@ -373,7 +370,10 @@ async fn copies_that_went_with_a_namespace_here_come_back_with_it() {
     let partition_id = id("tenancy.v2beta1.Partition", "world");
     world.at("us").delete(&partition_id, "").await.unwrap();
     eventually("the partition is gone", async || is_gone(world.at("us"), &partition_id).await).await;
-    moment().await;
+    eventually("the copy has no place", async || {
+        world.held_back("us", "eu").await.iter().any(|held| held.reason() == HeldBackReason::Place)
+    })
+    .await;
     world.at("us").write(partition("world", Some(policy(&["eu", "us"], "eu", &[])))).await.unwrap();
     world.copied(&one, "eu", "us").await;
 }

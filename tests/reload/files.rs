@@ -2,7 +2,10 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use crate::support::{Server, Setup, plugins::Plugins as _, refusal, thing};
+use crate::support::{
+    Server, Setup, artist, eventually, gvk, hookless, id_of, is_gone, noted, plugins::Plugins as _, refusal, tenancy,
+    thing,
+};
 use mortise_api::WatchServiceClient;
 use mortise_resource::{
     data::{WatchResourcesRequest, resource_change::ChangeType},
@@ -84,11 +87,12 @@ async fn a_switched_link_is_followed() {
 async fn a_file_that_appears_late_is_loaded_and_the_folder_may_too() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("plugins");
-    let server = Setup::new().plugin_dir(&folder).limit("plugin_rescan_ms", 100).start().await;
-    fs::remove_dir(&folder).unwrap();
+    let setup = Setup::new().component("junk", b"junk".to_vec());
+    let server = setup.plugin_dir(&folder).limit("plugin_rescan_ms", 100).start().await;
+    server.plugin_until("junk", |p| p.reason == "NotAComponent").await;
+    fs::remove_dir_all(&folder).unwrap();
     assert!(server.is_unknown(TYPE).await);
-    // Some scans of a missing folder.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually("the folder is found missing", async || server.plugin("junk").await.is_none()).await;
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
     becomes(&server, "1.0.0").await;
@@ -133,12 +137,18 @@ async fn unchanged_content_is_no_reload() {
     let server = first().await;
     let mut watch = server.watch_plugins().await;
     let before = server.plugin("version-stamp").await.unwrap();
-    for _ in 0..3 {
+    for n in 0..3 {
         fs::write(file(&server), guest("version-stamp-1")).unwrap();
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // A look that finds this file finds the former, too.
+        let later = format!("later-{n}");
+        fs::write(server.plugin_dir.join(format!("{later}.wasm")), "junk").unwrap();
+        server.plugin_until(&later, |p| p.reason == "NotAComponent").await;
     }
-    assert!(watch.is_quiet().await);
     assert_eq!(server.plugin("version-stamp").await.unwrap(), before);
+    // A reload of the same content would come first.
+    fs::write(file(&server), guest("version-stamp-2")).unwrap();
+    assert_eq!(watch.story("version-stamp", "Serving").await, ["Compiling", "Checking", "Swapping", "Serving"]);
+    assert_eq!(server.plugin("version-stamp").await.unwrap().data.version, "2.0.0");
 }
 
 #[tokio::test]
@@ -156,18 +166,17 @@ async fn a_removed_plugin_leaves_its_resources_readable_and_deletable() {
 
     let server = setup().start().await;
     orphaned(&server, &stored).await;
-    let mut watch = server.watch(crate::support::gvk(TYPE), None, "").await.unwrap();
+    let mut watch = server.watch(gvk(TYPE), None, "").await.unwrap();
     assert_eq!(watch.snapshot().await, std::slice::from_ref(&stored));
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     watch.deleted().await;
-    crate::support::eventually("the type goes with the last of its resources", || server.is_unknown(TYPE)).await;
-    crate::support::eventually("the plugin's resource goes", async || server.plugin("version-stamp").await.is_none())
-        .await;
+    eventually("the type goes with the last of its resources", || server.is_unknown(TYPE)).await;
+    eventually("the plugin's resource goes", async || server.plugin("version-stamp").await.is_none()).await;
 }
 
 async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
     assert_eq!(server.read(stored.id.as_ref().unwrap()).await.unwrap(), *stored);
-    let listed = server.list(crate::support::gvk(TYPE), crate::support::tenancy("*", "*"), "").await.unwrap();
+    let listed = server.list(gvk(TYPE), tenancy("*", "*"), "").await.unwrap();
     assert_eq!(listed, std::slice::from_ref(stored));
     let (code, message) = refusal(server.write(stamped()).await);
     assert_eq!(code, Code::FailedPrecondition);
@@ -179,8 +188,8 @@ async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back()
     let server =
         Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
     fs::remove_file(file(&server)).unwrap();
-    crate::support::eventually("the type is gone", || server.is_unknown(TYPE)).await;
-    crate::support::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
+    eventually("the type is gone", || server.is_unknown(TYPE)).await;
+    eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
     fs::write(file(&server), guest("version-stamp-2")).unwrap();
     becomes(&server, "2.0.0").await;
 }
@@ -188,7 +197,7 @@ async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back()
 #[tokio::test]
 async fn a_renamed_file_is_the_same_plugin() {
     let server = first().await;
-    let mut watch = server.watch(crate::support::gvk(TYPE), None, "").await.unwrap();
+    let mut watch = server.watch(gvk(TYPE), None, "").await.unwrap();
     watch.snapshot().await;
     fs::rename(file(&server), server.plugin_dir.join("other.wasm")).unwrap();
     server.plugin_until("version-stamp", |p| p.data.source == "other.wasm" && p.reason == "Serving").await;
@@ -200,11 +209,11 @@ async fn a_renamed_file_is_the_same_plugin() {
 #[tokio::test]
 async fn an_open_watch_goes_on_across_reloads() {
     let server = first().await;
-    let mut watch = server.watch(crate::support::gvk(TYPE), None, "").await.unwrap();
+    let mut watch = server.watch(gvk(TYPE), None, "").await.unwrap();
     watch.snapshot().await;
     let request = WatchResourcesRequest {
         r#type: WatchType::Stateless.into(),
-        resource_type: Some(crate::support::gvk(TYPE)),
+        resource_type: Some(gvk(TYPE)),
         filter: "metadata.mutated-by = \"2.0.0\"".into(),
         ..WatchResourcesRequest::default()
     };
@@ -272,38 +281,26 @@ async fn a_restart_writes_nothing_and_serves_the_same() {
 
 #[tokio::test]
 async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    let write = |text: &str| fs::write(&config, text).unwrap();
-    write("[plugin.version-stamp.settings]\ncolour = \"red\"\n");
-    let server = Setup::new()
-        .component("version-stamp", guest("version-stamp-1"))
-        .arg("--config")
-        .arg(config.to_str().unwrap())
-        .start()
-        .await;
+    let setup = Setup::new().component("version-stamp", guest("version-stamp-1"));
+    let server = setup.config("[plugin.version-stamp.settings]\ncolour = \"red\"\n").start().await;
     becomes(&server, "1.0.0").await;
     let mut watch = server.watch_plugins().await;
 
-    write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n");
+    server.configure("[plugin.version-stamp.settings]\ncolour = \"blue\"\n");
     let story = watch.story("version-stamp", "Serving").await;
     assert_eq!(story, ["Compiling", "Checking", "Swapping", "Serving"]);
 
     for broken in ["[plugin.version-stamp\n", "[plugin.version-stamp]\nsetings = 1\n"] {
-        write(broken);
-        crate::support::eventually("the error is logged", async || {
-            server.log().contains("changed configuration is rejected")
-        })
-        .await;
+        server.configure(broken);
+        eventually("the error is logged", async || server.log().contains("changed configuration is rejected")).await;
     }
     let seen = server.plugin_until("version-stamp", |p| p.reason == "BadSettings").await;
     assert!(seen.message.contains("setings"), "{}", seen.message);
     assert_eq!(version(&server).await, "1.0.0");
 
-    write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
+    server.configure("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
     server.plugin_until("version-stamp", |p| p.reason == "Serving").await;
-    crate::support::eventually("the notice is logged", async || server.log().contains("takes effect with a restart"))
-        .await;
+    eventually("the notice is logged", async || server.log().contains("takes effect with a restart")).await;
 }
 
 /// Only deletion is possible, even with finalizers, though marking and removing them are writes.
@@ -311,16 +308,16 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 async fn an_orphan_with_finalizers_can_be_deleted() {
     let server =
         Setup::new().component("version-stamp", guest("version-stamp-1")).limit("plugin_rescan_ms", 200).start().await;
-    let stored = server.write(crate::support::noted(stamped(), &[("finalizers", "mine")])).await.unwrap();
-    let id = crate::support::id_of(&stored);
+    let stored = server.write(noted(stamped(), &[("finalizers", "mine")])).await.unwrap();
+    let id = id_of(&stored);
     fs::remove_file(file(&server)).unwrap();
     server.plugin_until("version-stamp", |p| p.reason == "Removed").await;
     server.delete(&id, "").await.unwrap();
     let mut marked = server.read(&id).await.unwrap();
     marked.metadata.insert("finalizers".into(), String::new());
     server.write(marked).await.unwrap();
-    assert!(crate::support::is_gone(&server, &id).await);
-    crate::support::eventually("the type goes", || server.is_unknown(TYPE)).await;
+    assert!(is_gone(&server, &id).await);
+    eventually("the type goes", || server.is_unknown(TYPE)).await;
 }
 
 /// HTTP paths are in lower case, so kinds must differ by more than case, even within a plugin.
@@ -328,7 +325,7 @@ async fn an_orphan_with_finalizers_can_be_deleted() {
 async fn kinds_that_differ_in_case_only_are_one_too_many() {
     let server = first().await;
     for types in [&["other.v1.DNSName", "other.v1.DnsName"][..], &["version_stamp.v2.THING"]] {
-        let (code, message) = refusal(server.install("good", &crate::support::hookless(types)).await);
+        let (code, message) = refusal(server.install("good", &hookless(types)).await);
         assert_eq!(code, Code::FailedPrecondition);
         assert!(message.contains("TypeTaken") && message.contains("in lower case"), "{message}");
     }
@@ -341,7 +338,7 @@ async fn kinds_that_differ_in_case_only_are_one_too_many() {
 async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_not() {
     let server = first().await;
     let stored = server.read(&crate::support::id(TYPE, "thing")).await.unwrap();
-    let heir = crate::support::hookless(&[TYPE]);
+    let heir = hookless(&[TYPE]);
     let mut client = server.plugins().await;
     let name = || "version-stamp".to_owned();
     client.disable(mortise_resource::data::DisableRequest { name: name() }).await.unwrap();
@@ -352,12 +349,10 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
 
     client.remove(mortise_resource::data::RemoveRequest { name: name() }).await.unwrap();
     server.install("good", &heir).await.unwrap();
-    assert_eq!(server.read(&crate::support::id_of(&stored)).await.unwrap(), stored);
+    assert_eq!(server.read(&id_of(&stored)).await.unwrap(), stored);
     assert_eq!(server.write(stamped()).await.unwrap().metadata.get("mutated-by"), None, "no hooks any more");
-    crate::support::eventually("the removed plugin is forgotten", async || {
-        server.plugin_names().await == ["catalog", "demo", "good"]
-    })
-    .await;
+    eventually("the removed plugin is forgotten", async || server.plugin_names().await == ["catalog", "demo", "good"])
+        .await;
 }
 
 /// The stored resource decides what a deletion needs, not the client's copy; nothing else is written.
@@ -370,7 +365,7 @@ async fn an_orphan_can_only_be_written_for_its_deletion() {
         one.id.as_mut().unwrap().name = name.into();
         one
     };
-    let held = server.write(crate::support::noted(named("held"), &[("finalizers", "a b")])).await.unwrap();
+    let held = server.write(noted(named("held"), &[("finalizers", "a b")])).await.unwrap();
     let mut plain = server.write(named("plain")).await.unwrap();
     plain.metadata.insert("deletionTimestamp".into(), "2026-01-01T00:00:00Z".into());
     let plain = server.write(plain).await.unwrap();
@@ -398,26 +393,26 @@ async fn an_orphan_can_only_be_written_for_its_deletion() {
     assert_eq!(refusal(server.mutate_and_validate(created).await).0, Code::FailedPrecondition);
     refused(blanket(&held, &[])).await;
 
-    let id = crate::support::id_of(&held);
+    let id = id_of(&held);
     server.delete(&id, "").await.unwrap();
     let held = server.read(&id).await.unwrap();
     server.write(blanket(&held, &[("finalizers", "a")])).await.unwrap();
     server.write(blanket(&held, &[("finalizers", "")])).await.unwrap();
-    assert!(crate::support::is_gone(&server, &id).await);
+    assert!(is_gone(&server, &id).await);
 }
 
 /// The manifest that created it, without `mutate`'s additions, counts as the same metadata.
 #[tokio::test]
 async fn a_marked_resource_is_released_with_the_manifest_that_made_it() {
     let server = first().await;
-    let manifest = |finalizers: &str| crate::support::noted(stamped(), &[("finalizers", finalizers), ("k", "v")]);
+    let manifest = |finalizers: &str| noted(stamped(), &[("finalizers", finalizers), ("k", "v")]);
     let stored = server.write(manifest("a b")).await.unwrap();
-    let id = crate::support::id_of(&stored);
+    let id = id_of(&stored);
     assert!(stored.metadata.len() > 2, "mutate adds to it");
     server.delete(&id, "").await.unwrap();
     server.write(manifest("b")).await.unwrap();
     server.write(manifest("")).await.unwrap();
-    assert!(crate::support::is_gone(&server, &id).await);
+    assert!(is_gone(&server, &id).await);
 }
 
 /// Installing the serving component ties the plugin to the new file, so that the former one may be removed.
@@ -437,7 +432,7 @@ async fn an_install_of_the_serving_component_outlives_its_link() {
     assert_eq!((seen.reason.as_str(), seen.data.source.as_str()), ("Serving", "version-stamp.wasm"));
     server.plugin_until("vs", |p| p.reason == "Unreadable").await;
     fs::remove_file(&link).unwrap();
-    crate::support::eventually("its resource goes with it", async || server.plugin("vs").await.is_none()).await;
+    eventually("its resource goes with it", async || server.plugin("vs").await.is_none()).await;
     // A command runs after the folder has been processed.
     assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
     becomes(&server, "1.0.0").await;
@@ -460,7 +455,7 @@ async fn an_install_of_the_serving_component_outlives_a_file_renamed_before() {
     let seen = server.plugin_until("n", |p| p.reason == "NameTaken").await;
     assert!(seen.message.contains("the file version-stamp.wasm provides it"), "{}", seen.message);
     fs::remove_file(&renamed).unwrap();
-    crate::support::eventually("its resource goes with it", async || server.plugin("n").await.is_none()).await;
+    eventually("its resource goes with it", async || server.plugin("n").await.is_none()).await;
     assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
     becomes(&server, "1.0.0").await;
 }
@@ -487,7 +482,7 @@ async fn a_bundled_plugin_outlives_a_file_of_the_same_content() {
     let seen = server.plugin("zz").await.unwrap();
     assert!(seen.reason == "NameTaken" && seen.message.contains("it is bundled"), "{seen:?}");
     fs::remove_file(&file).unwrap();
-    crate::support::eventually("its resource goes with it", async || server.plugin("zz").await.is_none()).await;
+    eventually("its resource goes with it", async || server.plugin("zz").await.is_none()).await;
     assert_eq!(server.plugin("demo").await.unwrap().reason, "Serving");
-    server.write(crate::support::artist("korn")).await.unwrap();
+    server.write(artist("korn")).await.unwrap();
 }

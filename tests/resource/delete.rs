@@ -9,14 +9,17 @@ use std::{
 };
 
 use crate::support::{
-    Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, is_gone,
-    name_rule, noted, owned, refusal, resource, tenancy, thing, tombstone_id, tombstones, until_gone,
+    Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, invalid,
+    is_gone, name_rule, noted, owned, refusal, resource, scope_rule, tenancy, thing, tombstone_id, tombstones,
+    until_gone,
 };
 use mortise_resource::pb::{self, watch_event::Event};
 use tonic::Code;
 
 const CAS: &str = "CAS operation failed because the given version doesn't match what is stored";
 const ARTIST: &str = "demo.v2.Artist";
+const LABEL: &str = "demo.v1.RecordLabel";
+const BOSS: &str = "demo.v1.Executive";
 const FINALIZERS: (&str, &str) = ("finalizers", "one two");
 
 #[tokio::test]
@@ -34,23 +37,14 @@ async fn requests_are_validated_in_order() {
         (id_in(ARTIST, "korn", "p", "*"), format!("id.tenancy.namespace invalid: {}", name_rule("*"))),
         (id("demo.v9.Artist", "korn"), "resource type demo.v9.Artist not registered".to_owned()),
         (id("demo.v2.artist", "korn"), "resource type demo.v2.artist not registered".to_owned()),
-        (
-            id_in("demo.v1.RecordLabel", "korn", "default", "n"),
-            "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: n".to_owned(),
-        ),
-        (
-            id_in("demo.v1.Executive", "korn", "default", ""),
-            "cluster scoped resource demo.v1.Executive cannot have a partition: default".to_owned(),
-        ),
-        (
-            id_in("demo.v1.Executive", "korn", "", "default"),
-            "cluster scoped resource demo.v1.Executive cannot have a namespace: default".to_owned(),
-        ),
+        (id_in(LABEL, "korn", "default", "n"), scope_rule(LABEL, "namespace", "n")),
+        (id_in(BOSS, "korn", "default", ""), scope_rule(BOSS, "partition", "default")),
+        (id_in(BOSS, "korn", "", "default"), scope_rule(BOSS, "namespace", "default")),
     ] {
-        assert_eq!(refusal(server.delete(&id, "").await), (Code::InvalidArgument, expected));
+        assert_eq!(refusal(server.delete(&id, "").await), invalid(expected));
     }
     let nothing = server.client().delete(pb::DeleteRequest::default()).await;
-    assert_eq!(refusal(nothing), (Code::InvalidArgument, "id is required".to_owned()));
+    assert_eq!(refusal(nothing), invalid("id is required"));
 }
 
 #[tokio::test]
@@ -275,6 +269,7 @@ fn writers(server: &Server, resource: &pb::Resource) -> (Arc<AtomicBool>, tokio:
                 if let Err(status) = client.write(request).await {
                     assert_eq!(status.code(), Code::InvalidArgument, "{status}");
                 }
+                // Each at its own pace, so that they meet the deletions at different moments.
                 tokio::time::sleep(Duration::from_millis(pace)).await;
             }
         });
@@ -333,7 +328,7 @@ async fn a_deletion_that_finds_the_resource_gone_has_succeeded() {
         let deletion = tokio::spawn(async move { client.delete(request).await });
         let mut released = stored;
         released.metadata.clear();
-        // Either call may be first.
+        // Either call may be first; each round tries another moment.
         tokio::time::sleep(std::time::Duration::from_millis(round * 5)).await;
         if server.write(released).await.is_ok() {
             server.delete(&slow, "").await.unwrap();

@@ -1,8 +1,8 @@
 //! List: validation, wildcards, filters, permission, order.
 
 use crate::support::{
-    Server, Setup, artist, at, concept, deny_thing, gvk, id, id_in, id_of, label, make_place, name_rule, names, noted,
-    places, refusal, resource, tenancy, thing, with_metadata,
+    Server, Setup, any, artist, at, concept, deny_thing, gvk, id, id_in, id_of, label, make_place, name_rule, names,
+    noted, places, refusal, resource, tenancy, thing, with_metadata,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -137,7 +137,7 @@ async fn other_group_versions_are_left_out() {
     let server = Server::start().await;
     server.write(artist("v2")).await.unwrap();
     let data = crate::support::demo::v1::Artist { name: "x".into(), ..Default::default() };
-    let data = crate::support::any("hashicorp.consul.internal.demo.v1.Artist", &data);
+    let data = any("hashicorp.consul.internal.demo.v1.Artist", &data);
     server.write(resource(id("demo.v1.Artist", "v1"), Some(data))).await.unwrap();
     for version in ["v1", "v2"] {
         let t = gvk(&format!("demo.{version}.Artist"));

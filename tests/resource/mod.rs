@@ -14,3 +14,30 @@ mod write_data;
 mod write_marked;
 mod write_status;
 mod write_stored;
+
+use crate::support::{any, artist, demo};
+use mortise_resource::pb;
+use prost_types::Any;
+use tonic::Code;
+
+const V2_ARTIST: &str = "hashicorp.consul.internal.demo.v2.Artist";
+const V2_ALBUM: &str = "hashicorp.consul.internal.demo.v2.Album";
+
+/// Data of any bytes.
+fn bytes(url: &str, value: &[u8]) -> Any {
+    Any { type_url: url.into(), value: value.to_vec() }
+}
+
+fn with_data(resource: pb::Resource, data: Any) -> pb::Resource {
+    pb::Resource { data: Some(data), ..resource }
+}
+
+/// An artist that its validation refuses.
+fn nameless(name: &str) -> pb::Resource {
+    with_data(artist(name), any(V2_ARTIST, &demo::v2::Artist::default()))
+}
+
+/// The error for a version that is not the stored one.
+fn aborted() -> (Code, String) {
+    (Code::Aborted, "CAS operation failed because the given version doesn't match what is stored".into())
+}

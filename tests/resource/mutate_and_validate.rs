@@ -2,16 +2,16 @@
 
 use crate::support::{
     Server, Setup, album, any, artist, at, bad_names, concept, decoded, demo, deny_thing, gvk, id, id_in, id_stairs,
-    invalid, make_place, metadata, name_rule, noted, refusal, resource, tenancy, thing,
+    invalid, make_place, metadata, name_rule, noted, refusal, resource, scope_rule, tenancy, thing,
 };
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
+use super::{V2_ALBUM, V2_ARTIST, bytes, nameless};
+
 const ARTIST: &str = "demo.v2.Artist";
-const V2_ARTIST: &str = "hashicorp.consul.internal.demo.v2.Artist";
-const V2_ALBUM: &str = "hashicorp.consul.internal.demo.v2.Album";
 
 #[tokio::test]
 async fn each_check_comes_before_the_next_one() {
@@ -22,7 +22,7 @@ async fn each_check_comes_before_the_next_one() {
     };
     let nothing = server.client().mutate_and_validate(pb::MutateAndValidateRequest { resource: None }).await;
     assert_eq!(refusal(nothing), invalid("resource is required"));
-    let data = |value: &[u8]| Some(prost_types::Any { type_url: V2_ARTIST.into(), value: value.to_vec() });
+    let data = |value: &[u8]| Some(bytes(V2_ARTIST, value));
     let mut all = pb::Resource { owner: Some(pb::Id::default()), data: album("x", None).data, ..Default::default() };
     assert_eq!(said(all.clone()).await, invalid("resource.id is required"));
     for (id, text) in id_stairs("resource.id") {
@@ -37,11 +37,9 @@ async fn each_check_comes_before_the_next_one() {
     all.owner = Some(id("nope.v1.Nope", "nobody"));
     assert_eq!(said(all.clone()).await, invalid("resource type nope.v1.Nope not registered"));
     all.id.as_mut().unwrap().r#type = Some(gvk("demo.v1.RecordLabel"));
-    let scope = "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: neither";
-    assert_eq!(said(all.clone()).await, invalid(scope));
+    assert_eq!(said(all.clone()).await, invalid(scope_rule("demo.v1.RecordLabel", "namespace", "neither")));
     all.id.as_mut().unwrap().r#type = Some(gvk("demo.v1.Executive"));
-    let scope = "cluster scoped resource demo.v1.Executive cannot have a partition: nowhere";
-    assert_eq!(said(all.clone()).await, invalid(scope));
+    assert_eq!(said(all.clone()).await, invalid(scope_rule("demo.v1.Executive", "partition", "nowhere")));
     all.id.as_mut().unwrap().r#type = Some(gvk(ARTIST));
     let wrong = format!("resource.data is of wrong type (expected={V2_ARTIST:?}, got={V2_ALBUM:?})");
     assert_eq!(said(all.clone()).await, invalid(wrong));
@@ -125,8 +123,7 @@ async fn checks_of_writes_alone_are_skipped() {
 #[tokio::test]
 async fn validation_says_which_field_and_warns_of_what_it_lets_pass() {
     let server = Setup::new().guest("prior").start().await;
-    let nameless = resource(id(ARTIST, "korn"), Some(any(V2_ARTIST, &demo::v2::Artist::default())));
-    let status = server.mutate_and_validate(nameless).await.unwrap_err();
+    let status = server.mutate_and_validate(nameless("korn")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "artist.name required"));
     let violations = status.get_details_bad_request().unwrap().field_violations;
     assert_eq!(violations.iter().map(|v| v.field.as_str()).collect::<Vec<_>>(), ["data.name"]);
@@ -168,7 +165,7 @@ async fn a_place_that_is_on_its_way_out_is_named_with_a_slash() {
     let gone = "tenancy marked for deletion: here/going";
     assert_eq!(refusal(server.mutate_and_validate(at(concept("new"), "here", "going")).await), invalid(gone));
     assert_eq!(refusal(server.mutate_and_validate(held).await), invalid(gone), "what is there already too");
-    let nameless = resource(id_in(ARTIST, "korn", "here", "going"), Some(any(V2_ARTIST, &demo::v2::Artist::default())));
+    let nameless = at(nameless("korn"), "here", "going");
     assert_eq!(refusal(server.mutate_and_validate(nameless).await), invalid("artist.name required"));
     assert!(server.mutate_and_validate(at(concept("new"), "here", "")).await.is_ok(), "its neighbour stays");
 }

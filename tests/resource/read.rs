@@ -1,8 +1,8 @@
 //! Read: one resource by id.
 
 use crate::support::{
-    Server, Setup, album, artist, bad_names, concept, deny_thing, gvk, id, id_in, id_stairs, invalid, make_place,
-    name_rule, refusal, resource, tenancy, with_metadata,
+    Server, Setup, album, artist, bad_names, concept, deny_thing, good_names, gvk, id, id_in, id_stairs, invalid,
+    make_place, name_rule, refusal, resource, scope_rule, tenancy, with_metadata,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -45,7 +45,7 @@ async fn names_follow_the_rule() {
             assert_eq!(said, invalid(format!("id.tenancy.namespace invalid: {}", name_rule(&name))));
         }
     }
-    for name in crate::support::good_names() {
+    for name in good_names() {
         assert_eq!(refusal(server.read(&id(ARTIST, &name)).await), not_found("resource not found"));
     }
 }
@@ -64,29 +64,15 @@ async fn types_are_looked_up_whole_and_case_sensitively() {
 #[tokio::test]
 async fn units_beyond_the_scope_are_refused_before_the_place_is_looked_up() {
     let server = Server::start().await;
-    for (t, partition, namespace, text) in [
-        (
-            "demo.v1.RecordLabel",
-            "",
-            "default",
-            "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: default",
-        ),
-        (
-            "demo.v1.RecordLabel",
-            "nowhere",
-            "n",
-            "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: n",
-        ),
-        (
-            "demo.v1.Executive",
-            "default",
-            "",
-            "cluster scoped resource demo.v1.Executive cannot have a partition: default",
-        ),
-        ("demo.v1.Executive", "p", "n", "cluster scoped resource demo.v1.Executive cannot have a partition: p"),
-        ("demo.v1.Executive", "", "n", "cluster scoped resource demo.v1.Executive cannot have a namespace: n"),
+    for (t, partition, namespace, unit, value) in [
+        ("demo.v1.RecordLabel", "", "default", "namespace", "default"),
+        ("demo.v1.RecordLabel", "nowhere", "n", "namespace", "n"),
+        ("demo.v1.Executive", "default", "", "partition", "default"),
+        ("demo.v1.Executive", "p", "n", "partition", "p"),
+        ("demo.v1.Executive", "", "n", "namespace", "n"),
     ] {
-        assert_eq!(refusal(server.read(&id_in(t, "x", partition, namespace)).await), invalid(text));
+        let said = refusal(server.read(&id_in(t, "x", partition, namespace)).await);
+        assert_eq!(said, invalid(scope_rule(t, unit, value)));
     }
 }
 

@@ -2,29 +2,15 @@
 //! second half: `write_stored.rs`; marked resources: `write_marked.rs`.
 
 use crate::support::{
-    Server, Setup, album, any, artist, at, bad_names, concept, demo, deny_thing, good_names, gvk, id, id_in, id_stairs,
-    invalid, make_place, metadata, name_rule, noted, owned, refusal, resource, tenancy,
+    Server, Setup, album, any, artist, at, bad_names, concept, demo, deny_thing, eventually, good_names, gvk, id,
+    id_in, id_stairs, invalid, make_place, metadata, name_rule, noted, owned, refusal, resource, scope_rule, tenancy,
 };
 use mortise_resource::pb;
-use prost_types::Any;
 use tonic::Code;
 
+use super::{V2_ALBUM, V2_ARTIST, bytes, nameless, with_data};
+
 const ARTIST: &str = "demo.v2.Artist";
-const V2_ARTIST: &str = "hashicorp.consul.internal.demo.v2.Artist";
-const V2_ALBUM: &str = "hashicorp.consul.internal.demo.v2.Album";
-
-fn bytes(url: &str, value: &[u8]) -> Any {
-    Any { type_url: url.into(), value: value.to_vec() }
-}
-
-fn with_data(mut resource: pb::Resource, data: Any) -> pb::Resource {
-    resource.data = Some(data);
-    resource
-}
-
-fn nameless(name: &str) -> pb::Resource {
-    with_data(artist(name), any(V2_ARTIST, &demo::v2::Artist::default()))
-}
 
 /// Deletes a namespace whose content is kept by a finalizer.
 async fn going_place(server: &Server) {
@@ -70,8 +56,7 @@ async fn each_check_comes_before_the_next_one() {
     all.owner = Some(id("nope.v1.Nope", "nobody"));
     assert_eq!(said(all.clone()).await, invalid("resource type nope.v1.Nope not registered"));
     all.id.as_mut().unwrap().r#type = Some(gvk("demo.v1.RecordLabel"));
-    let scope = "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: neither";
-    assert_eq!(said(all.clone()).await, invalid(scope));
+    assert_eq!(said(all.clone()).await, invalid(scope_rule("demo.v1.RecordLabel", "namespace", "neither")));
     all.id.as_mut().unwrap().r#type = Some(gvk(ARTIST));
     let wrong = format!("resource.data is of wrong type (expected={V2_ARTIST:?}, got={V2_ALBUM:?})");
     assert_eq!(said(all.clone()).await, invalid(wrong));
@@ -140,36 +125,15 @@ async fn types_are_looked_up_whole_and_case_sensitively() {
 #[tokio::test]
 async fn units_beyond_the_scope_are_refused_in_the_words_of_read() {
     let server = Server::start().await;
-    let refused = [
-        (
-            "demo.v1.RecordLabel",
-            "",
-            "x",
-            "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: x",
-        ),
-        (
-            "demo.v1.Executive",
-            "default",
-            "",
-            "cluster scoped resource demo.v1.Executive cannot have a partition: default",
-        ),
-        (
-            "demo.v1.Executive",
-            "nowhere",
-            "x",
-            "cluster scoped resource demo.v1.Executive cannot have a partition: nowhere",
-        ),
-        (
-            "demo.v1.Executive",
-            "",
-            "default",
-            "cluster scoped resource demo.v1.Executive cannot have a namespace: default",
-        ),
-    ];
-    for (t, partition, namespace, text) in refused {
+    for (t, partition, namespace, unit, value) in [
+        ("demo.v1.RecordLabel", "", "x", "namespace", "x"),
+        ("demo.v1.Executive", "default", "", "partition", "default"),
+        ("demo.v1.Executive", "nowhere", "x", "partition", "nowhere"),
+        ("demo.v1.Executive", "", "default", "namespace", "default"),
+    ] {
         // The data's type is wrong, too, but is checked later.
         let wrong = resource(id_in(t, "one", partition, namespace), artist("x").data);
-        assert_eq!(refusal(server.write(wrong).await), invalid(text));
+        assert_eq!(refusal(server.write(wrong).await), invalid(scope_rule(t, unit, value)));
     }
 }
 
@@ -230,7 +194,7 @@ async fn a_place_that_is_on_its_way_out_takes_nothing_new() {
     // The finalizer can be removed, and then the namespace goes.
     let held = noted(at(album("held", None), "default", "going"), &[("finalizers", "")]);
     server.write(held).await.unwrap();
-    crate::support::eventually("the namespace is gone", || async {
+    eventually("the namespace is gone", || async {
         server.read(&id("tenancy.v2beta1.Namespace", "going")).await.is_err()
     })
     .await;

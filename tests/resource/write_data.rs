@@ -5,26 +5,12 @@ use crate::support::{
 };
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
-use prost_types::Any;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
+use super::{V2_ALBUM, V2_ARTIST, bytes, nameless, with_data};
+
 const ARTIST: &str = "demo.v2.Artist";
-const V2_ARTIST: &str = "hashicorp.consul.internal.demo.v2.Artist";
-const V2_ALBUM: &str = "hashicorp.consul.internal.demo.v2.Album";
-
-fn bytes(url: &str, value: &[u8]) -> Any {
-    Any { type_url: url.into(), value: value.to_vec() }
-}
-
-fn with_data(mut resource: pb::Resource, data: Any) -> pb::Resource {
-    resource.data = Some(data);
-    resource
-}
-
-fn nameless(name: &str) -> pb::Resource {
-    with_data(artist(name), any(V2_ARTIST, &demo::v2::Artist::default()))
-}
 
 #[tokio::test]
 async fn the_type_of_the_data_is_the_last_element_of_its_url() {

@@ -2,20 +2,18 @@
 
 use crate::support::{
     Server, Setup, album, artist, at, bad_names, concept, deny_thing, gvk, hookless, id, id_in, id_of, id_stairs,
-    invalid, make_place, name_rule, noted, refusal, resource, tenancy,
+    invalid, make_place, name_rule, noted, refusal, resource, scope_rule, tenancy, thing,
 };
 use mortise_resource::pb::{self, condition::State};
 use tonic::Code;
+
+use super::aborted;
 
 const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const CONCEPT: &str = "demo.v1.Concept";
 
 fn not_found() -> (Code, String) {
     (Code::NotFound, "resource not found".into())
-}
-
-fn aborted() -> (Code, String) {
-    (Code::Aborted, "CAS operation failed because the given version doesn't match what is stored".into())
 }
 
 fn condition(t: &str, resource: Option<pb::Reference>) -> pb::Condition {
@@ -104,8 +102,7 @@ async fn each_check_comes_before_the_next_one() {
     all.status = Some(status(to("good", "p", "n")));
     assert_eq!(said(&all).await, invalid("resource type nope.v1.Nope not registered"));
     all.id.as_mut().unwrap().r#type = Some(gvk("demo.v1.RecordLabel"));
-    let scope = "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: neither";
-    assert_eq!(said(&all).await, invalid(scope));
+    assert_eq!(said(&all).await, invalid(scope_rule("demo.v1.RecordLabel", "namespace", "neither")));
     all.id.as_mut().unwrap().r#type = Some(gvk(CONCEPT));
     assert_eq!(said(&all).await, invalid("partition not found: nowhere"));
     all.id.as_mut().unwrap().tenancy = Some(tenancy("", "neither"));
@@ -193,18 +190,14 @@ async fn the_observed_generation_is_a_strict_ulid_and_no_more() {
 async fn units_beyond_the_scope_are_refused_and_empty_ones_filled_in() {
     let server = Server::start().await;
     make_place(&server, "here", "home").await;
-    for (t, partition, namespace, text) in [
-        (
-            "demo.v1.RecordLabel",
-            "",
-            "x",
-            "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: x",
-        ),
-        ("demo.v1.Executive", "p", "", "cluster scoped resource demo.v1.Executive cannot have a partition: p"),
-        ("demo.v1.Executive", "", "n", "cluster scoped resource demo.v1.Executive cannot have a namespace: n"),
+    for (t, partition, namespace, unit, value) in [
+        ("demo.v1.RecordLabel", "", "x", "namespace", "x"),
+        ("demo.v1.Executive", "p", "", "partition", "p"),
+        ("demo.v1.Executive", "", "n", "namespace", "n"),
     ] {
         let at = full(id_in(t, "x", partition, namespace));
-        assert_eq!(refusal(server.write_status(request(&at, "k", vec![])).await), invalid(text));
+        let said = refusal(server.write_status(request(&at, "k", vec![])).await);
+        assert_eq!(said, invalid(scope_rule(t, unit, value)));
     }
     for (t, given, filled) in [
         (CONCEPT, None, tenancy("default", "default")),
@@ -338,7 +331,7 @@ async fn permission_is_asked_of_the_stored_resource_after_it_was_found_and_befor
 #[tokio::test]
 async fn hooks_that_judge_content_are_not_asked() {
     let server = Setup::new().guest("mutate-twice").start().await;
-    let one = crate::support::thing("mutate_twice", "boom", &mortise_test_guests::Thing::default());
+    let one = thing("mutate_twice", "boom", &mortise_test_guests::Thing::default());
     let stored = server.write(one).await.unwrap();
     let written = server.write_status(request(&id_of(&stored), "k", vec![])).await.unwrap();
     assert_eq!(written.data, stored.data);

@@ -11,14 +11,12 @@ use mortise_resource::{pb, ulid};
 use mortise_test_guests::{Inner, Thing};
 use tonic::{Code, Status};
 
+use super::aborted;
+
 const CONCEPT: &str = "demo.v1.Concept";
 const STATUS: &str = "resource.status can only be set using the WriteStatus endpoint";
 const OWNER: &str = "owner cannot be changed";
 const NO_OWNER: &str = "resource.owner does not exist";
-
-fn aborted() -> (Code, String) {
-    (Code::Aborted, "CAS operation failed because the given version doesn't match what is stored".into())
-}
 
 fn wrong_uid() -> (Code, String) {
     (Code::FailedPrecondition, "write failed because the given uid doesn't match what is stored".into())

@@ -7,7 +7,7 @@ use prost::Message as _;
 use tonic::Code;
 
 use crate::support::{
-    Server, Setup, any, controllers::report_until, decoded, eventually, http::PROBLEM, id, resource,
+    Server, Setup, any, controllers::report_until, decoded, eventually, gvk, http::PROBLEM, id, resource,
     transcript::Transcript,
 };
 
@@ -33,7 +33,7 @@ async fn readers_with_the_right_get_the_value() {
     assert!(String::from_utf8(shown.stdout).unwrap().contains(SECRET));
     // Clients get the option with the descriptors.
     let mut types = mortise_api::TypeServiceClient::new(server.channel().await);
-    let of = data::GetTypeRequest { r#type: Some(crate::support::gvk("redacted.v1.Safe")) };
+    let of = data::GetTypeRequest { r#type: Some(gvk("redacted.v1.Safe")) };
     let files = types.get_type(of).await.unwrap().into_inner().descriptors.unwrap();
     // Field 8 of the field, its options, with number 16, `debug_redact`.
     let marked = [0x42, 3, 0x80, 1, 1];

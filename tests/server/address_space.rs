@@ -1,7 +1,7 @@
 //! The server starts, and answers the same, with little address space. Needs `prlimit` (util-linux); prints SKIPPED
 //! without it.
 
-use crate::support::{Setup, artist, decoded, refusal, thing};
+use crate::support::{Setup, artist, decoded, refusal, skipped, thing};
 use mortise_test_guests::Thing;
 use tonic::Code;
 
@@ -9,20 +9,14 @@ use tonic::Code;
 fn has_prlimit() -> bool {
     let there = std::process::Command::new("prlimit").arg("--version").output().is_ok_and(|out| out.status.success());
     if !there {
-        crate::support::skipped("no prlimit on PATH (package util-linux)");
+        skipped("no prlimit on PATH (package util-linux)");
     }
     there
 }
 
 /// Answers of a server with that limit to calls that depend on memory.
 async fn answers(limit: u64) -> Vec<String> {
-    let server = Setup::new()
-        .guest("memory-bomb")
-        .guest("prior")
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
-        .address_space(limit)
-        .start()
-        .await;
+    let server = Setup::new().guest("memory-bomb").guest("prior").address_space(limit).start().await;
     let mut answers = Vec::new();
     let korn = server.write(artist("korn")).await.unwrap();
     answers.push(format!("{:?}", korn.data));

@@ -4,12 +4,11 @@ use std::{
     collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use crate::support::{Client, Server, Setup, any, artist, gvk, id, mortise, refusal, resource};
+use crate::support::{Client, Server, Setup, any, artist, eventually, gvk, id, mortise, refusal, resource};
 use mortise_resource::pb;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
@@ -56,6 +55,16 @@ fn writers(server: &Server, number: usize, acknowledged: &Acknowledged) -> JoinS
     writers
 }
 
+/// Waits until every writer has had this many more writes acknowledged.
+async fn until_written(acknowledged: &Acknowledged, writers: usize, more: u64) {
+    let counts = || acknowledged.lock().unwrap().values().map(|(count, _)| *count).collect::<Vec<_>>();
+    let before = counts();
+    let reached = |now: &[u64]| {
+        now.len() == writers && now.iter().enumerate().all(|(n, count)| *count >= before.get(n).unwrap_or(&0) + more)
+    };
+    eventually("all writers have written", async || reached(&counts())).await;
+}
+
 /// Asserts that every acknowledged write, or a later one, is stored.
 async fn all_there(server: &Server, acknowledged: &Acknowledged) {
     let acknowledged = acknowledged.lock().unwrap().clone();
@@ -78,8 +87,7 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
         watch.snapshot().await;
         let acknowledged = Acknowledged::default();
         let writers = writers(&server, 8, &acknowledged);
-        // The writers continue meanwhile.
-        sleep(Duration::from_millis(400)).await;
+        until_written(&acknowledged, 8, 3).await;
         server.signal(name);
         let exit = server.ended().await;
         assert_eq!(exit.code(), Some(0), "SIG{name}: {}", server.log());
@@ -206,7 +214,7 @@ async fn no_acknowledged_write_is_lost_to_sigkill() {
         all_there(&server, &acknowledged).await;
         let writers = writers(&server, 16, &acknowledged);
         // At a different moment of the writes in each round.
-        sleep(Duration::from_millis(150 + 37 * round)).await;
+        until_written(&acknowledged, 16, 1 + 2 * round).await;
         server.signal("KILL");
         server.ended().await;
         for code in writers.join_all().await {
@@ -257,8 +265,7 @@ async fn http_answers_and_health_is_serving() {
     assert_eq!(server.get("/readyz").await, (200, "ready\n".to_owned()));
     assert_eq!(server.get("/nothing").await.0, 404);
     server.write(artist("korn")).await.unwrap();
-    let (status, metrics) = server.get("/metrics").await;
-    assert_eq!(status, 200);
+    let metrics = server.metrics().await;
     assert!(metrics.lines().any(|line| line.starts_with("# TYPE mortise_")), "{metrics}");
 
     let mut health = HealthClient::new(server.channel().await);

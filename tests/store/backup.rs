@@ -293,16 +293,14 @@ async fn the_command_does_not_overwrite_and_leaves_nothing_half_done() {
 #[tokio::test]
 async fn the_configuration_is_restored_into_a_folder_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    fs::write(&config, "[plugins]\nbundled = [\"demo\"]\n").unwrap();
-    let server = Setup::new().serve().arg("--config").arg(config.to_str().unwrap()).start().await;
+    let server = Setup::new().serve().config("[plugins]\nbundled = [\"demo\"]\n").start().await;
     let (with, without) = (dir.path().join("with"), dir.path().join("without"));
     assert_eq!(backup(&server, &with, &[]).await.0, Some(0));
     assert_eq!(backup(&server, &without, &["--without-config"]).await.0, Some(0));
     let place = Place::new();
     let (_, out, _) = place.restore(&with, &[]).await;
     assert!(out.contains("its configuration is in") && out.contains("not in use there"), "{out}");
-    assert_eq!(fs::read(place.data().join("restored/config.toml")).unwrap(), fs::read(&config).unwrap());
+    assert_eq!(fs::read(place.data().join("restored/config.toml")).unwrap(), fs::read(&server.config).unwrap());
     let (_, out, _) = Place::new().restore(&without, &[]).await;
     assert!(!out.contains("its configuration"), "{out}");
 }

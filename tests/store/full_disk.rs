@@ -5,7 +5,7 @@ use std::{fs, io::Write as _, path::Path, process::Command};
 use mortise_resource::pb;
 use tonic::Code;
 
-use crate::support::{Setup, artist, eventually, id, id_of, mortise};
+use crate::support::{Setup, artist, eventually, id, id_of, mortise, skipped};
 
 struct Disk(tempfile::TempDir);
 
@@ -16,7 +16,7 @@ impl Disk {
         if mount.is_ok_and(|mount| mount.status.success()) {
             return Some(Self(dir));
         }
-        crate::support::skipped("a tmpfs cannot be mounted (needs root)");
+        skipped("a tmpfs cannot be mounted (needs root)");
         None
     }
 

@@ -40,6 +40,22 @@ pub async fn report_until(
     .await
 }
 
+/// Waits until a controller had nothing to do at ten looks in a row, and returns its reconciles so far. The server answers
+/// each look, so a slow one gets more time.
+pub async fn idle(server: &Server, name: &str) -> u64 {
+    let mut looks = Vec::new();
+    until(name, async || {
+        let seen = report(server, name).await;
+        let is_idle = seen.queued + seen.running + seen.mapper_queued == 0;
+        if !is_idle || looks.last() != Some(&seen.reconciles) {
+            looks.clear();
+        }
+        looks.push(seen.reconciles);
+        if looks.len() > 10 { Ok(seen.reconciles) } else { Err(seen) }
+    })
+    .await
+}
+
 /// Waits until a resource exists and fulfils a condition.
 pub async fn read_until(server: &Server, id: &pb::Id, holds: impl Fn(&pb::Resource) -> bool) -> pb::Resource {
     until(&id.name, async || {

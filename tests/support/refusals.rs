@@ -17,6 +17,15 @@ pub fn name_rule(value: &str) -> String {
     )
 }
 
+/// The error for a unit (`partition` or `namespace`) that the scope of a type of the demo plugin does not have.
+pub fn scope_rule(t: &str, unit: &str, value: &str) -> String {
+    match t {
+        "demo.v1.Executive" => format!("cluster scoped resource {t} cannot have a {unit}: {value}"),
+        "demo.v1.RecordLabel" => format!("partition scoped resource {t} cannot have a {unit}. got: {value}"),
+        _ => panic!("{t} has both units"),
+    }
+}
+
 /// The code and message of an invalid request.
 pub fn invalid(text: impl Into<String>) -> (Code, String) {
     (Code::InvalidArgument, text.into())

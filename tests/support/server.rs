@@ -23,7 +23,7 @@ use tonic::{
     transport::{Channel, ClientTlsConfig},
 };
 
-use super::{gvk, tenancy};
+use super::{gvk, tenancy, until};
 
 pub type Client = ResourceServiceClient<Channel>;
 
@@ -37,6 +37,7 @@ pub struct Setup {
     env: Vec<(String, String)>,
     limits: BTreeMap<String, String>,
     components: Vec<(String, Vec<u8>)>,
+    config: Option<String>,
     data_dir: Option<PathBuf>,
     plugin_dir: Option<PathBuf>,
     address_space: Option<u64>,
@@ -88,6 +89,12 @@ impl Setup {
     /// Adds an argument.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
+        self
+    }
+
+    /// Writes a configuration file, and starts the server with it; `Server::config` is its path.
+    pub fn config(mut self, text: impl Into<String>) -> Self {
+        self.config = Some(text.into());
         self
     }
 
@@ -149,9 +156,14 @@ impl Setup {
                 command
             }
         };
+        command.arg(if self.serve { "serve" } else { "dev" });
+        let config = dir.path().join("config.toml");
+        if let Some(text) = self.config {
+            std::fs::write(&config, text).unwrap();
+            command.arg("--config").arg(&config);
+        }
         let limits: Vec<_> = self.limits.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         command
-            .arg(if self.serve { "serve" } else { "dev" })
             .args(["--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
             .arg("--data-dir")
             .arg(&data_dir)
@@ -204,7 +216,7 @@ impl Setup {
         let client = ResourceServiceClient::new(endpoint.connect().await.unwrap())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        Server { child, client, grpc, http, dns, data_dir, plugin_dir, log, logging, _dir: dir }
+        Server { child, client, grpc, http, dns, config, data_dir, plugin_dir, log, logging, _dir: dir }
     }
 }
 
@@ -216,6 +228,8 @@ pub struct Server {
     pub http: SocketAddr,
     /// Address of DNS, if it is on.
     pub dns: Option<SocketAddr>,
+    /// Path of the file of `Setup::config`.
+    pub config: PathBuf,
     pub data_dir: PathBuf,
     pub plugin_dir: PathBuf,
     log: Arc<Mutex<String>>,
@@ -232,6 +246,11 @@ impl Server {
 
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Replaces the file of `Setup::config`.
+    pub fn configure(&self, text: impl AsRef<[u8]>) {
+        std::fs::write(&self.config, text).unwrap();
     }
 
     /// Text on stderr so far.
@@ -332,11 +351,6 @@ impl Watch {
         let mark = server.write(mark).await.unwrap();
         assert_eq!(self.upsert().await, mark, "something came before");
     }
-
-    /// Whether no event comes for a while. `shows_next` is exact.
-    pub async fn is_quiet(&mut self) -> bool {
-        timeout(Duration::from_millis(300), self.0.message()).await.is_err()
-    }
 }
 
 /// A request with a metadata key.
@@ -377,6 +391,28 @@ impl Server {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
+    /// The page of metrics.
+    pub async fn metrics(&self) -> String {
+        let (status, page) = self.get("/metrics").await;
+        assert_eq!(status, 200, "{page}");
+        page
+    }
+
+    /// Value of a series in the metrics, given by its name and labels; `None` if it has not appeared.
+    pub async fn metric(&self, series: &str) -> Option<f64> {
+        let page = self.metrics().await;
+        page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    /// Waits until a series of the metrics has this value.
+    pub async fn metric_until(&self, series: &str, value: f64) {
+        until(series, async || {
+            let seen = self.metric(series).await;
+            if seen == Some(value) { Ok(()) } else { Err(seen) }
+        })
+        .await;
     }
 
     /// Status code and body of an HTTP GET.

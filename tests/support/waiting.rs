@@ -1,18 +1,24 @@
 //! Waiting for expected events, by polls and barriers.
 
-use std::time::Duration;
+use std::{
+    fmt::Debug,
+    time::{Duration, Instant},
+};
 
 use mortise_resource::pb;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tonic::Code;
 
 use super::{PATIENCE, Server, album, artist, gvk, id_of, tenancy};
 
+/// Pause between two polls.
+const POLL_PAUSE: Duration = Duration::from_millis(20);
+
 /// Polls until `look` succeeds. A failing look returns the state that it saw; the last one is shown after `PATIENCE`.
-pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
+pub async fn until<T, S: Debug>(what: &str, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
     let mut last = None;
     let looks = async {
         loop {
@@ -20,12 +26,28 @@ pub async fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut(
                 Ok(found) => return found,
                 Err(seen) => last = Some(seen),
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(POLL_PAUSE).await;
         }
     };
     match timeout(PATIENCE, looks).await {
         Ok(found) => found,
         Err(_) => panic!("not in time: {what}; last seen: {last:?}"),
+    }
+}
+
+/// Polls like `until`, for work in proportion to its size: `PATIENCE` begins again whenever the state changes.
+pub async fn progress_until<T, S: Debug + PartialEq>(what: &str, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
+    let (mut last, mut since) = (None, Instant::now());
+    loop {
+        let seen = match look().await {
+            Ok(found) => return found,
+            Err(seen) => Some(seen),
+        };
+        if seen != last {
+            (last, since) = (seen, Instant::now());
+        }
+        assert!(since.elapsed() < PATIENCE, "no progress: {what}; last seen: {last:?}");
+        sleep(POLL_PAUSE).await;
     }
 }
 

@@ -2,8 +2,8 @@
 //! meanwhile.
 
 use crate::support::{
-    Server, Setup, at, concept, eventually, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, noted, owned,
-    places, refusal, resource, tenancy, until_gone,
+    Server, Setup, artist, at, concept, eventually, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, noted,
+    owned, places, refusal, resource, tenancy, until_gone,
 };
 use mortise_resource::pb;
 use tokio::task::JoinSet;
@@ -56,7 +56,7 @@ async fn a_namespace_takes_its_content_and_nothing_else() {
     }
     furnish(&server, &kept).await;
     furnish(&server, &[("default", "n")]).await;
-    server.write(at(crate::support::artist("korn"), "default", "n")).await.unwrap();
+    server.write(at(artist("korn"), "default", "n")).await.unwrap();
     server.write(label("n", "")).await.unwrap();
     server.write(resource(id("demo.v1.Executive", "n"), None)).await.unwrap();
 

@@ -36,8 +36,7 @@ async fn a_type_in_a_tenancy_holds_so_many_and_no_other_is_hurt() {
     server.delete(&id_of(&written[2]), "").await.unwrap();
     server.write(artist("d")).await.unwrap();
     assert_eq!(refusal(server.write(artist("e")).await).0, Code::ResourceExhausted);
-    let (status, metrics) = server.get("/metrics").await;
-    assert_eq!(status, 200);
+    let metrics = server.metrics().await;
     assert!(metrics.contains("mortise_quota_refused_total{quota=\"resources\"} 2"), "{metrics}");
 }
 

@@ -1,6 +1,7 @@
 //! Messages about the addresses of a service, and their order.
 
 use mortise_api::catalog::{Endpoint, Health, ServiceEndpoints};
+use tonic::Code;
 
 use super::{A, ABSENT, B, C, EMPTY, add, clients, labels, of_web, remove, told};
 use crate::{
@@ -19,12 +20,19 @@ async fn a_missing_service_is_reported_at_once_and_found_when_it_appears() {
     server.write(resource(id_in(KIND, "web", "default", "other"), Some(any(KIND, &service([at(B)]))))).await.unwrap();
     server.set("web", &service([at(A)])).await;
     told(&mut clients, &[add(&[A])]).await;
+    let mut open = Vec::new();
     for path in ["web.nowhere.svc", "Web.default.svc", "web_1.default.svc", "one.web.nowhere.svc:1"] {
         for api in BOTH {
             let mut client = api.get(server.channel().await, path).await.unwrap();
             assert_eq!(client.next().await, ABSENT, "{path}");
-            assert!(client.is_quiet().await, "{path}: the stream stays open");
+            open.push((path, client));
         }
+    }
+    // They stay open until the server stops.
+    assert!(server.stop().await.success());
+    for (path, mut client) in open {
+        let next = client.message().await;
+        assert!(next.as_ref().is_err_and(|status| status.code() == Code::Unavailable), "{path}: {next:?}");
     }
 }
 

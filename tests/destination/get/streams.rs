@@ -85,7 +85,7 @@ async fn streams_and_services_are_bounded_and_places_come_back() {
     let (code, text) = refusal(get("two").await.map(|_| ()));
     assert_eq!(code, Code::ResourceExhausted);
     assert_eq!(text, "3 streams are open already (a fixed limit); try again later");
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     for line in [
         "mortise_destination_streams 3",
         "mortise_destination_services 2",
@@ -95,7 +95,7 @@ async fn streams_and_services_are_bounded_and_places_come_back() {
     }
     drop((one, two, three));
     let free = async || {
-        let (_, metrics) = server.get("/metrics").await;
+        let metrics = server.metrics().await;
         metrics.contains("mortise_destination_streams 0") && metrics.contains("mortise_destination_services 0")
     };
     eventually("all streams are gone", free).await;
@@ -154,7 +154,7 @@ async fn the_watch_of_a_service_may_end_and_its_streams_go_on() {
         server.set("web", &service([at(A)])).await;
         told(&mut clients, &[remove(&[B, C])]).await;
     }
-    let (_, metrics) = server.get("/metrics").await;
+    let metrics = server.metrics().await;
     let lagged = metrics.lines().find_map(|line| line.strip_prefix("mortise_watches_lagged_total "));
     eprintln!("watches that lagged: {lagged:?}");
     assert!(lagged.is_some(), "none ended, so nothing is shown");

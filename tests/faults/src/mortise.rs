@@ -41,7 +41,7 @@ pub(crate) struct Restored {
 
 impl Mortise {
     fn command(&self, arguments: &[&str]) -> Outcome<Output> {
-        let no_log = [("MORTISE_LOG_FILTER", "error"), ("NO_COLOR", "1")];
+        let no_log = [("MORTISE_LOG_LEVEL", "error"), ("NO_COLOR", "1")];
         Ok(Command::new(&self.0).args(arguments).envs(no_log).stdin(Stdio::null()).output()?)
     }
 

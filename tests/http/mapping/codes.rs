@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::put_raw;
 use crate::support::{
-    Server, Setup, artist,
+    Server, Setup, artist, eventually,
     http::{ARTISTS, PROBLEM},
     noted,
 };
@@ -46,7 +46,7 @@ async fn a_quarantined_hook_says_when_to_come_back() {
             .await_answer()
             .await
     };
-    crate::support::eventually("the hook is quarantined", async || put().await.code() == 503).await;
+    eventually("the hook is quarantined", async || put().await.code() == 503).await;
     let answer = put().await;
     let problem = answer.problem(503, "unavailable");
     assert!(problem["plugin"]["retry_after_ms"].as_u64().is_some_and(|ms| ms <= 60_000), "{problem}");

@@ -5,9 +5,9 @@ use tonic::Code;
 
 use super::put_raw;
 use crate::support::{
-    Server, Setup, album, artist, bad_names, gvk,
+    Server, Setup, album, artist, bad_names, eventually, gvk,
     http::{ARTISTS, PROBLEM},
-    id, id_of, label, name_rule, owned,
+    id, id_of, label, name_rule, names, owned,
     plugins::Plugins as _,
     tenancy,
 };
@@ -144,7 +144,7 @@ async fn routes_follow_the_plugins() {
     let put = server.ask("PUT", &format!("{things}/one")).json(&body).header("accept", PROBLEM);
     put.await_answer().await.problem(409, "failed-precondition");
     assert_eq!(server.ask("DELETE", &format!("{things}/one")).await_answer().await.code(), 204);
-    crate::support::eventually("the route goes", async || server.fetch(things).await.code() == 404).await;
+    eventually("the route goes", async || server.fetch(things).await.code() == 404).await;
 }
 
 #[tokio::test]
@@ -230,9 +230,9 @@ async fn both_transports_are_one_service() {
     assert_eq!(server.fetch("/api/demo/v2/album/one").await.ok()["owner"]["name"], "korn");
     server.put("/api/demo/v2/album/two", json!({ "title": "Two" })).await.ok();
     let listed = server.list(gvk("demo.v2.Album"), tenancy("", ""), "").await.unwrap();
-    assert_eq!(crate::support::names(&listed), ["one", "two"]);
+    assert_eq!(names(&listed), ["one", "two"]);
     assert_eq!(server.ask("DELETE", &format!("{ARTISTS}/korn")).await_answer().await.code(), 204);
-    crate::support::eventually("the album follows", async || {
+    eventually("the album follows", async || {
         server.read(&id("demo.v2.Album", "one")).await.is_err_and(|e| e.code() == Code::NotFound)
     })
     .await;

@@ -200,7 +200,7 @@ async fn a_block_is_atomic_against_the_write_of_the_referrer() {
         server.write(node(&target, &Node::default())).await.unwrap();
         let data = Node { blocked_by: vec![target.clone()], ..Node::default() };
         let wait = std::time::Duration::from_micros(fastrand::u64(0..1_500));
-        // The write and the deletion are a little later in turns.
+        // The write and the deletion are a little later in turns: either may be first, by a random moment.
         let (write_after, delete_after) = if round % 2 == 0 { (wait, wait / 8) } else { (wait / 8, wait) };
         let delete = async {
             tokio::time::sleep(delete_after).await;

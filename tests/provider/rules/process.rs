@@ -1,10 +1,6 @@
 //! The provider as a process that a core starts, and under a real core.
 
-use std::{
-    path::PathBuf,
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, process::Stdio, time::Instant};
 
 use mortise_provider::{
     proto::{
@@ -68,11 +64,9 @@ fn base64_of(text: &str) -> Vec<u8> {
     bytes
 }
 
-async fn ended(launched: &mut Launched) -> Duration {
-    let begun = Instant::now();
+async fn ended(launched: &mut Launched) {
     assert!(timeout(PATIENCE, launched.child.wait()).await.unwrap().unwrap().success());
     assert!(!launched.socket.exists(), "the socket goes with the process");
-    begun.elapsed()
 }
 
 #[tokio::test]
@@ -114,7 +108,7 @@ async fn core_starts_a_provider_takes_its_certificate_and_ends_it() {
     Core::of(channel.clone()).await.unwrap();
     assert!(launched.child.try_wait().unwrap().is_none());
     GrpcControllerClient::new(channel).shutdown(Empty {}).await.unwrap();
-    assert!(ended(&mut launched).await < Duration::from_secs(2), "core kills it after two seconds");
+    ended(&mut launched).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! Resources over their life: plans, changes, drift, ends, upgrades.
 
-use std::time::Duration;
-
 use mortise_provider::{proto::tfplugin6::RawState, value::Value};
 
 use super::{EVERYTHING, attached, everything, id_of, list, number, part, socket, summaries, text};
@@ -135,8 +133,8 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     assert_eq!(state, made.state, "it is still there");
     let freeing = async {
         // During the wait of the deletion; before, there would be nothing to wait for.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let mut marked = server.read(&id_of("held")).await.unwrap();
+        let is_marked = |seen: &mortise_resource::pb::Resource| seen.metadata.contains_key("deletionTimestamp");
+        let mut marked = read_until(&server, &id_of("held"), is_marked).await;
         assert_eq!(marked.id.as_ref().unwrap().uid, stored.id.as_ref().unwrap().uid);
         marked.metadata.insert("finalizers".into(), String::new());
         server.write(marked).await.unwrap();

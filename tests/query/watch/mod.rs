@@ -21,8 +21,6 @@ use crate::support::{Server, gvk, noted};
 const CONCEPT: &str = "demo.v1.Concept";
 /// Time limit for expected messages.
 const LONG: Duration = Duration::from_secs(30);
-/// Time without a message after which none is expected.
-const SHORT: Duration = Duration::from_millis(300);
 
 async fn watches(server: &Server) -> WatchServiceClient<Channel> {
     WatchServiceClient::new(server.channel().await)
@@ -101,10 +99,6 @@ impl Client {
                 return self.came.clone();
             }
         }
-    }
-
-    async fn is_quiet(&mut self) -> bool {
-        timeout(SHORT, self.stream.message()).await.is_err()
     }
 }
 

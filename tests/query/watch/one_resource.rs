@@ -8,7 +8,7 @@ use mortise_resource::{
 use tokio::time::timeout;
 use tonic::Code;
 
-use super::{CONCEPT, LONG, SHORT, concept, watches};
+use super::{CONCEPT, LONG, concept, watches};
 use crate::support::{Server, id, id_of, refusal};
 
 #[tokio::test]
@@ -47,6 +47,9 @@ async fn one_resource_is_watched_over_its_ends() {
             });
         }
         assert_eq!(told, expected);
-        assert!(timeout(SHORT, stream.message()).await.is_err(), "that is all");
+    }
+    assert!(server.stop().await.success());
+    for stream in [&mut whole, &mut this, &mut masked] {
+        assert!(stream.message().await.is_err(), "that was all, until the server stopped");
     }
 }

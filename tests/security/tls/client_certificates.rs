@@ -1,17 +1,12 @@
 //! Certificates of clients, also of those that browsers add to requests of web pages.
 
-use std::time::Duration;
-
 use rcgen::ExtendedKeyUsagePurpose;
-use tokio::{
-    io::AsyncWriteExt as _,
-    time::{sleep, timeout},
-};
+use tokio::{io::AsyncWriteExt as _, time::timeout};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tonic::transport::Identity;
 
 use super::{Authority, Files, HOST, Pair, Rustls, is_served};
-use crate::support::{PATIENCE, artist, until_closed};
+use crate::support::{PATIENCE, artist, eventually, until_closed};
 
 #[tokio::test]
 async fn client_certificates_are_optional_or_required_and_never_of_another_authority() {
@@ -60,12 +55,15 @@ async fn a_client_that_is_refused_can_write_until_it_has_read_why() {
     let robot = files.ca.client("robot");
     let server = files.mutual("required").tls(files.trust().identity(Identity::from_pem(&robot.cert, &robot.key)));
     let server = server.start().await;
-    for addr in [server.grpc, server.http] {
+    for (port, addr) in [("gRPC", server.grpc), ("HTTP", server.http)] {
         let client = Rustls { own: Some(&forged), versions: &[&TLS13], ..Rustls::trusting(&files) };
         let mut stream = client.connect(addr).await.unwrap();
+        // The result must be the same without this wait.
+        let refused = format!("mortise_tls_handshakes_total{{port=\"{port}\",outcome=\"failed\"}} 1\n");
+        let good = Rustls { own: Some(&robot), ..Rustls::trusting(&files) };
+        let page = async || good.get(server.http, "/metrics", "localhost").await.unwrap().1;
+        eventually("the server refuses", async || page().await.contains(&refused)).await;
         for part in ["GET /healthz HTTP/1.1\r\n", "host: localhost\r\n", "\r\n"] {
-            // Gives the server time to refuse; the result must be the same without it.
-            sleep(Duration::from_millis(50)).await;
             stream.write_all(part.as_bytes()).await.unwrap();
             stream.flush().await.unwrap();
         }

@@ -130,6 +130,7 @@ async fn clients_that_are_slow_at_the_handshake_delay_nobody_and_end() {
             if writing.write_all(&[byte]).await.is_err() {
                 return;
             }
+            // The pace of a slow client.
             sleep(Duration::from_millis(100)).await;
         }
     });

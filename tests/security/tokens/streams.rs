@@ -74,11 +74,11 @@ async fn streams_of_a_revoked_token_end_within_a_second() {
         }
     });
     codes.push(backup.await.expect("the backup ends"));
-    let took = begun.elapsed();
-    println!("{} streams ended after {took:?}", codes.len());
+    println!("{} streams ended after {:?}", codes.len(), begun.elapsed());
     assert_eq!(codes.len(), 102);
     assert!(codes.iter().all(|code| *code == Code::Unauthenticated), "{codes:?}");
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // A second, with room for a slow machine: without the revocation none of them ends.
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
     assert_eq!(
         refusal(guarded.resources(&reader).await.read(pb::ReadRequest { id: Some(id("demo.v2.Artist", "a-1")) }).await)
             .0,
@@ -153,7 +153,7 @@ async fn a_token_ends_when_its_time_is_up() {
     watch.snapshot().await;
     assert_eq!(watch.next().await.unwrap_err().code(), Code::Unauthenticated);
     let late = SystemTime::now().duration_since(soon).unwrap();
-    assert!(late < Duration::from_secs(1), "{late:?}");
+    assert!(late < PATIENCE / 2, "{late:?}");
     assert_eq!(letter(client.read(pb::ReadRequest { id: Some(id("demo.v2.Artist", "x")) }).await), 'U');
 }
 
@@ -219,16 +219,16 @@ async fn an_upload_ends_when_its_token_is_revoked_and_installs_nothing() {
     };
     send.send(first).await.unwrap();
     let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
-    let mut uploading = tokio::spawn(async move { plugins.install(stream).await.map(drop) });
-    if let Ok(early) = timeout(Duration::from_millis(300), &mut uploading).await {
-        panic!("it did not wait for the rest: {early:?}: {}", guarded.server.log());
-    }
+    let uploading = tokio::spawn(async move { plugins.install(stream).await.map(drop) });
+    // It waits for the rest when its token goes.
+    eventually("it has begun", async || {
+        let page = guarded.server.ask("GET", "/metrics").header("x-consul-token", &guarded.management);
+        page.await_answer().await.body.contains("method=\"mortise.v1.PluginService/Install\"} 1\n")
+    })
+    .await;
     guarded.delete(id("mortise.v1.Token", "uploader")).await;
-    let begun = Instant::now();
-    let status = timeout(Duration::from_secs(10), uploading).await.unwrap().unwrap().unwrap_err();
-    println!("the upload ended after {:?}", begun.elapsed());
+    let status = timeout(PATIENCE, uploading).await.unwrap().unwrap().unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     drop(send);
     assert!(guarded.server.is_unknown("panic.v1.Thing").await);
 }

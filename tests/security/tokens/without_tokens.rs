@@ -45,11 +45,9 @@ async fn a_certificates_name_is_a_caller() {
     )
     .await;
     assert_eq!(code, Some(0), "{said}");
-    std::fs::write(at("config.toml"), "[acl.certificates]\nlaptop = [\"global-management\"]\n").unwrap();
     let authority = tonic::transport::Certificate::from_pem(std::fs::read(at("tls/ca.pem")).unwrap());
     let setup = Setup::new()
-        .arg("--config")
-        .arg(at("config.toml"))
+        .config("[acl.certificates]\nlaptop = [\"global-management\"]\n")
         .env("MORTISE_TLS_CERT_FILE", at("tls/server.pem"))
         .env("MORTISE_TLS_KEY_FILE", at("tls/server.key"))
         .env("MORTISE_TLS_CLIENT_CA_FILE", at("tls/ca.pem"))

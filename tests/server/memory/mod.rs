@@ -18,7 +18,7 @@ use mortise_resource::pb;
 use prost::Message;
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::support::{PATIENCE, Server, Setup, artist};
+use crate::support::{PATIENCE, Server, Setup, artist, eventually};
 
 const MIB: usize = 1 << 20;
 
@@ -115,6 +115,17 @@ async fn status(mut answer: Response<Incoming>) -> (String, String) {
 /// Bytes of a server's memory beyond `before`.
 fn growth(server: &Server, before: usize) -> usize {
     server.resident_bytes().saturating_sub(before)
+}
+
+/// The largest growth until the first unread answer is ended.
+async fn peak_until_stalled(server: &Server, before: usize) -> usize {
+    let mut most = 0;
+    eventually("an answer is ended", async || {
+        most = most.max(growth(server, before));
+        server.metric("mortise_grpc_answers_stalled_total").await.is_some_and(|ended| ended > 0.0)
+    })
+    .await;
+    most
 }
 
 /// An artist of about this many bytes.

@@ -34,6 +34,7 @@ async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
     for call in calls {
         while !call.is_finished() {
             most = most.max(growth(&server, before));
+            // Between two samples of the memory.
             sleep(Duration::from_millis(20)).await;
         }
         codes.push(call.await.unwrap());
@@ -116,6 +117,7 @@ async fn a_body_of_many_values_is_refused_before_it_fills_the_memory() {
     let answer = loop {
         tokio::select! {
             answer = &mut asking => break answer,
+            // Between two samples of the memory.
             () = sleep(Duration::from_millis(5)) => most = most.max(growth(&server, before)),
         }
     };

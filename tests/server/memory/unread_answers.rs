@@ -7,12 +7,14 @@ use mortise_test_guests::Thing;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    time::{sleep, timeout},
+    time::sleep,
 };
 use tonic::Code;
 
-use super::{Connection, MIB, growth, heavy, lean, status};
-use crate::support::{PATIENCE, Watch, album, artist, eventually, gvk, id, id_of, owned, tenancy, thing};
+use super::{Connection, MIB, growth, heavy, lean, peak_until_stalled, status};
+use crate::support::{
+    PATIENCE, Watch, album, artist, eventually, gvk, id, id_of, names, owned, progress_until, tenancy, thing,
+};
 
 const ARTIST: &str = "demo.v2.Artist";
 
@@ -45,10 +47,8 @@ async fn a_watch_that_is_not_read_holds_little_and_ends() {
         most = most.max(growth(&server, before));
     }
     assert!(most < 120 * MIB, "{} MiB for events that nobody takes", most / MIB);
-    eventually("it is ended, polled or not", async || {
-        server.get("/metrics").await.1.contains("mortise_grpc_answers_stalled_total 1")
-    })
-    .await;
+    // It is ended, polled or not.
+    server.metric_until("mortise_grpc_answers_stalled_total", 1.0).await;
     let (code, said) = status(unread).await;
     assert_eq!(code, (Code::Aborted as i32).to_string(), "{said}");
     assert!(said.contains("http.stall_timeout_ms"), "{said}");
@@ -82,7 +82,7 @@ async fn answers_that_are_not_read_do_not_delay_the_end() {
         assert_eq!(&head, b"HTTP/1.1 200 OK", "{query:?}");
         pages.push(page);
     }
-    // Time to get as far as possible without a reader.
+    // The answers get as far as possible without a reader: buffers of the system fill up, which has no event.
     sleep(Duration::from_millis(500)).await;
     server.signal("TERM");
     assert!(server.ended().await.success(), "{}", server.log());
@@ -112,9 +112,7 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     for _ in 0..12 {
         watches.push(connection.ask("WatchList", &watch_artists()).await);
     }
-    // Waits for the peak of memory, before the first answer is ended.
-    sleep(Duration::from_millis(1_500)).await;
-    let most = growth(&server, before);
+    let most = peak_until_stalled(&server, before).await;
     assert!(most < 150 * MIB, "{} MiB for answers that nobody takes", most / MIB);
     // Another connection.
     let client = mortise_api::ResourceServiceClient::new(server.channel().await);
@@ -123,15 +121,13 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     let events = client.max_decoding_message_size(usize::MAX).watch_list(watch_artists()).await.unwrap().into_inner();
     assert_eq!(Watch(events).snapshot().await.len(), 40);
     // All end, in groups, and their memory is freed.
-    let ended = "mortise_grpc_answers_stalled_total 36";
-    assert!(!server.get("/metrics").await.1.contains(ended), "she was served before");
-    timeout(PATIENCE * 2, async {
-        while !server.get("/metrics").await.1.contains(ended) {
-            sleep(Duration::from_millis(200)).await;
-        }
+    let ended = async || server.metric("mortise_grpc_answers_stalled_total").await.unwrap();
+    assert!(ended().await < 36.0, "the other client was served before");
+    progress_until("all end", async || {
+        let now = ended().await;
+        if now == 36.0 { Ok(()) } else { Err(now) }
     })
-    .await
-    .unwrap_or_else(|_| panic!("not all end"));
+    .await;
     // Read concurrently, since they share the connection's window.
     let mut endings: Vec<_> = watches.into_iter().map(|watch| tokio::spawn(status(watch))).collect();
     for list in unread {
@@ -165,17 +161,15 @@ async fn lists_by_owner_that_are_not_read_are_bounded() {
         let request = request.clone();
         unread.push(tokio::spawn(async move { connection.ask("ListByOwner", &request).await }));
     }
-    // Waits for the peak of memory, before the first answer is ended.
-    sleep(Duration::from_millis(1_500)).await;
-    let most = growth(&server, before);
+    let most = peak_until_stalled(&server, before).await;
     println!("{} MiB for 30 lists of 8 MB that nobody takes", most / MIB);
     assert!(most < 80 * MIB, "{} MiB for answers that nobody takes", most / MIB);
     let client = mortise_api::ResourceServiceClient::new(server.channel().await);
     let listed = client.max_decoding_message_size(usize::MAX).list_by_owner(request).await.unwrap().into_inner();
-    let ended = "mortise_grpc_answers_stalled_total 30";
-    assert!(!server.get("/metrics").await.1.contains(ended), "others wait still");
+    let ended = server.metric("mortise_grpc_answers_stalled_total").await.unwrap();
+    assert!(ended < 30.0, "others wait still");
     let expected: Vec<_> = (0..40).map(|n| format!("a{n:02}")).collect();
-    assert_eq!(crate::support::names(&listed.resources), expected);
+    assert_eq!(names(&listed.resources), expected);
     drop(unread);
     drop(connection);
     eventually("it comes back", async || growth(&server, before) < 60 * MIB).await;
@@ -209,9 +203,7 @@ async fn answers_that_are_not_taken_are_bounded_in_all() {
             });
         }
         // Only the ten newest fit.
-        let dropped = (round + 1) * 50;
-        let line = format!("mortise_grpc_answers_dropped_total {dropped}\n");
-        eventually(&line, async || server.get("/metrics").await.1.contains(&line)).await;
+        server.metric_until("mortise_grpc_answers_dropped_total", (round + 1) as f64 * 50.0).await;
         let most = growth(&server, before);
         println!("{method}: {} MiB", most / MIB);
         peaks.push(most);
@@ -236,10 +228,8 @@ async fn answers_that_are_not_taken_are_bounded_in_all() {
 /// A list for a controller's plugin is counted while it is read: of 130 MB, a page or two.
 #[tokio::test]
 async fn a_plugin_that_lists_more_than_it_may_take_costs_a_page() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("config.toml");
-    std::fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n").unwrap();
-    let server = lean().guest("reconcile-foreign").arg("--config").arg(config.display().to_string()).start().await;
+    let grants = "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n";
+    let server = lean().guest("reconcile-foreign").config(grants).start().await;
     let text = |text: &str| Thing { text: text.into(), ..Thing::default() };
     let owner = server.write(thing("reconcile_foreign", "one", &text("x"))).await.unwrap();
     for n in 0..150 {

@@ -299,12 +299,13 @@ mod tests {
         let mut server = connections.next().await.unwrap().unwrap();
         tokio::spawn(async move {
             while slow.write_all(b"P").await.is_ok() {
+                // The pace of a slow client.
                 sleep(Duration::from_millis(20)).await;
             }
         });
         while server.read(&mut [0]).await.is_ok() {}
         assert!(server.preface.is_some());
-        // A connection that has begun may stay silent.
+        // A connection that has begun may stay silent, for longer than the others had.
         sleep(Duration::from_millis(300)).await;
         clients.last_mut().unwrap().write_all(b"x").await.unwrap();
         assert_eq!(timeout(LONG, begun.read_u8()).await.unwrap().unwrap(), b'x');
@@ -331,7 +332,6 @@ mod tests {
         // A preface before the stop is served.
         client = TcpStream::connect(addr).await.unwrap();
         client.write_all(START).await.unwrap();
-        sleep(Duration::from_millis(50)).await;
         begun = connections.next().await.unwrap().unwrap();
         begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
     }
