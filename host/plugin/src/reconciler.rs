@@ -275,7 +275,6 @@ impl Reconciler {
             host,
             permit: self.component.permit.clone(),
             cancel: cancel.clone(),
-            made: self.plugin.sandbox.made,
             host_call: Duration::from_millis(self.engine.limits.host_call_ms),
             file_turns: self.engine.file_turns.clone(),
             connect_turns: self.engine.connect_turns.clone(),
