@@ -2,6 +2,7 @@
 
 pub(crate) mod backtrace;
 pub(crate) mod breaker;
+pub(crate) mod call_time;
 pub mod logs;
 pub(crate) mod metrics;
 pub(crate) mod plugin_health;
