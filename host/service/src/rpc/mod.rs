@@ -21,3 +21,6 @@ mod write_status;
 
 pub use delete::Deleted;
 pub use write::Written;
+
+#[cfg(test)]
+mod contention_tests;
