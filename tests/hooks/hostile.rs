@@ -124,7 +124,7 @@ async fn fuel_is_for_the_whole_request_and_counts_the_same_every_time() {
 #[tokio::test]
 async fn a_loop_with_all_the_fuel_there_is_runs_out_of_time() {
     let server = hurried("infinite-loop").start().await;
-    let says = "did not finish within 500 ms (limit sandbox.deadline_ms)";
+    let says = "did not finish within 500 ms of processor time (limit sandbox.deadline_ms)";
     let guest = Guest::new("infinite-loop", Code::DeadlineExceeded, "deadline", says);
     let begun = Instant::now();
     guest.fault("mutate").check(&server.write(guest.named("boom")).await.unwrap_err());
@@ -136,7 +136,7 @@ async fn a_loop_with_all_the_fuel_there_is_runs_out_of_time() {
 #[tokio::test]
 async fn big_steps_with_little_fuel_run_out_of_time() {
     let server = hurried("memory-fill").start().await;
-    let says = "did not finish within 500 ms (limit sandbox.deadline_ms)";
+    let says = "did not finish within 500 ms of processor time (limit sandbox.deadline_ms)";
     let guest = Guest::new("memory-fill", Code::DeadlineExceeded, "deadline", says);
     guest.fault("mutate").check(&server.write(guest.named("boom")).await.unwrap_err());
     guest.fails_everywhere_and_serves_on(&server).await;
@@ -246,12 +246,12 @@ async fn a_big_host_call_is_not_taken() {
 async fn a_plugins_own_lower_limits_hold() {
     let server = Setup::new().guest("own-limits").tolerant().start().await;
     let boom = |number| thing("own_limits", "boom", &Thing { number, ..Thing::default() });
-    // 20 ms is short on a busy machine: either limit may come first.
+    // 20 ms of processor time may pass before two million units on a slow machine: either limit may come first.
     let (code, message) = refusal(server.write(boom(0)).await);
     let fuel = code == Code::ResourceExhausted
         && message.contains("used up its fuel of 2000000 units (limit limits.fuel of the plugin's own manifest)");
     let time = code == Code::DeadlineExceeded
-        && message.contains("did not finish within 20 ms (limit limits.deadline_ms of the plugin's own manifest)");
+        && message.contains("did not finish within 20 ms of processor time (limit limits.deadline_ms of the plugin's own manifest)");
     assert!(fuel || time, "{code:?} {message}");
     eventually("the memory limit is met before the others", || async {
         let (code, message) = refusal(server.write(boom(4 << 20)).await);

@@ -266,9 +266,9 @@ impl Access {
     /// before the signal.
     pub async fn signal_expirations(&self) {
         let mut changes = self.changes.subscribe();
-        let mut seen = SystemTime::now();
+        let mut seen = mortise_clock::date();
         loop {
-            let now = SystemTime::now();
+            let now = mortise_clock::date();
             let (expired, next) = self.check_expirations(seen, now);
             seen = now;
             if expired {

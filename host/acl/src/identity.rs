@@ -94,7 +94,7 @@ impl Identity {
     }
 
     fn is_valid(&self) -> bool {
-        !self.gone.load(Ordering::Acquire) && self.expires_at.is_none_or(|at| SystemTime::now() < at)
+        !self.gone.load(Ordering::Acquire) && self.expires_at.is_none_or(|at| mortise_clock::date() < at)
     }
 }
 

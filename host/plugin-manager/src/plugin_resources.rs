@@ -4,7 +4,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
 use mortise_resource::{
     data,
     pb::{self, Condition, condition::State},
@@ -172,8 +171,7 @@ pub(crate) fn condition(kind: &str, state: State, reason: &str, message: impl In
 /// The current time in protobuf's form.
 #[must_use]
 pub(crate) fn now() -> prost_types::Timestamp {
-    let now = Timestamp::now();
-    prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
+    mortise_clock::timestamp()
 }
 
 fn cut_message(mut condition: Condition) -> Condition {

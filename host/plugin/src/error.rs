@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use mortise_resource::{Code, Error, error::PluginFault};
 
-use crate::{limits::Limits, load::grants_check::NotGranted, manifest::error::ManifestError};
+use crate::{load::grants_check::NotGranted, manifest::error::ManifestError};
 
 /// Reason that a component cannot be loaded as a plugin.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +111,7 @@ pub enum HookFault {
         /// Source of the limit: the setting in config.toml, or the field of the plugin's manifest.
         setting: &'static str,
     },
-    /// Past the deadline.
+    /// Out of own time: processor time, for a controller with its waits for the host.
     Deadline {
         /// The limit, milliseconds.
         limit_ms: u64,
@@ -156,6 +156,11 @@ pub enum HookFault {
     },
     /// The answer is malformed, or breaks a rule of the contract.
     Answer(String),
+    /// Other work kept it from the processors, or a search from its end, until the bound on its whole time.
+    Starved {
+        /// The bound, milliseconds.
+        whole_ms: u64,
+    },
     /// Every slot stayed taken until the deadline.
     Busy {
         /// Calls that may run at once.
@@ -182,11 +187,6 @@ pub enum HookFault {
 }
 
 impl HookFault {
-    /// Past the deadline of a request.
-    pub(crate) fn timed_out(limits: &Limits) -> Self {
-        Self::Deadline { limit_ms: limits.deadline_ms, setting: limits.deadline_setting() }
-    }
-
     /// Name of the kind of fault, for metrics and machines.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -202,6 +202,7 @@ impl HookFault {
             Self::Handles { .. } => "handles",
             Self::Exit { .. } => "exit",
             Self::Answer(_) => "answer",
+            Self::Starved { .. } => "starved",
             Self::Busy { .. } => "busy",
             Self::Search { .. } => "search",
             Self::Host(_) => "host",
@@ -212,7 +213,10 @@ impl HookFault {
     /// Whether the plugin caused the fault; other faults never lead to quarantine.
     #[must_use]
     pub fn is_of_the_plugin(&self) -> bool {
-        !matches!(self, Self::Busy { .. } | Self::Search { .. } | Self::Host(_) | Self::Quarantined { .. })
+        !matches!(
+            self,
+            Self::Starved { .. } | Self::Busy { .. } | Self::Search { .. } | Self::Host(_) | Self::Quarantined { .. }
+        )
     }
 
     /// The code for callers; it never blames the caller.
@@ -226,6 +230,7 @@ impl HookFault {
             | Self::Reply { .. }
             | Self::HostCalls { .. }
             | Self::Handles { .. }
+            | Self::Starved { .. }
             | Self::Busy { .. } => Code::ResourceExhausted,
             Self::Trap(_) | Self::Stack | Self::Exit { .. } | Self::Answer(_) | Self::Host(_) => Code::Internal,
             Self::Search { code, .. } => *code,
@@ -241,7 +246,14 @@ impl fmt::Display for HookFault {
         match self {
             Self::Trap(what) => write!(f, "trapped: {what}"),
             Self::Fuel { limit, setting } => write!(f, "used up its fuel of {limit} units (limit {setting})"),
-            Self::Deadline { limit_ms, setting } => write!(f, "did not finish within {limit_ms} ms (limit {setting})"),
+            Self::Deadline { limit_ms, setting } => {
+                let time =
+                    if setting.starts_with("controllers.") { "processor time and waits" } else { "processor time" };
+                write!(f, "did not finish within {limit_ms} ms of {time} (limit {setting})")
+            }
+            Self::Starved { whole_ms } => {
+                write!(f, "was kept from the processors by other work for {whole_ms} ms; try again")
+            }
             Self::Memory { limit, setting } => {
                 write!(f, "asked for more memory than its {limit} bytes (limit {setting})")
             }

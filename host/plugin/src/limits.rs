@@ -13,10 +13,13 @@ pub struct Limits {
     pub instances: u32,
     /// Work of all hooks of one request, in wasmtime's fuel units: about one for each instruction.
     pub fuel: u64,
-    /// Wall clock of all hooks of one request, waiting for an instance included, milliseconds.
+    /// Processor time of all hooks of one request, milliseconds.
     pub deadline_ms: u64,
-    /// Wall clock of `describe`, which runs once when a plugin is loaded, milliseconds.
+    /// Processor time of `describe`, which runs once when a plugin is loaded, milliseconds.
     pub describe_deadline_ms: u64,
+    /// Time beyond its own for which a busy machine may hold a call up, the wait of a request for an instance included,
+    /// milliseconds. A call that takes longer fails, which is not the plugin's fault.
+    pub max_delay_ms: u64,
     /// Linear memory of one instance, bytes; a multiple of 64 KiB.
     pub memory_bytes: usize,
     /// Elements of one table.
@@ -35,7 +38,7 @@ pub struct Limits {
     pub host_calls: u32,
     /// Log text of one request, bytes; the rest is dropped and counted.
     pub log_bytes: usize,
-    /// Requests of one plugin that run at once; the others wait, within their deadline.
+    /// Requests of one plugin that run at once; the others wait, within the bound on their whole time.
     pub concurrency: usize,
     /// Time for which a plugin's calls run on threads of low priority after a call that faulted or took more than a
     /// millisecond or two of processor time, milliseconds; 0 never lowers the priority.
@@ -71,6 +74,7 @@ impl Default for Limits {
             fuel: 50_000_000,
             deadline_ms: 200,
             describe_deadline_ms: 1_000,
+            max_delay_ms: 10_000,
             memory_bytes: 32 << 20,
             table_elements: 10_000,
             core_instances: 8,
@@ -152,16 +156,22 @@ impl Limits {
         if self.own.controllers { "controllers.host_calls" } else { "fixed for hooks" }
     }
 
-    /// Wall clock of one request.
+    /// Own time of one request: processor time, and for a controller's call its waits for the host.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
     }
 
-    /// Wall clock of `describe`.
+    /// Processor time of `describe`.
     #[must_use]
     pub fn describe_deadline(&self) -> Duration {
         Duration::from_millis(self.describe_deadline_ms)
+    }
+
+    /// Longest time for which a busy machine may hold a call up.
+    #[must_use]
+    pub fn max_delay(&self) -> Duration {
+        Duration::from_millis(self.max_delay_ms)
     }
 }
 

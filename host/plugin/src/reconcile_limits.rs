@@ -11,7 +11,7 @@ pub struct ReconcileLimits {
     pub instances: u32,
     /// Work of one call, in wasmtime's fuel units.
     pub fuel: u64,
-    /// Wall clock of one call, its host calls included, milliseconds.
+    /// Processor time of one call and its waits for host calls, milliseconds.
     pub deadline_ms: u64,
     /// Linear memory of one instance, bytes.
     pub memory_bytes: usize,

@@ -10,7 +10,7 @@
 //!
 //! # Limits
 //! Concurrent calls are bounded by the sum of `parallel` of the running controllers, and by the instances
-//! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor
+//! (`controllers.instances`); further ones wait, for `controllers.deadline_ms` at most. A plugin whose controllers take much processor
 //! time runs them at low priority (`Limits::low_priority_ms`); its hooks are not affected.
 
 use std::{
@@ -227,11 +227,14 @@ impl Reconciler {
         let reporter = &plugin.hooks.reporter;
         let threads = &plugin.sandbox.low_priority;
         let running = InstrumentedCall::begin(reporter, threads, hook, self.by, || export.fingerprint())?;
-        let until = Instant::now() + self.component.limits.deadline();
+        let limits = &self.component.limits;
+        // Waits for a place end earlier than the call, which then has its whole own time.
+        let place_until = Instant::now() + limits.deadline();
+        let until = place_until + limits.max_delay();
         let busy = |limit, setting| reporter.fault(hook.name(), HookFault::Busy { limit, setting }, None);
         let turn = match self.turns.try_acquire() {
             Ok(turn) => Some(turn),
-            Err(_) => timeout_at(until.into(), self.turns.acquire()).await.ok().and_then(Result::ok),
+            Err(_) => timeout_at(place_until.into(), self.turns.acquire()).await.ok().and_then(Result::ok),
         };
         let Some(_turn) = turn else {
             return running.end(Err(busy(self.turn_count, "`parallel` of its controllers in its manifest")), 0);
@@ -243,7 +246,7 @@ impl Reconciler {
             let mut warm = match kept {
                 Some(warm) => warm,
                 None => {
-                    let Some(slot) = engine.slot(until).await else {
+                    let Some(slot) = engine.slot(place_until).await else {
                         let limit = engine.slot_count;
                         let fault = HookFault::Busy { limit, setting: "controllers.instances" };
                         return Err(of.hooks.reporter.fault(hook.name(), fault, None));
@@ -275,7 +278,6 @@ impl Reconciler {
             host,
             permit: self.component.permit.clone(),
             cancel: cancel.clone(),
-            made: self.plugin.sandbox.made,
             host_call: Duration::from_millis(self.engine.limits.host_call_ms),
             file_turns: self.engine.file_turns.clone(),
             connect_turns: self.engine.connect_turns.clone(),

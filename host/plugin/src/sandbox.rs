@@ -1,8 +1,8 @@
 //! The engine, its ticker, its pool and its cache, made together: none can exist without the others.
 //!
-//! Every call has fuel and a deadline. Fuel bounds work, deterministically. Epochs enforce the deadline: a thread
-//! advances the engine's epoch once a millisecond while any call runs, and at each tick a running guest yields to the
-//! host, which ends it past its deadline and otherwise lets other tasks of the thread go first. This also bounds a
+//! Every call has fuel and time. Fuel bounds work, deterministically. Epochs enforce the time: a thread advances the
+//! engine's epoch once a millisecond while any call runs, and at each tick a running guest yields to the host, which
+//! ends the guest once its time is used up and otherwise lets other tasks of the thread go first. This also bounds a
 //! guest that uses little fuel in much time. The thread sleeps while no call runs.
 //!
 //! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/performance.md). The pool
@@ -114,6 +114,8 @@ impl Sandbox {
         let ticker = Ticker::start(&engine)
             .map_err(|e| LoadError::Host { what: "starting the ticker", source: wasmtime::Error::new(e) })?;
 
+        // The zero of `clock.elapsed` lies before the load of any plugin.
+        let _ = mortise_clock::ran();
         let slot_count = pool.slots as usize;
         metrics::gauge!("mortise_plugin_instances_limit").set(f64::from(pool.slots));
         Ok(Self {

@@ -12,7 +12,7 @@ use mortise_store::Backend;
 
 use crate::{
     access::AccessUpdates,
-    call::{Call, Origin, caller_number},
+    call::{Call, Origin, WriterQueues, caller_number},
     change::{Changes, UpgradeReport},
     core::{Core, Options},
     deletion::{Deletions, RemovalError, TenancyCleanup},
@@ -38,6 +38,8 @@ pub struct Rooms {
     pub(crate) queries: Queries,
     pub(crate) changes: Changes,
     pub(crate) access_updates: AccessUpdates,
+    /// Queues of the writers of one resource.
+    pub(crate) writers: WriterQueues,
     private_bytes: PrivateBytes,
 }
 
@@ -63,6 +65,7 @@ impl ResourceService {
             changes: Changes::new(references.clone(), deletions.clone(), private_bytes.clone(), core.clone()),
             replicas: Replicas::new(core.clone()),
             access_updates: AccessUpdates::new(core.clone()),
+            writers: WriterQueues::default(),
             core,
             lists,
             references,

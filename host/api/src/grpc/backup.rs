@@ -107,7 +107,7 @@ fn announce(head: &Head) -> Begins {
         records: resources + events,
         files: manifest.kept_components + manifest.folder_files + u64::from(manifest.config),
         file_bytes: head.file_bytes,
-        at: at.map(|at| prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }),
+        at: at.map(|at| std::time::SystemTime::from(at).into()),
     }
 }
 

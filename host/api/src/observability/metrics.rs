@@ -233,6 +233,8 @@ pub const ALL: &[Metric] = table! {
         "Watches refused because too many are open.";
     Counter mortise_watches_resynced_total()
         "Watches without an order whose clients had to start again from a new snapshot.";
+    Counter mortise_write_conflicts_total()
+        "Requests without a version that queued behind another writer of their resource.";
 };
 
 /// Sends the process's metrics to Prometheus. Works once per process; later calls get a handle without metrics.

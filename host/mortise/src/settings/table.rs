@@ -382,17 +382,18 @@ section! {
         /// Work of all hooks of one request, about one unit per instruction. Ends endless loops at the same point each
         /// time.
         fuel: u64 = Limits::default().fuel, Range::new(1, i64::MAX);
-        /// Time for all hooks of one request, waiting for an instance included.
+        /// Processor time of all hooks of one request. A busy machine may hold them up for 10 s more, the wait for an
+        /// instance included.
         deadline_ms: Millis = Millis(Limits::default().deadline_ms), TIME;
-        /// Time for `describe`, which runs once when a plugin is loaded.
+        /// Processor time of `describe`, which runs once when a plugin is loaded.
         describe_deadline_ms: Millis = Millis(Limits::default().describe_deadline_ms), TIME;
         /// Memory of one instance.
         memory_bytes: Size = Size::from(Limits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);
         /// Size of one answer of a plugin, or of the arguments of one host call. The description of a plugin is an
         /// answer.
         reply_bytes: Size = Size::from(Limits::default().reply_bytes), Range::bytes(64 * KIB, GIB);
-        /// Requests of one plugin in progress, so that a slow plugin leaves instances to others. Further ones wait
-        /// within their deadline.
+        /// Requests of one plugin in progress, so that a slow plugin leaves instances to others. Further ones wait for
+        /// about 10 s.
         concurrency: usize = Limits::default().concurrency, Range::new(1, 10_000);
         /// Size of a plugin's file.
         component_bytes: Size = Size::from(Limits::default().component_bytes), Range::bytes(KIB, GIB);
@@ -410,7 +411,7 @@ section! {
         instances: u32 = ReconcileLimits::default().instances, Range::new(0, 10_000);
         /// Work of one call, about one unit per instruction.
         fuel: u64 = ReconcileLimits::default().fuel, Range::new(1, i64::MAX);
-        /// Time for one call, its host calls included.
+        /// Processor time of one call, and its waits for host calls.
         deadline_ms: Millis = Millis(ReconcileLimits::default().deadline_ms), TIME;
         /// Memory of one instance.
         memory_bytes: Size = Size::from(ReconcileLimits::default().memory_bytes), Range::bytes(64 * KIB, 4 * GIB);

@@ -1,7 +1,7 @@
 //! A fresh instance of a plugin, for the hooks of one request.
 //!
 //! # Contract
-//! The hooks of one request share the instance, its fuel and its deadline; then it is dropped, so that no state of one
+//! The hooks of one request share the instance, its fuel and its time; then it is dropped, so that no state of one
 //! caller reaches the next. After a fault the instance is dead and is never entered again.
 //!
 //! # Limits
@@ -24,12 +24,13 @@ use crate::{
         instance::{CallFailure, Instance},
     },
     engine::{
-        store::{excuse_if_starved, store, was_starved},
+        store::{excuse_waits, store},
         ticker::{TickGuard, Ticker},
     },
     error::{HookError, HookFault},
     grants::Permit,
     health::{
+        call_time::CallTime,
         processor_time::{LOW_PRIORITY_AFTER, could_have_worked},
         reporter::Reporter,
     },
@@ -67,11 +68,7 @@ pub(crate) struct HookComponent {
 pub(crate) struct HookInstance {
     instance: Instance<HookGuest>,
     reporter: Arc<Reporter>,
-    /// Whether the request lost so much time before the instance existed that the guest is not blamed for being late.
-    starved: bool,
-    /// Time limit of the request, or of the item that has its own; wall clock.
-    within: Duration,
-    /// Processor time that the hooks of that request or item have used so far.
+    /// Processor time that the hooks of this request, or of this item of a list, have used so far.
     worked: Duration,
     calls: u32,
     bytes: usize,
@@ -81,7 +78,7 @@ pub(crate) struct HookInstance {
 }
 
 impl HookInstance {
-    /// Makes a fresh instance. `waits`: whether it may wait for a free slot, until the request's deadline.
+    /// Makes a fresh instance. `waits`: whether it may wait for a free slot, until the end of the request's whole time.
     pub(crate) async fn open(
         component: &HookComponent,
         hook: &'static str,
@@ -89,8 +86,7 @@ impl HookInstance {
         waits: bool,
     ) -> Result<Self, HookError> {
         let (limits, reporter) = (&component.limits, &component.reporter);
-        let begun = Instant::now();
-        let within = limits.deadline();
+        let until = Instant::now() + limits.deadline() + limits.max_delay();
         let permit = async |of: &Arc<Semaphore>| {
             if let Ok(permit) = of.clone().try_acquire_owned() {
                 return Some(permit);
@@ -98,8 +94,7 @@ impl HookInstance {
             if !waits {
                 return None;
             }
-            let left = within.saturating_sub(begun.elapsed());
-            tokio::time::timeout(left, of.clone().acquire_owned()).await.ok()?.ok()
+            tokio::time::timeout_at(until.into(), of.clone().acquire_owned()).await.ok()?.ok()
         };
         // Turns are always taken before slots, and a holder of a slot waits for nothing; so slots come back, and the
         // two cannot deadlock.
@@ -112,25 +107,19 @@ impl HookInstance {
             return Err(reporter.fault(hook, fault, None));
         };
         let ticking = component.ticker.clone().keep_ticking();
-        let left = within.saturating_sub(begun.elapsed());
-        let starved = left < within / 2;
+        let time = CallTime::of_hooks(limits.deadline(), until);
         let (name, settings) = (reporter.plugin.clone(), component.settings.clone());
-        let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), left)
+        let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), time)
             .map_err(|e| reporter.fault(hook, HookFault::Host(format!("{e:#}")), Some(&e)))?;
         store.data_mut().lookup = lookup;
         let exports = component.exports.clone();
-        let opened = Instance::open(store, &component.pre, Instant::now() + left, |_, instance| {
-            Ok(HookGuest { exports, instance })
-        });
-        let failed =
-            |CallFailure { fault, cause }| excuse_if_starved(reporter.fault(hook, fault, cause.as_ref()), starved);
+        let opened = Instance::open(store, &component.pre, |_, instance| Ok(HookGuest { exports, instance }));
+        let failed = |CallFailure { fault, cause }| reporter.fault(hook, fault, cause.as_ref());
         let instance = opened.await.map_err(failed)?;
         reporter.metrics.instance_started();
         Ok(Self {
             instance,
             reporter: reporter.clone(),
-            starved,
-            within: left,
             worked: Duration::ZERO,
             calls: 0,
             bytes: 0,
@@ -148,12 +137,10 @@ impl HookInstance {
     /// Gives the next item of a list the fuel and time of a whole request.
     pub(crate) fn renew(&mut self) {
         let state = self.instance.state_mut();
-        let (fuel, deadline) = (state.limits.fuel, state.limits.deadline());
-        state.deadline = Instant::now() + deadline;
+        let (fuel, whole) = (state.limits.fuel, state.limits.deadline() + state.limits.max_delay());
+        state.time.renew(Instant::now() + whole);
         state.host_calls = 0;
         self.instance.refuel(fuel);
-        self.starved = false;
-        self.within = deadline;
         self.worked = Duration::ZERO;
     }
 
@@ -176,8 +163,7 @@ impl HookInstance {
     pub(crate) async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         self.calls += 1;
         self.bytes += export.size();
-        let until = self.instance.state().deadline;
-        let (outcome, work) = self.instance.call(export, until).await;
+        let (outcome, work) = self.instance.call(export).await;
         let work = work.saturating_sub(std::mem::take(&mut self.instance.state_mut().host_work));
         self.worked += work;
         let state = self.instance.state();
@@ -186,8 +172,8 @@ impl HookInstance {
             self.reporter.lower_priority(E::HOOK, why);
         }
         outcome.map_err(|CallFailure { fault, cause }| {
-            let starved = self.starved || was_starved(self.worked, self.within);
-            excuse_if_starved(self.reporter.fault(E::NAME, fault, cause.as_ref()), starved)
+            let allowance = self.instance.state().time.allowance;
+            excuse_waits(self.reporter.fault(E::NAME, fault, cause.as_ref()), self.worked, allowance)
         })
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! # Contract
 //! Every guest is instantiated and called here: for a hook, for a controller, and while a plugin is loaded. Its time is
-//! bounded, and a call that ends without an answer is classified. An instance may be entered again only after a call
+//! measured and bounded ([`CallTime`](crate::health::call_time::CallTime)), and a call that ends without an answer is classified. An instance may be entered again only after a call
 //! that ended well; a trap, a limit, a reply that breaks the contract, or a dropped future leaves it dead.
 //!
 //! # Cost
 //! Beyond the guest's own work: a timer, and two reads of the thread's clock if the guest pauses.
 
-use std::time::{Duration, Instant};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{error::Elapsed, timeout_at};
 use wasmtime::{
@@ -18,9 +18,9 @@ use wasmtime::{
 
 use crate::{
     call::export::Export,
-    engine::store::{ABANDON_GRACE, classify},
+    engine::store::{ABANDON_GRACE, classify, late},
     error::HookFault,
-    health::processor_time::timed,
+    health::call_time::Meter,
     host::state::State,
 };
 
@@ -41,37 +41,33 @@ pub(crate) struct CallFailure {
 }
 
 impl<G> Instance<G> {
-    /// Instantiates a component in `store`, by `until` at the latest, and looks its functions up.
+    /// Instantiates a component in `store`, within the time of the store's call, and looks its functions up.
     pub(crate) async fn open(
         mut store: Store<State>,
         component: &InstancePre<State>,
-        until: Instant,
         guest: impl FnOnce(&mut Store<State>, component::Instance) -> wasmtime::Result<G>,
     ) -> Result<Self, CallFailure> {
-        let instantiated = timeout_at((until + ABANDON_GRACE).into(), component.instantiate_async(&mut store)).await;
+        let (meter, until) = time(&store);
+        let instantiated = meter.measure(timeout_at(until, component.instantiate_async(&mut store))).await;
         let instance = call_outcome(instantiated, &store)?;
         let guest = guest(&mut store, instance);
         let guest = call_outcome(Ok(guest), &store)?;
         Ok(Self { store, guest, dead: false, fuel: 0 })
     }
 
-    /// Calls an export, until `until` at most. Also answers the thread's processor time since the guest's first pause.
-    pub(crate) async fn call<E: Export<Guest = G>>(
-        &mut self,
-        export: E,
-        until: Instant,
-    ) -> (Result<E::Reply, CallFailure>, Duration) {
+    /// Calls an export. Also answers the thread's processor time since the guest's first pause.
+    pub(crate) async fn call<E: Export<Guest = G>>(&mut self, export: E) -> (Result<E::Reply, CallFailure>, Duration) {
         self.fuel = self.store.get_fuel().unwrap_or(0);
         self.dead = true;
         let state = self.store.data_mut();
         state.hook = E::NAME;
-        state.deadline = until;
         state.growth_refused = None;
-        let call = timeout_at((until + ABANDON_GRACE).into(), export.call(&self.guest, &mut self.store));
-        let (outcome, work) = timed(call).await;
+        let (meter, until) = time(&self.store);
+        let before = meter.worked();
+        let outcome = meter.measure(timeout_at(until, export.call(&self.guest, &mut self.store))).await;
         let reply = call_outcome(outcome, &self.store);
         self.dead = reply.is_err();
-        (reply, work)
+        (reply, meter.worked().saturating_sub(before))
     }
 
     /// Whether a call left the instance in a state that must not be entered again.
@@ -100,11 +96,17 @@ impl<G> Instance<G> {
     }
 }
 
+/// Measure of the time of the store's call, and the time at which the call is abandoned.
+fn time(store: &Store<State>) -> (Arc<Meter>, tokio::time::Instant) {
+    let time = &store.data().time;
+    (time.meter.clone(), (time.until + ABANDON_GRACE).into())
+}
+
 /// Answer of a finished call, or the fault that ended it.
 fn call_outcome<R>(outcome: Result<wasmtime::Result<R>, Elapsed>, store: &Store<State>) -> Result<R, CallFailure> {
     match outcome {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(e)) => Err(CallFailure { fault: classify(&e, store.data()), cause: Some(e) }),
-        Err(_) => Err(CallFailure { fault: HookFault::timed_out(&store.data().limits), cause: None }),
+        Err(_) => Err(CallFailure { fault: late(store.data().time.left().1, store.data()), cause: None }),
     }
 }

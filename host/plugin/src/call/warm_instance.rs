@@ -23,12 +23,13 @@ use crate::{
         instance::{CallFailure, Instance},
     },
     engine::{
-        store::{excuse_if_starved, store, was_starved},
+        store::{excuse_waits, store},
         ticker::TICK_INTERVAL,
     },
     error::{HookError, HookFault},
     grants::Permit,
     health::{
+        call_time::CallTime,
         processor_time::{LOW_PRIORITY_AFTER, could_have_worked},
         reporter::Reporter,
     },
@@ -75,7 +76,7 @@ pub(crate) struct WarmInstance {
 }
 
 impl WarmInstance {
-    /// Makes a fresh instance. `until` is the deadline of the first call.
+    /// Makes a fresh instance. `until` ends the first call.
     pub(crate) async fn open(
         reporter: &Arc<Reporter>,
         component: &ControllerComponent,
@@ -85,9 +86,9 @@ impl WarmInstance {
         until: Instant,
     ) -> Result<Self, HookError> {
         let (name, limits) = (reporter.plugin.clone(), &component.limits);
-        let left = until.saturating_duration_since(Instant::now());
         let host = |e: wasmtime::Error| reporter.fault(hook.name(), HookFault::Host(format!("{e:#}")), Some(&e));
-        let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), left).map_err(host)?;
+        let time = CallTime::of_controllers(limits.deadline(), until);
+        let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), time).map_err(host)?;
         // Twice the limit and some more: a message slightly too large is an error for the guest, one far too large ends
         // it.
         store.set_hostcall_fuel(limits.reply_bytes.saturating_mul(2).saturating_add(64 << 10));
@@ -95,7 +96,7 @@ impl WarmInstance {
         if component.http {
             store.data_mut().http = Some(Box::new(Http::new(limits)));
         }
-        let opened = Instance::open(store, &component.pre, until, |store, instance| {
+        let opened = Instance::open(store, &component.pre, |store, instance| {
             ControllerGuest::load(&component.exports, store, &instance)
         });
         let instance =
@@ -118,7 +119,7 @@ impl WarmInstance {
         Usage { fuel: self.instance.spent(), memory: self.instance.state().memory }
     }
 
-    /// Calls the guest once, until `until` at most.
+    /// Calls the guest once, until `until` at most, with the time of a call of its own.
     pub(crate) async fn call<E: HookExport<Guest = ControllerGuest>>(
         &mut self,
         export: E,
@@ -130,6 +131,8 @@ impl WarmInstance {
         self.instance.refuel(fuel);
         let state = self.instance.state_mut();
         state.host_calls = 0;
+        state.time.renew(until);
+        let allowance = state.time.allowance;
         if let Some(http) = &mut state.http {
             http.begin(HttpCall {
                 host: call_context.host.answers_http().then(|| call_context.host.clone()),
@@ -139,7 +142,7 @@ impl WarmInstance {
                 hook: E::NAME,
                 logs: state.logs.clone(),
                 host_call: call_context.host_call,
-                until,
+                until: until.min(Instant::now() + allowance),
                 limit: state.limits.reply_bytes,
                 sent: Arc::default(),
                 received: Arc::default(),
@@ -148,8 +151,7 @@ impl WarmInstance {
         state.secrets = call_context.secrets.clone();
         state.call_context = Some(call_context);
 
-        let within = until.saturating_duration_since(Instant::now());
-        let (outcome, work) = self.instance.call(export, until).await;
+        let (outcome, work) = self.instance.call(export).await;
 
         let spent = self.instance.spent();
         let state = self.instance.state_mut();
@@ -163,9 +165,8 @@ impl WarmInstance {
             let why = || format!("a call took {work:?} of processor time after its first pause");
             self.reporter.lower_priority(E::HOOK, why);
         }
-        // A call that waited for the host, or for a core, is not blamed for being late.
         outcome.map_err(|CallFailure { fault, cause }| {
-            excuse_if_starved(self.reporter.fault(E::NAME, fault, cause.as_ref()), was_starved(work, within))
+            excuse_waits(self.reporter.fault(E::NAME, fault, cause.as_ref()), work, allowance)
         })
     }
 }

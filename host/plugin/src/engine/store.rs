@@ -2,29 +2,29 @@
 //!
 //! # Contract
 //! Stores are made here and nowhere else, for hooks and for controllers, so that no limit is forgotten. Fuel and memory
-//! end a call by themselves; at each tick a running guest yields to the host, which ends it past its deadline. A call
-//! that does not yield in time is abandoned [`ABANDON_GRACE`] later.
+//! end a call by themselves; at each tick a running guest yields to the host, which ends the guest once its time is used
+//! up ([`CallTime`]). A call that does not yield is abandoned [`ABANDON_GRACE`] after the bound on its whole time.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use wasmtime::{Engine, Store, Trap, UpdateDeadline};
 
 use crate::{
     error::{HookError, HookFault},
-    health::logs::Logs,
+    health::{
+        call_time::{Bound, CallTime},
+        logs::Logs,
+    },
     host::{abort_reason::AbortReason, state::State},
     limits::Limits,
 };
 
-/// Time past its deadline after which a call is abandoned, if the guest has not yielded to the host.
+/// Time past [`CallTime::until`] after which a call is abandoned, if the guest has not yielded to the host.
 pub(crate) const ABANDON_GRACE: Duration = Duration::from_millis(100);
 
-/// Divisor of a call's time limit: a call that ran for less than limit / `STARVATION_DIVISOR` was kept from its work by
-/// others, and is not blamed for being late.
-const STARVATION_DIVISOR: u32 = 2;
+/// Divisor of a call's own time: a late guest that worked for less than limit / `WORK_DIVISOR` waited for the host, and
+/// is not blamed.
+const WORK_DIVISOR: u32 = 2;
 
 /// Makes a store with every limit set: the only place where one is made.
 pub(crate) fn store(
@@ -33,9 +33,9 @@ pub(crate) fn store(
     plugin: Arc<str>,
     settings: Arc<str>,
     limits: Arc<Limits>,
-    within: Duration,
+    time: CallTime,
 ) -> wasmtime::Result<Store<State>> {
-    let state = State::new(plugin, settings, limits.clone(), logs.clone(), within);
+    let state = State::new(plugin, settings, limits.clone(), logs.clone(), time);
     let mut store = Store::new(engine, state);
     store.limiter(|state| state);
     store.set_fuel(limits.fuel)?;
@@ -43,9 +43,11 @@ pub(crate) fn store(
     store.set_max_component_handles(limits.handles);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context| {
-        if Instant::now() >= context.data().deadline {
-            return Err(AbortReason::Deadline.into());
+        let time = &context.data().time;
+        if let Some(bound) = time.exceeded() {
+            return Err(AbortReason::Late(bound).into());
         }
+        time.meter.yields();
         Ok(UpdateDeadline::Yield(1))
     });
     Ok(store)
@@ -59,7 +61,7 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     let limits = &state.limits;
     if let Some(exceeded) = error.downcast_ref::<AbortReason>() {
         return match exceeded {
-            AbortReason::Deadline => HookFault::timed_out(limits),
+            AbortReason::Late(bound) => late(*bound, state),
             AbortReason::HostCalls => {
                 HookFault::HostCalls { limit: limits.host_calls, setting: limits.host_calls_setting() }
             }
@@ -74,7 +76,7 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel, setting: limits.fuel_setting() },
-        Some(Trap::Interrupt) => return HookFault::timed_out(limits),
+        Some(Trap::Interrupt) => return late(state.time.left().1, state),
         Some(Trap::StackOverflow) => return HookFault::Stack,
         Some(trap) => {
             // A guest that was refused memory panics or aborts; the refusal is the cause.
@@ -101,14 +103,23 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     HookFault::Answer(text)
 }
 
-/// Whether a call was kept from its work by others: it ran for too small a part of its time limit.
-pub(crate) fn was_starved(ran: Duration, within: Duration) -> bool {
-    ran < within / STARVATION_DIVISOR
+/// Fault of a call that exceeded this bound on its time.
+pub(crate) fn late(bound: Bound, state: &State) -> HookFault {
+    let limits = &state.limits;
+    match bound {
+        Bound::OwnTime => HookFault::Deadline { limit_ms: limits.deadline_ms, setting: limits.deadline_setting() },
+        Bound::Delay => HookFault::Starved { whole_ms: millis(state.time.allowance + limits.max_delay()) },
+    }
 }
 
-/// Keeps a late call from counting against a plugin that got its turn late.
-pub(crate) fn excuse_if_starved(mut error: HookError, starved: bool) -> HookError {
-    if starved && matches!(error.fault, HookFault::Deadline { .. }) {
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Keeps a late call from counting against a plugin that spent its time on waits for the host. `worked` is the guest's
+/// processor time.
+pub(crate) fn excuse_waits(mut error: HookError, worked: Duration, allowance: Duration) -> HookError {
+    if worked < allowance / WORK_DIVISOR && matches!(error.fault, HookFault::Deadline { .. }) {
         error.counts = false;
     }
     error
@@ -118,15 +129,12 @@ pub(crate) fn excuse_if_starved(mut error: HookError, starved: bool) -> HookErro
 mod tests {
     use super::*;
 
-    /// A call gets a share of a core on a busy machine. A call that ran for a third of its time would have been in time
-    /// alone.
     #[test]
-    fn late_for_want_of_a_core_is_no_fault() {
-        let within = Duration::from_millis(200);
-        let late = |ran| {
-            let fault = HookFault::timed_out(&Limits::default());
+    fn a_late_call_that_waited_for_the_host_is_not_blamed() {
+        let late = |worked| {
+            let fault = HookFault::Deadline { limit_ms: 200, setting: "sandbox.deadline_ms" };
             let error = HookError { plugin: "p".into(), version: "1".into(), hook: "validate", fault, counts: true };
-            excuse_if_starved(error, was_starved(Duration::from_millis(ran), within)).counts
+            excuse_waits(error, Duration::from_millis(worked), Duration::from_millis(200)).counts
         };
         assert_eq!([5, 66, 99, 100, 200].map(late), [false, false, false, true, true]);
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod backtrace;
 pub(crate) mod breaker;
+pub(crate) mod call_time;
 pub(crate) mod log_level;
 pub(crate) mod logs;
 pub(crate) mod metrics;

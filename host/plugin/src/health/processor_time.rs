@@ -5,7 +5,7 @@
 //! call may seem to have worked for milliseconds. So a call must also have left traces of that much work
 //! ([`could_have_worked`]).
 //!
-//! Cost: two reads of the thread's clock for each poll after the first.
+//! Cost of [`worked`]: two reads of the thread's clock for each poll.
 
 use std::{
     pin::Pin,
@@ -33,45 +33,34 @@ pub(crate) fn could_have_worked(fuel: u64, memory: usize, host_calls: u32) -> bo
     fuel >= MIN_WORK_FUEL || memory >= MIN_WORK_MEMORY_BYTES || host_calls >= MIN_WORK_HOST_CALLS
 }
 
-/// Runs a call, and answers its processor time from its first pause on, which is a guest's first tick. Wall-clock time
-/// would include the work of others on the thread.
-pub(crate) fn timed<F: Future>(call: F) -> Timed<F> {
-    Timed { call, counts: false, spent: Duration::ZERO }
-}
-
-/// Runs host work for a guest, and answers all of its processor time.
-pub(crate) fn worked<F: Future>(work: F) -> Timed<F> {
-    Timed { call: work, counts: true, spent: Duration::ZERO }
+/// Runs host work for a guest, and answers its processor time.
+pub(crate) fn worked<F: Future>(work: F) -> Worked<F> {
+    Worked { work, spent: Duration::ZERO }
 }
 
 pin_project! {
-    /// Future of [`timed`] and [`worked`]. Not an `async fn`, which would hold its argument twice: every call is in one
-    /// of these.
-    pub(crate) struct Timed<F> {
+    /// Future of [`worked`]. Not an `async fn`, which would hold its argument twice.
+    pub(crate) struct Worked<F> {
         #[pin]
-        call: F,
-        counts: bool,
+        work: F,
         spent: Duration,
     }
 }
 
-impl<F: Future> Future for Timed<F> {
+impl<F: Future> Future for Worked<F> {
     type Output = (F::Output, Duration);
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let begun = this.counts.then(processor_time);
-        let polled = this.call.poll(context);
-        if let Some(begun) = begun {
-            *this.spent += processor_time().saturating_sub(begun);
-        }
-        *this.counts = true;
+        let begun = processor_time();
+        let polled = this.work.poll(context);
+        *this.spent += processor_time().saturating_sub(begun);
         polled.map(|output| (output, *this.spent))
     }
 }
 
 /// Processor time of this thread.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
@@ -94,21 +83,6 @@ mod tests {
     fn work(length: Duration) {
         let begun = processor_time();
         while processor_time().saturating_sub(begun) < length {}
-    }
-
-    #[tokio::test]
-    async fn only_work_after_the_first_pause_counts() {
-        let ((), spent) = timed(async { work(Duration::from_millis(5)) }).await;
-        assert_eq!(spent, Duration::ZERO);
-        let ((), spent) = timed(async {
-            work(Duration::from_millis(5));
-            tokio::task::yield_now().await;
-            work(Duration::from_millis(3));
-        })
-        .await;
-        assert!((3..5).contains(&spent.as_millis()), "{spent:?}");
-        let ((), spent) = timed(tokio::time::sleep(Duration::from_millis(20))).await;
-        assert!(spent < Duration::from_millis(5), "waiting is no work: {spent:?}");
     }
 
     #[tokio::test]

@@ -1,10 +1,12 @@
 //! Reasons of the host itself for ending a guest's call.
 
+use crate::health::call_time::Bound;
+
 /// Reason of the host for ending a call; found again by type when the call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AbortReason {
-    #[error("the deadline passed")]
-    Deadline,
+    #[error("the call took too long ({0:?})")]
+    Late(Bound),
     #[error("the limit on host calls was reached")]
     HostCalls,
     #[error("the guest called exit with status {status}")]

@@ -38,7 +38,7 @@ impl State {
             return Ok(Err(Failure::new(Code::FailedPrecondition, text).into()));
         };
         let now = Instant::now();
-        let left = self.deadline.saturating_duration_since(now);
+        let (left, bound) = self.time.left();
         let within = call_context.host_call.min(left);
         let question = HostCall {
             host: call_context.host.clone(),
@@ -55,7 +55,7 @@ impl State {
         call_context.host_work += work;
         match answered {
             Ok(answer) => Ok(answer.map_err(Into::into)),
-            Err(_) if left <= call_context.host_call => Err(AbortReason::Deadline.into()),
+            Err(_) if left <= call_context.host_call => Err(AbortReason::Late(bound).into()),
             Err(_) => {
                 let limit = call_context.host_call.as_millis();
                 let text = format!("{what} did not answer within {limit} ms (limit controllers.host_call_ms)");

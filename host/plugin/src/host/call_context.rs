@@ -60,8 +60,6 @@ pub(crate) struct CallContext {
     pub(crate) host: Arc<dyn ReconcilerHost>,
     pub(crate) permit: Arc<Permit>,
     pub(crate) cancel: Cancel,
-    /// Zero of `clock.elapsed`.
-    pub(crate) made: Instant,
     /// Time limit of one host call.
     pub(crate) host_call: Duration,
     /// Permits that bound the threads that wait for files.

@@ -1,4 +1,7 @@
 //! `clock`: the time, for reconcilers. A hook that asks for it is ended, since its answer must not depend on the time.
+//!
+//! `elapsed` is the time for which the process ran: where `now` has moved further, the process was stopped, the machine
+//! slept, or its clock was set forward.
 
 use crate::{bindings::imports::mortise::plugin::clock::Host, host::state::State};
 
@@ -8,7 +11,7 @@ impl Host for State {
     }
 
     fn elapsed(&mut self) -> wasmtime::Result<u64> {
-        let call_context = self.begin("clock.elapsed")?;
-        Ok(u64::try_from(call_context.made.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.begin("clock.elapsed")?;
+        Ok(u64::try_from(mortise_clock::ran().as_nanos()).unwrap_or(u64::MAX))
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     bindings::imports::mortise::plugin::lookup::Host,
     error::HookFault,
     grants::Permit,
-    health::processor_time::worked,
+    health::{call_time::Bound, processor_time::worked},
     hook::Hook,
     host::{
         abort_reason::AbortReason,
@@ -43,7 +43,7 @@ impl Host for State {
             Ok(request) => request,
             Err(failure) => return Ok(Err(failure.into())),
         };
-        let searching = timeout_at(Instant::from_std(self.deadline), host.search(&self.plugin, request));
+        let searching = timeout_at(Instant::from_std(self.time.until), host.search(&self.plugin, request));
         let (found, work) = worked(searching).await;
         self.host_work += work;
         match found {
@@ -55,7 +55,7 @@ impl Host for State {
             }
             Ok(Err(error)) if is_request_fault(error.code) => Ok(Err(Failure::from(error).into())),
             Ok(Err(error)) => Err(wasmtime::Error::new(HookFault::Search { code: error.code, what: error.message })),
-            Err(_) => Err(AbortReason::Deadline.into()),
+            Err(_) => Err(AbortReason::Late(Bound::Delay).into()),
         }
     }
 }

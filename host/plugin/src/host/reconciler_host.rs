@@ -9,7 +9,7 @@
 //! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its host
 //! calls: an implementation that needs a certain runtime must bring its handle.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use mortise_resource::{
@@ -119,9 +119,9 @@ pub trait ReconcilerHost: Send + Sync {
     /// Adds the contents of a resource's redacted fields to `_secrets`. The default knows no types and adds nothing.
     fn note_secrets(&self, _resource: &pb::Resource, _secrets: &mut Secrets) {}
 
-    /// `clock.now`: milliseconds since 1970. The default is the machine's clock.
+    /// `clock.now`: milliseconds since 1970. The default is the date of the run, which never goes back.
     fn now(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = mortise_clock::date().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 

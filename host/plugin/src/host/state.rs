@@ -1,9 +1,6 @@
 //! Data of an instance's store: the limits as wasmtime asks for them, the log's budget, and the running call.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use mortise_resource::{authorizer::Authorizer, redaction::Secrets};
 use parking_lot::Mutex;
@@ -11,7 +8,7 @@ use wasmtime::ResourceLimiter;
 
 use crate::{
     error::HookFault,
-    health::{log_level::LogLevel, logs::Logs},
+    health::{call_time::CallTime, log_level::LogLevel, logs::Logs},
     host::{
         abort_reason::AbortReason,
         call_context::CallContext,
@@ -27,8 +24,8 @@ pub(crate) struct State {
     /// Answer of `config`: the settings, as JSON.
     pub(crate) settings: Arc<str>,
     pub(crate) limits: Arc<Limits>,
-    /// Deadline of the running call.
-    pub(crate) deadline: Instant,
+    /// Time of the running call.
+    pub(crate) time: CallTime,
     /// Set while an authorize hook runs.
     pub(crate) caller: Option<Arc<dyn Authorizer>>,
     /// The last permission and name that `authorizer` refused.
@@ -62,13 +59,13 @@ impl State {
         settings: Arc<str>,
         limits: Arc<Limits>,
         logs: Arc<Logs>,
-        within: Duration,
+        time: CallTime,
     ) -> Self {
         Self {
             plugin,
             settings,
             limits,
-            deadline: Instant::now() + within,
+            time,
             caller: None,
             refused: None,
             call_context: None,

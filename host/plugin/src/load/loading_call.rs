@@ -1,6 +1,6 @@
 //! Call of an export while the plugin is loaded, before a reporter exists for its faults.
 //!
-//! It has an instance of its own, under the given limits and the wall clock of `describe`: requests never wait for it.
+//! It has an instance of its own, under the given limits and the time of `describe`: requests never wait for it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,7 +16,7 @@ use crate::{
     },
     engine::store::store,
     error::{HookError, HookFault, LoadError},
-    health::{backtrace, log_level::LogLevel},
+    health::{backtrace, call_time::CallTime, log_level::LogLevel},
     host::state::State,
     limits::Limits,
     load::needs::exceeded_limit,
@@ -49,16 +49,19 @@ pub(crate) async fn call_once<E: Export>(
         })
     };
     let _tick = sandbox.tick();
-    let within = limits.describe_deadline();
-    let Ok(Ok(_slot)) = tokio::time::timeout(within, sandbox.slots.clone().acquire_owned()).await else {
+    let time = CallTime::of_hooks(
+        limits.describe_deadline(),
+        Instant::now() + limits.describe_deadline() + limits.max_delay(),
+    );
+    let slot = tokio::time::timeout_at(time.until.into(), sandbox.slots.clone().acquire_owned()).await;
+    let Ok(Ok(_slot)) = slot else {
         return Err(fault(HookFault::Busy { limit: sandbox.slot_count, setting: "sandbox.instances" }));
     };
-    let mut store = store(&sandbox.engine, &sandbox.logs, name.plugin.clone(), settings, limits.clone(), within)
+    let mut store = store(&sandbox.engine, &sandbox.logs, name.plugin.clone(), settings, limits.clone(), time)
         .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
     store.data_mut().hook = E::NAME;
-    let until = Instant::now() + within;
-    let outcome = match Instance::open(store, component, until, guest).await {
-        Ok(mut instance) => instance.call(export, until).await.0,
+    let outcome = match Instance::open(store, component, guest).await {
+        Ok(mut instance) => instance.call(export).await.0,
         Err(failure) => Err(failure),
     };
     outcome.map_err(|CallFailure { fault: kind, cause }| {

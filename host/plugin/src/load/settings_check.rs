@@ -1,6 +1,6 @@
 //! A plugin's own check of its settings, once each time it is loaded.
 //!
-//! It runs in an instance of its own, under the plugin's fuel and memory and the wall clock of `describe`: nothing that
+//! It runs in an instance of its own, under the plugin's fuel and memory and the time of `describe`: nothing that
 //! serves waits for it.
 
 use std::sync::Arc;

@@ -76,7 +76,8 @@ pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<
     let message = status.message();
     let (summary, detail) = match status.code() {
         Code::InvalidArgument => return vec![error_at(&attribute_of(path_in(message)), message)],
-        Code::Unavailable | Code::DeadlineExceeded => {
+        // A fault of a plugin is an answer of the server.
+        Code::Unavailable | Code::DeadlineExceeded if status.get_details_error_info().is_none() => {
             (format!("{doing}: the server at {address} does not answer"), format!("{message}. Is it running?"))
         }
         Code::PermissionDenied => (
@@ -109,4 +110,23 @@ pub(crate) fn attribute_of(field: &str) -> Vec<Step> {
     }
     let known = ["data", "metadata", "owner", "name", "partition", "namespace"];
     if known.iter().any(|name| is(path.first(), name)) { path } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_of_a_plugin_is_not_a_server_that_is_away() {
+        let details = ErrorDetails::with_error_info("PLUGIN_FAULT", "mortise", [("kind".into(), "deadline".into())]);
+        for code in [Code::Unavailable, Code::DeadlineExceeded] {
+            let fault = Status::with_error_details(code, "hook validate did not finish", details.clone());
+            let [shown] = server_faults("create", "http://here", &fault).try_into().unwrap();
+            assert_eq!(shown.summary, "create: hook validate did not finish");
+            let [away] = server_faults("create", "http://here", &Status::new(code, "no answer")).try_into().unwrap();
+            assert_eq!(away.summary, "create: the server at http://here does not answer");
+        }
+    }
 }

@@ -5,7 +5,8 @@
 //! [`Call::end`], which writes the record. Only a caller without a share waits for one ([`FairPool`]).
 //!
 //! # Limits
-//! Requests per second, and open watches, of all callers and of each; waiting calls of a pool.
+//! Requests per second, and open watches, of all callers and of each; waiting calls of a pool; waiting writers of a
+//! resource.
 
 mod audit;
 mod caller;
@@ -16,6 +17,7 @@ pub(crate) mod request_id;
 mod retry;
 mod ruled_caller;
 pub(crate) mod store_fault;
+mod writer_queue;
 
 pub use audit::Call;
 pub(crate) use audit::Method;
@@ -26,3 +28,4 @@ pub(crate) use fair::{FairPool, NoShare, Share};
 pub use origin::{Origin, Remote, Surface};
 pub(crate) use retry::{Failure, Retry};
 pub(crate) use ruled_caller::RuledCaller;
+pub(crate) use writer_queue::WriterQueues;

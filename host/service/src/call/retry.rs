@@ -1,15 +1,19 @@
-//! Retries: blanket writes and deletes hide conflicts by trying again; conditional ones do not.
+//! Retries: a request without a version hides conflicts with other writers by trying again; one with a version does not.
 //!
-//! There are at most five attempts. The wait after failed attempt n, the last included, is 75, 150, 300, 600, 1,000 ms,
-//! each plus up to half; so a hopeless write fails after about 2 to 3 seconds. The numbers are Consul's:
-//! docs/decisions/0022-waits-after-failures-are-computed-here.md.
+//! After its first conflict a request waits for the turn of the resource ([`WriterQueues`]), and keeps the turn. With
+//! the turn it tries again at once: each further conflict is the commit of a request that has a version or that was at
+//! its commit already. There are at most [`MAX_ATTEMPTS`].
 
-use std::time::Duration;
+use mortise_resource::{Error, pb};
 
-use mortise_resource::Error;
+use super::{
+    Turn,
+    caller::{Caller, Source},
+    writer_queue::{WriterQueues, WriterTurn, contention},
+};
 
-/// Waits after each failed attempt, milliseconds.
-const WAITS: [u64; 5] = [75, 150, 300, 600, 1_000];
+/// Attempts of one request.
+const MAX_ATTEMPTS: u32 = 64;
 
 /// The failure of one attempt.
 pub(crate) enum Failure {
@@ -19,68 +23,130 @@ pub(crate) enum Failure {
     Final(Error),
 }
 
-/// The waits of one request.
+/// The attempts of one request, and its turn after a conflict.
 pub(crate) struct Retry {
-    waits: std::slice::Iter<'static, u64>,
+    /// The queue of the resource; `None` for a request whose first failure is final.
+    queue: Option<Place>,
+    turn: Option<WriterTurn>,
+    attempts: u32,
+}
+
+/// The place of a request: the resource, and the caller among its other writers.
+struct Place {
+    queues: WriterQueues,
+    resource: Source,
+    caller: Turn,
 }
 
 impl Retry {
-    /// Makes the waits of a request; without `again` the first failure is final.
-    pub(crate) fn new(again: bool) -> Self {
-        let waits: &[u64] = if again { &WAITS } else { &[] };
-        Self { waits: waits.iter() }
+    /// Makes the attempts of a request about a resource. `version` is the version that the request names.
+    pub(crate) fn new(queues: &WriterQueues, caller: &Caller, id: &pb::Id, version: &str) -> Self {
+        if !version.is_empty() {
+            return Self::once();
+        }
+        let queue = Place { queues: queues.clone(), resource: WriterQueues::key(id), caller: caller.turn() };
+        Self { queue: Some(queue), ..Self::once() }
     }
 
-    /// Waits after a failed attempt.
+    /// Makes the attempt of a request that does not try again.
+    pub(crate) fn once() -> Self {
+        Self { queue: None, turn: None, attempts: 0 }
+    }
+
+    /// Whether other requests wait for the turn of the resource, so that this one has to queue before its commit.
+    pub(crate) fn must_queue(&self) -> bool {
+        self.turn.is_none() && self.queue.as_ref().is_some_and(|queue| queue.queues.is_contended(queue.resource))
+    }
+
+    /// Waits for the turn, if other requests wait for it.
     ///
     /// # Errors
-    /// The failure, when it is final or the attempts are used up.
+    /// `Aborted`: too many requests wait, or the wait takes too long.
+    pub(crate) async fn queue(&mut self) -> Result<(), Error> {
+        if self.must_queue() {
+            self.take_turn().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the turn after a failed attempt.
+    ///
+    /// # Errors
+    /// The failure, when it is final; `Aborted` as for [`Self::queue`], or when the attempts are used up.
     pub(crate) async fn after(&mut self, failure: Failure) -> Result<(), Error> {
         let error = match failure {
             Failure::Final(error) => return Err(error),
             Failure::Conflict(error) => error,
         };
-        let Some(ms) = self.waits.next() else { return Err(error) };
-        tokio::time::sleep(Duration::from_millis(ms + fastrand::u64(0..=ms / 2))).await;
-        if self.waits.len() == 0 { Err(error) } else { Ok(()) }
+        self.attempts += 1;
+        match (&self.queue, &self.turn) {
+            (None, _) => Err(error),
+            (Some(_), None) => self.take_turn().await,
+            (Some(_), Some(_)) if self.attempts < MAX_ATTEMPTS => Ok(()),
+            _ => Err(contention(&format!("one of them came first in each of {MAX_ATTEMPTS} attempts"))),
+        }
+    }
+
+    async fn take_turn(&mut self) -> Result<(), Error> {
+        if let Some(Place { queues, resource, caller }) = &self.queue {
+            metrics::counter!("mortise_write_conflicts_total").increment(1);
+            self.turn = Some(queues.wait(*resource, *caller).await?);
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mortise_resource::Code;
+    use mortise_store::Consistency;
+
     use super::*;
 
-    async fn attempts(again: bool, conflicts: usize) -> (Result<(), ()>, usize, Duration) {
-        let begun = tokio::time::Instant::now();
-        let (mut count, mut retry) = (0, Retry::new(again));
-        let outcome = loop {
-            count += 1;
-            if count > conflicts {
-                break Ok(());
-            }
-            if retry.after(Failure::Conflict(Error::internal("x"))).await.is_err() {
-                break Err(());
-            }
-        };
-        (outcome, count, begun.elapsed())
+    fn retry(queues: &WriterQueues, version: &str) -> Retry {
+        Retry::new(queues, &Caller::host(Consistency::Eventual), &pb::Id::default(), version)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn five_attempts_and_the_documented_waits() {
-        let (outcome, count, took) = attempts(true, usize::MAX).await;
-        assert_eq!((outcome, count), (Err(()), 5));
-        assert!((2_125..=3_200).contains(&took.as_millis()), "{took:?}");
+    fn conflict() -> Failure {
+        Failure::Conflict(Error::internal("the given version doesn't match"))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_conflict_is_hidden() {
-        let (outcome, count, _) = attempts(true, 4).await;
-        assert_eq!((outcome, count), (Ok(()), 5));
+    #[tokio::test]
+    async fn a_request_with_a_version_tries_once_and_waits_for_nobody() {
+        let queues = WriterQueues::default();
+        let mut first = retry(&queues, "");
+        first.after(conflict()).await.unwrap();
+        let mut conditional = retry(&queues, "7");
+        assert!(!conditional.must_queue());
+        let failed = conditional.after(conflict()).await.unwrap_err();
+        assert_eq!(failed.message, "the given version doesn't match");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn conditional_writes_try_once() {
-        let (outcome, count, took) = attempts(false, 1).await;
-        assert_eq!((outcome, count, took), (Err(()), 1, Duration::ZERO));
+    #[tokio::test]
+    async fn the_second_queues_behind_the_first_before_it_commits() {
+        let queues = WriterQueues::default();
+        let (mut first, mut second) = (retry(&queues, ""), retry(&queues, ""));
+        assert!(!first.must_queue());
+        first.after(conflict()).await.unwrap();
+        assert!(second.must_queue() && !first.must_queue());
+        let mut waiting = Box::pin(second.queue());
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(first);
+        waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn attempts_are_bounded_and_the_error_names_contention() {
+        let queues = WriterQueues::default();
+        let mut retry = retry(&queues, "");
+        for _ in 1..MAX_ATTEMPTS {
+            retry.after(conflict()).await.unwrap();
+        }
+        let failed = retry.after(conflict()).await.unwrap_err();
+        let text = "too many writers of this resource at once: one of them came first in each of 64 attempts; try \
+                    again later";
+        assert_eq!((failed.code, failed.message.as_str()), (Code::Aborted, text));
+        drop(retry);
+        assert!(!queues.is_contended(WriterQueues::key(&pb::Id::default())));
     }
 }

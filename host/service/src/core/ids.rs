@@ -1,6 +1,6 @@
 //! New ids and timestamps, and parts of ids.
 
-use jiff::{Timestamp, Zoned};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 use mortise_resource::pb;
 use ulid::Ulid;
 
@@ -11,20 +11,19 @@ pub(crate) fn ulid() -> String {
 
 /// Returns the current time, as RFC 3339 in the server's time zone, to the second.
 pub(crate) fn rfc3339() -> String {
-    Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string().replace("+00:00", "Z")
+    let now = Timestamp::try_from(mortise_clock::date())
+        .map_or_else(|_| Zoned::now(), |now| now.to_zoned(TimeZone::system()));
+    now.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string().replace("+00:00", "Z")
 }
 
 /// Returns the current time, as a protobuf timestamp.
 pub(crate) fn timestamp() -> prost_types::Timestamp {
-    let now = Timestamp::now();
-    prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
+    mortise_clock::timestamp()
 }
 
 /// Returns the current time, as a protobuf timestamp with the precision of a uid, milliseconds.
 pub(crate) fn milliseconds() -> prost_types::Timestamp {
-    let now = Timestamp::now();
-    let nanos = now.subsec_nanosecond();
-    prost_types::Timestamp { seconds: now.as_second(), nanos: nanos - nanos % 1_000_000 }
+    mortise_clock::timestamp_millis()
 }
 
 /// Returns the type of an id. Ids from the store and checked ones have a type.

@@ -22,3 +22,6 @@ mod write_status;
 pub use delete::Deleted;
 pub use list::ListQuery;
 pub use write::Written;
+
+#[cfg(test)]
+mod contention_tests;

@@ -58,8 +58,10 @@ impl ResourceService {
         let (update, kind) = Update::read(&registry, request)?;
         let body = answered.body_mask.as_ref().map(|mask| mask.paths.as_slice()).unwrap_or_default();
         let body = Mask::parse(body, &update.schema).map_err(refused)?;
-        let mut retry = Retry::new(update.incoming.version.is_empty());
+        let id = update.incoming.id.clone().unwrap_or_default();
+        let mut retry = Retry::new(&self.writers, caller, &id, &update.incoming.version);
         loop {
+            retry.queue().await?;
             let stored = self.stored_for_update(caller, &update).await?;
             let request = update.write(stored.as_ref())?;
             let mode = WriteMode { keep_unchanged: true, creates: stored.is_none(), ..WriteMode::new(Verb::Write) };

@@ -1,10 +1,10 @@
 //! Write: creates or replaces a resource.
 //!
 //! The first half ([`crate::rules::admit`]) checks the incoming resource. The second reads the stored one, compares,
-//! and commits by compare-and-swap. A blanket write (without a version) hides conflicts by trying again. `mutate` and
-//! `authorize` run once; `validate`, which sees the stored resource, runs again if that has changed. The commit expects
-//! the looked-up place (partition and namespace), owner and targets of new references; if one of them changes in
-//! between, all are looked up again.
+//! and commits by compare-and-swap. A blanket write (without a version) hides conflicts by trying again, in the turn of
+//! its resource. `mutate` and `authorize` run once; `validate`, which sees the stored resource, runs again if that has
+//! changed. The commit expects the looked-up place (partition and namespace), owner and targets of new references; if
+//! one of them changes in between, all are looked up again.
 
 use std::sync::Arc;
 
@@ -44,6 +44,7 @@ struct Sent<'w> {
     registry: &'w Registry,
     kind: &'w Arc<ResourceType>,
     resource: &'w pb::Resource,
+    retry: &'w Retry,
 }
 
 /// The mode of a write.
@@ -113,16 +114,26 @@ impl ResourceService {
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
         let mut looks = 0;
-        let mut retry = Retry::new(incoming.version.is_empty());
+        let id = incoming.id.clone().unwrap_or_default();
+        let mut retry = match mode.creates {
+            true => Retry::once(),
+            false => Retry::new(&self.writers, caller, &id, &incoming.version),
+        };
         loop {
-            let sent = Sent { caller, registry, kind: &kind, resource: &incoming };
+            let sent = Sent { caller, registry, kind: &kind, resource: &incoming, retry: &retry };
             // Boxed: a future of several KB would be moved with every future that holds it.
             match Box::pin(self.attempt(sent, &mut hooks, mode, &mut admitted)).await {
                 Ok(written) => {
                     self.access_updates.settle(&kind).await?;
                     return Ok(written);
                 }
-                Err(AttemptError::Failed(failure)) => retry.after(failure).await?,
+                // The update of which the creation is a part tries again.
+                Err(AttemptError::Failed(Failure::Conflict(_))) if mode.creates => return Err(cas_failure()),
+                Err(AttemptError::Failed(failure)) => {
+                    // A holder of an instance waits for nothing.
+                    hooks.release();
+                    retry.after(failure).await?;
+                }
                 Err(AttemptError::StaleExpectation) if looks < MAX_LOOKS => looks += 1,
                 Err(AttemptError::StaleExpectation) => {
                     return Err(Error::new(Code::Aborted, "its owner or place keeps changing; try again"));
@@ -183,6 +194,9 @@ impl ResourceService {
                 (known.resource.clone(), admit::tenancy_units(&self.core, kind, &known.resource).await?)
             }
         };
+        if sent.retry.must_queue() {
+            return Err(AttemptError::Failed(Failure::Conflict(cas_failure())));
+        }
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
         let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
         let stored = match stored {
@@ -205,7 +219,7 @@ impl ResourceService {
         mut resource: pb::Resource,
         units: TenancyUnits,
     ) -> Result<EncodedResource, AttemptError> {
-        let Sent { caller, registry, kind, resource: incoming } = sent;
+        let Sent { caller, registry, kind, resource: incoming, .. } = sent;
         let mut id = resource.id.clone().unwrap_or_default();
         id.uid = ids::ulid();
         if !resource.status.is_empty() {
@@ -253,7 +267,7 @@ impl ResourceService {
         stored: pb::Resource,
         units: TenancyUnits,
     ) -> Result<EncodedResource, AttemptError> {
-        let Sent { caller, registry, kind, resource: incoming } = sent;
+        let Sent { caller, registry, kind, resource: incoming, .. } = sent;
         region::check_owner(&self.core, &stored)?;
         // A marked resource gets no defaults: new defaults would count as changes, which are refused, and the resource
         // could never be removed.

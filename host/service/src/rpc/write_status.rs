@@ -65,8 +65,9 @@ impl ResourceService {
         hooks.authorize_write(Verb::Write, &stored, "failed operator:write allowed acl").await?;
         hooks.release();
 
-        let mut retry = Retry::new(version.is_empty());
+        let mut retry = Retry::new(&self.writers, caller, &id, &version);
         loop {
+            retry.queue().await?;
             let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
