@@ -7,7 +7,7 @@
 use mortise_resource::{Error, pb};
 
 use super::{
-    Turn,
+    QueueKey,
     caller::{Caller, Source},
     writer_queue::{WriterQueues, WriterTurn, contention},
 };
@@ -35,7 +35,7 @@ pub(crate) struct Retry {
 struct Place {
     queues: WriterQueues,
     resource: Source,
-    caller: Turn,
+    caller: QueueKey,
 }
 
 impl Retry {
@@ -44,7 +44,7 @@ impl Retry {
         if !version.is_empty() {
             return Self::once();
         }
-        let queue = Place { queues: queues.clone(), resource: WriterQueues::key(id), caller: caller.turn() };
+        let queue = Place { queues: queues.clone(), resource: WriterQueues::key(id), caller: caller.queue_key() };
         Self { queue: Some(queue), ..Self::once() }
     }
 

@@ -26,7 +26,7 @@ use mortise_resource::{Code, Error, IdRef, pb};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::{FairPool, NoShare, Share, Source, Turn};
+use super::{FairPool, NoShare, Share, Source, QueueKey};
 
 /// Requests that wait for one resource.
 const MAX_WAITING: usize = 512;
@@ -80,7 +80,7 @@ impl WriterQueues {
     ///
     /// # Errors
     /// `Aborted`: the queue is full, or the wait took too long.
-    pub(super) async fn wait(&self, resource: Source, caller: Turn) -> Result<WriterTurn, Error> {
+    pub(super) async fn wait(&self, resource: Source, caller: QueueKey) -> Result<WriterTurn, Error> {
         let (member, pool) = self.join(resource);
         match timeout(MAX_WAIT, pool.acquire(caller, 1)).await {
             Ok(Ok(share)) => Ok(WriterTurn { _share: share, _member: member }),
@@ -132,9 +132,9 @@ mod tests {
 
     use super::*;
 
-    const CALLERS: [Turn; 2] = [
-        Turn { holder: Source::of_number(1), connection: Source::of_number(1) },
-        Turn { holder: Source::of_number(2), connection: Source::of_number(2) },
+    const CALLERS: [QueueKey; 2] = [
+        QueueKey { holder: Source::of_number(1), connection: Source::of_number(1) },
+        QueueKey { holder: Source::of_number(2), connection: Source::of_number(2) },
     ];
 
     fn resource(name: &str) -> Source {

@@ -29,7 +29,7 @@ impl Here {
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, mortise_resource::Error> {
         let request = pb::WriteRequest { resource: Some(resource) };
-        self.service.write_encoded(&self.caller, request).await?.resource.decode().map_err(Into::into)
+        self.service.write(&self.caller, request).await?.resource.decode().map_err(Into::into)
     }
 }
 
@@ -79,7 +79,7 @@ async fn statuses_updates_and_deletions_queue_with_writes() {
                     let request = UpdateRequest { resource: Some(resource), ..UpdateRequest::default() };
                     here.service.update(&here.caller, request).await.map(drop)
                 }
-                2 => here.service.write_status_encoded(&here.caller, request).await.map(drop),
+                2 => here.service.write_status(&here.caller, request).await.map(drop),
                 _ => {
                     // It holds the wrong incarnation, so that it deletes nothing, but reads and compares.
                     let other = pb::Id { uid: ids::ulid(), ..id.clone() };

@@ -3,7 +3,7 @@
 //! The page is read as of one commit, and every later change is applied to it. If a change lets in an unknown row, or
 //! the reader was too slow, the page is read again, and the client gets the difference.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use mortise_query::{Direction, PageToken};
 use mortise_resource::{
