@@ -1,11 +1,16 @@
 //! The files: `audit.jsonl`, which is written, and closed ones, `audit-<time>.jsonl`.
 //!
 //! Libraries for rotation lose lines: docs/decisions/0027-files-of-the-audit-log-are-rotated-here.md.
+//!
+//! Before each write and each sync the name is compared with the open file: after a move or a removal from outside, a
+//! new file gets the name and the next lines. A missing directory stays missing, and is a fault: it may be a mount that
+//! went away, whose lines must not go to another disk.
 
 use std::{
+    borrow::Cow,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -26,8 +31,14 @@ pub(crate) struct RotatingFile {
 struct Open {
     file: File,
     bytes: u64,
+    /// Device and inode of the file.
+    identity: (u64, u64),
+    /// Whether the last line lacks its line feed.
+    ends_within_line: bool,
     /// Whether something in the file is not synced yet.
     dirty: bool,
+    /// Whether the name in the directory is not synced yet.
+    unnamed: bool,
 }
 
 impl RotatingFile {
@@ -46,6 +57,7 @@ impl RotatingFile {
     /// Appends whole lines: all of them, or none as far as the file system allows. Rotates first if the lines exceed
     /// the limit of the current file. After an error, the next call opens the file again.
     pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), FsError> {
+        self.follow_name()?;
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.open_current()?,
@@ -54,32 +66,72 @@ impl RotatingFile {
             self.rotate(&mut open)?;
             open = self.open_current()?;
         }
-        match open.file.write_all(lines) {
+        let ended = if open.ends_within_line { Cow::Owned([b"\n", lines].concat()) } else { Cow::Borrowed(lines) };
+        match open.file.write_all(&ended) {
             Ok(()) => {
-                open.bytes = open.bytes.saturating_add(lines.len() as u64);
-                open.dirty = true;
+                open.bytes = open.bytes.saturating_add(ended.len() as u64);
+                (open.dirty, open.ends_within_line) = (true, false);
                 self.open = Some(open);
                 Ok(())
             }
             Err(error) => {
-                // If half a line stays, the next opening ends it with a line feed.
+                // If half a line stays, the lines after the next opening end it.
                 let _ = open.file.set_len(open.bytes);
                 Err(FsError::with_path(&self.current(), "write into")(error))
             }
         }
     }
 
-    /// Syncs the appended lines to the disk.
+    /// Syncs the appended lines to the disk, and opens the file again if its name shows another one or none.
     pub(crate) fn sync(&mut self) -> Result<(), FsError> {
-        let path = self.current();
-        match &mut self.open {
-            Some(open) if open.dirty => {
-                open.file.sync_data().map_err(FsError::with_path(&path, "sync"))?;
-                open.dirty = false;
-                Ok(())
-            }
-            _ => Ok(()),
+        let synced = self.sync_open();
+        self.follow_name()?;
+        if self.open.is_none() {
+            self.open = Some(self.open_current()?);
         }
+        synced.and_then(|()| self.sync_open())
+    }
+
+    /// Syncs and closes the open file, and opens the one of that name, or makes it.
+    pub(crate) fn reopen(&mut self) -> Result<(), FsError> {
+        let synced = self.sync_open();
+        self.open = None;
+        self.open = Some(self.open_current()?);
+        metrics::counter!("mortise_audit_reopened_total").increment(1);
+        synced
+    }
+
+    fn sync_open(&mut self) -> Result<(), FsError> {
+        let path = self.current();
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if open.dirty {
+            open.file.sync_data().map_err(FsError::with_path(&path, "sync"))?;
+            open.dirty = false;
+        }
+        if open.unnamed {
+            sync(&self.dir)?;
+            open.unnamed = false;
+        }
+        Ok(())
+    }
+
+    /// Opens the file again if its name shows another file or none.
+    fn follow_name(&mut self) -> Result<(), FsError> {
+        let path = self.current();
+        let Some(open) = &self.open else { return Ok(()) };
+        let is_there = match fs::metadata(&path) {
+            Ok(found) => (found.dev(), found.ino()) == open.identity,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(FsError::with_path(&path, "read metadata")(error)),
+        };
+        if is_there {
+            return Ok(());
+        }
+        let reopened = self.reopen();
+        if self.open.is_some() {
+            tracing::warn!(path = %path.display(), "the audit file was moved or removed: a new one takes its records");
+        }
+        reopened
     }
 
     fn current(&self) -> PathBuf {
@@ -90,17 +142,15 @@ impl RotatingFile {
         let path = self.current();
         let open = || -> io::Result<Open> {
             let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
-            let mut bytes = file.metadata()?.len();
+            let found = file.metadata()?;
+            let (identity, bytes) = ((found.dev(), found.ino()), found.len());
             let mut last = [b'\n'];
             if bytes > 0 {
                 file.seek(SeekFrom::End(-1))?;
                 file.read_exact(&mut last)?;
             }
-            if last != *b"\n" {
-                file.write_all(b"\n")?;
-                bytes += 1;
-            }
-            Ok(Open { file, bytes, dirty: true })
+            // The next lines end it, not the opening, which a full disk must not refuse.
+            Ok(Open { file, bytes, identity, ends_within_line: last != *b"\n", dirty: true, unnamed: true })
         };
         open().map_err(FsError::with_path(&path, "open"))
     }
@@ -186,5 +236,39 @@ mod tests {
         files.append(b"{\"next\":1}\n").unwrap();
         let text = fs::read_to_string(dir.path().join(CURRENT)).unwrap();
         assert_eq!(text, "{\"whole\":1}\n{\"ha\n{\"next\":1}\n");
+    }
+
+    #[test]
+    fn a_moved_or_removed_file_is_left_for_a_new_one_before_the_next_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let (current, moved) = (dir.path().join(CURRENT), dir.path().join("moved"));
+        let mut files = RotatingFile::open(dir.path(), 1_000, 2).unwrap();
+        files.append(b"1\n").unwrap();
+        fs::rename(&current, &moved).unwrap();
+        files.append(b"2\n").unwrap();
+        assert_eq!((fs::read(&moved).unwrap(), fs::read(&current).unwrap()), (b"1\n".to_vec(), b"2\n".to_vec()));
+        fs::remove_file(&current).unwrap();
+        files.sync().unwrap();
+        assert_eq!(fs::read(&current).unwrap(), b"", "an idle log notices it with the next sync");
+        fs::rename(&moved, &current).unwrap();
+        files.append(b"3\n").unwrap();
+        assert_eq!(fs::read(&current).unwrap(), b"1\n3\n", "another file under the name");
+    }
+
+    #[test]
+    fn a_missing_directory_is_a_fault_until_it_is_back() {
+        let outer = tempfile::tempdir().unwrap();
+        let (dir, elsewhere) = (outer.path().join("audit"), outer.path().join("elsewhere"));
+        let mut files = RotatingFile::open(&dir, 1_000, 2).unwrap();
+        files.append(b"1\n").unwrap();
+        fs::rename(&dir, &elsewhere).unwrap();
+        let faults = [files.sync().unwrap_err(), files.append(b"2\n").unwrap_err(), files.reopen().unwrap_err()];
+        for fault in faults {
+            assert!(fault.to_string().contains("audit.jsonl"), "{fault}");
+        }
+        assert!(!dir.exists());
+        fs::rename(&elsewhere, &dir).unwrap();
+        files.append(b"2\n").unwrap();
+        assert_eq!(fs::read(dir.join(CURRENT)).unwrap(), b"1\n2\n");
     }
 }

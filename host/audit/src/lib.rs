@@ -8,7 +8,8 @@
 //! call gives the record in its own `Drop`.
 //!
 //! Records hold names, never data or secrets. They are in the file within moments and on the disk within
-//! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited.
+//! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited. A file that
+//! is moved or removed from outside is left for a new one, before the next write and within [`Options::sync`].
 //!
 //! # Limits
 //! A field is cut after [`MAX_FIELD_BYTES`] bytes, which bounds a line. With [`OnFull::Wait`], no reservation is given
@@ -17,7 +18,7 @@
 //! larger than a file gets a file of its own. Only their owner can read them (mode 0600, the directory 0700).
 //!
 //! # Cost
-//! About two microseconds for a record, and a write for each batch: the records of 5 milliseconds, or 128 at once if as
+//! About two microseconds for a record, and a look at the file's name and a write for each batch: the records of 5 milliseconds, or 128 at once if as
 //! many wait.
 
 mod files;

@@ -13,7 +13,7 @@ use mortise_durable_fs::FsError;
 use parking_lot::Mutex;
 use tokio::{
     runtime,
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     time::timeout,
 };
 
@@ -53,6 +53,8 @@ struct Shared {
     limit: usize,
     wait: Duration,
     fault: watch::Receiver<Option<String>>,
+    /// Asks the thread to open the file again.
+    reopen: Arc<Notify>,
     /// Ends the writer thread.
     close: Mutex<Option<oneshot::Sender<()>>>,
     /// True once the thread has ended; if it panicked, the sender is dropped without this.
@@ -80,11 +82,12 @@ impl AuditLog {
         let (close, closing) = oneshot::channel();
         let (end, ended) = watch::channel(false);
         let waiting = Arc::<Waiting>::default();
-        let (sync, counts) = (options.sync, waiting.clone());
+        let (sync, counts, reopen) = (options.sync, waiting.clone(), Arc::<Notify>::default());
+        let signals = writer::Signals { reopen: reopen.clone(), closing };
         // A runtime of its own: waiting records are written even after the server's runtime has ended.
         let clock = runtime::Builder::new_current_thread().enable_time().build().map_err(OpenError::Thread)?;
         let run = move || {
-            let write = || clock.block_on(writer::write(records, files, sync, &counts, say, closing));
+            let write = || clock.block_on(writer::write(records, files, sync, &counts, say, signals));
             run_and_report_end(write, &counts, &end);
         };
         thread::Builder::new().name("mortise-audit".to_owned()).spawn(run).map_err(OpenError::Thread)?;
@@ -96,6 +99,7 @@ impl AuditLog {
             limit: options.queue.max(1),
             wait: options.wait,
             fault,
+            reopen,
             close: Mutex::new(Some(close)),
             ended,
         })))
@@ -137,6 +141,12 @@ impl AuditLog {
     #[must_use]
     pub fn fault(&self) -> watch::Receiver<Option<String>> {
         self.0.fault.clone()
+    }
+
+    /// Syncs and closes the current file, and opens the one that has its name now, or makes it. Returns at once; the
+    /// server's log has the outcome, and [`AuditLog::fault`] a failure. A moved file is noticed without this, too.
+    pub fn reopen(&self) {
+        self.0.reopen.notify_one();
     }
 
     /// Whether callers wait for room, and are refused without it ([`OnFull::Wait`]).
@@ -232,6 +242,21 @@ mod tests {
         log.close().await;
         assert_eq!(names(dir.path()), (0..1_000).map(|i| i.to_string()).collect::<Vec<_>>());
         assert!(log.reserve().await.is_err(), "closed");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_is_opened_again_on_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = AuditLog::open(&options(dir.path(), OnFull::Wait)).unwrap();
+        let current = dir.path().join("audit.jsonl");
+        fs::rename(&current, dir.path().join("moved")).unwrap();
+        log.reopen();
+        while !current.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        log.reserve().await.unwrap().record(&Record { name: "after", ..Record::default() });
+        log.close().await;
+        assert_eq!(names(dir.path()), ["after"]);
     }
 
     #[tokio::test]

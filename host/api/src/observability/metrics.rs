@@ -66,11 +66,13 @@ macro_rules! table {
 /// All metrics of the process, in order of name.
 pub const ALL: &[Metric] = table! {
     Counter mortise_audit_failures_total()
-        "Failures to write into the file of the audit log.";
+        "Failures to write or sync the file of the audit log.";
     Counter mortise_audit_records_total(outcome)
         "Records of the audit log: written, or dropped because the queue was full.";
     Counter mortise_audit_refused_total()
         "Calls refused because the audit log takes no records.";
+    Counter mortise_audit_reopened_total()
+        "Openings of another file by the audit log, after a move, a removal or a request.";
     Counter mortise_caller_refused_total(kind)
         "Watches and calls refused because their caller has too many open.";
     Counter mortise_controller_errors_total(controller)
