@@ -28,7 +28,7 @@ pub mod ulid;
 mod watch_from_search;
 
 pub use encoded::{EncodedResource, EncodingError};
-pub use error::{Code, Error};
+pub use error::{Code, Error, SERVER_STOPPING};
 pub use id_ref::IdRef;
 pub use path::{FieldPath, PathStep};
 pub use scope::Scope;
