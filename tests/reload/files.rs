@@ -300,7 +300,8 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     server.configure("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
     server.plugin_until("version-stamp", |p| p.reason == "Serving").await;
-    eventually("the notice is logged", async || server.log().contains("takes effect with a restart")).await;
+    let notice = "these settings take effect with a restart: service.max_watches";
+    eventually("the notice is logged", async || server.log().contains(notice)).await;
 }
 
 /// Only deletion is possible, even with finalizers, though marking and removing them are writes.

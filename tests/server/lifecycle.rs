@@ -142,7 +142,7 @@ async fn a_task_that_panics_ends_the_process() {
     }
 }
 
-/// An open watch ends with the status that Consul's clients know: Internal, and the reason.
+/// An open watch ends with a status after which clients come back.
 #[tokio::test]
 async fn a_stopping_server_tells_its_watches() {
     let server = Server::start().await;
@@ -150,7 +150,7 @@ async fn a_stopping_server_tells_its_watches() {
     watch.snapshot().await;
     server.signal("TERM");
     let ended = watch.next().await.unwrap_err();
-    assert_eq!((ended.code(), ended.message()), (Code::Internal, "failed next: the store is closed"));
+    assert_eq!((ended.code(), ended.message()), (Code::Unavailable, "the server is stopping"));
 }
 
 /// A client that never reads does not delay the stop.

@@ -1,7 +1,10 @@
-//! The process: start, signals, kills, memory, address space, systemd.
+//! The process: start, signals, kills, log, memory, address space, systemd.
 
 mod address_space;
 mod lifecycle;
+mod log;
 mod memory;
+mod signals;
 mod smoke;
+mod start;
 mod systemd;

@@ -1,6 +1,12 @@
 //! Messages to systemd, over a socket in its place.
 
-use std::{os::unix::net::UnixDatagram, time::Duration};
+use std::{
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    time::Duration,
+};
 
 use crate::support::{PATIENCE, Setup};
 
@@ -34,6 +40,20 @@ async fn systemd_hears_of_start_life_and_end() {
     messages_until(&socket, "STOPPING=1");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_the_abstract_namespace_is_reached() {
+    let name = format!("mortise-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let socket = UnixDatagram::bind_addr(&address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let setup = Setup::new().env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", 200_000);
+    let server = setup.start().await;
+    messages_until(&socket, "READY=1");
+    messages_until(&socket, "WATCHDOG=1");
+    assert!(server.stop().await.success());
+    messages_until(&socket, "STOPPING=1");
+}
+
 #[tokio::test]
 async fn without_a_watchdog_there_are_no_pings_and_a_dead_socket_is_no_matter() {
     let dir = tempfile::tempdir().unwrap();
@@ -54,8 +74,8 @@ async fn without_a_watchdog_there_are_no_pings_and_a_dead_socket_is_no_matter() 
 #[test]
 fn the_unit_is_sound() {
     let text = include_str!("../../packaging/mortise.service");
-    for line in ["Type=notify", "WatchdogSec=30", "ExecStart=/usr/bin/mortise serve --config /etc/mortise/config.toml"]
-    {
+    let exec = "ExecStart=/usr/bin/mortise serve --config /etc/mortise/config.toml";
+    for line in ["Type=notify-reload", "Restart=always", "WatchdogSec=30", exec] {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
     let dir = tempfile::tempdir().unwrap();

@@ -43,6 +43,8 @@ pub struct Setup {
     address_space: Option<u64>,
     serve: bool,
     tls: Option<ClientTlsConfig>,
+    log_to: Option<Stdio>,
+    addrs: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl Setup {
@@ -139,15 +141,26 @@ impl Setup {
         self.env("MORTISE_ACL_ENABLED", true)
     }
 
-    /// Starts the server and waits until it is ready.
-    pub async fn start(self) -> Server {
-        let dir = tempfile::tempdir().unwrap();
-        let plugin_dir = self.plugin_dir.unwrap_or_else(|| dir.path().join("plugins"));
+    /// Uses these addresses for gRPC and HTTP, instead of ones that the system picks.
+    pub fn addrs(mut self, grpc: SocketAddr, http: SocketAddr) -> Self {
+        self.addrs = Some((grpc, http));
+        self
+    }
+
+    /// Where the server writes its log, instead of [`Server::log`].
+    pub fn log_to(mut self, output: impl Into<Stdio>) -> Self {
+        self.log_to = Some(output.into());
+        self
+    }
+
+    /// The command that starts the server, with its files in `dir`, and its data directory and plugin folder.
+    pub fn command(self, dir: &Path) -> (Command, PathBuf, PathBuf) {
+        let plugin_dir = self.plugin_dir.unwrap_or_else(|| dir.join("plugins"));
         std::fs::create_dir_all(&plugin_dir).unwrap();
         for (name, bytes) in &self.components {
             std::fs::write(plugin_dir.join(name), bytes).unwrap();
         }
-        let data_dir = self.data_dir.unwrap_or_else(|| dir.path().join("data"));
+        let data_dir = self.data_dir.unwrap_or_else(|| dir.join("data"));
         let mut command = match self.address_space {
             None => Command::new(env!("CARGO_BIN_EXE_mortise")),
             Some(bytes) => {
@@ -156,6 +169,7 @@ impl Setup {
                 command
             }
         };
+        let (grpc, http) = self.addrs.unwrap_or_else(|| [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], 0))).into());
         command.arg(if self.serve { "serve" } else { "dev" });
         let config = dir.path().join("config.toml");
         if let Some(text) = self.config {
@@ -164,7 +178,7 @@ impl Setup {
         }
         let limits: Vec<_> = self.limits.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         command
-            .args(["--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
+            .args(["--grpc-addr", &grpc.to_string(), "--http-addr", &http.to_string()])
             .arg("--data-dir")
             .arg(&data_dir)
             .arg("--plugin-dir")
@@ -180,14 +194,26 @@ impl Setup {
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(self.log_to.unwrap_or_else(Stdio::piped))
             .kill_on_drop(true);
+        (command, data_dir, plugin_dir)
+    }
+
+    /// Starts the server and waits until it is ready.
+    pub async fn start(mut self) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let tls = self.tls.take();
+        let (mut command, data_dir, plugin_dir) = self.command(dir.path());
         let mut child = command.spawn().unwrap();
 
         let log = Arc::new(Mutex::new(String::new()));
         let sink = log.clone();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        // Without this, the pipe of another reader would stay open.
+        drop(command);
+        let stderr = child.stderr.take();
         let logging = tokio::spawn(async move {
+            let Some(stderr) = stderr else { return };
+            let mut lines = BufReader::new(stderr).lines();
             while let Ok(Some(line)) = lines.next_line().await {
                 let mut log = sink.lock().unwrap();
                 log.push_str(&line);
@@ -209,7 +235,7 @@ impl Setup {
         };
         let (grpc, http) = (addr("grpc="), addr("http="));
         let dns = line.contains(" dns=").then(|| addr("dns="));
-        let endpoint = match self.tls {
+        let endpoint = match tls {
             None => Channel::from_shared(format!("http://{grpc}")).unwrap(),
             Some(tls) => Channel::from_shared(format!("https://{grpc}")).unwrap().tls_config(tls).unwrap(),
         };

@@ -1,5 +1,6 @@
 //! The ports of the server: gRPC with reflection, health and the destination API; HTTP with JSON, OpenAPI and metrics;
-//! DNS. [`bind`] opens them, and [`OpenPorts::serve`] serves them until the stop.
+//! DNS. [`bind`] reserves them, [`ReservedPorts::open`] opens them, and [`OpenPorts::serve`] serves them until the
+//! stop.
 //!
 //! # Contract
 //! Nothing here decides about resources: a request is decoded and handed to `mortise-service`, and its answer or error
@@ -23,6 +24,7 @@ mod local_socket;
 mod observability;
 mod peer;
 mod port;
+mod ports;
 pub mod server;
 mod tasks;
 mod tls;
@@ -33,8 +35,9 @@ pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
-pub use server::{OpenPorts, ServeError, ServerOptions, Services, bind};
-pub use tls::{ClientCerts, TlsError, TlsOptions};
+pub use ports::{ReservedPorts, bind};
+pub use server::{OpenPorts, ServeError, ServerOptions, Services};
+pub use tls::{ClientCerts, TlsError, TlsFiles, TlsOptions, TlsReload};
 
 pub use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ConduitDestinationClient, ControllerServiceClient, FunctionServiceClient,

@@ -1,10 +1,10 @@
 //! Accepts connections, for both ports. After a fault that concerns all connections, such as too many open files, the
 //! port waits. A repeated fault is logged once in a while.
 
-use std::time::Duration;
+use std::{io, net::SocketAddr, time::Duration};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::{Instant, sleep},
 };
 
@@ -16,6 +16,21 @@ pub(crate) const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Shortest time between two log lines of a kind.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections that wait to be accepted. The system may have a lower limit.
+pub(crate) const BACKLOG: u32 = 1_024;
+
+/// Takes an address without listening: clients are refused until [`TcpSocket::listen`].
+///
+/// # Errors
+/// Another process listens on the address, or it does not belong to this machine.
+pub(crate) fn reserve(addr: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of an earlier server may still be ending.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    Ok(socket)
+}
 
 /// A listening port.
 pub(crate) struct Port {

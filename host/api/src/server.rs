@@ -1,6 +1,6 @@
 //! Listening, serving, and stopping without dropping a call.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures::{StreamExt as _, future::BoxFuture, stream};
@@ -170,76 +170,22 @@ pub struct Services {
     pub metrics: PrometheusHandle,
 }
 
-/// Open ports that are not served yet.
+/// Open ports that are not served yet. Clients that connect wait for
+/// [`OpenPorts::serve`].
 pub struct OpenPorts {
-    grpc: TcpListener,
-    http: TcpListener,
-    dns: Option<DnsPorts>,
-    tls: Option<Arc<Tls>>,
-    local: Option<LocalSocket>,
-    options: ServerOptions,
-}
-
-/// Opens the ports. Clients may connect from here on; [`OpenPorts::serve`] answers them.
-///
-/// # Errors
-/// [`ServeError::Bind`], [`ServeError::Tls`].
-pub async fn bind(options: ServerOptions) -> Result<OpenPorts, ServeError> {
-    let open = async |addr, setting| {
-        TcpListener::bind(addr).await.map_err(|source| ServeError::Bind { addr, setting, source })
-    };
-    Ok(OpenPorts {
-        grpc: open(options.grpc_addr, "grpc_addr").await?,
-        http: open(options.http_addr, "http_addr").await?,
-        dns: bind_dns(options.dns.clone()).await?,
-        tls: match options.tls.clone() {
-            Some(tls) => Some(Tls::load(tls).await?),
-            None => None,
-        },
-        local: None,
-        options,
-    })
-}
-
-/// Opens the DNS port, if it is configured.
-async fn bind_dns(options: Option<DnsOptions>) -> Result<Option<DnsPorts>, ServeError> {
-    let Some(options) = options else { return Ok(None) };
-    let (addr, optional) = (options.addr, options.optional);
-    match DnsPorts::bind(options).await {
-        Ok(ports) => Ok(Some(ports)),
-        Err(e) if optional => {
-            tracing::warn!("no DNS: cannot listen on {addr} (dns.addr): {e}");
-            Ok(None)
-        }
-        Err(source) => Err(ServeError::Bind { addr, setting: "dns.addr", source }),
-    }
+    pub(crate) grpc: TcpListener,
+    pub(crate) http: TcpListener,
+    pub(crate) dns: Option<DnsPorts>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) local: Option<LocalSocket>,
+    pub(crate) options: ServerOptions,
 }
 
 impl OpenPorts {
-    /// Opens the unix socket for local users, and removes the socket of a server that was killed. The caller has to
-    /// make sure that no other server uses the path.
-    ///
-    /// # Errors
-    /// The path is too long for a socket, or is a file that is not a socket.
-    pub fn open_socket(&mut self, path: PathBuf) -> io::Result<()> {
-        self.local = Some(LocalSocket::open(path)?);
-        Ok(())
-    }
-
-    /// The actual addresses of gRPC and HTTP.
-    ///
-    /// # Errors
-    /// The system does not report them.
-    pub fn addrs(&self) -> io::Result<(SocketAddr, SocketAddr)> {
-        Ok((self.grpc.local_addr()?, self.http.local_addr()?))
-    }
-
-    /// The actual address of DNS, if it is served.
-    ///
-    /// # Errors
-    /// The system does not report it.
-    pub fn dns_addr(&self) -> io::Result<Option<SocketAddr>> {
-        self.dns.as_ref().map(|ports| ports.tcp.local_addr()).transpose()
+    /// Whether the unix socket is open.
+    #[must_use]
+    pub fn has_socket(&self) -> bool {
+        self.local.is_some()
     }
 
     /// Serves until `stop` resolves; then ends watches, lets calls in flight finish, and returns.

@@ -1,8 +1,13 @@
 //! The tasks of the ports. Without any one of them the server would look alive but not work, so an end of a task before
 //! the stop is a fault. (`host/mortise/src/tasks.rs` watches the other tasks of the process, for panics alone.)
 
+use std::time::Duration;
+
 use futures::future::select_all;
 use tokio::task::{JoinError, JoinHandle};
+
+/// Time for the rest of a request to arrive after the server began to stop.
+pub(crate) const STOPPING_REQUEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A task that must run as long as the server. Dropping it ends the task.
 pub(crate) struct Task {
@@ -26,6 +31,9 @@ impl Task {
     /// afterwards.
     pub(crate) async fn ended(&mut self) -> (&'static str, Option<JoinError>) {
         let ended = (&mut self.running).await;
+        if ended.as_ref().is_err_and(JoinError::is_panic) {
+            metrics::gauge!("mortise_task_failed", "task" => self.name).set(1.0);
+        }
         (self.name, ended.err())
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use mortise_durable_fs::FsError;
-use mortise_resource::pb;
+use mortise_resource::{SERVER_STOPPING, pb};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -126,7 +126,7 @@ impl CliError {
     /// Makes a failure of the server's answer to a call about `thing`.
     pub fn rpc(thing: impl fmt::Display, status: &Status) -> Self {
         let exit = match status.code() {
-            _ if is_transport(status) => Exit::Unreachable,
+            _ if is_transport(status) || is_stopping(status) => Exit::Unreachable,
             Code::DeadlineExceeded => Exit::TimedOut,
             _ => Exit::Failed,
         };
@@ -167,6 +167,11 @@ fn is_transport(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
 }
 
+/// Whether the server ends, so that another one may answer soon.
+fn is_stopping(status: &Status) -> bool {
+    status.code() == Code::Unavailable && status.message().starts_with(SERVER_STOPPING)
+}
+
 /// Text of the innermost error: the outer texts of transports are empty words ("transport error").
 pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
@@ -202,6 +207,7 @@ fn remedy(status: &Status) -> Option<String> {
             let fault = std::error::Error::source(status).map(innermost).unwrap_or_default();
             Some(tls_remedy(&fault).unwrap_or(UNREACHABLE).into())
         }
+        _ if is_stopping(status) => Some("try again when it is back".into()),
         Code::Aborted => Some("it was changed meanwhile; read it again and retry".into()),
         _ => None,
     }

@@ -3,26 +3,33 @@
 //! | file | work |
 //! |---|---|
 //! | `cli`, `settings` | reads flags and settings |
-//! | `run` | starts the parts of a server in order, serves, and stops them |
+//! | `run`, `open_parts` | starts the parts of a server in order, serves, and stops them |
+//! | `signals`, `reload` | signals; reading settings and files again |
 //! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; the names of unix sockets |
 //! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
 //! | `offline` | `restore`, `check` and `compact`, on a data directory without a server |
-//! | `arenas`, `logging`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
+//! | `arenas`, `logging`, `log_output`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
+//! | `announce` | the ready line |
 //!
 //! Commands of clients are in `mortise-cli`, those for authors of plugins in `mortise-plugin-dev`; all exit as
 //! [`mortise_cli::Exit`] says. A server exits with 0 after a signal, 1 after a fault, 2 for wrong settings, and 130 at
 //! a second signal.
 
+mod announce;
 mod arenas;
 mod bootstrap;
 mod bundled;
 mod cli;
+mod log_output;
 mod logging;
 mod offline;
+mod open_parts;
 mod plugins;
 mod provider;
+mod reload;
 mod run;
 mod settings;
+mod signals;
 mod sockets;
 mod systemd;
 mod tasks;
@@ -66,19 +73,27 @@ fn serve(mode: Mode, common: cli::Common) -> ExitCode {
     {
         return fail(EXIT_USAGE, &e);
     }
-    if let Err(e) = logging::start(&settings.config.log) {
-        return fail(EXIT_USAGE, &e);
+    let log = match logging::Log::start(&settings.config.log) {
+        Ok(log) => log,
+        Err(e) => return fail(EXIT_USAGE, &e),
+    };
+    let served = run::run(mode, settings, log.clone());
+    if let Err(e) = &served {
+        log.plain(&failure(e));
     }
-    match run::run(mode, settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => fail(1, &e),
-    }
+    log.flush();
+    ExitCode::from(u8::from(served.is_err()))
+}
+
+/// The text of an error, on one line.
+fn failure(error: &dyn std::error::Error) -> String {
+    format!("mortise: {error}")
 }
 
 /// Prints an error on one line, and returns the exit code.
 fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
     use std::io::Write as _;
     // With stderr closed the message has no reader.
-    let _ = writeln!(std::io::stderr(), "mortise: {error}");
+    let _ = writeln!(std::io::stderr(), "{}", failure(error));
     ExitCode::from(code)
 }

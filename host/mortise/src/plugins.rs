@@ -1,21 +1,19 @@
 //! Options of the plugin manager: folders, times, bundled plugins, and settings that can be read again.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use mortise_keys::signature::PublicKey;
 use mortise_plugin_host::Identities;
-use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options, TrustRules};
+use mortise_plugin_manager::{Bundled, ConfigSource, Limits, Options, TrustRules};
+use parking_lot::Mutex;
 
 use crate::{
     bundled,
-    settings::{Config, ConfigError, Reload, SettingError, plugin},
+    settings::{Config, ConfigError, LiveSettings, SettingError, plugin},
 };
 
 /// Builds the options of the manager.
-pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, ConfigError> {
+pub(crate) fn options(config: &Config, live: LiveSettings) -> Result<Options, ConfigError> {
     let mut limits = Limits::default();
     config.test_limits.apply_to_manager(&mut limits);
     Ok(Options {
@@ -23,7 +21,7 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, Config
         component_dir: config.data_dir.join("plugins"),
         bundled: bundled_plugins(&config.plugins.bundled),
         trust: trust(config)?,
-        config: source(config, reload)?,
+        config: source(config, live)?,
         limits,
     })
 }
@@ -70,21 +68,9 @@ fn bundled_plugins(names: &[String]) -> Vec<Bundled> {
     chosen
 }
 
-/// Builds the source of plugin settings, which take effect while the server runs; a change of any other setting is only
-/// logged.
-fn source(config: &Config, reload: Reload) -> Result<ConfigSource, ConfigError> {
-    let path: Option<PathBuf> = reload.file().map(Into::into);
-    let running = reload.read().map(|config| config.without_settings());
-    let read = move || {
-        let fault = |e: ConfigError| ConfigFault { plugin: reload.culprit(), what: e.to_string() };
-        let next = reload.read().map_err(fault)?;
-        let settings = plugin::read(&next.plugin).map_err(|e| fault(e.into()))?;
-        if running.as_ref().is_ok_and(|running| *running != next.without_settings()) {
-            tracing::warn!(
-                "the configuration changed beyond the settings of plugins; the rest takes effect with a restart"
-            );
-        }
-        Ok(settings)
-    };
-    Ok(ConfigSource { path, settings: plugin::read(&config.plugin)?, read: Box::new(read) })
+/// Builds the source of plugin settings, which take effect while the server runs.
+fn source(config: &Config, live: LiveSettings) -> Result<ConfigSource, SettingError> {
+    let (path, settings) = (live.file().map(Into::into), plugin::read(&config.plugin)?);
+    let live = Mutex::new(live);
+    Ok(ConfigSource { path, settings, read: Box::new(move || live.lock().apply()) })
 }

@@ -1,22 +1,26 @@
 //! Starts the parts of a server, serves, and stops them.
 //!
 //! # Order
-//! The ports open first, so that a wrong address is found at once. Then come the store, with the sandbox beside it, the
-//! audit log, the service, tokens and policies, the plugins, their controllers, and the copies from other regions. The
-//! ready line on stdout follows, and the ports answer. A stop ends the ports, the copies, the plugins, the controllers,
-//! the audit log and the store, in this order.
+//! The ports are reserved first, so that a wrong address is found at once; clients are refused until the end of the
+//! start. Then come the store, with the sandbox beside it, the audit log, the service, tokens and policies, the plugins,
+//! their controllers, and the copies from other regions. Then the ports open, the ready line on stdout follows, and the
+//! ports answer. A stop ends the ports, the copies, the plugins, the controllers, the audit log and the store, in this
+//! order. A start that fails, or that a signal ends, closes the parts that it has begun.
 //!
 //! A task that must run as long as the server belongs to a [`TaskWatch`]: its panic stops the server.
 
 use std::{
-    io::Write as _,
-    net::SocketAddr,
+    io,
+    path::PathBuf,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
-use mortise_api::{ServeError, ServerInfo, Services, metrics::install_metrics};
+use mortise_api::{
+    ReservedPorts, ServeError, ServerInfo, Services,
+    metrics::{MetricsHandle, install_metrics},
+};
 use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions};
 use mortise_plugin_manager::Manager;
@@ -25,17 +29,29 @@ use mortise_region::Replication;
 use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
 use mortise_store::{SledBackend, StoreError};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::{
+    announce::announce,
     bootstrap, bundled,
     cli::Mode,
+    logging::Log,
+    open_parts::OpenParts,
     plugins,
     provider::ProviderSocket,
-    settings::{self, Config, ConfigError, Settings, parts},
+    reload::Reloader,
+    settings::{self, Config, ConfigError, LiveSettings, Settings, parts},
+    signals::Signals,
     sockets, systemd,
     tasks::{TaskPanic, TaskWatch},
 };
+
+/// Longest time to close the parts of a start that a signal ends. The next start treats parts that are still open then
+/// like those of a killed server.
+const UNFINISHED_START_CLOSE_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// Longest wait for threads that are busy at the end, such as one that compiles a plugin.
+const LAST_THREADS_WAIT: Duration = Duration::from_millis(50);
 
 /// Reason why the server did not run, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -64,31 +80,40 @@ pub(crate) enum RunError {
     Access(#[source] mortise_resource::Error),
     #[error(transparent)]
     Task(#[from] TaskPanic),
+    #[error(transparent)]
+    Thread(#[from] tokio::task::JoinError),
     #[error("{what}: {source}")]
-    System { what: &'static str, source: std::io::Error },
+    System { what: &'static str, source: io::Error },
 }
 
-fn system(what: &'static str) -> impl Fn(std::io::Error) -> RunError {
+fn system(what: &'static str) -> impl Fn(io::Error) -> RunError {
     move |source| RunError::System { what, source }
 }
 
 /// Serves until a signal.
-pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
+pub(crate) fn run(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError> {
     // Boxed, or the compiler makes the code of the whole start once for each kind of runtime.
-    let serve: Pin<Box<dyn Future<Output = _>>> = Box::pin(serve(mode, settings));
-    tokio::runtime::Builder::new_multi_thread()
+    let serve: Pin<Box<dyn Future<Output = _>>> = Box::pin(serve(mode, settings, log));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("mortise-worker")
         .build()
-        .map_err(system("cannot start threads"))?
-        .block_on(serve)
+        .map_err(system("cannot start threads"))?;
+    let served = runtime.block_on(serve);
+    runtime.shutdown_timeout(LAST_THREADS_WAIT);
+    served
 }
 
-async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
+async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError> {
     let (begun, started_at) = (Instant::now(), SystemTime::now());
-    // Signals count from here on: a second one ends a long start at once.
-    let stop = tokio::spawn(stop_signal()?);
-    let watchdog = systemd::watchdog();
+    let (signals, receiving) = Signals::listen(mode, log.clone()).map_err(system("cannot listen for signals"))?;
+    let tasks = TaskWatch::new();
+    tasks.over("the wait for signals", receiving);
+    let watchdog = systemd::watchdog().map(|watchdog| {
+        let abort = watchdog.abort_handle();
+        tasks.over("the pings to systemd's watchdog", watchdog);
+        abort
+    });
     systemd::opening();
     let Settings { mut config, given, reload } = settings;
 
@@ -120,190 +145,178 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     }
     config.plugins.load_unsigned |= mode == Mode::Dev && !given.load_unsigned;
     config.test_limits.log();
-    let metrics = install_metrics().map_err(|e| system("cannot set up metrics")(std::io::Error::other(e)))?;
-    let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
-    let (grpc, http) = bound.addrs().map_err(system("cannot read the ports' addresses"))?;
-    let dns = bound.dns_addr().map_err(system("cannot read the ports' addresses"))?;
+    let metrics = install_metrics().map_err(|e| system("cannot set up metrics")(io::Error::other(e)))?;
+    let ports = mortise_api::bind(parts::server(&config, dns_optional)).await?;
+    let live = LiveSettings::new(mode, reload, log)?;
 
-    let cache_dir = parts::cache_dir(&config, temporary.is_some());
-    let (store_options, data_dir) = (parts::store(&config), config.data_dir.clone());
-    let opening = tokio::task::spawn_blocking(move || {
+    let mut open = OpenParts::default();
+    let started = tokio::select! {
+        biased;
+        () = signals.stop() => None,
+        () = tasks.panicked() => None,
+        started = start(&config, temporary.is_some(), live, &tasks, &mut open) => Some(started),
+    };
+    let served = match started {
+        Some(Ok(parts)) if !signals.is_stopping() => {
+            let about = ServerInfo {
+                provider_socket: None,
+                version: env!("CARGO_PKG_VERSION"),
+                mode: mode.name(),
+                data_dir: std::path::absolute(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone()),
+                temporary: temporary.is_some(),
+                started_at,
+                started: begun,
+            };
+            let served = serve_parts(mode, &config, about, (parts, metrics), ports, (&signals, &tasks)).await;
+            let refused = open.close().await;
+            served?;
+            // A supervisor must not take this for a clean end.
+            refused.map_or(Ok(()), |why| Err(why.into()))
+        }
+        started => {
+            if timeout(UNFINISHED_START_CLOSE_TIMEOUT, open.close()).await.is_err() {
+                tracing::warn!("the start was ended before the store was open; the next start opens it as after a kill");
+            }
+            started.map_or(Ok(()), |started| started.map(drop))
+        }
+    };
+    if let Some(watchdog) = watchdog {
+        watchdog.abort();
+    }
+    if let Some(dir) = temporary {
+        remove_temporary(dir);
+    }
+    tracing::info!("stopped");
+    served?;
+    tasks.panic().map_or(Ok(()), |panic| Err(panic.into()))
+}
+
+/// Attempts to remove a temporary data directory.
+const REMOVAL_ATTEMPTS: usize = 8;
+
+/// Removes the data directory of `mortise dev`. A thread of an unfinished start may still make files in it, so more than
+/// one attempt may be necessary.
+fn remove_temporary(dir: tempfile::TempDir) {
+    let path = dir.keep();
+    for _ in 0..REMOVAL_ATTEMPTS {
+        if std::fs::remove_dir_all(&path).is_ok() {
+            return;
+        }
+    }
+    tracing::warn!("{}: the temporary data directory cannot be removed; remove it by hand", path.display());
+}
+
+/// The parts behind the ports.
+struct Parts {
+    service: ResourceService,
+    registry: Arc<arc_swap::ArcSwap<Registry>>,
+    manager: Manager,
+    controller_manager: ControllerManager,
+    regions: Replication,
+    audit: Option<AuditLog>,
+}
+
+/// Starts the parts behind the ports. Those that a stop must close are in `open` as soon as they exist. Safe to cancel.
+async fn start(
+    config: &Config,
+    temporary: bool,
+    live: LiveSettings,
+    tasks: &TaskWatch,
+    open: &mut OpenParts,
+) -> Result<Parts, RunError> {
+    let cache_dir = parts::cache_dir(config, temporary);
+    let (store_options, data_dir) = (parts::store(config), config.data_dir.clone());
+    open.opening = Some(tokio::task::spawn_blocking(move || {
         if mortise_backup::finish_interrupted(&data_dir)? {
             tracing::warn!(data_dir = %data_dir.display(), "a restore that was interrupted is complete now");
         }
         Ok::<_, RunError>(SledBackend::open(store_options)?)
-    });
-    let sandbox_options = SandboxOptions { identities: plugins::age_identities(&config)?, ..parts::sandbox(&config) };
-    let sandbox = Sandbox::with_options(&parts::limits(&config), sandbox_options, cache_dir)?;
-    let plugin_options = plugins::options(&config, reload)?;
-    let store = opening.await.map_err(|e| system("cannot open the store")(std::io::Error::other(e)))??;
+    }));
+    let sandbox_options = SandboxOptions { identities: plugins::age_identities(config)?, ..parts::sandbox(config) };
+    let sandbox = Sandbox::with_options(&parts::limits(config), sandbox_options, cache_dir)?;
+    let plugin_options = plugins::options(config, live)?;
+    let opened = match &mut open.opening {
+        Some(opening) => opening.await,
+        None => return Err(StoreError::Closed.into()),
+    };
+    open.opening = None;
+    let backend = Arc::new(opened.map_err(|e| system("cannot open the store")(io::Error::other(e)))??);
+    open.store = Some(backend.clone());
 
-    // This process holds the store by now, so a socket at this path was left by a killed server.
-    let mut socket = None;
-    if !config.socket.as_os_str().is_empty() {
-        let path = config.data_dir.join(&config.socket);
-        match bound.open_socket(path.clone()) {
-            Ok(()) => socket = Some(path),
-            Err(e) => tracing::warn!("no unix socket: {}: {e} (socket)", path.display()),
-        }
-    }
-    let backend = Arc::new(store);
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
-    let tasks = TaskWatch::new();
-    let audit = parts::audit(&config).map(|options| AuditLog::open(&options)).transpose()?;
+    let audit = parts::audit(config).map(|options| AuditLog::open(&options)).transpose()?;
     if let Some(audit) = &audit {
         tasks.spawn("the thread of the audit log", audit.ended());
     }
-    let options = parts::service(&config, audit.clone());
-    let service = ResourceService::new(backend.clone(), registry.clone(), options);
-    let background = tasks.spawn("the clean-up of tenancies", service.background());
+    open.audit = audit.clone();
+    let service = ResourceService::new(backend.clone(), registry.clone(), parts::service(config, audit.clone()));
+    open.service = Some(service.clone());
+    open.tasks.push(tasks.spawn("the clean-up of tenancies", service.background()));
     let following = service.follow_access().await.map_err(RunError::Access)?;
-    let access = tasks.spawn("the watch of tokens and policies", following);
+    open.tasks.push(tasks.spawn("the watch of tokens and policies", following));
     if config.acl.enabled {
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
     let controller_manager =
-        ControllerManager::new(service.clone(), backend.clone(), registry.clone(), parts::kv(&config));
-    let (manager, following) = Manager::start(
-        plugin_options,
-        sandbox,
-        backend.clone(),
-        service.clone(),
-        registry.clone(),
-        &controller_manager,
-    )
-    .await?;
+        ControllerManager::new(service.clone(), backend.clone(), registry.clone(), parts::kv(config));
+    open.controller_manager = Some(controller_manager.clone());
+    let (manager, following) =
+        Manager::start(plugin_options, sandbox, backend, service.clone(), registry.clone(), &controller_manager)
+            .await?;
+    open.manager = Some(manager.clone());
     tasks.over("the watch of the plugins' files", following);
     let following = controller_manager.start()?;
-    let follows = following.abort_handle();
-    let following = tasks.over("the start and stop of controllers", following);
+    open.follows = Some(following.abort_handle());
+    open.tasks.push(tasks.over("the start and stop of controllers", following));
 
-    let regions = Replication::new(service.clone(), settings::region::peers(&config));
-    let pulling = tasks.spawn("the copying from other regions", regions.clone().run());
+    let regions = Replication::new(service.clone(), settings::region::peers(config));
+    open.tasks.push(tasks.spawn("the copying from other regions", regions.clone().run()));
+    Ok(Parts { service, registry, manager, controller_manager, regions, audit })
+}
 
-    let provider = socket.as_ref().and_then(|socket| ProviderSocket::open(&config, socket, &tasks));
+/// Opens the ports, reports that, and serves until a signal or a panic.
+async fn serve_parts(
+    mode: Mode,
+    config: &Config,
+    about: ServerInfo,
+    (parts, metrics): (Parts, MetricsHandle),
+    ports: ReservedPorts,
+    (signals, tasks): (&Signals, &TaskWatch),
+) -> Result<(), RunError> {
+    let (grpc, http) = ports.addrs().map_err(system("cannot read the ports' addresses"))?;
+    let dns = ports.dns_addr().map_err(system("cannot read the ports' addresses"))?;
+    let Parts { service, registry, manager, controller_manager, regions, audit } = parts;
+    let reloader = Reloader { manager: manager.clone(), audit, tls: ports.tls_files() };
+
+    // This process holds the store, so a socket at this path was left by a killed server.
+    let socket: Option<PathBuf> =
+        (!config.socket.as_os_str().is_empty()).then(|| config.data_dir.join(&config.socket));
+    let ports = ports.open(socket.as_deref()).await?;
+    let socket = socket.filter(|_| ports.has_socket());
+    let provider = socket.as_ref().and_then(|socket| ProviderSocket::open(config, socket, tasks));
     let names = socket.into_iter().chain(provider.as_ref().map(|provider| provider.path.clone())).collect();
     let names = tokio::spawn(sockets::follow(names));
     let looks = names.abort_handle();
     tasks.over("the look at the names of unix sockets", names);
-    announce(mode, &config, (grpc, http, dns), temporary.is_some(), begun.elapsed())?;
+    announce(mode, config, (grpc, http, dns), &about).await;
     systemd::ready(grpc, http);
-    let about = ServerInfo {
-        provider_socket: provider.as_ref().map(|provider| provider.path.clone()),
-        version: env!("CARGO_PKG_VERSION"),
-        mode: mode.name(),
-        data_dir: std::path::absolute(&config.data_dir).unwrap_or(config.data_dir),
-        temporary: temporary.is_some(),
-        started_at,
-        started: begun,
-    };
-    let parts = Services {
-        about,
-        service: service.clone(),
-        registry,
-        manager: manager.clone(),
-        controller_manager: controller_manager.clone(),
-        regions,
-        metrics,
-    };
-    let panicked = tasks.clone();
+    let reloading = tokio::spawn(reloader.follow(signals.clone()));
+    let reloads = reloading.abort_handle();
+    tasks.over("the reload after SIGHUP", reloading);
+    let about = ServerInfo { provider_socket: provider.as_ref().map(|provider| provider.path.clone()), ..about };
+    let services = Services { about, service, registry, manager, controller_manager, regions, metrics };
+    let (signals, panicked) = (signals.clone(), tasks.clone());
     let stopped = Box::pin(async move {
         tokio::select! {
-            // This task does not panic, and is not aborted.
-            _ = stop => {}
+            () = signals.stop() => {}
             () = panicked.panicked() => {}
         }
     });
-    let served = bound.serve(parts, stopped).await;
+    let served = ports.serve(services, stopped).await;
     looks.abort();
+    reloads.abort();
     if let Some(provider) = provider {
         provider.close().await;
     }
-    service.stop();
-    let _ = pulling.await;
-    // Work of the manager that ends here is either complete or without effect.
-    manager.stop().await;
-    drop(manager);
-    follows.abort();
-    let _ = following.await;
-    controller_manager.stop().await;
-    drop(controller_manager);
-    let _ = background.await;
-    let _ = access.await;
-    drop(service);
-    if let Some(audit) = audit {
-        audit.close().await;
-    }
-    let closing = tokio::task::spawn_blocking(move || {
-        backend.close();
-        backend.poisoned().map(|why| StoreError::Poisoned(why.to_owned()))
-    });
-    let refuses = closing.await.map_err(|e| system("cannot close the store")(std::io::Error::other(e)))?;
-    if let Some(watchdog) = watchdog {
-        watchdog.abort();
-    }
-    tracing::info!("stopped");
-    served?;
-    // A supervisor must not take this for a clean end.
-    if let Some(refuses) = refuses {
-        return Err(refuses.into());
-    }
-    tasks.panic().map_or(Ok(()), |panic| Err(panic.into()))
-}
-
-/// Resolves at the first SIGTERM or SIGINT; a second one ends the process at once.
-fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> {
-    let listen = |kind| signal(kind).map_err(system("cannot listen for signals"));
-    let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    Ok(async move {
-        let name = tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = int.recv() => "SIGINT",
-        };
-        tracing::info!("{name}: stopping; a second signal stops at once");
-        systemd::stopping();
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-            }
-            tracing::warn!("second signal: stopped at once");
-            std::process::exit(130);
-        });
-    })
-}
-
-/// Announces the addresses. The line on stdout is for scripts: it comes once the server answers.
-fn announce(
-    mode: Mode,
-    config: &Config,
-    (grpc, http, dns): (SocketAddr, SocketAddr, Option<SocketAddr>),
-    temporary: bool,
-    took: Duration,
-) -> Result<(), RunError> {
-    tracing::info!(data_dir = %config.data_dir.display(), took_ms = took.as_millis() as u64, "ready");
-    let mut out = std::io::stdout().lock();
-    let mut text = String::new();
-    if mode == Mode::Serve && !config.acl.enabled {
-        tracing::warn!("everyone who reaches the ports may do everything: tokens are off (acl.enabled)");
-    }
-    if mode == Mode::Dev && temporary {
-        text.push_str("THE DATA DIRECTORY IS TEMPORARY: everything is gone at exit; --data-dir DIR keeps it.\n");
-    }
-    if mode == Mode::Dev {
-        text.push_str(left_open(config));
-    }
-    let dns = dns.map(|dns| format!(" dns={dns}")).unwrap_or_default();
-    text.push_str(&format!("mortise ready: grpc={grpc} http={http}{dns}\n"));
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("cannot write to stdout"))
-}
-
-/// Describes the protection that a server for development lacks, for people.
-fn left_open(config: &Config) -> &'static str {
-    match (config.acl.enabled, config.tls.cert_file.as_os_str().is_empty()) {
-        (false, true) => "LEFT OPEN: no tokens and no TLS. Everyone who reaches the ports may do everything.\n",
-        (false, false) => "LEFT OPEN: no tokens. Everyone who reaches the ports may do everything.\n",
-        (true, true) => "LEFT OPEN: no TLS. Tokens travel in the clear.\n",
-        (true, false) => "",
-    }
+    Ok(served?)
 }

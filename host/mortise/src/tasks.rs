@@ -1,6 +1,7 @@
 //! Tasks that run as long as the server. A task that panics ends the process with an error, so that its supervisor
 //! starts it again: a server without the task would only look alive. Other ends are normal here; the tasks of the ports
-//! must not end at all (`host/api/src/tasks.rs`).
+//! must not end at all (`host/api/src/tasks.rs`). The server is not ready from the panic on, and `mortise_task_failed`
+//! shows the task.
 
 use tokio::{
     sync::watch,
@@ -42,6 +43,7 @@ impl TaskWatch {
                 && ended.is_panic()
             {
                 let panic = TaskPanic { task, panic: ended.to_string() };
+                metrics::gauge!("mortise_task_failed", "task" => task).set(1.0);
                 tracing::error!("{panic}");
                 first.send_if_modified(|first| first.is_none() && first.replace(panic).is_none());
             }

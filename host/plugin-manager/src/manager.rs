@@ -31,7 +31,7 @@ use crate::{
     failpoint,
     files::config::ConfigWatch,
     files::folder,
-    options::{Options, StartError},
+    options::{ConfigFault, Options, StartError},
     plugin_resources::PluginResources,
     state::ManagerState,
     task::ManagerTask,
@@ -109,6 +109,14 @@ impl Manager {
     /// Ends all work at its next wait, and waits for that. Commands are refused from then on.
     pub async fn stop(&self) {
         self.core.work.stop().await;
+    }
+
+    /// Reads the settings of plugins again, and starts to load the plugins with changed ones.
+    ///
+    /// # Errors
+    /// The configuration is faulty, and has no effect.
+    pub async fn reload_settings(&self) -> Result<(), ConfigFault> {
+        self.core.reload_config().await
     }
 
     /// Log lines of plugins.

@@ -18,19 +18,33 @@ impl Core {
         if let Err(wait) = state.config.changed(self.options.limits.settle) {
             return wait;
         }
-        match (self.options.config.read)() {
-            Err(fault) => state.config_fault(fault).await,
-            Ok(settings) => {
-                state.settings = settings;
-                for name in state.plugins_to_set().await {
-                    let core = self.clone();
-                    self.work.spawn(async move { core.reload(&name).await });
-                }
-                state.retry_refused();
-                state.warn_of_unknown_settings();
-            }
-        }
+        // The log has the fault.
+        let _ = self.apply_config(&mut state).await;
         None
+    }
+
+    /// Reads the configuration again at once, changed or not.
+    pub(crate) async fn reload_config(self: &Arc<Self>) -> Result<(), ConfigFault> {
+        let mut state = self.lock().await;
+        state.config.note_read();
+        self.apply_config(&mut state).await
+    }
+
+    async fn apply_config(self: &Arc<Self>, state: &mut ManagerState) -> Result<(), ConfigFault> {
+        match (self.options.config.read)() {
+            Err(fault) => {
+                state.config_fault(fault.clone()).await;
+                return Err(fault);
+            }
+            Ok(settings) => state.settings = settings,
+        }
+        for name in state.plugins_to_set().await {
+            let core = self.clone();
+            self.work.spawn(async move { core.reload(&name).await });
+        }
+        state.retry_refused();
+        state.warn_of_unknown_settings();
+        Ok(())
     }
 
     /// Loads the serving component again with the current settings, unless it has them by then.

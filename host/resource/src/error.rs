@@ -4,6 +4,9 @@ use std::fmt::Display;
 
 use crate::{Diagnostic, Severity};
 
+/// Beginning of the message of each failure, with [`Code::Unavailable`], whose cause is the end of the server.
+pub const SERVER_STOPPING: &str = "the server is stopping";
+
 /// The kind of a failure. The numbers are gRPC's status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]

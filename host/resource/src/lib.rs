@@ -29,7 +29,7 @@ mod watch_from_search;
 pub mod wire;
 
 pub use encoded::{EncodedResource, EncodingError};
-pub use error::{Code, Error};
+pub use error::{Code, Error, SERVER_STOPPING};
 pub use id_ref::IdRef;
 pub use path::{FieldFault, FieldPath, PathError, PathStep};
 pub use scope::Scope;

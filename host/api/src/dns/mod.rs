@@ -23,9 +23,10 @@ mod serve;
 use std::{io, net::SocketAddr, time::Duration};
 
 use hickory_proto::rr::Name;
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
 pub(crate) use self::serve::serve;
+use crate::port;
 
 /// Options of the DNS port; `[dns]` in config.toml.
 #[derive(Debug, Clone)]
@@ -60,6 +61,12 @@ impl DnsOptions {
     }
 }
 
+/// The reserved DNS port. Clients of TCP and of UDP are refused.
+pub(crate) struct DnsSockets {
+    pub(crate) tcp: TcpSocket,
+    pub(crate) options: DnsOptions,
+}
+
 /// The open DNS ports.
 pub(crate) struct DnsPorts {
     pub(crate) udp: UdpSocket,
@@ -70,23 +77,33 @@ pub(crate) struct DnsPorts {
 /// Attempts to find a port that is free for both UDP and TCP.
 const MAX_BIND_ATTEMPTS: usize = 16;
 
-impl DnsPorts {
-    /// Opens both ports.
+impl DnsSockets {
+    /// Takes the address, for TCP, and tries it for UDP: an open socket of UDP would let clients wait.
     ///
     /// # Errors
     /// The address is in use, or does not belong to this machine.
-    pub(crate) async fn bind(options: DnsOptions) -> io::Result<Self> {
+    pub(crate) fn reserve(options: DnsOptions) -> io::Result<Self> {
         let mut tries = if options.addr.port() == 0 { MAX_BIND_ATTEMPTS } else { 1 };
         loop {
             tries -= 1;
-            let tcp = TcpListener::bind(options.addr).await?;
+            let tcp = port::reserve(options.addr)?;
             // The system picks a port for TCP, which UDP then has to get too.
-            match UdpSocket::bind(tcp.local_addr()?).await {
-                Ok(udp) => return Ok(Self { udp, tcp, options }),
+            match std::net::UdpSocket::bind(tcp.local_addr()?) {
+                Ok(_) => return Ok(Self { tcp, options }),
                 Err(e) if tries == 0 => return Err(e),
                 Err(_) => {}
             }
         }
+    }
+
+    /// Opens both ports.
+    ///
+    /// # Errors
+    /// Another process has opened one of them meanwhile.
+    pub(crate) async fn open(self) -> io::Result<DnsPorts> {
+        let Self { tcp, options } = self;
+        let udp = UdpSocket::bind(tcp.local_addr()?).await?;
+        Ok(DnsPorts { udp, tcp: tcp.listen(port::BACKLOG)?, options })
     }
 }
 

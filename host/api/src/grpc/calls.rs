@@ -20,7 +20,8 @@
 //! check is repeated whenever tokens or policies change, as long as the answer lasts.
 //!
 //! # Stopping
-//! Answers whose clients do not read end at once, and the server waits only for the remaining calls.
+//! Answers whose clients do not read end at once, the rest of a message has a moment to arrive, and the server waits only
+//! for the remaining calls.
 //!
 //! Cost: a call takes two uncontended locks; an answer over 48 KiB is copied once more.
 
@@ -64,6 +65,7 @@ use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     peer::{LocalUser, PeerCertificate},
     port::STOPPING_STALL_TIMEOUT,
+    tasks::STOPPING_REQUEST_WAIT,
 };
 
 /// Methods with a stream of requests.
@@ -307,7 +309,7 @@ where
             let limit = match streamed {
                 true => Box::pin(ended_early(calls.clone(), guard.by.clone(), guard.requirement))
                     as BoxFuture<'static, Status>,
-                false => Box::pin(sleep(limits.request_timeout).map(move |()| too_slow(limits.request_timeout))),
+                false => Box::pin(incomplete(calls.clone(), limits.request_timeout)),
             };
             Body::new(RequestBody::new(body, limit, share.clone(), streamed))
         });
@@ -402,6 +404,19 @@ async fn ended_by_stop(calls: Arc<Shared>) -> Status {
             return Status::unavailable("the server is stopping");
         }
         stopped.await;
+    }
+}
+
+/// Resolves when the message of a request is late, or has not arrived a moment after the stop.
+async fn incomplete(calls: Arc<Shared>, limit: Duration) -> Status {
+    let stopped = async {
+        let status = ended_by_stop(calls).await;
+        sleep(STOPPING_REQUEST_WAIT).await;
+        status
+    };
+    tokio::select! {
+        () = sleep(limit) => too_slow(limit),
+        status = stopped => status,
     }
 }
 

@@ -17,7 +17,7 @@ use axum::{
     },
 };
 use http_body_util::BodyExt as _;
-use mortise_resource::{Error, FieldPath, PathStep, pb};
+use mortise_resource::{Code, Error, FieldPath, PathStep, SERVER_STOPPING, pb};
 use mortise_text::{Limits, data_from_json, message_from_json};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use serde::{
@@ -122,7 +122,7 @@ pub(super) struct BufferedBody {
 ///
 /// # Errors
 /// 415 for an unsupported content type or encoding, 413 for more than `limit` bytes, 408 if it does not arrive `within`
-/// the time, 503 when the budget is used up.
+/// the time, 503 when the budget is used up, and when the server stops before the rest has arrived.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -150,6 +150,9 @@ pub(super) async fn read(
             "too many large bodies are being received (the limit follows store.max_resource_bytes); try again",
         )
         .with_header(RETRY_AFTER, "1")),
+        Ok(CollectOutcome::StreamError(e)) if e.to_string().starts_with(SERVER_STOPPING) => {
+            Err(Error::new(Code::Unavailable, e.to_string()).into())
+        }
         // The client is gone or sends nonsense; it may never read this.
         Ok(CollectOutcome::StreamError(e)) => {
             Err(HttpError::body(BAD_FORMAT_TEXT, String::new(), format!("it ended early: {e}")))

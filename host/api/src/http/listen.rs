@@ -2,7 +2,8 @@
 //!
 //! HTTP/1, over TLS if it is enabled: then a connection begins with a handshake in a task of its own. A connection that
 //! sends no request for `request_timeout`, or does not take its answer for `stall_timeout`, is closed. So a connection
-//! costs a little memory for a bounded time, except watches, which last as long as their clients listen.
+//! costs a little memory for a bounded time, except watches, which last as long as their clients listen. A request that
+//! is not complete a moment after the stop does not delay the end (`unfinished`).
 //!
 //! When all connections are in use, a few more get answers to `/healthz` and `/readyz` only: a busy server is not dead,
 //! and must not be restarted. Beyond these few, a new connection replaces the oldest one, so that silent clients cannot
@@ -10,6 +11,7 @@
 
 use std::{
     collections::VecDeque,
+    convert::Infallible,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -21,6 +23,7 @@ use axum::{
         HeaderName, StatusCode,
         header::{CONNECTION, RETRY_AFTER},
     },
+    routing::future::RouteFuture,
 };
 use hyper::{Request, body::Incoming, server::conn::http1::Builder};
 use hyper_util::{
@@ -32,12 +35,18 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::{JoinHandle, JoinSet},
+    time::timeout,
 };
-use tower::util::MapRequest;
+use tower::util::{MapFuture, MapRequest};
 
-use super::{HttpOptions, stall::StallTimeout};
+use super::{
+    HttpOptions,
+    stall::StallTimeout,
+    unfinished::{AnswerBody, CallCount, RequestBody},
+};
 use crate::{
     port::Port,
+    tasks::STOPPING_REQUEST_WAIT,
     tls::{Protocol, Tls},
     transport::Transport,
 };
@@ -112,16 +121,23 @@ async fn connection(
     let addr = transport.tcp().and_then(|tcp| tcp.peer_addr().ok());
     let (source, remote) = (Source::from_key(addr), addr.map_or(Remote::Unknown, Remote::Address));
     let certificate = transport.peer_certificate();
+    let calls = CallCount::default();
+    let counted = calls.clone();
+    let router = MapFuture::new(router, move |answer: RouteFuture<Infallible>| {
+        let call = counted.begin();
+        async move { answer.await.map(|answer| answer.map(|inner| AnswerBody { inner, _call: call })) }
+    });
+    let until_stopped = stopping.clone();
     let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(source);
         request.extensions_mut().insert(remote);
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        request
+        request.map(|body| RequestBody::new(body, until_stopped.clone()))
     });
     let stream = StallTimeout::new(transport, options.stall_timeout);
-    let (touched, hurry) = (stream.activity_flag(), stream.stopping_flag());
+    let (touched, hurry, writing) = (stream.activity_flag(), stream.stopping_flag(), stream.writing_flag());
     let mut serving = pin!(
         Builder::new()
             .timer(TokioTimer::new())
@@ -137,7 +153,14 @@ async fn connection(
             }
             hurry.store(true, Ordering::Relaxed);
             serving.as_mut().graceful_shutdown();
-            serving.await
+            loop {
+                match timeout(STOPPING_REQUEST_WAIT, &mut serving).await {
+                    Ok(ended) => break ended,
+                    // Half the head of a request, for example.
+                    Err(_) if calls.is_zero() && !writing.load(Ordering::Relaxed) => return,
+                    Err(_) => {}
+                }
+            }
         }
     };
     if let Err(e) = ended {
@@ -171,7 +194,7 @@ async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router) {
         drop(serving.await);
     };
     // The outcome is ignored: the client comes again.
-    let _ = tokio::time::timeout(PROBE_TIMEOUT * 2, serving).await;
+    let _ = timeout(PROBE_TIMEOUT * 2, serving).await;
 }
 
 /// Answers everything but probes on such a connection.
@@ -188,10 +211,7 @@ fn count_refused() {
 mod tests {
     use std::time::Duration;
 
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        time::timeout,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
     use crate::{peer::PeerCertificate, tls::testing};

@@ -42,6 +42,7 @@ mod search;
 mod shared;
 mod stall;
 mod types;
+mod unfinished;
 mod validate;
 mod watch;
 mod watch_query;

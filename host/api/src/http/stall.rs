@@ -29,17 +29,24 @@ pub(super) struct StallTimeout {
     activity_flag: Arc<AtomicBool>,
     /// Whether the server stops.
     stopping_flag: Arc<AtomicBool>,
+    /// Whether a write waits for the client.
+    writing_flag: Arc<AtomicBool>,
 }
 
 impl StallTimeout {
     /// Wraps a connection; `limit` is the longest wait for one write.
     pub(super) fn new(stream: Transport, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None, activity_flag: Arc::default(), stopping_flag: Arc::default() }
+        Self { stream, limit, waiting: None, activity_flag: Arc::default(), stopping_flag: Arc::default(), writing_flag: Arc::default() }
     }
 
     /// The flag for a stopping server; the next poll of the connection reads it.
     pub(super) fn stopping_flag(&self) -> Arc<AtomicBool> {
         self.stopping_flag.clone()
+    }
+
+    /// The flag for a write that waits for the client.
+    pub(super) fn writing_flag(&self) -> Arc<AtomicBool> {
+        self.writing_flag.clone()
     }
 
     /// The flag for a client that has ever sent something.
@@ -48,6 +55,7 @@ impl StallTimeout {
     }
 
     fn within<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.writing_flag.store(polled.is_pending(), Ordering::Relaxed);
         if polled.is_ready() {
             self.waiting = None;
             return polled;

@@ -9,6 +9,9 @@ use std::time::Duration;
 use metrics::Unit;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
+/// Handle of the recorded metrics.
+pub type MetricsHandle = PrometheusHandle;
+
 /// Time between two foldings of samples into buckets.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -143,6 +146,10 @@ pub const ALL: &[Metric] = table! {
         "Connections of the HTTP port answered with 503 or closed because too many are open.";
     Counter mortise_http_requests_total(route, code)
         "Answered HTTP requests by route and status code.";
+    Counter mortise_log_lines_dropped_total()
+        "Lines of the log dropped because standard error did not take them.";
+    Counter mortise_panics_total()
+        "Panics; each is a defect, and the log has its place.";
     Histogram mortise_plugin_call_seconds(plugin, hook)
         "Time of one call of a hook, waiting for an instance included.";
     Counter mortise_plugin_calls_low_priority_total(plugin, hook)
@@ -219,6 +226,8 @@ pub const ALL: &[Metric] = table! {
         "Time to append to the write-ahead log and sync the disk, once.";
     Counter mortise_store_watch_lagged_total()
         "Watches that the store ended because they fell behind.";
+    Gauge mortise_task_failed(task)
+        "1 once a task or thread has panicked that must run as long as the server.";
     Gauge mortise_tls_certificate_expiry_seconds(setting)
         "Time until the first certificate of a file expires; negative afterwards.";
     Counter mortise_tls_handshakes_total(port, outcome)

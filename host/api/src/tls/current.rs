@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio_rustls::rustls::ServerConfig;
 
@@ -12,8 +13,8 @@ use super::{ClientCerts, TlsError, TlsOptions, files::Configs, handshake::Protoc
 pub(crate) struct Tls {
     pub(super) options: TlsOptions,
     pub(super) configs: ArcSwap<Configs>,
-    /// Stamps of the files from before their first reading.
-    pub(super) read_at: Stamps,
+    /// Stamps of the files from before their last reading.
+    pub(super) read_at: Mutex<Stamps>,
 }
 
 impl Tls {
@@ -28,7 +29,7 @@ impl Tls {
             (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may show certificates",
             (Some(_), ClientCerts::Required) => "TLS on both ports; clients must show certificates",
         });
-        Ok(Arc::new(Self { options, configs: ArcSwap::from_pointee(configs), read_at }))
+        Ok(Arc::new(Self { options, configs: ArcSwap::from_pointee(configs), read_at: Mutex::new(read_at) }))
     }
 
     /// The configuration for new connections of a port.

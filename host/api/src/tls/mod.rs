@@ -39,7 +39,10 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::error::TlsError;
+pub use self::{
+    error::TlsError,
+    reload::{TlsFiles, TlsReload},
+};
 pub(crate) use self::{current::Tls, handshake::Protocol};
 
 /// Options of TLS, in config.toml.

@@ -1,7 +1,8 @@
 //! Reads the files again when they change.
 //!
 //! Certificate and key are two files, so a change is applied only after two checks in a row have seen the same files.
-//! Files that do not fit together then are rejected, and the active configuration stays.
+//! Files that do not fit together then are rejected, and the active configuration stays. [`TlsFiles::reload`] does not
+//! wait for a second check.
 
 use std::sync::Arc;
 
@@ -15,6 +16,31 @@ use super::{
     expiry::ExpiryMonitor,
     stamps::Stamps,
 };
+
+/// Handle to read the files of TLS at once.
+pub struct TlsFiles(pub(crate) Arc<Tls>);
+
+/// Outcome of a look at the files of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsReload {
+    /// They are as they were read last.
+    Unchanged,
+    /// They have changed, and are in service.
+    Loaded,
+    /// They have changed and are faulty, so the earlier ones stay in service. The log has the fault.
+    Refused,
+}
+
+impl TlsFiles {
+    /// Reads the files again if they have changed.
+    pub async fn reload(&self) -> TlsReload {
+        let options = self.0.options.clone();
+        match spawn_blocking(move || Stamps::of(&options)).await {
+            Ok(now) => self.0.reload(now).await,
+            Err(_) => TlsReload::Unchanged,
+        }
+    }
+}
 
 /// The state of the watched files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +68,7 @@ impl Tls {
         let mut every = interval(self.options.rescan);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut expiry = ExpiryMonitor::default();
-        let mut watched = FileState::Judged(self.read_at);
+        let mut watched = FileState::Judged(*self.read_at.lock());
         loop {
             every.tick().await;
             expiry.check(&self.configs.load().expiring);
@@ -51,15 +77,18 @@ impl Tls {
             let Ok(now) = spawn_blocking(move || Stamps::of(&options)).await else { continue };
             let judge;
             (watched, judge) = watched.next(now);
-            if judge && self.reload().await {
+            if judge && self.reload(now).await == TlsReload::Loaded {
                 expiry = ExpiryMonitor::default();
                 expiry.check(&self.configs.load().expiring);
             }
         }
     }
 
-    /// Reads the files and activates them; returns whether that succeeded.
-    async fn reload(&self) -> bool {
+    /// Reads files with these stamps and activates them, unless they were read before.
+    async fn reload(&self, now: Stamps) -> TlsReload {
+        if std::mem::replace(&mut *self.read_at.lock(), now) == now {
+            return TlsReload::Unchanged;
+        }
         let read = read(&self.options).await;
         let outcome = if read.is_ok() { "loaded" } else { "refused" };
         metrics::counter!("mortise_tls_reloads_total", "outcome" => outcome).increment(1);
@@ -67,13 +96,13 @@ impl Tls {
             Ok((_, configs)) => {
                 configs.log_certificate("TLS: the changed files are in service");
                 self.configs.store(Arc::new(configs));
-                true
+                TlsReload::Loaded
             }
             Err(e) => {
                 tracing::error!(
                     "TLS: the changed files are refused, and the files that were read before stay in service: {e}"
                 );
-                false
+                TlsReload::Refused
             }
         }
     }

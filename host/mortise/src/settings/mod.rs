@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `table`, `declare`, `range` | the settings; the macro that declares them; ranges of numbers |
 //! | `load`, `environment`, `renamed` | reads file, environment and flags; refuses old names |
+//! | `live` | reads them again while the server runs |
 //! | `rules`, `filter` | checks of settings that need each other, and of the log level |
 //! | `plugin`, `region` | tables of plugins and of peers |
 //! | `parts` | makes the options of each part of the server |
@@ -19,6 +20,7 @@ mod environment;
 mod error;
 mod filter;
 mod flag;
+mod live;
 mod load;
 pub(crate) mod parts;
 pub(crate) mod plugin;
@@ -33,5 +35,6 @@ mod test_limits;
 
 pub(crate) use error::{ConfigError, SettingError};
 pub(crate) use flag::flag_help;
-pub(crate) use load::{Overrides, Reload, Settings};
+pub(crate) use live::LiveSettings;
+pub(crate) use load::{Overrides, Settings};
 pub(crate) use table::{Config, Log};

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
 use mortise_audit::{Events, OnFull};
 use mortise_plugin_host::{
-    Grants, Limits, LogSettings, Quarantine, ReconcileLimits,
+    Limits, LogSettings, Quarantine, ReconcileLimits,
     units::{Millis, Seconds, Size},
 };
 use mortise_plugin_manager::controllers::Quota;
@@ -457,17 +457,5 @@ section! {
         keys: usize = Quota::default().values, Range::new(0, 10_000_000);
         /// Size of one plugin's keys and values.
         bytes: Size = Size::from(Quota::default().bytes), Range::bytes(0, TIB);
-    }
-}
-
-impl Config {
-    /// All that takes effect with a restart only: everything but the settings and the grants of plugins.
-    pub(crate) fn without_settings(mut self) -> Self {
-        for plugin in self.plugin.values_mut() {
-            plugin.settings.clear();
-            plugin.grants = Grants::default();
-        }
-        self.plugin.retain(|_, plugin| *plugin != PluginConfig::default());
-        self
     }
 }

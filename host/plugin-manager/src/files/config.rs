@@ -23,6 +23,12 @@ impl ConfigWatch {
         Self { path: path.map(Path::to_owned), acted, pending: None, unsettled: BTreeSet::new() }
     }
 
+    /// Notes that the file is read now.
+    pub(crate) fn note_read(&mut self) {
+        self.acted = self.path.as_deref().and_then(Stamp::at);
+        self.pending = None;
+    }
+
     /// Whether the file has changed and settled; the error is the time until the next look.
     pub(crate) fn changed(&mut self, settle: Duration) -> Result<(), Option<Duration>> {
         let Some(path) = &self.path else { return Err(None) };

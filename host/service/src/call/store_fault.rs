@@ -1,13 +1,15 @@
 //! The errors of callers for faults of the store.
 
-use mortise_resource::{Code, Error};
+use mortise_resource::{Code, Error, SERVER_STOPPING};
 use mortise_store::StoreError;
 
 /// Returns the error for a fault of the store: `ResourceExhausted` while the disk or a quota is full, where a later
-/// retry makes sense; `Unavailable` once the store takes no writes until it is opened again; `Aborted` where the caller
-/// has to read again; `Internal` for everything else.
+/// retry makes sense; `Unavailable` once the store takes no writes until it is opened again, and at the end of the
+/// server; `Aborted` where the caller has to read again; `Internal` for everything else.
 pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     let code = match error {
+        // The store is not at fault.
+        StoreError::Closed => return Error::new(Code::Unavailable, SERVER_STOPPING),
         StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
         StoreError::Poisoned(_) => Code::Unavailable,
         StoreError::ScanAborted { .. } => Code::Aborted,
@@ -58,6 +60,9 @@ mod tests {
         assert_eq!(error.code, Code::ResourceExhausted);
         assert!(error.message.contains("(quotas.bytes); delete some, or raise quotas.bytes"), "{}", error.message);
         assert_eq!(code(StoreError::Poisoned("sync".into())), Code::Unavailable);
+        for error in [store_fault("failed to write resource", &StoreError::Closed), ended(&StoreError::Closed)] {
+            assert_eq!((error.code, &*error.message), (Code::Unavailable, "the server is stopping"));
+        }
         assert_eq!(code(StoreError::Corrupt { path: "db".into(), what: "x".into() }), Code::Internal);
     }
 }

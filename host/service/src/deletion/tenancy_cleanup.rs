@@ -12,7 +12,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::Arc,
 };
 
@@ -84,8 +84,12 @@ impl TenancyCleanup {
             let event = tokio::select! {
                 event = partitions.next() => event?,
                 event = namespaces.next() => event?,
-                Some(Ok(uid)) = running.join_next() => {
-                    leaving.remove(&uid);
+                Some(ended) = running.join_next() => {
+                    match ended {
+                        Ok(uid) => leaving.remove(&uid),
+                        // Passes on a panic, which then ends the process.
+                        Err(e) => resume_unwind(e.into_panic()),
+                    };
                     continue;
                 }
             };

@@ -50,6 +50,11 @@ pub(crate) fn quotas(limits: Quotas, (resources, bytes): (u64, u64)) {
     }
 }
 
+/// Notes that a thread panicked that must run as long as the store.
+pub(crate) fn thread_failed(thread: &'static str) {
+    metrics::gauge!("mortise_task_failed", "task" => format!("the {thread} thread of the store")).set(1.0);
+}
+
 /// Notes that the store refuses writes.
 pub(crate) fn poisoned() {
     metrics::gauge!("mortise_store_poisoned").set(1.0);

@@ -182,7 +182,16 @@ pub(crate) fn open(
     let committer = Committer::new(shared.clone(), (meta, sums), history, wal, checkpoints, (settled, older));
     let thread = thread::Builder::new()
         .name("store-commit".to_owned())
-        .spawn(move || committer.run())
+        .spawn({
+            let shared = shared.clone();
+            move || {
+                shared.guard("commit", || committer.run());
+                // Callers that would wait for a thread that panicked find the queue closed.
+                shared.queue.close();
+                while shared.queue.take(1).is_some() {}
+                shared.room.close();
+            }
+        })
         .map_err(io_fault(&path, "start the commit thread of"))?;
     let scrub = scrub::start(&shared, shared.options.scrub_per_second)?;
     Ok((shared, vec![thread, scrub]))

@@ -63,7 +63,7 @@ impl Checkpoints {
         let (tell, done) = channel();
         let thread = thread::Builder::new()
             .name("store-checkpoint".to_owned())
-            .spawn(move || run(&shared, &data, &todo, &tell))
+            .spawn(move || shared.guard("checkpoint", || run(&shared, &data, &todo, &tell)))
             .map_err(io_fault(path, "start the checkpoint thread of"))?;
         Ok(Self { work: Some(work), done, running: false, thread: Some(thread) })
     }

@@ -115,7 +115,7 @@ impl Committer {
             });
             if let Err(panic) = worked {
                 // Dropping the jobs answers the waiting callers, which then find the store poisoned.
-                self.shared.poison(&panic);
+                self.shared.note_thread_failed("commit", &panic);
                 self.shared.queue.close();
                 drop((jobs, batches));
                 while self.shared.queue.take(1).is_some() {}

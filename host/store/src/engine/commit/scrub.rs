@@ -128,7 +128,15 @@ pub(crate) fn start(shared: &Arc<Shared>, rate: u64) -> Result<JoinHandle<()>, S
     let count = usize::try_from(rate.div_ceil(SLICES_PER_SECOND)).unwrap_or(usize::MAX);
     let path = shared.options.path.clone();
     let shared = Arc::downgrade(shared);
-    let thread = thread::Builder::new().name("store-scrub".to_owned()).spawn(move || pace(&shared, count));
+    let thread = thread::Builder::new().name("store-scrub".to_owned()).spawn(move || {
+        let paced = catch_panic("scrub", || {
+            pace(&shared, count);
+            Ok(())
+        });
+        if let (Err(panic), Some(shared)) = (paced, shared.upgrade()) {
+            shared.note_thread_failed("scrub", &panic);
+        }
+    });
     thread.map_err(io_fault(&path, "start the scrub thread of"))
 }
 

@@ -22,7 +22,7 @@ use crate::{
         metrics,
         options::Options,
         read::{publisher::Publisher, scan::Scanner, snapshot::Snapshots},
-        tree::{checkpoint_position::LogEnd, table::Table},
+        tree::{checkpoint_position::LogEnd, panics::catch_panic, table::Table},
     },
 };
 
@@ -73,6 +73,23 @@ impl Shared {
         {
             self.poison(&error);
         }
+    }
+
+    /// Does the work of a thread. After a panic the store refuses writes: without the thread it would only look sound.
+    pub(crate) fn guard(&self, thread: &'static str, work: impl FnOnce()) {
+        let worked = catch_panic(thread, || {
+            work();
+            Ok(())
+        });
+        if let Err(panic) = worked {
+            self.note_thread_failed(thread, &panic);
+        }
+    }
+
+    /// Notes the panic of a thread, and refuses writes.
+    pub(crate) fn note_thread_failed(&self, thread: &'static str, panic: &StoreError) {
+        metrics::thread_failed(thread);
+        self.poison(panic);
     }
 
     /// Notes whether the disk has space, and logs a change.

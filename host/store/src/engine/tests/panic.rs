@@ -32,3 +32,19 @@ async fn a_store_without_its_commit_thread_answers_all_callers() {
     assert_eq!(store.read(Consistency::Consistent, &id(&stored)).await.unwrap(), stored);
     store.write_cas(resource("c")).await.unwrap();
 }
+
+/// The other threads have no callers that wait for them; the store shows their end.
+#[tokio::test]
+async fn a_store_without_one_of_its_threads_refuses_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SledBackend::open(Options::new(dir.path().join("store"))).unwrap();
+    let stored = store.write_cas(resource("a")).await.unwrap();
+    store.shared.guard("scrub", || {});
+    assert!(store.health().borrow().is_ready(), "an end without a panic is none of its business");
+    store.shared.guard("scrub", || panic!("panics on purpose"));
+    let health = store.health().borrow().clone();
+    assert!(health.poisoned.as_ref().is_some_and(|why| why == "the scrub thread failed: panics on purpose"), "{health:?}");
+    assert!(!health.is_ready());
+    assert!(matches!(store.write_cas(resource("b")).await, Err(StoreError::Poisoned(_))));
+    assert_eq!(store.read(Consistency::Consistent, &id(&stored)).await.unwrap(), stored);
+}
