@@ -71,7 +71,8 @@ use crate::{
 /// Longest time for gRPC connections to close after their last call.
 const CONNECTION_CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Concurrent calls of one gRPC connection.
+/// Concurrent calls of one gRPC connection. A client may give up as many before they begin, and may make the server
+/// reset as many for faults of HTTP/2 over the life of the connection; one more ends the connection with GOAWAY.
 const MAX_STREAMS: u32 = 2_048;
 
 /// Longest wait for the answer to the ping of a silent gRPC connection before the connection is closed.
@@ -261,6 +262,8 @@ impl OpenPorts {
             let _socket = socket;
             let grpc = Server::builder()
                 .max_concurrent_streams(MAX_STREAMS)
+                .http2_max_pending_accept_reset_streams(Some(MAX_STREAMS as usize))
+                .http2_max_local_error_reset_streams(Some(MAX_STREAMS as usize))
                 .initial_stream_window_size(1 << 20)
                 .initial_connection_window_size(4 << 20)
                 // Notices clients that vanished during a watch.
