@@ -1,7 +1,8 @@
-//! New ids and timestamps, and parts of ids.
+//! New ids and timestamps, parts of ids, and the query for a whole type.
 
 use jiff::{Timestamp, Zoned};
-use mortise_resource::pb;
+use mortise_resource::{pb, tenancy::WILDCARD};
+use mortise_store::{Query, TypeKey};
 use ulid::Ulid;
 
 /// Makes a new ULID, for uids and generations.
@@ -25,6 +26,12 @@ pub(crate) fn milliseconds() -> prost_types::Timestamp {
     let now = Timestamp::now();
     let nanos = now.subsec_nanosecond();
     prost_types::Timestamp { seconds: now.as_second(), nanos: nanos - nanos % 1_000_000 }
+}
+
+/// Returns the query for the resources of a type in every tenancy.
+pub(crate) fn query_everywhere(wanted: &pb::Type) -> Query {
+    let tenancy = pb::Tenancy { partition: WILDCARD.to_owned(), namespace: WILDCARD.to_owned() };
+    Query { type_key: TypeKey::from(wanted), tenancy, name_prefix: String::new() }
 }
 
 /// Returns the type of an id. Ids from the store and checked ones have a type.
