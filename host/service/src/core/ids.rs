@@ -1,7 +1,8 @@
-//! New ids and timestamps, and parts of ids.
+//! New ids and timestamps, parts of ids, and the query for a whole type.
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
-use mortise_resource::pb;
+use mortise_resource::{pb, tenancy::WILDCARD};
+use mortise_store::{Query, TypeKey};
 use ulid::Ulid;
 
 /// Makes a new ULID, for uids and generations.
@@ -24,6 +25,12 @@ pub(crate) fn timestamp() -> prost_types::Timestamp {
 /// Returns the current time, as a protobuf timestamp with the precision of a uid, milliseconds.
 pub(crate) fn milliseconds() -> prost_types::Timestamp {
     mortise_clock::timestamp_millis()
+}
+
+/// Returns the query for the resources of a type in every tenancy.
+pub(crate) fn query_everywhere(wanted: &pb::Type) -> Query {
+    let tenancy = pb::Tenancy { partition: WILDCARD.to_owned(), namespace: WILDCARD.to_owned() };
+    Query { type_key: TypeKey::from(wanted), tenancy, name_prefix: String::new() }
 }
 
 /// Returns the type of an id. Ids from the store and checked ones have a type.

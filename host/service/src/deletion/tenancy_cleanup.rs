@@ -32,7 +32,7 @@ use crate::{
     core::{
         Core,
         durations::{EMPTYING_WAITS, TASK_RESTART_WAIT},
-        ids::tenancy_of,
+        ids::{query_everywhere, tenancy_of},
     },
     region::{Replicas, ReplicatedType},
     rules::builtin_types::{self, TENANCY_FINALIZER},
@@ -69,12 +69,7 @@ impl TenancyCleanup {
 
     /// Watches both kinds of units and cleans up the marked ones. Ends only with an error.
     async fn drain(&self) -> Result<std::convert::Infallible, StoreError> {
-        let watch = async |gvk: Gvk| {
-            let any = || WILDCARD.to_owned();
-            let tenancy = pb::Tenancy { partition: any(), namespace: any() };
-            let query = Query { type_key: TypeKey::from(&gvk.to_pb()), tenancy, name_prefix: String::new() };
-            self.core.backend.watch_list(&query, None).await
-        };
+        let watch = async |gvk: Gvk| self.core.backend.watch_list(&query_everywhere(&gvk.to_pb()), None).await;
         let mut partitions = watch(types::partition()).await?;
         let mut namespaces = watch(types::namespace()).await?;
         let mut leaving = HashSet::new();

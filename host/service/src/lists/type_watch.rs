@@ -2,12 +2,12 @@
 //! version. They call no authorize hook, and do not count against the limit of watches: controllers declare their
 //! number.
 
-use mortise_resource::{EncodedResource, Error, pb, tenancy::WILDCARD, types::Gvk};
-use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
+use mortise_resource::{EncodedResource, Error, pb, types::Gvk};
+use mortise_store::{Consistency, Watch, WatchEvent};
 
 use crate::{
     call::{Caller, store_fault::ended},
-    core::Core,
+    core::{Core, ids::query_everywhere},
     rules::RequestHooks,
 };
 
@@ -28,10 +28,7 @@ impl TypeWatch {
     /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
     pub(crate) async fn open(core: &Core, name: &pb::Type) -> Result<Self, Error> {
         let kind = core.types().resolve(name)?.clone();
-        let any = || WILDCARD.to_owned();
-        let tenancy = pb::Tenancy { partition: any(), namespace: any() };
-        let query = Query { type_key: TypeKey::from(name), tenancy, name_prefix: String::new() };
-        let watch = core.backend.watch_list(&query, None).await;
+        let watch = core.backend.watch_list(&query_everywhere(name), None).await;
         let watch = watch.map_err(|e| Error::internal(format!("watching {}: {e}", kind.gvk)))?;
         Ok(Self { core: core.clone(), wanted: kind.gvk.clone(), watch, live: false })
     }

@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use mortise_resource::{Code, Error, data::HeldBackReason, goten::SyncingMeta, pb, types};
-use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Query, StoreError, TypeKey};
+use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError, TypeKey};
 
 use super::{
     incoming::{Deferral, ReplicaError, check, check_policy, followed_id, uid_number},
@@ -28,7 +28,10 @@ use super::{
 };
 use crate::{
     call::store_fault::store_fault,
-    core::{MAX_CAS_ATTEMPTS, ids::tenancy_of},
+    core::{
+        MAX_CAS_ATTEMPTS,
+        ids::{query_everywhere, tenancy_of},
+    },
     registry::Registry,
     rules::{
         TenancyUnits, UnitError,
@@ -342,11 +345,8 @@ impl Replicas {
         followed_type: &pb::Type,
         uids: &HashSet<u128>,
     ) -> Result<Vec<pb::Id>, Error> {
-        let everywhere = || mortise_resource::tenancy::WILDCARD.to_owned();
-        let tenancy = pb::Tenancy { partition: everywhere(), namespace: everywhere() };
-        let query = Query { type_key: TypeKey::from(followed_type), tenancy, name_prefix: String::new() };
         let failed = |e: StoreError| store_fault("failed to read replicas", &e);
-        let mut cursor = self.core.backend.scan(&query).await.map_err(failed)?;
+        let mut cursor = self.core.backend.scan(&query_everywhere(followed_type)).await.map_err(failed)?;
         let mut others = Vec::new();
         while let Some(page) = cursor.next().await.map_err(failed)? {
             for found in page {

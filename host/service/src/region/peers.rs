@@ -11,10 +11,9 @@ use mortise_resource::{
     Error,
     data::RegionPeer,
     pb::{self, Condition},
-    tenancy::WILDCARD,
     types,
 };
-use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey};
+use mortise_store::{Batch, Consistency, Mutation, StoreError};
 use prost::Message as _;
 
 use super::replicas::Replicas;
@@ -44,12 +43,7 @@ impl Replicas {
     /// # Errors
     /// Faults of the store.
     pub async fn retain_peers(&self, names: &[&str]) -> Result<(), Error> {
-        let any = || WILDCARD.to_owned();
-        let query = Query {
-            type_key: TypeKey::from(&types::region_peer().to_pb()),
-            tenancy: pb::Tenancy { partition: any(), namespace: any() },
-            name_prefix: String::new(),
-        };
+        let query = ids::query_everywhere(&types::region_peer().to_pb());
         let fault = |e: StoreError| store_fault("failed to remove a peer", &e);
         for stored in self.core.backend.list(Consistency::Consistent, &query).await.map_err(fault)? {
             let id = stored.id.unwrap_or_default();

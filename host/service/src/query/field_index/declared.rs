@@ -1,11 +1,11 @@
 //! The indexed fields of a type, and a resource's values in them.
 
 use mortise_query::{Candidate, IndexPath, Schema};
-use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};
-use mortise_store::{ChangeEvent, PriorState, Query, TypeKey};
+use mortise_resource::{EncodedResource, types::Gvk};
+use mortise_store::{ChangeEvent, PriorState, Query};
 
 use super::content::{EntryChange, IndexEntry, Terms};
-use crate::registry::ResourceType;
+use crate::{core::ids::query_everywhere, registry::ResourceType};
 
 /// Values of one resource; a resource with more is found by every value.
 const MAX_RESOURCE_VALUES: usize = 64;
@@ -30,9 +30,7 @@ impl IndexedFields {
 
     /// Returns the query for all resources of the type.
     pub(super) fn query(&self) -> Query {
-        let tenancy = pb::Tenancy { partition: WILDCARD.to_owned(), namespace: WILDCARD.to_owned() };
-        let type_key = TypeKey { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() };
-        Query { type_key, tenancy, name_prefix: String::new() }
+        query_everywhere(&self.gvk.to_pb())
     }
 
     pub(super) fn fields(&self) -> usize {
@@ -72,7 +70,7 @@ impl IndexedFields {
 
 #[cfg(test)]
 mod tests {
-    use mortise_resource::goten::Meta;
+    use mortise_resource::{goten::Meta, pb};
     use prost::Message as _;
     use prost_reflect::DescriptorPool;
 
