@@ -3,6 +3,7 @@
 pub(crate) mod canary;
 pub(crate) mod content;
 mod drain;
+mod kept;
 pub(crate) mod migration;
 mod record;
 pub(crate) mod request;

@@ -1,8 +1,6 @@
 //! The request of a load, and its result.
 
-use std::io;
-
-use crate::{files::folder::OfferedSignature, load::stage::Failure, state::ManagerState, trust::Origin};
+use crate::{files::folder::OfferedSignature, load::stage::Failure, trust::Origin};
 
 /// A component and its origin.
 pub(crate) struct LoadRequest {
@@ -15,22 +13,6 @@ pub(crate) struct LoadRequest {
     pub(crate) reason: LoadReason,
     /// The plugin that came from this source before: its record shows every stage, and the component must be it.
     pub(crate) plugin_before: Option<String>,
-}
-
-impl ManagerState {
-    /// A request for a component of a plugin from the copies in data_dir.
-    pub(crate) fn kept_request(&self, plugin: &str, digest: String, reason: LoadReason) -> io::Result<LoadRequest> {
-        let source = self.plugins.get(plugin).map(|managed| managed.record.data.source.clone()).unwrap_or_default();
-        let (origin, signature, plugin_before) = (Origin::Kept, Ok(None), Some(plugin.to_owned()));
-        let bytes = self.components.get(plugin, &digest)?;
-        Ok(LoadRequest { source, bytes, digest, origin, signature, reason, plugin_before })
-    }
-
-    /// A request for the component of a plugin that served last.
-    pub(crate) fn last_served_request(&self, plugin: &str) -> io::Result<LoadRequest> {
-        let digest = self.plugins.get(plugin).map(|managed| managed.record.data.digest.clone()).unwrap_or_default();
-        self.kept_request(plugin, digest, LoadReason::Reload)
-    }
 }
 
 /// Reason of a load.

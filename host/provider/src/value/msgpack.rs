@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rmpv::Value as Packed;
 
-use super::{MAX_DEPTH, Number, Refinements, Step, Type, Value, ValueError, json};
+use super::{MAX_DEPTH, Number, Refinements, Step, Type, Value, ValueError};
 
 /// The extension of an unknown value without refinements.
 const UNKNOWN_EXTENSION: i8 = 0;
@@ -229,18 +229,6 @@ fn pack_unknown(refinements: &Refinements) -> Packed {
         // Refinements that are too long are left out: the value is unknown all the same.
         len if len > MAX_REFINEMENT_BYTES => Packed::Ext(UNKNOWN_EXTENSION, vec![0]),
         _ => Packed::Ext(REFINED_EXTENSION, bytes),
-    }
-}
-
-/// Decodes a value that a message has in either form; with neither form it is null.
-///
-/// # Errors
-/// The errors of the form.
-pub fn decode_either(msgpack: &[u8], json: &[u8], of: &Type) -> Read {
-    match (msgpack, json) {
-        ([], []) => Ok(Value::Null),
-        ([], json) => json::decode(json, of),
-        (msgpack, _) => decode(msgpack, of),
     }
 }
 

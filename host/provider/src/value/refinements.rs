@@ -18,11 +18,3 @@ pub struct Refinements {
     /// Most elements of a collection.
     pub max_length: Option<u64>,
 }
-
-impl Refinements {
-    /// Refinements of a value that will not be null.
-    #[must_use]
-    pub fn not_null() -> Self {
-        Self { is_null: Some(false), ..Self::default() }
-    }
-}
