@@ -81,7 +81,7 @@ impl Plugin {
 
         let grants = settings.grants_of(&manifest.name).clone();
         let file = (digest.as_str(), bytes, &component, described.as_slice());
-        let own = settings.of(&manifest.name).to_string();
+        let own = settings.for_plugin(&manifest.name).to_string();
         let controllers = compile_for_controllers(&inner, file, exports, &manifest, grants.clone(), &own).await?;
         let searches = imports_lookup(&inner.engine, &component)
             .then(|| permit(&manifest, grants.clone(), &own).map(Arc::new))
@@ -182,7 +182,7 @@ impl Plugin {
     /// Whether the plugin was loaded with these settings and grants.
     #[must_use]
     pub fn has_settings(&self, settings: &PluginSettings) -> bool {
-        let now = settings.of(self.name()).to_string();
+        let now = settings.for_plugin(self.name()).to_string();
         *self.hooks.settings == *now && self.grants == *settings.grants_of(self.name())
     }
 

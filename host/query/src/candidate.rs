@@ -118,7 +118,7 @@ impl<'r> Candidate<'r> {
     /// The part that the path goes into does not decode.
     pub fn index_values(&self, path: &Path) -> Result<Vec<String>, Undecodable> {
         let mut texts = Vec::new();
-        let mut add = |value: &Value| texts.extend(Scalar::of(value).and_then(|value| value.index_text()));
+        let mut add = |value: &Value| texts.extend(Scalar::from_value(value).and_then(|value| value.index_text()));
         self.any(path, &mut |slot| {
             match slot {
                 Slot::Value(Value::List(items)) => items.iter().for_each(&mut add),

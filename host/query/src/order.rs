@@ -93,7 +93,7 @@ impl OrderBy {
             let mut value = None;
             candidate.any(path, &mut |slot| {
                 value = match slot {
-                    Slot::Value(found) => Scalar::of(found),
+                    Slot::Value(found) => Scalar::from_value(found),
                     Slot::Unset => path.zero.clone(),
                     Slot::Absent => None,
                 };

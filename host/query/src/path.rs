@@ -117,7 +117,7 @@ impl Path {
             Shape::One(ValueType::Message(message)) | Shape::List(ValueType::Message(message)) => {
                 let field = find(message, segment).ok_or_else(|| unknown(message, segment))?;
                 self.zero = zero_of(&field);
-                self.shape = Shape::of(&field);
+                self.shape = Shape::for_field(&field);
                 self.steps.push(Step::Field(field));
             }
             Shape::One(_) if matches!(self.steps.last(), Some(Step::Key(_))) => {

@@ -24,7 +24,7 @@ pub(crate) enum Scalar {
 
 impl Scalar {
     /// The value of a field; `None` for messages that are not scalar, lists and maps. Wrappers yield what they wrap.
-    pub(crate) fn of(value: &Value) -> Option<Self> {
+    pub(crate) fn from_value(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Bool(value) => Self::Bool(*value),
             Value::I32(value) | Value::EnumNumber(value) => Self::Int((*value).into()),
@@ -43,7 +43,7 @@ impl Scalar {
     fn of_message(message: &DynamicMessage) -> Option<Self> {
         let descriptor = message.descriptor();
         if is_wrapper(descriptor.full_name()) {
-            return Self::of(message.get_field_by_number(1)?.as_ref());
+            return Self::from_value(message.get_field_by_number(1)?.as_ref());
         }
         match descriptor.full_name() {
             "google.protobuf.Timestamp" | "google.protobuf.Duration" => Some(Self::Time {
@@ -60,7 +60,7 @@ impl Scalar {
             // Texts and bytes compare without a copy.
             (Value::String(value), Self::Text(text)) => Some(value.as_bytes().cmp(text.as_bytes())),
             (Value::Bytes(value), Self::Bytes(bytes)) => Some(value.as_ref().cmp(bytes.as_slice())),
-            (value, own) => Self::of(value)?.order(own),
+            (value, own) => Self::from_value(value)?.order(own),
         }
     }
 

@@ -52,14 +52,14 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    pub(crate) fn of(field: &FieldDescriptor) -> Self {
+    pub(crate) fn for_field(field: &FieldDescriptor) -> Self {
         match field.kind() {
             Kind::Message(entry) if field.is_map() => Self::Map {
                 key: entry.map_entry_key_field().kind(),
-                value: ValueType::of(entry.map_entry_value_field().kind()),
+                value: ValueType::from_kind(entry.map_entry_value_field().kind()),
             },
-            kind if field.is_list() => Self::List(ValueType::of(kind)),
-            kind => Self::One(ValueType::of(kind)),
+            kind if field.is_list() => Self::List(ValueType::from_kind(kind)),
+            kind => Self::One(ValueType::from_kind(kind)),
         }
     }
 
@@ -73,7 +73,7 @@ impl Shape {
 }
 
 impl ValueType {
-    pub(crate) fn of(kind: Kind) -> Self {
+    pub(crate) fn from_kind(kind: Kind) -> Self {
         match kind {
             Kind::Bool => Self::Bool,
             Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => Self::Int { low: i32::MIN.into(), high: i32::MAX.into() },
@@ -93,7 +93,7 @@ impl ValueType {
         match (message.full_name(), message.get_field(1)) {
             ("google.protobuf.Timestamp", _) => Self::Timestamp,
             ("google.protobuf.Duration", _) => Self::Duration,
-            (name, Some(field)) if is_wrapper(name) => Self::Wrapper(Box::new(Self::of(field.kind()))),
+            (name, Some(field)) if is_wrapper(name) => Self::Wrapper(Box::new(Self::from_kind(field.kind()))),
             _ => Self::Message(message),
         }
     }
@@ -131,9 +131,9 @@ impl ValueType {
 
 /// The value that an absent field is compared as: the field's declared default, or else the zero value.
 pub(crate) fn zero_of(field: &FieldDescriptor) -> Option<Scalar> {
-    match Shape::of(field) {
+    match Shape::for_field(field) {
         Shape::One(of @ (ValueType::Wrapper(_) | ValueType::Timestamp | ValueType::Duration)) => of.zero(),
         Shape::One(ValueType::Message(_)) | Shape::List(_) | Shape::Map { .. } => None,
-        Shape::One(_) => Scalar::of(&Value::default_value_for_field(field)),
+        Shape::One(_) => Scalar::from_value(&Value::default_value_for_field(field)),
     }
 }

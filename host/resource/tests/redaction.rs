@@ -52,7 +52,7 @@ fn lock(of: &MessageDescriptor, code: &str) -> DynamicMessage {
 }
 
 fn secrets(door: &DynamicMessage) -> Secrets {
-    let redaction = Redaction::of(door_of(door).parent_pool()).unwrap();
+    let redaction = Redaction::from_pool(door_of(door).parent_pool()).unwrap();
     let mut secrets = Secrets::default();
     secrets.note(&redaction, &door_of(door), &door.encode_to_vec());
     secrets
@@ -65,7 +65,7 @@ fn door_of(door: &DynamicMessage) -> MessageDescriptor {
 #[test]
 fn the_marked_fields_are_found_and_no_others() {
     let of = door();
-    let redaction = Redaction::of(of.parent_pool()).unwrap();
+    let redaction = Redaction::from_pool(of.parent_pool()).unwrap();
     let covered: Vec<_> = of
         .parent_pool()
         .all_messages()
@@ -82,13 +82,13 @@ fn the_marked_fields_are_found_and_no_others() {
         assert_eq!(fields.contain(&field), redaction.covers(&field), "{}", field.full_name());
     }
     let unmarked = PROTO.replace("debug_redact = true, ", "").replace("[debug_redact = true]", "");
-    assert!(Redaction::of(&pool(&unmarked)).is_none());
+    assert!(Redaction::from_pool(&pool(&unmarked)).is_none());
 }
 
 #[test]
 fn a_message_may_hold_one_however_deep() {
     let of = door();
-    let redaction = Redaction::of(of.parent_pool()).unwrap();
+    let redaction = Redaction::from_pool(of.parent_pool()).unwrap();
     let ours = of.parent_pool().all_messages().filter(|message| message.package_name() == "lock.v1");
     let (within, without): (Vec<_>, Vec<_>) = ours.partition(|message| redaction.is_within(message));
     let names = |of: Vec<MessageDescriptor>| {
@@ -173,7 +173,7 @@ fn more_than_is_looked_for_and_data_that_is_none_hide_whole_texts() {
     assert_ne!(codes(10, MOST_BYTES / 9).hide(text), text);
     let mut broken = Secrets::default();
     assert!(broken.is_empty());
-    broken.note(&Redaction::of(of.parent_pool()).unwrap(), &of, &[0xff]);
+    broken.note(&Redaction::from_pool(of.parent_pool()).unwrap(), &of, &[0xff]);
     assert!(!broken.is_empty() && broken.hide(text) != text);
     assert_eq!(broken.hide(""), "");
 }

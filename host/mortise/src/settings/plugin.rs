@@ -81,8 +81,8 @@ mod tests {
         )
         .unwrap();
         let expected = r#"{"day":"2026-01-02","inner":{"z":[]},"list":[1,{"x":"y"}],"number":-3,"real":0.5,"text":"a","truth":true}"#;
-        assert_eq!(all.of("demo").to_string(), expected);
-        assert_eq!(all.of("empty").to_string(), "{}");
+        assert_eq!(all.for_plugin("demo").to_string(), expected);
+        assert_eq!(all.for_plugin("empty").to_string(), "{}");
         assert_eq!(all.names().collect::<Vec<_>>(), ["demo", "empty"]);
     }
 

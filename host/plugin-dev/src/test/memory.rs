@@ -143,7 +143,7 @@ impl Memory {
                 one.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
             }
             (Some((_, IndexBy::Reference(path))), CacheKey::Id(key), Some(data)) => {
-                let found = path.references(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;
+                let found = path.references(&message()?).and_then(|field| field.read(data)).map_err(undecodable)?;
                 let holder = one.id.clone().unwrap_or_default();
                 found.iter().any(|to| {
                     let scope = to.r#type.as_ref().map_or(Scope::Undefined, |of| self.stored.codec().scope(&of.into()));
@@ -152,7 +152,7 @@ impl Memory {
             }
             (Some((index, _)), CacheKey::Value(key), _) => {
                 let found = index.values(one, |path, data| {
-                    path.values(&message()?).and_then(|field| field.of(data)).map_err(undecodable)
+                    path.values(&message()?).and_then(|field| field.read(data)).map_err(undecodable)
                 })?;
                 // As in the cache's keys, a value ends with a zero byte, so that a prefix can end with a whole value.
                 found

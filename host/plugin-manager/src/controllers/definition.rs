@@ -75,7 +75,7 @@ fn by(of: &Gvk, decl: &IndexDecl, registry: &Arc<ArcSwap<Registry>>) -> By {
             let path = path.clone();
             let found = Resolved::new(of, registry, move |message| path.values(message));
             By::Keys(Arc::new(move |resource| {
-                decl.values(resource, |_, data| found.with(|field: &FieldValues| field.of(data))).map(keys)
+                decl.values(resource, |_, data| found.with(|field: &FieldValues| field.read(data))).map(keys)
             }))
         }
         IndexBy::Name | IndexBy::Metadata => {
@@ -99,7 +99,7 @@ fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> r
             reference.tenancy = scope.referent(&reference, holder).tenancy;
             reference
         };
-        Ok(found.with(|field: &References| field.of(&data.value))?.into_iter().map(complete).collect())
+        Ok(found.with(|field: &References| field.read(&data.value))?.into_iter().map(complete).collect())
     })
 }
 

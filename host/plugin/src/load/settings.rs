@@ -32,7 +32,7 @@ impl PluginSettings {
 
     /// Settings of the plugin of that name: always an object, empty if none were set.
     #[must_use]
-    pub fn of(&self, name: &str) -> &Value {
+    pub fn for_plugin(&self, name: &str) -> &Value {
         static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
         self.settings.get(name).unwrap_or(&NOTHING)
     }
@@ -57,7 +57,7 @@ impl PluginSettings {
 
     /// Settings as the plugin gets them: JSON, within the limit of bytes.
     pub(crate) fn text(&self, name: &str, limit: usize) -> Result<Arc<str>, LoadError> {
-        let text = self.of(name).to_string();
+        let text = self.for_plugin(name).to_string();
         if text.len() > limit {
             return Err(LoadError::Settings {
                 key: key(name, ""),
@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn absent_settings_are_an_empty_object() {
         let mut all = PluginSettings::default();
-        assert_eq!(all.of("demo").to_string(), EMPTY_SETTINGS);
+        assert_eq!(all.for_plugin("demo").to_string(), EMPTY_SETTINGS);
         all.set("demo", Map::from_iter([("a".to_owned(), Value::from(1))]));
-        assert_eq!(all.of("demo").to_string(), r#"{"a":1}"#);
-        assert_eq!(all.of("other").to_string(), EMPTY_SETTINGS);
+        assert_eq!(all.for_plugin("demo").to_string(), r#"{"a":1}"#);
+        assert_eq!(all.for_plugin("other").to_string(), EMPTY_SETTINGS);
         assert_eq!(all.names().collect::<Vec<_>>(), ["demo"]);
     }
 

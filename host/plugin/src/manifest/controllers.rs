@@ -362,12 +362,12 @@ impl Reader<'_> {
 
     fn reference(&self, of: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
         self.path(of, path, |path, message| path.references(message).map(drop))
-            .map_err(|fault| ManifestError::of(fault).at("reference_field"))
+            .map_err(|fault| ManifestError::caused_by(fault).at("reference_field"))
     }
 
     fn value(&self, of: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
         self.path(of, path, |path, message| path.values(message).map(drop))
-            .map_err(|fault| ManifestError::of(fault).at("value_field"))
+            .map_err(|fault| ManifestError::caused_by(fault).at("value_field"))
     }
 
     /// Reads a path, and checks it against the message if the type is the plugin's own.

@@ -42,7 +42,7 @@ pub(crate) fn pool(files: &FileDescriptorSet) -> Result<DescriptorPool, Manifest
             format!("at most {MAX_FILES} files, got: {}; merge files, or leave out unused ones", files.file.len());
         return Err(ManifestError::new(fault));
     }
-    count(&files.decoded().map_err(ManifestError::of)?)?;
+    count(&files.decoded().map_err(ManifestError::caused_by)?)?;
     // The descriptors are not trusted, and the library that reads them is large: if it panics, only this plugin is
     // affected.
     let built = std::panic::catch_unwind(|| {
@@ -51,7 +51,7 @@ pub(crate) fn pool(files: &FileDescriptorSet) -> Result<DescriptorPool, Manifest
     });
     match built {
         Ok(Ok(pool)) => check(&pool).map(|()| pool),
-        Ok(Err(source)) => Err(ManifestError::of(PoolError(source))),
+        Ok(Err(source)) => Err(ManifestError::caused_by(PoolError(source))),
         Err(_) => Err(ManifestError::new("cannot be read; build them with protoc, buf or protox")),
     }
 }

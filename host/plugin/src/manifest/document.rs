@@ -159,8 +159,9 @@ const MAX_INDEXED: usize = 8;
 impl Manifest {
     /// Reads and checks a manifest.
     pub(crate) fn read(bytes: &[u8], exports: Exports) -> Result<Self, ManifestError> {
-        let wire = wire::Manifest::decode(bytes)
-            .map_err(|source| ManifestError::of(source).at("describe did not return a mortise.plugin.v1.Manifest"))?;
+        let wire = wire::Manifest::decode(bytes).map_err(|source| {
+            ManifestError::caused_by(source).at("describe did not return a mortise.plugin.v1.Manifest")
+        })?;
         if let Some(why) = name::fault(&wire.name) {
             return Err(fault(why.replace("a resource name", "a plugin's name")).at("name"));
         }
@@ -191,8 +192,8 @@ impl Manifest {
         let controllers = controllers::read(wire.controllers, &types, exports)?;
         let functions = functions::read(wire.functions, exports)?;
         let requests = wire.requests.map(GrantRequests::read).transpose();
-        let requests = requests.map_err(|source| ManifestError::of(source).at("requests"))?;
-        let redaction = Redaction::of(&pool).filter(|of| types.iter().any(|decl| of.is_within(&decl.message)));
+        let requests = requests.map_err(|source| ManifestError::caused_by(source).at("requests"))?;
+        let redaction = Redaction::from_pool(&pool).filter(|of| types.iter().any(|decl| of.is_within(&decl.message)));
         Ok(Self {
             requests,
             name: wire.name.into(),
@@ -256,7 +257,7 @@ impl TypeDecl {
         let fields = |of: &'static str, paths: &[String]| -> Result<Vec<Vec<FieldDescriptor>>, ManifestError> {
             let resolve = |path: &String| {
                 let found = DataPath::new(path).and_then(|path| resolve(&message, &path));
-                found.map_err(|source| at(ManifestError::of(source).at(of)))
+                found.map_err(|source| at(ManifestError::caused_by(source).at(of)))
             };
             paths.iter().map(resolve).collect()
         };
@@ -269,7 +270,7 @@ impl TypeDecl {
         let schema = Schema::new(Some(message.clone()));
         let view = |of: &'static str, paths: Vec<String>| match Mask::parse(&paths, &schema) {
             Ok(_) => Ok(paths),
-            Err(source) => Err(at(ManifestError::of(source).at(of))),
+            Err(source) => Err(at(ManifestError::caused_by(source).at(of))),
         };
         let query = QueryDecl {
             spec: fields("query.spec_fields", &query.spec_fields)?,
@@ -310,7 +311,7 @@ impl RegionDecl {
             "" => Vec::new(),
             path => DataPath::new(path)
                 .and_then(|path| resolve(message, &path))
-                .map_err(|source| ManifestError::of(source).at("regions.field"))?,
+                .map_err(|source| ManifestError::caused_by(source).at("regions.field"))?,
         };
         match field.last() {
             Some(last) if last.is_list() || last.is_map() || last.kind() != Kind::String => {
@@ -358,7 +359,7 @@ fn indexed(paths: &[String], schema: &Schema) -> Result<Vec<IndexPath>, Manifest
     }
     let mut indexed: Vec<IndexPath> = Vec::with_capacity(paths.len());
     for path in paths {
-        let one = IndexPath::parse(path, schema).map_err(ManifestError::of)?;
+        let one = IndexPath::parse(path, schema).map_err(ManifestError::caused_by)?;
         if indexed.iter().any(|other| other.name() == one.name()) {
             return Err(fault(format!("{} is named twice; name each field once", one.name())));
         }

@@ -17,7 +17,7 @@ impl ManifestError {
     }
 
     /// Makes a fault with the text of another error.
-    pub(crate) fn of(source: impl Error + Send + Sync + 'static) -> Self {
+    pub(crate) fn caused_by(source: impl Error + Send + Sync + 'static) -> Self {
         Self { fault: source.to_string().into(), source: Some(Box::new(source)), ..Self::new("") }
     }
 

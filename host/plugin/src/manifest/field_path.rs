@@ -134,7 +134,7 @@ impl References {
     ///
     /// # Errors
     /// The data does not decode.
-    pub fn of(&self, data: &[u8]) -> Result<Vec<pb::Reference>, DataPathError> {
+    pub fn read(&self, data: &[u8]) -> Result<Vec<pb::Reference>, DataPathError> {
         let undecodable = |source| DataPathError::Data { what: self.at.last.full_name().to_owned(), source };
         let mut found = Vec::new();
         for value in self.at.read(data)? {
@@ -167,7 +167,7 @@ impl Values {
     ///
     /// # Errors
     /// The data does not decode.
-    pub fn of(&self, data: &[u8]) -> Result<Vec<String>, DataPathError> {
+    pub fn read(&self, data: &[u8]) -> Result<Vec<String>, DataPathError> {
         let kind = self.at.last.kind();
         let text = |value| match value {
             Value::String(text) => text,

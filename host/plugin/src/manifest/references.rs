@@ -283,7 +283,7 @@ impl ReferenceField {
                 "a reference is a string, a {REFERENCE} or an {ID}, or a list of them"
             )));
         }
-        let target: Gvk = said.r#type.parse().map_err(ManifestError::of)?;
+        let target: Gvk = said.r#type.parse().map_err(ManifestError::caused_by)?;
         type_name(&target).map_err(|fault| fault.at("type"))?;
         match OnDelete::try_from(said.on_delete) {
             Ok(OnDelete::Unspecified) | Err(_) => Err(ManifestError::new(

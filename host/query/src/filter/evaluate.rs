@@ -85,7 +85,7 @@ impl Test {
             (Self::In(values), slot) => values.find(slot, zero).is_some(),
             (Self::IsNull, slot) => matches!(slot, Slot::Absent),
             (Self::IsNan, Slot::Value(value)) => {
-                matches!(Scalar::of(value), Some(Scalar::Float(number)) if number.is_nan())
+                matches!(Scalar::from_value(value), Some(Scalar::Float(number)) if number.is_nan())
             }
             (Self::Contains { all, values }, Slot::Value(Value::List(items))) => {
                 let mut found = items.iter().filter_map(|item| values.find(Slot::Value(item), None));

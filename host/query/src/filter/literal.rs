@@ -154,7 +154,7 @@ fn map_key(term: &Term<'_>, kind: &Kind) -> Result<MapKey, Fault> {
 
 /// The value of a field that is neither a list nor a map.
 fn single(term: &Term<'_>, kind: Kind) -> Result<Value, Fault> {
-    let of = ValueType::of(kind.clone());
+    let of = ValueType::from_kind(kind.clone());
     match (&of, kind, &term.value) {
         (ValueType::Message(message), _, TermValue::Map(entries)) => Ok(Value::Message(build(entries, message)?)),
         (ValueType::Wrapper(_), Kind::Message(message), _) => {

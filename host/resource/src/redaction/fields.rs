@@ -44,7 +44,7 @@ struct Marked {
 impl Redaction {
     /// Finds the marked fields of a pool; `None` when no field is marked.
     #[must_use]
-    pub fn of(pool: &DescriptorPool) -> Option<Self> {
+    pub fn from_pool(pool: &DescriptorPool) -> Option<Self> {
         let mut marked = HashMap::new();
         for file in pool.files().filter(|file| file.package_name() != "google.protobuf") {
             of_file(&file, &mut marked);

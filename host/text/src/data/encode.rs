@@ -63,7 +63,7 @@ pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden:
         .and_then(|descriptor| DynamicMessage::decode(descriptor, data.value.as_slice()).ok());
     match decoded.map(|message| self::message(&message, Scope::new(types, hidden))) {
         Some(Ok(tree)) if !is_mistakable(&tree) => tree,
-        _ => match hidden.zip(known).filter(|(_, known)| Redaction::of(known.parent_pool()).is_some()) {
+        _ => match hidden.zip(known).filter(|(_, known)| Redaction::from_pool(known.parent_pool()).is_some()) {
             Some((hidden, _)) => hidden.value(&Value::Bytes(data.value.clone().into())),
             None => raw(&data.type_url, &data.value),
         },

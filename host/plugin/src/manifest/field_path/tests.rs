@@ -120,21 +120,21 @@ fn references_are_found_single_repeated_and_as_ids() {
         ("inner", inner(&[("target", targets[0].clone()), ("targets", Value::List(targets.to_vec()))])),
         ("owner", known("ID", &id)),
     ]);
-    assert_eq!(references("inner.target").unwrap().of(&bytes).unwrap(), [artist("one")]);
-    assert_eq!(references("inner.targets").unwrap().of(&bytes).unwrap(), [artist("one"), artist("two")]);
-    assert_eq!(references("owner").unwrap().of(&bytes).unwrap(), [artist("three")]);
+    assert_eq!(references("inner.target").unwrap().read(&bytes).unwrap(), [artist("one")]);
+    assert_eq!(references("inner.targets").unwrap().read(&bytes).unwrap(), [artist("one"), artist("two")]);
+    assert_eq!(references("owner").unwrap().read(&bytes).unwrap(), [artist("three")]);
 }
 
 #[test]
 fn what_is_not_set_or_not_whole_refers_to_nothing() {
     for path in ["inner.target", "inner.targets", "owner"] {
-        assert_eq!(references(path).unwrap().of(&[]).unwrap(), [], "{path}");
+        assert_eq!(references(path).unwrap().read(&[]).unwrap(), [], "{path}");
     }
     let nameless = pb::Reference { name: String::new(), ..artist("") };
     let typeless = pb::Reference { r#type: None, ..artist("x") };
     let targets = vec![known("Reference", &nameless), known("Reference", &typeless)];
     let bytes = data(&[("inner", inner(&[("targets", Value::List(targets))]))]);
-    assert_eq!(references("inner.targets").unwrap().of(&bytes).unwrap(), []);
+    assert_eq!(references("inner.targets").unwrap().read(&bytes).unwrap(), []);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn values_are_text() {
         ("maybe", &["false"]),
         ("inner.weight", &["0.5"]),
     ] {
-        assert_eq!(values(path).unwrap().of(&bytes).unwrap(), expected, "{path}");
+        assert_eq!(values(path).unwrap().read(&bytes).unwrap(), expected, "{path}");
     }
     for (path, expected) in [
         ("text", &[][..]),
@@ -165,9 +165,9 @@ fn values_are_text() {
         ("inner.weight", &[]),
         ("words", &[]),
     ] {
-        assert_eq!(values(path).unwrap().of(&[]).unwrap(), expected, "{path}, nothing set");
+        assert_eq!(values(path).unwrap().read(&[]).unwrap(), expected, "{path}, nothing set");
     }
-    assert_eq!(values("colour").unwrap().of(&data(&[("colour", Value::EnumNumber(7))])).unwrap(), ["7"]);
+    assert_eq!(values("colour").unwrap().read(&data(&[("colour", Value::EnumNumber(7))])).unwrap(), ["7"]);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn entries_of_a_map_are_values() {
     let metadata = [("app", "web"), ("empty", "")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let data = mortise_resource::pb::Resource { metadata, ..Default::default() }.encode_to_vec();
     let found = DataPath::new("metadata").unwrap().values(&resource).unwrap();
-    let mut values = found.of(&data).unwrap();
+    let mut values = found.read(&data).unwrap();
     values.sort();
     assert_eq!(values, ["app=web", "empty="]);
     let fault = DataPath::new("status").unwrap().values(&resource).unwrap_err().to_string();
@@ -210,7 +210,7 @@ fn a_path_that_leads_nowhere_says_why() {
 
 #[test]
 fn data_that_does_not_decode_is_an_error() {
-    let fault = values("text").unwrap().of(&[0xff]).unwrap_err().to_string();
+    let fault = values("text").unwrap().read(&[0xff]).unwrap_err().to_string();
     assert!(fault.starts_with("data is not a demo.Spec: "), "{fault}");
 }
 
@@ -235,5 +235,5 @@ fn a_false_reference_is_an_error_and_no_panic() {
     false_one.set_field_by_name("type", Value::String("x".into()));
     let mut data = DynamicMessage::new(condition);
     data.set_field_by_name("resource", Value::Message(false_one));
-    assert!(found.of(&data.encode_to_vec()).is_err());
+    assert!(found.read(&data.encode_to_vec()).is_err());
 }
