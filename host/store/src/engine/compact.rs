@@ -27,7 +27,7 @@ use super::{
 use crate::{Backend as _, StoreError, error::io_fault};
 
 /// Memory for the cache of each of the two trees, bytes.
-const CACHE_BYTES: u64 = 32 << 20;
+const CACHE_BYTES: u64 = 8 << 20;
 /// Bytes of a batch: larger batches are faster, and are held in memory.
 const BATCH_BYTES: usize = 1 << 20;
 
