@@ -171,7 +171,7 @@ impl Setup {
         };
         let (grpc, http) = self.addrs.unwrap_or_else(|| [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], 0))).into());
         command.arg(if self.serve { "serve" } else { "dev" });
-        let config = dir.path().join("config.toml");
+        let config = dir.join("config.toml");
         if let Some(text) = self.config {
             std::fs::write(&config, text).unwrap();
             command.arg("--config").arg(&config);
@@ -202,6 +202,7 @@ impl Setup {
     /// Starts the server and waits until it is ready.
     pub async fn start(mut self) -> Server {
         let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config.toml");
         let tls = self.tls.take();
         let (mut command, data_dir, plugin_dir) = self.command(dir.path());
         let mut child = command.spawn().unwrap();
