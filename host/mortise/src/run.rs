@@ -173,7 +173,9 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
         }
         started => {
             if timeout(UNFINISHED_START_CLOSE_TIMEOUT, open.close()).await.is_err() {
-                tracing::warn!("the start was ended before the store was open; the next start opens it as after a kill");
+                tracing::warn!(
+                    "the start was ended before the store was open; the next start opens it as after a kill"
+                );
             }
             started.map_or(Ok(()), |started| started.map(drop))
         }
@@ -287,10 +289,10 @@ async fn serve_parts(
     let reloader = Reloader { manager: manager.clone(), audit, tls: ports.tls_files() };
 
     // This process holds the store, so a socket at this path was left by a killed server.
-    let socket: Option<PathBuf> =
-        (!config.socket.as_os_str().is_empty()).then(|| config.data_dir.join(&config.socket));
+    let socket: Option<PathBuf> = (!config.socket.as_os_str().is_empty()).then(|| config.data_dir.join(&config.socket));
     let ports = ports.open(socket.as_deref()).await?;
-    let provider = socket.filter(|_| ports.has_socket()).and_then(|socket| ProviderSocket::open(config, &socket, tasks));
+    let provider =
+        socket.filter(|_| ports.has_socket()).and_then(|socket| ProviderSocket::open(config, &socket, tasks));
     announce(mode, config, (grpc, http, dns), &about).await;
     systemd::ready(grpc, http);
     let reloading = tokio::spawn(reloader.follow(signals.clone()));
