@@ -51,7 +51,8 @@ async fn a_log_that_is_not_read_is_dropped_and_counted() {
 /// A server without a reader of stdout serves: the line there is for scripts.
 #[tokio::test]
 async fn a_ready_line_without_a_reader_does_not_keep_the_server_from_serving() {
-    for stdout in [Stdio::from(std::io::pipe().unwrap().1), OpenOptions::new().write(true).open("/dev/full").unwrap().into()]
+    for stdout in
+        [Stdio::from(std::io::pipe().unwrap().1), OpenOptions::new().write(true).open("/dev/full").unwrap().into()]
     {
         let dir = tempfile::tempdir().unwrap();
         let (mut command, ..) = Setup::new().command(dir.path());

@@ -10,7 +10,7 @@ use tokio::{
 
 /// Waits until the log has a text `count` times.
 async fn logged(server: &Server, text: &str, count: usize) {
-    eventually(text, async || { server.log().matches(text).count() >= count }).await;
+    eventually(text, async || server.log().matches(text).count() >= count).await;
 }
 
 async fn serving_with(config: &Path, setup: Setup) -> Server {
@@ -69,9 +69,9 @@ async fn hangup_opens_the_audit_file_again() {
     std::fs::rename(&file, dir.path().join("audit.jsonl.1")).unwrap();
     server.signal("HUP");
     logged(&server, "reloaded settings, the file of the audit log", 1).await;
-    eventually("a new file", async || { file.exists() }).await;
+    eventually("a new file", async || file.exists()).await;
     server.write(artist("korn")).await.unwrap();
-    eventually("its record", async || { std::fs::read_to_string(&file).unwrap().contains("korn") }).await;
+    eventually("its record", async || std::fs::read_to_string(&file).unwrap().contains("korn")).await;
 }
 
 /// Closing its terminal ends `mortise dev` and removes its directory; one that `nohup` started goes on.
@@ -150,6 +150,6 @@ async fn half_a_request_does_not_delay_the_end() {
     stream.write_all(&bytes).await.unwrap();
     open.push(stream);
     let calls = r#"mortise_grpc_requests_total{method="hashicorp.consul.resource.ResourceService/Write"} 1"#;
-    eventually("the call has begun", async || { server.get("/metrics").await.1.contains(calls) }).await;
+    eventually("the call has begun", async || server.get("/metrics").await.1.contains(calls)).await;
     assert!(server.stop().await.success());
 }

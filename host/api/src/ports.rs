@@ -113,4 +113,3 @@ impl ReservedPorts {
         self.tls.clone().map(TlsFiles)
     }
 }
-

@@ -175,7 +175,9 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
         }
         started => {
             if timeout(UNFINISHED_START_CLOSE_TIMEOUT, open.close()).await.is_err() {
-                tracing::warn!("the start was ended before the store was open; the next start opens it as after a kill");
+                tracing::warn!(
+                    "the start was ended before the store was open; the next start opens it as after a kill"
+                );
             }
             started.map_or(Ok(()), |started| started.map(drop))
         }
@@ -289,8 +291,7 @@ async fn serve_parts(
     let reloader = Reloader { manager: manager.clone(), audit, tls: ports.tls_files() };
 
     // This process holds the store, so a socket at this path was left by a killed server.
-    let socket: Option<PathBuf> =
-        (!config.socket.as_os_str().is_empty()).then(|| config.data_dir.join(&config.socket));
+    let socket: Option<PathBuf> = (!config.socket.as_os_str().is_empty()).then(|| config.data_dir.join(&config.socket));
     let ports = ports.open(socket.as_deref()).await?;
     let socket = socket.filter(|_| ports.has_socket());
     let provider = socket.as_ref().and_then(|socket| ProviderSocket::open(config, socket, tasks));

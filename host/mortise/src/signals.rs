@@ -86,7 +86,9 @@ impl Handlers {
                 _ = user_1.recv() => "SIGUSR1",
                 _ = user_2.recv() => "SIGUSR2",
             };
-            match (name, *stopping.borrow()) {
+            // Not within the match, which would hold the value's lock until its end.
+            let is_stopping = *stopping.borrow();
+            match (name, is_stopping) {
                 ("SIGUSR1" | "SIGUSR2", _) => tracing::debug!("{name} has no effect"),
                 ("SIGHUP", true) => tracing::debug!("{name} has no effect on a server that stops"),
                 ("SIGHUP", false) if mode == Mode::Serve => reload.notify_one(),

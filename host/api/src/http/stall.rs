@@ -36,7 +36,14 @@ pub(super) struct StallTimeout {
 impl StallTimeout {
     /// Wraps a connection; `limit` is the longest wait for one write.
     pub(super) fn new(stream: Transport, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None, activity_flag: Arc::default(), stopping_flag: Arc::default(), writing_flag: Arc::default() }
+        Self {
+            stream,
+            limit,
+            waiting: None,
+            activity_flag: Arc::default(),
+            stopping_flag: Arc::default(),
+            writing_flag: Arc::default(),
+        }
     }
 
     /// The flag for a stopping server; the next poll of the connection reads it.

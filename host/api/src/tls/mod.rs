@@ -39,11 +39,11 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::{current::Tls, handshake::Protocol};
 pub use self::{
     error::TlsError,
     reload::{TlsFiles, TlsReload},
 };
-pub(crate) use self::{current::Tls, handshake::Protocol};
 
 /// Options of TLS, in config.toml.
 #[derive(Debug, Clone)]

@@ -43,7 +43,10 @@ async fn a_store_without_one_of_its_threads_refuses_writes() {
     assert!(store.health().borrow().is_ready(), "an end without a panic is none of its business");
     store.shared.guard("scrub", || panic!("panics on purpose"));
     let health = store.health().borrow().clone();
-    assert!(health.poisoned.as_ref().is_some_and(|why| why == "the scrub thread failed: panics on purpose"), "{health:?}");
+    assert!(
+        health.poisoned.as_ref().is_some_and(|why| why == "the scrub thread failed: panics on purpose"),
+        "{health:?}"
+    );
     assert!(!health.is_ready());
     assert!(matches!(store.write_cas(resource("b")).await, Err(StoreError::Poisoned(_))));
     assert_eq!(store.read(Consistency::Consistent, &id(&stored)).await.unwrap(), stored);
