@@ -22,6 +22,7 @@ mod http;
 mod local_socket;
 mod observability;
 mod peer;
+mod places;
 mod port;
 pub mod server;
 mod tasks;

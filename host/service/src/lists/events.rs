@@ -159,7 +159,7 @@ impl Events {
         let turn = self.open.caller().turn();
         loop {
             tokio::select! {
-                event = self.state.next(&self.lists, turn) => return event,
+                event = self.state.next(&self.lists, turn.clone()) => return event,
                 change = self.open.access_change() => self.open.judge(change).await?,
             }
         }
