@@ -139,7 +139,10 @@ impl Access {
         let certificate =
             |(name, policies): &(String, Vec<String>)| (name.clone(), named(format!("certificate {name:?}"), policies));
         let certificates = options.certificates.iter().map(certificate).collect();
-        let (anonymous, dns) = (named(ANONYMOUS.to_owned(), &options.anonymous), named("DNS".to_owned(), &options.dns));
+        let mut unauthenticated = |name: &str, policies: &[String]| {
+            Arc::new(Identity::unauthenticated(name.to_owned(), policies.to_vec(), tables.rules(policies)))
+        };
+        let (anonymous, dns) = (unauthenticated(ANONYMOUS, &options.anonymous), unauthenticated("DNS", &options.dns));
         let management = tables.rules(&[GLOBAL_MANAGEMENT.to_owned()]);
         Self { tables: RwLock::new(tables), changes: watch::Sender::new(0), anonymous, dns, certificates, management }
     }

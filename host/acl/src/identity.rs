@@ -25,6 +25,7 @@ pub struct Identity {
     name: String,
     /// The token's name; empty for callers without a token.
     accessor: String,
+    is_authenticated: bool,
     policies: Vec<String>,
     rules: ArcSwap<RuleSet>,
     expires_at: Option<SystemTime>,
@@ -42,11 +43,17 @@ pub(crate) struct TokenFacts {
 }
 
 impl Identity {
-    /// Creates the identity of a caller without a token.
+    /// Creates the identity of a caller that has proved its name in another way than by a token.
     pub(crate) fn named(name: String, policies: Vec<String>, rules: Arc<RuleSet>) -> Self {
+        Self { is_authenticated: true, ..Self::unauthenticated(name, policies, rules) }
+    }
+
+    /// Creates the identity of callers without credentials.
+    pub(crate) fn unauthenticated(name: String, policies: Vec<String>, rules: Arc<RuleSet>) -> Self {
         Self {
             name,
             accessor: String::new(),
+            is_authenticated: false,
             policies,
             rules: ArcSwap::new(rules),
             expires_at: None,
@@ -61,6 +68,7 @@ impl Identity {
         Self {
             name,
             accessor,
+            is_authenticated: true,
             policies,
             rules: ArcSwap::new(rules),
             expires_at,
@@ -120,6 +128,10 @@ impl Authorizer for Identity {
 
     fn accessor(&self) -> &str {
         &self.accessor
+    }
+
+    fn is_authenticated(&self) -> bool {
+        self.is_authenticated
     }
 
     fn fingerprint(&self) -> u64 {

@@ -23,6 +23,7 @@ mod http;
 mod local_socket;
 mod observability;
 mod peer;
+mod places;
 mod port;
 mod ports;
 pub mod server;

@@ -3,6 +3,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
+use mortise_service::Source;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     time::{Instant, sleep},
@@ -47,14 +48,14 @@ impl Port {
         Self { listener, name, failed: LogThrottle::default(), full: LogThrottle::default() }
     }
 
-    /// Accepts the next connection. Dropping the future loses no connection.
-    pub(crate) async fn next(&mut self) -> TcpStream {
+    /// Accepts the next connection, and returns the source of its address. Dropping the future loses no connection.
+    pub(crate) async fn next(&mut self) -> (TcpStream, Source) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, addr)) => {
                     // A failure only makes answers slower, which are written whole.
                     let _ = stream.set_nodelay(true);
-                    return stream;
+                    return (stream, Source::from_address(addr.ip()));
                 }
                 Err(e) => {
                     if self.failed.due(Instant::now()) {
@@ -66,10 +67,14 @@ impl Port {
         }
     }
 
-    /// Logs that connections are refused, with the setting of the limit.
+    /// Logs that a connection is refused, with the setting of the limit.
     pub(crate) fn full(&mut self, setting: &str) {
         if self.full.due(Instant::now()) {
-            tracing::warn!("{}: too many connections are open, further ones are refused (limit {setting})", self.name);
+            tracing::warn!(
+                "{}: too many connections are open and none of them is idle, further ones are refused (limit {setting}; one \
+                 address has three quarters at most)",
+                self.name
+            );
         }
     }
 }

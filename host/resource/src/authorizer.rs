@@ -35,6 +35,11 @@ pub trait Authorizer: Send + Sync {
         ""
     }
 
+    /// Whether the caller has proved who it is, by a token or otherwise.
+    fn is_authenticated(&self) -> bool {
+        !self.accessor().is_empty()
+    }
+
     /// A digest of everything that the answers depend on, the caller's name included: authorizers with equal
     /// fingerprints give equal answers.
     fn fingerprint(&self) -> u64;

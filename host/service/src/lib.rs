@@ -34,7 +34,7 @@ mod rpc;
 mod rules;
 mod service;
 
-pub use call::{Call, Caller, CallerCounts, OpenCount, Origin, Remote, Source, Surface};
+pub use call::{Call, Caller, CallerCounts, OpenCount, Origin, Reader, Remote, Source, Surface};
 pub use change::UpgradeReport;
 pub use core::{Options, Placement, Rates};
 pub use deletion::RemovalError;

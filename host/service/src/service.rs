@@ -9,10 +9,11 @@ use mortise_audit::AuditLog;
 use mortise_controller::Definition;
 use mortise_resource::{Error, authorizer::Authorizer, pb};
 use mortise_store::Backend;
+use tokio::time::Instant;
 
 use crate::{
     access::AccessUpdates,
-    call::{Call, Origin, WriterQueues, caller_number},
+    call::{Call, Origin, WriterQueues},
     change::{Changes, UpgradeReport},
     core::{Core, Options},
     deletion::{Deletions, RemovalError, TenancyCleanup},
@@ -98,10 +99,11 @@ impl ResourceService {
         self.core.audit()
     }
 
-    /// Returns a number for a caller; `None` where all callers count as one, since there are no tokens.
+    /// Asks lists and beginning watches that their clients do not read to give way to callers that wait. Returns whether
+    /// any was asked ([`Reader::take_asked`](crate::Reader::take_asked)). To be called several times a second.
     #[must_use]
-    pub fn caller_number(&self, caller: &dyn Authorizer) -> Option<u64> {
-        caller_number(&self.core, caller)
+    pub fn press_unread(&self, now: Instant) -> bool {
+        self.lists.press(now)
     }
 
     /// Returns the number of open watches of clients, and its limit.

@@ -9,9 +9,11 @@
 //! messages are hickory-proto's: docs/decisions/0033-the-dns-sockets-are-served-here.md.
 //!
 //! # Limits
-//! At most [`DnsOptions::queries`] queries are answered at the same time. A further query over UDP is dropped, as
-//! clients of UDP expect, and one over TCP waits. At most [`DnsOptions::max_connections`] connections are open; further
-//! ones are closed, and so is a connection that is silent, or takes no answer, for [`DnsOptions::idle`]. An answer over
+//! At most [`DnsOptions::queries`] queries over UDP are answered at the same time, and a further one is dropped, as
+//! clients of UDP expect. Over TCP it is a sixteenth of that, since these answers may be large; further queries wait. At
+//! most [`DnsOptions::max_connections`] connections are open. A further one takes the place of an idle one
+//! ([`crate::places`]) or is closed, and so is a connection that is silent, or takes no answer, for
+//! [`DnsOptions::idle`]. An answer over
 //! UDP has at most 1,232 bytes (512 without EDNS) and is truncated there; an answer over TCP has 65,535 and leaves
 //! records out.
 

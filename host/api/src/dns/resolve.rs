@@ -28,6 +28,9 @@ const MAX_UDP_BYTES: u16 = 1_232;
 /// Largest answer over UDP to a client without EDNS (RFC 1035).
 const MAX_PLAIN_UDP_BYTES: usize = 512;
 
+/// Bytes of the smallest record in an answer about a service: a compressed name, ten fixed bytes, and an address.
+const MIN_RECORD_BYTES: usize = 16;
+
 /// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
@@ -177,12 +180,12 @@ impl Resolver {
         service: &str,
         from: SocketAddr,
     ) -> Result<Lookup, ResponseCode> {
-        let source = Source::from_key(from.ip());
+        let source = Source::from_address(from.ip());
         let caller = match self.service.access() {
             Some(access) => Caller::new(access.dns().clone(), Consistency::Eventual),
             None => Caller::host(Consistency::Eventual),
         };
-        let origin = Origin::new(Surface::Dns, Remote::Address(from), None);
+        let origin = Origin::new(Surface::Dns, Remote::from_address(from), None);
         let caller = caller.with_source(source).from(Some(Arc::new(origin)));
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
             let data = found.data.unwrap_or_default();
@@ -236,7 +239,9 @@ impl Resolver {
 fn encode_within(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
     // Beyond the longest message the encoder drops records and sets TC, a bit of the third byte.
     let is_whole = |bytes: &Vec<u8>| bytes.len() <= room && bytes.get(2).is_some_and(|flags| flags & 0x02 == 0);
-    let fits = |reply: &Message| reply.to_vec().ok().filter(is_whole);
+    // Thousands of records would be encoded in vain for a datagram.
+    let may_fit = |reply: &Message| by == Transport::Tcp || reply.answers.len() * MIN_RECORD_BYTES <= room;
+    let fits = |reply: &Message| Some(reply).filter(|reply| may_fit(reply))?.to_vec().ok().filter(is_whole);
     if let Some(bytes) = fits(&reply) {
         return Some(bytes);
     }

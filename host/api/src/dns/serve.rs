@@ -3,18 +3,19 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use hickory_proto::op::ResponseCode;
-use mortise_service::ResourceService;
+use mortise_service::{ResourceService, Source};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream, UdpSocket},
     sync::{Semaphore, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
     DnsPorts,
     resolve::{Resolver, Transport},
 };
+use crate::places::{Places, Usage};
 
 /// Largest query, bytes. A query has a name of at most 255 bytes and some options.
 const MAX_QUERY_BYTES: usize = 4_096;
@@ -25,11 +26,18 @@ const RECEIVE_RETRY_WAIT: Duration = Duration::from_millis(100);
 /// Consecutive faults before a wait: a single one may concern just one client, such as one that is gone.
 const MAX_FAULTS: u32 = 16;
 
+/// Queries over UDP for each query over TCP that is answered at the same time. An answer over TCP may take 20 ms of a
+/// processor, and answers over UDP must not wait for dozens of them.
+const UDP_TURNS_FOR_TCP: usize = 16;
+
 /// State that both sockets share.
 struct Shared {
     resolver: Resolver,
-    turns: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    /// Places for queries over UDP.
+    udp_turns: Arc<Semaphore>,
+    /// Places for queries over TCP.
+    tcp_turns: Semaphore,
+    connections: Arc<Places>,
     idle: Duration,
 }
 
@@ -41,8 +49,9 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let DnsPorts { udp, tcp, options } = ports;
     let shared = Arc::new(Shared {
-        turns: Arc::new(Semaphore::new(options.queries)),
-        connections: Arc::new(Semaphore::new(options.max_connections)),
+        udp_turns: Arc::new(Semaphore::new(options.queries)),
+        tcp_turns: Semaphore::new((options.queries / UDP_TURNS_FOR_TCP).max(1)),
+        connections: Places::new("dns", options.max_connections),
         idle: options.idle,
         resolver: Resolver::new(service, options, tcp.local_addr()?),
     });
@@ -74,7 +83,7 @@ async fn datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) -> io::Result<()
     loop {
         let received = socket.recv_from(&mut buffer).await;
         let Some((length, from)) = received_or_wait(received, &mut faults).await else { continue };
-        let Ok(turn) = shared.turns.clone().try_acquire_owned() else {
+        let Ok(turn) = shared.udp_turns.clone().try_acquire_owned() else {
             count("udp", "dropped".to_owned());
             continue;
         };
@@ -108,33 +117,41 @@ async fn connections(listener: TcpListener, shared: Arc<Shared>, stopping: watch
             sleep(RECEIVE_RETRY_WAIT).await;
             continue;
         };
-        let Ok(place) = shared.connections.clone().try_acquire_owned() else {
+        let Some(place) = shared.connections.take(Source::from_address(from.ip()), Instant::now()) else {
             metrics::counter!("mortise_dns_connections_refused_total").increment(1);
             continue;
         };
         let (shared, mut stopping) = (shared.clone(), stopping.clone());
         tokio::spawn(async move {
-            let _place = place;
             tokio::select! {
-                () = connection(stream, from, &shared) => {}
+                () = connection(stream, from, &place.usage, &shared) => {}
+                () = place.usage.has_to_leave() => {}
                 _ = stopping.wait_for(|stopping| *stopping) => {}
             }
         });
     }
 }
 
-/// Answers the queries of a connection one after the other until its end.
-async fn connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) {
+/// Answers the queries of a connection one after the other until its end. The turn is given back before the answer is
+/// written, and a connection whose client reads nothing is as idle as a silent one.
+async fn connection(mut stream: TcpStream, from: SocketAddr, usage: &Arc<Usage>, shared: &Shared) {
     loop {
         let Ok(Ok(query)) = timeout(shared.idle, read(&mut stream)).await else { return };
         let answer = {
-            let Ok(Ok(_turn)) = timeout(shared.idle, shared.turns.acquire()).await else { return };
+            let _running = usage.begin_call();
+            let Ok(Ok(_turn)) = timeout(shared.idle, shared.tcp_turns.acquire()).await else {
+                return count("tcp", "dropped".to_owned());
+            };
             shared.answer(&query, from, Transport::Tcp).await
         };
         let Some(answer) = answer else { return };
         let Ok(length) = u16::try_from(answer.len()) else { return };
         let message = [length.to_be_bytes().as_slice(), &answer].concat();
-        let Ok(Ok(())) = timeout(shared.idle, stream.write_all(&message)).await else { return };
+        match timeout(shared.idle, stream.write_all(&message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => return count("tcp", "unread".to_owned()),
+        }
     }
 }
 
@@ -174,8 +191,6 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[tokio::test]

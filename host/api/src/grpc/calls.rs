@@ -11,7 +11,8 @@
 //! An answer goes to HTTP/2 in frames of 32 KiB (`answer`); each frame waits until the client has made room for it. So
 //! HTTP/2 holds one frame and its own buffer, and the rest is held here, where it can be dropped. An answer ends if its
 //! client reads nothing for `http.stall_timeout_ms`: everything that it holds (a list, a watch with its place and its
-//! events) is dropped, even if HTTP/2 never asks for more. The waiting bytes of large answers have a common bound
+//! events) is dropped, even if HTTP/2 never asks for more. It ends sooner if other callers wait for the share of lists
+//! or snapshots that it holds, and hold less. The waiting bytes of large answers have a common bound
 //! (`grpc.outbound_buffer_bytes`); beyond it, the answers that were read least recently end. Bytes that many answers
 //! share count once (`counted`), until the last of these answers has sent them or ended.
 //!
@@ -43,11 +44,11 @@ use std::{
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
 use mortise_resource::{Error, authorizer::Authorizer};
-use mortise_service::{CallerCounts, OpenCount, Origin, Remote, ResourceService, Surface};
+use mortise_service::{CallerCounts, OpenCount, Origin, Reader, Remote, ResourceService, Source, Surface};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tower::{Layer, Service};
@@ -64,9 +65,13 @@ use super::{resource_service::ResourceMethod, status::status};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     peer::{LocalUser, PeerCertificate},
+    places::{RunningCall, Usage},
     port::STOPPING_STALL_TIMEOUT,
     tasks::STOPPING_REQUEST_WAIT,
 };
+
+/// Time between two looks at answers that have to give way to calls that wait.
+const PRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Methods with a stream of requests.
 const STREAMING_METHODS: [&str; 3] = [
@@ -145,12 +150,22 @@ impl Calls {
     pub(crate) async fn supervise(&self, mut changes: Option<watch::Receiver<u64>>) {
         let limit = self.0.limits.stall_timeout;
         let often = (limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let mut press = interval(PRESS_INTERVAL);
+        press.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = Instant::now() + often;
         loop {
             tokio::select! {
-                () = sleep(if self.0.is_stopping() { STOPPING_STALL_TIMEOUT / 4 } else { often }) => {}
+                () = sleep_until(look) => {}
+                now = press.tick() => {
+                    if self.0.service.press_unread(now) {
+                        self.0.end_asked();
+                    }
+                    continue;
+                }
                 () = self.0.stopped.notified() => {}
                 () = changed(&mut changes) => self.0.end_forbidden(),
             }
+            look = Instant::now() + if self.0.is_stopping() { STOPPING_STALL_TIMEOUT / 4 } else { often };
             self.0.end_stalled(if self.0.is_stopping() { STOPPING_STALL_TIMEOUT.min(limit) } else { limit });
         }
     }
@@ -184,6 +199,17 @@ impl Shared {
         for answer in answers {
             if let Err(error) = answer.guard.by.check(answer.guard.requirement) {
                 answer.end(status(error), &self.held);
+            }
+        }
+    }
+
+    /// Ends the answers that have to give way.
+    fn end_asked(&self) {
+        let answers: Vec<_> = self.answers.lock().values().cloned().collect();
+        for answer in answers {
+            if answer.guard.reader.take_asked() {
+                let what = "the client read nothing of the answer while others waited to begin theirs; try again";
+                answer.end(Status::aborted(what), &self.held);
             }
         }
     }
@@ -240,19 +266,22 @@ async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
 }
 
 /// A counted call that can still end normally.
-struct OpenCall(Arc<Shared>);
+struct OpenCall {
+    calls: Arc<Shared>,
+    _on_connection: Option<RunningCall>,
+}
 
 impl OpenCall {
-    fn begin(calls: &Arc<Shared>) -> Self {
+    fn begin(calls: &Arc<Shared>, connection: Option<&Arc<Usage>>) -> Self {
         calls.open.fetch_add(1, Ordering::AcqRel);
-        Self(calls.clone())
+        Self { calls: calls.clone(), _on_connection: connection.map(Usage::begin_call) }
     }
 }
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.closed.notify_waiters();
+        if self.calls.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.calls.closed.notify_waiters();
         }
     }
 }
@@ -291,7 +320,7 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let calls = self.calls.clone();
-        let open = OpenCall::begin(&calls);
+        let open = OpenCall::begin(&calls, request.extensions().get());
         let origin = request_origin(&request);
         let guard = match authenticated(&calls, &mut request, origin.clone()) {
             Ok(guard) => guard,
@@ -345,7 +374,7 @@ fn request_origin<B>(request: &Request<B>) -> Arc<Origin> {
     let extensions = request.extensions();
     let addr = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
     let remote = match (addr, extensions.get::<LocalUser>()) {
-        (Some(addr), _) => Remote::Address(addr),
+        (Some(addr), _) => Remote::from_address(addr),
         (None, Some(user)) => Remote::User(user.uid()),
         (None, None) => Remote::Unknown,
     };
@@ -361,21 +390,29 @@ fn authenticated<B>(
 ) -> Result<CallGuard, (Arc<dyn Authorizer>, Error)> {
     let extensions = request.extensions();
     let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: extensions.get::<LocalUser>().copied() };
-    let by = Authenticated::of(calls.service.access(), None, request.headers(), peer, origin);
+    let by = Authenticated::of(calls.service.access(), None, request.headers(), peer, origin.clone());
     let by = by.map_err(|error| (unknown_caller(), error))?;
     let requirement = Requirement::for_grpc(request.uri().path());
     by.check(requirement).map_err(|error| (by.authorizer.clone(), error))?;
-    request.extensions_mut().insert(by.clone());
-    let number = calls.service.caller_number(&*by.authorizer);
-    let stream = number.map(|number| calls.streams.open(number)).transpose();
+    if by.authorizer.is_authenticated()
+        && let Some(connection) = request.extensions().get::<Arc<Usage>>()
+    {
+        connection.note_known_caller();
+    }
+    let holder = Source::of_caller(&*by.authorizer, Some(&origin));
+    let stream = holder.map(|holder| calls.streams.open(holder)).transpose();
     let _stream = stream.map_err(|error| (by.authorizer.clone(), error))?;
-    Ok(CallGuard { by, requirement, _stream })
+    let reader = Arc::new(Reader::default());
+    request.extensions_mut().insert(by.clone());
+    request.extensions_mut().insert(reader.clone());
+    Ok(CallGuard { by, requirement, reader, _stream })
 }
 
-/// The caller and the requirement of a call, kept for as long as its answer lasts.
+/// The caller, the requirement and the reader of a call, kept for as long as its answer lasts.
 struct CallGuard {
     by: Authenticated,
     requirement: Requirement,
+    reader: Arc<Reader>,
     _stream: Option<OpenCount>,
 }
 

@@ -5,8 +5,14 @@
 //!
 //! A connection begins with the preface that HTTP/2 requires of every client. It is closed if the preface is not
 //! complete in time, or when the server stops: no call can be running on it. From there on HTTP/2 watches it and drops
-//! a client that answers no ping. Connections beyond the limit are closed at once and silently: clients treat this like
-//! an absent server and come back later, while after an answer in HTTP/2 they would retry at once.
+//! a client that answers no ping. At the limit an idle connection makes room ([`crate::places`]): it gets GOAWAY, so
+//! that its client opens another one for its next call, and is closed. If no connection is idle, the new one is closed
+//! at once and silently: clients treat this like an absent server and come back later, while after an answer in HTTP/2
+//! they would retry at once.
+//!
+//! HTTP/2 gets the bytes of a connection in slices of [`SLICE_BYTES`], and the server begins the calls of a slice before
+//! it reads the next. So a client that begins and resets calls at once takes turns with other connections, and the
+//! number of calls that it has reset before they began stays below what HTTP/2 tolerates (`MAX_STREAMS` in `server`).
 //!
 //! Cost: about 16 KiB for a connection without calls, 4 more once it was written to, and a timer until it has begun; no
 //! task of its own.
@@ -25,18 +31,20 @@ use futures::{
     future::{BoxFuture, Fuse, FusedFuture as _},
     stream,
 };
+use mortise_service::Source;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, UnixListener},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinSet,
-    time::sleep,
+    sync::watch,
+    task::{JoinSet, coop},
+    time::{Instant, sleep},
 };
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::small_writes::SmallWrites;
 use crate::{
     peer::{LocalUser, PeerCertificate},
+    places::{Place, Places, Usage},
     port::{ACCEPT_RETRY_WAIT, Port},
     tls::{Protocol, Tls},
     transport::Transport,
@@ -47,6 +55,14 @@ const PREFACE_BYTES: usize = 24 + 9;
 
 /// Concurrent connections over the unix socket.
 const LOCAL_CONNECTIONS: usize = 256;
+
+/// Bytes that HTTP/2 reads from a connection before the calls in them begin. A call that begins and is reset takes at
+/// least 26 bytes, so a slice has fewer of them than HTTP/2 tolerates.
+const SLICE_BYTES: usize = 32 << 10;
+
+/// GOAWAY with the last stream 0 and without an error: a frame of 8 bytes on the connection's own stream. It is sent only
+/// while no call runs, so every call behind it is one that the server has not seen.
+const GO_AWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
@@ -64,47 +80,52 @@ pub(crate) fn accept(
     tls: Option<Arc<Tls>>,
     stopping: watch::Receiver<bool>,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Arc::new(Semaphore::new(bounds.connections.min(Semaphore::MAX_PERMITS)));
+    let places = Places::new("grpc", bounds.connections);
     let begun = (Port::new(listener, Protocol::Grpc.name()), JoinSet::new());
     stream::unfold(begun, move |(mut port, mut handshakes)| {
         let (places, tls, stopping) = (places.clone(), tls.clone(), stopping.clone());
         async move {
-            let (transport, permit) = loop {
-                let stream = tokio::select! {
-                    stream = port.next() => stream,
+            let (transport, place) = loop {
+                let (stream, address) = tokio::select! {
+                    connected = port.next() => connected,
                     Some(ended) = handshakes.join_next() => match ended {
                         Ok(Some(connected)) => break connected,
                         _ => continue,
                     },
                 };
-                let Ok(permit) = places.clone().try_acquire_owned() else {
+                let Some(place) = CountedPlace::take(&places, address) else {
                     metrics::counter!("mortise_grpc_connections_refused_total").increment(1);
                     port.full("grpc.max_connections");
                     continue;
                 };
-                let permit = CountedPermit::new(permit);
                 match tls.clone() {
-                    None => break (Transport::Tcp(stream), permit),
+                    None => break (Transport::Tcp(stream), place),
                     Some(tls) => {
                         // A stopping server does not wait for handshakes.
-                        handshakes.spawn(async move { Some((tls.accept(stream, Protocol::Grpc).await?, permit)) });
+                        handshakes.spawn(async move {
+                            let usage = place.0.usage.clone();
+                            tokio::select! {
+                                transport = tls.accept(stream, Protocol::Grpc) => Some((transport?, place)),
+                                () = usage.has_to_leave() => None,
+                            }
+                        });
                     }
                 }
             };
             let preface = Some(Preface::new(bounds.preface, stopping));
-            Some((Ok(Connection::new(transport, preface, permit)), (port, handshakes)))
+            Some((Ok(Connection::new(transport, preface, place)), (port, handshakes)))
         }
     })
 }
 
-/// Accepts connections of local users over a unix socket. They have a limit of their own, so that an operator gets in
-/// when the port is full.
+/// Accepts connections of local users over a unix socket. They have places of their own, shared by user, so that an
+/// operator gets in when the port is full.
 pub(crate) fn accept_local(
     listener: UnixListener,
     bounds: ConnectionLimits,
     stopping: watch::Receiver<bool>,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
+    let places = Places::new("local", LOCAL_CONNECTIONS);
     stream::unfold(listener, move |listener| {
         let (places, stopping) = (places.clone(), stopping.clone());
         async move {
@@ -117,11 +138,12 @@ pub(crate) fn accept_local(
                         continue;
                     }
                 };
+                let transport = Transport::Unix(stream);
+                let user = transport.local_user().map(LocalUser::uid);
                 // Over the limit the connection is closed at once, as on the port.
-                let Ok(permit) = places.clone().try_acquire_owned() else { continue };
-                let permit = CountedPermit::new(permit);
+                let Some(place) = CountedPlace::take(&places, Source::from_key(("user", user))) else { continue };
                 let preface = Some(Preface::new(bounds.preface, stopping));
-                return Some((Ok(Connection::new(Transport::Unix(stream), preface, permit)), listener));
+                return Some((Ok(Connection::new(transport, preface, place)), listener));
             }
         }
     })
@@ -133,12 +155,14 @@ pub(crate) struct Peer {
     tcp: Option<TcpConnectInfo>,
     certificate: Option<PeerCertificate>,
     local: Option<LocalUser>,
+    usage: Arc<Usage>,
 }
 
 impl Peer {
     /// Moves each fact into the request's extensions as a value of its own.
     pub(crate) fn spread_into(extensions: &mut Extensions) {
-        if let Some(Self { tcp, certificate, local }) = extensions.remove::<Self>() {
+        if let Some(Self { tcp, certificate, local, usage }) = extensions.remove::<Self>() {
+            extensions.insert(usage);
             tcp.map(|tcp| extensions.insert(tcp));
             certificate.map(|certificate| extensions.insert(certificate));
             local.map(|local| extensions.insert(local));
@@ -151,12 +175,64 @@ pub(crate) struct Connection {
     transport: SmallWrites<Transport>,
     /// Present until the connection has begun.
     preface: Option<Preface>,
-    _permit: CountedPermit,
+    /// Bytes that HTTP/2 may read before it lets the calls in them begin.
+    slice: usize,
+    leaving: Leaving,
+    place: CountedPlace,
+}
+
+/// The way out of a connection that has to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// HTTP/2 begins the calls that it has read.
+    Asked,
+    /// GOAWAY was sent.
+    Gone,
 }
 
 impl Connection {
-    fn new(transport: Transport, preface: Option<Preface>, permit: CountedPermit) -> Self {
-        Self { transport: SmallWrites::new(transport), preface, _permit: permit }
+    fn new(transport: Transport, preface: Option<Preface>, place: CountedPlace) -> Self {
+        Self { transport: SmallWrites::new(transport), preface, slice: SLICE_BYTES, leaving: Leaving::No, place }
+    }
+
+    /// Takes the next step of a connection that has to leave; ready at its end. Calls that HTTP/2 has read begin before
+    /// that, and keep the connection open until they end.
+    fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<Leaving> {
+        match self.leaving {
+            Leaving::No if self.place.0.usage.poll_leave(cx).is_ready() => {
+                self.leaving = Leaving::Asked;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Leaving::Asked if self.place.0.usage.is_idle() => {
+                self.leaving = Leaving::Gone;
+                if self.preface.is_none() {
+                    self.say_go_away(cx);
+                }
+            }
+            Leaving::No | Leaving::Asked | Leaving::Gone => {}
+        }
+        Poll::Ready(self.leaving)
+    }
+
+    /// Sends GOAWAY, unless the client has not taken what was sent before: the connection ends in any case.
+    fn say_go_away(&mut self, cx: &mut Context<'_>) {
+        let mut transport = Pin::new(&mut self.transport);
+        if transport.as_mut().poll_flush(cx).is_ready() && transport.as_mut().poll_write(cx, &GO_AWAY).is_ready() {
+            let _ = transport.poll_flush(cx);
+        }
+    }
+}
+
+/// Uses up what the runtime lets the task do at a time: nothing more is read until other tasks have had their turn, and
+/// HTTP/2 goes on to begin calls. Outside of a runtime it has no effect.
+fn end_turn(cx: &mut Context<'_>) {
+    for _ in 0..=u8::MAX {
+        match coop::poll_proceed(cx) {
+            Poll::Ready(turn) => turn.made_progress(),
+            Poll::Pending => return,
+        }
     }
 }
 
@@ -190,17 +266,18 @@ impl Preface {
     }
 }
 
-/// A place within a limit, counted while it is taken.
-struct CountedPermit(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+/// A place, counted while it is taken.
+struct CountedPlace(Place);
 
-impl CountedPermit {
-    fn new(permit: OwnedSemaphorePermit) -> Self {
+impl CountedPlace {
+    fn take(places: &Arc<Places>, address: Source) -> Option<Self> {
+        let place = places.take(address, Instant::now())?;
         metrics::gauge!("mortise_grpc_connections").increment(1);
-        Self(permit)
+        Some(Self(place))
     }
 }
 
-impl Drop for CountedPermit {
+impl Drop for CountedPlace {
     fn drop(&mut self) {
         metrics::gauge!("mortise_grpc_connections").decrement(1);
     }
@@ -211,14 +288,32 @@ impl Connected for Connection {
 
     fn connect_info(&self) -> Peer {
         let transport = self.transport.inner();
-        Peer { tcp: transport.connect_info(), certificate: transport.peer_certificate(), local: transport.local_user() }
+        Peer {
+            tcp: transport.connect_info(),
+            certificate: transport.peer_certificate(),
+            local: transport.local_user(),
+            usage: self.place.0.usage.clone(),
+        }
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if ready!(self.poll_leave(cx)) == Leaving::Gone {
+            // The end of the connection, for HTTP/2.
+            return Poll::Ready(Ok(()));
+        }
+        if self.slice == 0 {
+            self.slice = SLICE_BYTES;
+            end_turn(cx);
+        }
+        let turn = ready!(coop::poll_proceed(cx));
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.transport).poll_read(cx, buf);
+        if polled.is_ready() {
+            turn.made_progress();
+        }
+        self.slice = self.slice.saturating_sub(buf.filled().len() - before);
         let Some(preface) = &mut self.preface else { return polled };
         if polled.is_pending() {
             return preface.poll_deadline(cx);

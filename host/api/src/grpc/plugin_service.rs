@@ -1,5 +1,8 @@
 //! The plugin service on gRPC. Uploads are collected here, within the limit of a component; the manager does the rest.
 //!
+//! At most [`MAX_UPLOADS`] components are uploaded at the same time. At the limit, an upload without a message for a
+//! second, or one of a caller with more uploads, ends for a new one ([`crate::places`]).
+//!
 //! A complete component makes way for the next upload, and stays in memory until it is installed, which may wait for
 //! the plugin's turn. All such components together take at most [`MAX_UPLOADS`] times the limit of one.
 
@@ -8,10 +11,10 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use futures::Stream;
 use mortise_plugin_manager::Manager;
 use mortise_resource::{Code, Error, data};
-use mortise_service::ResourceService;
+use mortise_service::{ResourceService, Source};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tonic::{Request, Response, Status, Streaming};
 
@@ -19,7 +22,12 @@ use super::{
     plugin_logs::LogReader,
     status::{answer, status},
 };
-use crate::{call::call_span, plugin_stubs::plugin_service_server::PluginService};
+use crate::{
+    authenticate::Authenticated,
+    call::call_span,
+    places::{Places, Usage},
+    plugin_stubs::plugin_service_server::PluginService,
+};
 
 /// Concurrent uploads; each is held in memory until it is complete.
 const MAX_UPLOADS: usize = 4;
@@ -35,7 +43,7 @@ pub(crate) struct PluginApi {
     manager: Manager,
     /// Signals the stop of the server.
     service: ResourceService,
-    uploads: Semaphore,
+    uploads: Arc<Places>,
     /// The budget of components during installation, in units of [`INSTALL_UNIT_BYTES`].
     installs: Semaphore,
     /// Longest time for an upload.
@@ -46,18 +54,27 @@ pub(crate) struct PluginApi {
 impl PluginApi {
     pub(crate) fn new(manager: Manager, service: ResourceService, upload_timeout: Duration) -> Self {
         let installs = Semaphore::new(units(manager.component_limit()) * MAX_UPLOADS);
-        let (uploads, readers) = (Semaphore::new(MAX_UPLOADS), Arc::new(Semaphore::new(MAX_LOG_READERS)));
+        let (uploads, readers) = (Places::new("uploads", MAX_UPLOADS), Arc::new(Semaphore::new(MAX_LOG_READERS)));
         Self { manager, service, uploads, installs, upload_timeout, readers }
     }
 
     async fn receive_and_install(
         &self,
+        caller: Source,
         stream: Streaming<data::InstallRequest>,
     ) -> Result<data::InstallResponse, Error> {
-        let upload = self.uploads.try_acquire().map_err(|_| {
+        let upload = self.uploads.take(caller, Instant::now()).ok_or_else(|| {
             Error::new(Code::ResourceExhausted, format!("{MAX_UPLOADS} plugins are being uploaded already; try again"))
         })?;
-        let uploaded = timeout(self.upload_timeout, self.upload(stream)).await.map_err(|_| {
+        let uploading = timeout(self.upload_timeout, self.upload(stream, &upload.usage));
+        let uploaded = tokio::select! {
+            uploaded = uploading => uploaded,
+            () = upload.usage.has_to_leave() => {
+                let what = "the upload ended for another one: it sent nothing for a while, or its caller has more; try again";
+                return Err(Error::new(Code::Aborted, what));
+            }
+        };
+        let uploaded = uploaded.map_err(|_| {
             let limit = self.upload_timeout.as_millis();
             let what = format!("the upload did not finish within {limit} ms (limit grpc.upload_timeout_ms); try again");
             Error::new(Code::DeadlineExceeded, what)
@@ -70,7 +87,7 @@ impl PluginApi {
     }
 
     /// Receives a whole component.
-    async fn upload(&self, mut stream: Streaming<data::InstallRequest>) -> Result<Upload, Error> {
+    async fn upload(&self, mut stream: Streaming<data::InstallRequest>, usage: &Usage) -> Result<Upload, Error> {
         let broken = |e: Status| {
             let code = match e.code() {
                 // The caller has lost the permission.
@@ -102,6 +119,7 @@ impl PluginApi {
                 return Err(self.manager.too_large());
             }
             bytes.extend_from_slice(&next.chunk);
+            usage.touch();
         }
         Ok(Upload { name, sha256, signature: Some(signature).filter(|text| !text.is_empty()), bytes })
     }
@@ -136,7 +154,9 @@ impl PluginService for PluginApi {
         &self,
         request: Request<Streaming<data::InstallRequest>>,
     ) -> Result<Response<data::InstallResponse>, Status> {
-        answer(call_span("plugins.Install"), self.receive_and_install(request.into_inner())).await
+        let by = request.extensions().get::<Authenticated>();
+        let caller = by.and_then(|by| Source::of_caller(&*by.authorizer, Some(&by.origin))).unwrap_or_default();
+        answer(call_span("plugins.Install"), self.receive_and_install(caller, request.into_inner())).await
     }
 
     async fn remove(&self, request: Request<data::RemoveRequest>) -> Result<Response<data::RemoveResponse>, Status> {

@@ -1,12 +1,14 @@
 //! The resource API on gRPC. It has no generated server: answers carry resources in their stored bytes
 //! ([`super::frames`]).
 
+use std::sync::Arc;
+
 use ::http::{Extensions, HeaderMap, Request, Response};
 use futures::{TryFutureExt as _, stream};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use mortise_resource::{Error, pb};
-use mortise_service::{Caller, Events, ResourceService, Source};
+use mortise_service::{Caller, Events, Reader, ResourceService, Source};
 use prost::bytes::BytesMut;
 use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tracing::Span;
@@ -38,7 +40,8 @@ pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Result<Cal
     let by = extensions.get::<Authenticated>().ok_or_else(|| Status::internal("the call was not authenticated"))?;
     let strong = headers.get(CONSISTENCY_HEADER).is_some_and(|value| value == "consistent");
     let connection = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-    Ok(call::caller(by, strong, Source::from_key(connection)))
+    let reader = extensions.get::<Arc<Reader>>().cloned();
+    Ok(call::caller(by, strong, Source::from_key(connection)).with_reader(reader))
 }
 
 pub(super) fn caller_of<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {

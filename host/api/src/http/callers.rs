@@ -1,6 +1,8 @@
 //! Recognises the caller of each request, and checks the requirement of its path, in front of every route except
 //! `/healthz` and `/readyz`, which reveal nothing.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     http::{HeaderValue, StatusCode, header::WWW_AUTHENTICATE},
@@ -13,6 +15,7 @@ use super::{Shared, accept::Form, body, error::HttpError, query::Query};
 use crate::{
     authenticate::{Authenticated, Peer, REQUEST_ID_HEADER, Requirement, origin, unknown_caller},
     peer::PeerCertificate,
+    places::Usage,
 };
 
 /// The middleware. Every request behind it has an [`Authenticated`].
@@ -44,6 +47,11 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
     };
     match allowed {
         Ok(by) => {
+            if by.authorizer.is_authenticated()
+                && let Some(connection) = request.extensions().get::<Arc<Usage>>()
+            {
+                connection.note_known_caller();
+            }
             request.extensions_mut().insert(by);
             let mut response = next.run(request).await;
             add_request_id(&mut response, &origin);

@@ -5,13 +5,13 @@
 //! costs a little memory for a bounded time, except watches, which last as long as their clients listen. A request that
 //! is not complete a moment after the stop does not delay the end (`unfinished`).
 //!
-//! When all connections are in use, a few more get answers to `/healthz` and `/readyz` only: a busy server is not dead,
-//! and must not be restarted. Beyond these few, a new connection replaces the oldest one, so that silent clients cannot
-//! block the others.
+//! When all connections are in use, an idle one makes room ([`crate::places`]): one without a whole head of a request, or
+//! between two requests. If every connection has a request, a few more get answers to `/healthz` and `/readyz` only: a
+//! busy server is not dead, and must not be restarted. Beyond these few, a new connection replaces the oldest one, so
+//! that silent clients cannot block the others.
 
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -19,13 +19,18 @@ use std::{
 
 use axum::{
     Router,
+    body::Body,
     http::{
         HeaderName, StatusCode,
         header::{CONNECTION, RETRY_AFTER},
     },
-    routing::future::RouteFuture,
 };
-use hyper::{Request, body::Incoming, server::conn::http1::Builder};
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1::Builder,
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -35,16 +40,17 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::{JoinHandle, JoinSet},
-    time::timeout,
+    time::{Instant, timeout},
 };
-use tower::util::{MapFuture, MapRequest};
+use tower::Service as _;
 
 use super::{
     HttpOptions,
     stall::StallTimeout,
-    unfinished::{AnswerBody, CallCount, RequestBody},
+    unfinished::{AnswerBody, RequestBody},
 };
 use crate::{
+    places::{Place, Places},
     port::Port,
     tasks::STOPPING_REQUEST_WAIT,
     tls::{Protocol, Tls},
@@ -75,17 +81,18 @@ pub(crate) async fn serve(
     let mut probing = VecDeque::new();
     let mut port = Port::new(listener, Protocol::Http.name());
     let mut connections = JoinSet::new();
+    let places = Places::new("http", options.max_connections);
     let open = metrics::gauge!("mortise_http_connections");
     loop {
-        let stream = tokio::select! {
-            stream = port.next() => stream,
+        let (stream, address) = tokio::select! {
+            connected = port.next() => connected,
             Some(_) = connections.join_next() => {
                 open.set(connections.len() as f64);
                 continue;
             }
             () = stopped(&mut stopping) => break,
         };
-        if connections.len() >= options.max_connections {
+        let Some(place) = places.take(address, Instant::now()) else {
             port.full("http.max_connections");
             probing.retain(|probe: &JoinHandle<()>| !probe.is_finished());
             if probing.len() >= MAX_PROBES
@@ -98,8 +105,9 @@ pub(crate) async fn serve(
             // Connections whose request has arrived are answered before further ones are accepted.
             tokio::task::yield_now().await;
             continue;
-        }
-        connections.spawn(connection(stream, tls.clone(), router.clone(), options.clone(), stopping.clone()));
+        };
+        let (tls, router, options, stopping) = (tls.clone(), router.clone(), options.clone(), stopping.clone());
+        connections.spawn(connection(stream, place, tls, router, options, stopping));
         open.set(connections.len() as f64);
     }
     drop(port);
@@ -108,6 +116,7 @@ pub(crate) async fn serve(
 
 async fn connection(
     stream: TcpStream,
+    place: Place,
     tls: Option<Arc<Tls>>,
     router: Router,
     options: HttpOptions,
@@ -116,34 +125,37 @@ async fn connection(
     let transport = tokio::select! {
         transport = transport(stream, tls) => transport,
         () = stopped(&mut stopping) => return,
+        () = place.usage.has_to_leave() => return,
     };
     let Some(transport) = transport else { return };
     let addr = transport.tcp().and_then(|tcp| tcp.peer_addr().ok());
-    let (source, remote) = (Source::from_key(addr), addr.map_or(Remote::Unknown, Remote::Address));
+    let (source, remote) = (Source::from_key(addr), addr.map_or(Remote::Unknown, Remote::from_address));
     let certificate = transport.peer_certificate();
-    let calls = CallCount::default();
-    let counted = calls.clone();
-    let router = MapFuture::new(router, move |answer: RouteFuture<Infallible>| {
-        let call = counted.begin();
-        async move { answer.await.map(|answer| answer.map(|inner| AnswerBody { inner, _call: call })) }
-    });
-    let until_stopped = stopping.clone();
-    let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(source);
-        request.extensions_mut().insert(remote);
-        if let Some(certificate) = &certificate {
-            request.extensions_mut().insert(certificate.clone());
-        }
-        request.map(|body| RequestBody::new(body, until_stopped.clone()))
-    });
     let stream = StallTimeout::new(transport, options.stall_timeout);
-    let (touched, hurry, writing) = (stream.activity_flag(), stream.stopping_flag(), stream.writing_flag());
+    let (touched, hurry, reader) = (stream.activity_flag(), stream.stopping_flag(), stream.reader());
+    let (writing, until_stopped) = (stream.writing_flag(), stopping.clone());
+    let usage = place.usage.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let running = usage.begin_call();
+        let extensions = request.extensions_mut();
+        extensions.insert(source);
+        extensions.insert(remote);
+        extensions.insert(reader.clone());
+        extensions.insert(usage.clone());
+        if let Some(certificate) = &certificate {
+            extensions.insert(certificate.clone());
+        }
+        let request = request.map(|body| RequestBody::new(body, until_stopped.clone()));
+        // A router is always ready.
+        let answering = router.clone().call(request);
+        async move { answering.await.map(|answer| answer.map(|body| AnswerBody { inner: body, _call: running })) }
+    });
     let mut serving = pin!(
         Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.request_timeout)
             .max_buf_size(BUFFER_BYTES)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+            .serve_connection(TokioIo::new(stream), service)
     );
     let ended = tokio::select! {
         ended = &mut serving => ended,
@@ -157,10 +169,17 @@ async fn connection(
                 match timeout(STOPPING_REQUEST_WAIT, &mut serving).await {
                     Ok(ended) => break ended,
                     // Half the head of a request, for example.
-                    Err(_) if calls.is_zero() && !writing.load(Ordering::Relaxed) => return,
+                    Err(_) if place.usage.is_idle() && !writing.load(Ordering::Relaxed) => return,
                     Err(_) => {}
                 }
             }
+        }
+        () = place.usage.has_to_leave() => {
+            if place.usage.is_idle() {
+                return;
+            }
+            serving.as_mut().graceful_shutdown();
+            serving.await
         }
     };
     if let Err(e) = ended {

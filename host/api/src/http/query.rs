@@ -1,10 +1,12 @@
 //! The query and the headers of a request. Unknown parameters are ignored, as in Consul; of a repeated one the first
 //! counts. Parameters of queries by content may have hyphens, like flags of the command line.
 
+use std::sync::Arc;
+
 use axum::http::{Uri, request::Parts};
 use mortise_query::label_selector;
 use mortise_resource::{Error, data::SearchRequest, goten::View, pb};
-use mortise_service::{Caller, Source};
+use mortise_service::{Caller, Reader, Source};
 use prost_types::FieldMask;
 
 use crate::{authenticate::Authenticated, call};
@@ -157,7 +159,8 @@ impl Query {
 
     fn caller_with(&self, head: &Parts, by: &Authenticated, required: bool) -> Caller {
         let source = head.extensions.get::<Source>().copied().unwrap_or_default();
-        call::caller(by, required || self.has("consistent"), source)
+        let reader = head.extensions.get::<Arc<Reader>>().cloned();
+        call::caller(by, required || self.has("consistent"), source).with_reader(reader)
     }
 
     /// The token in a parameter; it takes precedence over tokens in headers.
@@ -172,8 +175,6 @@ mod tests {
     use crate::authenticate::Peer;
     use axum::http::HeaderMap;
     use mortise_service::{Consistency, Origin, Remote, Surface};
-    use std::sync::Arc;
-
     #[test]
     fn places() {
         let place = |text: &str| {

@@ -1,5 +1,6 @@
 //! A connection with a limit on stalled writes: a write without progress for too long fails, and the connection ends
-//! with everything that depends on it, such as a watch. While the server stops, the limit is a quarter of a second.
+//! with everything that depends on it, such as a watch. While the server stops, the limit is a quarter of a second. A
+//! stalled write also fails if its answer has to give way to calls that wait ([`Reader`]).
 
 use std::{
     io,
@@ -12,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use mortise_service::Reader;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
@@ -29,6 +31,7 @@ pub(super) struct StallTimeout {
     activity_flag: Arc<AtomicBool>,
     /// Whether the server stops.
     stopping_flag: Arc<AtomicBool>,
+    reader: Arc<Reader>,
     /// Whether a write waits for the client.
     writing_flag: Arc<AtomicBool>,
 }
@@ -36,14 +39,13 @@ pub(super) struct StallTimeout {
 impl StallTimeout {
     /// Wraps a connection; `limit` is the longest wait for one write.
     pub(super) fn new(stream: Transport, limit: Duration) -> Self {
-        Self {
-            stream,
-            limit,
-            waiting: None,
-            activity_flag: Arc::default(),
-            stopping_flag: Arc::default(),
-            writing_flag: Arc::default(),
-        }
+        let (activity_flag, stopping_flag, writing_flag, reader) = Default::default();
+        Self { stream, limit, waiting: None, activity_flag, stopping_flag, writing_flag, reader }
+    }
+
+    /// The client, as its answers see it.
+    pub(super) fn reader(&self) -> Arc<Reader> {
+        self.reader.clone()
     }
 
     /// The flag for a stopping server; the next poll of the connection reads it.
@@ -64,8 +66,17 @@ impl StallTimeout {
     fn within<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.writing_flag.store(polled.is_pending(), Ordering::Relaxed);
         if polled.is_ready() {
-            self.waiting = None;
+            if self.waiting.take().is_some() {
+                self.reader.set_unread(None);
+            }
             return polled;
+        }
+        if self.waiting.is_none() {
+            self.reader.set_unread(Some(Instant::now()));
+        }
+        if self.reader.poll_asked(cx).is_ready() {
+            let what = "the client read nothing of the answer while others waited to begin theirs";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
         }
         let hurries = self.stopping_flag.load(Ordering::Relaxed);
         let limit = if hurries { self.limit.min(STOPPING_STALL_TIMEOUT) } else { self.limit };

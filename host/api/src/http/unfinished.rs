@@ -4,10 +4,6 @@
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Poll, ready},
 };
 
@@ -17,38 +13,12 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use mortise_resource::SERVER_STOPPING;
 use tokio::{sync::watch, time::sleep};
 
-use crate::tasks::STOPPING_REQUEST_WAIT;
+use crate::{places::RunningCall, tasks::STOPPING_REQUEST_WAIT};
 
-/// Number of a connection's calls, each from the complete head of its request to the end of its answer.
-#[derive(Clone, Default)]
-pub(super) struct CallCount(Arc<AtomicUsize>);
-
-/// A counted call.
-pub(super) struct CountedCall(Arc<AtomicUsize>);
-
-impl CallCount {
-    /// Counts a call until the returned value is dropped.
-    pub(super) fn begin(&self) -> CountedCall {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        CountedCall(self.0.clone())
-    }
-
-    /// Whether no call is in progress.
-    pub(super) fn is_zero(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-}
-
-impl Drop for CountedCall {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The body of an answer, with its call.
+/// The body of an answer, whose call runs until it is sent.
 pub(super) struct AnswerBody {
     pub(super) inner: Body,
-    pub(super) _call: CountedCall,
+    pub(super) _call: RunningCall,
 }
 
 impl HttpBody for AnswerBody {

@@ -218,13 +218,13 @@ section! {
         caller_writes_per_second: u32 = Rates::default().caller_writes.get(), RATE;
         /// Open watches. Further ones are refused.
         max_watches: usize = 10_000, AT_ONCE;
-        /// Open watches of one caller. Needs acl.enabled.
+        /// Open watches of one caller: the holder of a token, or an address without one.
         caller_watches: usize = 5_000, AT_ONCE;
         /// Watches that receive their first snapshot at the same time; further ones wait. Each takes about 1 MiB of
-        /// memory. Clients take turns, and one client gets at most half.
+        /// memory. Callers take turns, and one gets at most half: the holder of a token, or an address without one.
         concurrent_watch_snapshots: usize = 32, AT_ONCE;
-        /// Memory for the lists of all clients, from reading until sending. Further lists wait. Clients take turns, and
-        /// one client gets at most half, but a single list may take all.
+        /// Memory for the lists of all clients, from reading until sending. Further lists wait. Callers take turns, and
+        /// one caller gets at most half, but a single list may take all.
         list_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// Lists and watches waiting for memory or for their snapshot. Further ones are refused.
         max_queued_lists: usize = 20_000, AT_ONCE;
@@ -256,11 +256,11 @@ section! {
 section! {
     /// The gRPC port.
     struct Grpc in "grpc" {
-        /// Open connections. Further ones are closed. A new connection has http.request_timeout_ms to send its first
-        /// bytes.
+        /// Open connections; one address has at most three quarters of them. A further one takes the place of one without
+        /// calls, which gets GOAWAY, or is closed. A new connection has http.request_timeout_ms to send its first bytes.
         max_connections: usize = 4_096, AT_ONCE;
-        /// Calls of one caller in progress over all its connections, watches and other streams included. Needs
-        /// acl.enabled.
+        /// Calls in progress of one caller, watches and other streams included: of the holder of a token over all its
+        /// connections, or of an address without one.
         caller_streams: usize = 10_000, AT_ONCE;
         /// Silence on a connection after which the server sends a ping of HTTP/2. Clients that disappeared while
         /// watching are found this way: without an answer in 20 seconds, the connection is closed.
@@ -285,8 +285,9 @@ section! {
         /// Names that requests may use for the server besides localhost and its own address, without scheme and port.
         /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
-        /// Open connections. Further ones are answered 503, except a few requests for /healthz. An open watch takes one
-        /// connection; all watches together take at most three quarters.
+        /// Open connections; one address has at most three quarters of them. A further one takes the place of one without
+        /// a request, or is answered 503, except a few requests for /healthz. An open watch takes one connection; all
+        /// watches together take at most three quarters.
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
         /// Time for a client to send the head of a request, its body, and the next request. On the gRPC port: time for
         /// the first bytes of HTTP/2.
@@ -339,7 +340,8 @@ section! {
         addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8600));
         /// Time for which clients may keep an answer.
         ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
-        /// Queries in progress. Further ones are dropped over UDP, and wait over TCP.
+        /// Queries in progress over UDP, and sixteen times as many as over TCP. Further ones are dropped over UDP, and wait
+        /// over TCP.
         concurrent_queries: usize = 64, Range::new(1, 10_000);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     hash::{BuildHasher as _, Hash, RandomState},
+    net::IpAddr,
     sync::{Arc, LazyLock},
 };
 
@@ -13,7 +14,10 @@ use mortise_resource::{
 };
 use mortise_store::Consistency;
 
-use super::origin::Origin;
+use super::{
+    origin::{Origin, Remote, Surface},
+    reader::Reader,
+};
 use crate::core::Core;
 
 /// The caller of one RPC.
@@ -29,6 +33,8 @@ pub struct Caller {
     pub origin: Option<Arc<Origin>>,
     /// The plugin whose hook calls in the middle of a request. The hook holds an instance, so such a call never waits.
     pub hook_of: Option<Arc<str>>,
+    /// The client that reads the answer; `None` if the answer never waits for it.
+    pub reader: Option<Arc<Reader>>,
 }
 
 /// Source of calls. Scarce things are shared fairly between sources.
@@ -42,6 +48,25 @@ impl Source {
         Self(KEYS.hash_one(what))
     }
 
+    /// Makes the source of an address. An IPv4 address in IPv6 is the IPv4 address, and the addresses of an IPv6 /64,
+    /// which one client may use at will, are one source.
+    pub fn from_address(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::from_key(ip),
+            IpAddr::V6(ip) => Self::from_key(("/64", ip.to_bits() >> 64)),
+        }
+    }
+
+    /// Returns the source that the shares of a caller are counted for: its credentials or, without any, its address, its
+    /// user, or its name if it is a part of this server. `None` for the server itself.
+    pub fn of_caller(caller: &dyn Authorizer, origin: Option<&Origin>) -> Option<Self> {
+        match (caller.accessor(), caller.is_authenticated()) {
+            ("", false) => Some(origin?.remote.source().unwrap_or_else(|| Self::from_key(caller.caller()))),
+            ("", true) => Some(Self::from_key(caller.caller())),
+            (accessor, _) => Some(Self::from_key(accessor)),
+        }
+    }
+
     pub(crate) const fn number(self) -> u64 {
         self.0
     }
@@ -52,21 +77,25 @@ impl Source {
     }
 }
 
-/// The queue of a caller for a scarce thing. All connections of a token's holder share a queue; a connection without a
-/// token has its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The queue of a caller for a scarce thing. All connections of a token's holder share a queue, and so do all callers of
+/// an address without a token.
+#[derive(Debug, Clone)]
 pub(crate) struct QueueKey {
     /// Source that takes turns with other callers.
     pub(crate) holder: Source,
     /// Connection that takes turns with the holder's other connections.
     pub(super) connection: Source,
+    /// Whether the caller has authenticated or is local, so that it may have what is reserved for such callers.
+    pub(super) is_known: bool,
+    /// The client that may leave the share unread.
+    pub(super) reader: Option<Arc<Reader>>,
 }
 
 impl Caller {
     /// Makes the caller of an authorizer.
     #[must_use]
     pub fn new(authorizer: Arc<dyn Authorizer>, consistency: Consistency) -> Self {
-        Self { authorizer, consistency, source: Source::default(), origin: None, hook_of: None }
+        Self { authorizer, consistency, source: Source::default(), origin: None, hook_of: None, reader: None }
     }
 
     /// Makes the host itself, with all permissions.
@@ -109,18 +138,33 @@ impl Caller {
         Self { hook_of: Some(plugin), ..self }
     }
 
+    /// Sets the client that reads the answer.
+    #[must_use]
+    pub fn with_reader(self, reader: Option<Arc<Reader>>) -> Self {
+        Self { reader, ..self }
+    }
+
     /// Returns the queue of the caller.
     pub(crate) fn queue_key(&self) -> QueueKey {
-        let holder = match self.authorizer.accessor() {
-            "" => self.source,
-            accessor => Source::from_key(accessor),
-        };
-        QueueKey { holder, connection: self.source }
+        let origin = self.origin.as_deref();
+        let is_local = origin.is_none_or(|origin| {
+            matches!(origin.surface, Surface::Controller | Surface::Region) || matches!(origin.remote, Remote::User(_))
+        });
+        QueueKey {
+            holder: Source::of_caller(&*self.authorizer, origin).unwrap_or(self.source),
+            connection: self.source,
+            is_known: is_local || self.authorizer.is_authenticated(),
+            reader: self.reader.clone(),
+        }
     }
 
     /// Returns the number that separates the caller's faults in plugins from those of others.
     pub(crate) fn number(&self) -> CallerId {
-        CallerId::new(self.queue_key().holder.number())
+        let source = match self.authorizer.accessor() {
+            "" => self.source,
+            accessor => Source::from_key(accessor),
+        };
+        CallerId::new(source.number())
     }
 
     /// Sets the caller's source.

@@ -1,5 +1,4 @@
-//! Counts of the things that each caller has open at once. Callers are counted by name, and only where there are
-//! tokens.
+//! Counts of the things that each caller has open at once: the holder of a token, or an address without one.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -9,6 +8,8 @@ use std::{
 use mortise_resource::{Code, Error};
 use parking_lot::Mutex;
 
+use super::caller::Source;
+
 /// Counts of one kind of thing, by caller. Holds an entry for each caller with something open.
 #[derive(Debug)]
 pub struct CallerCounts {
@@ -16,14 +17,14 @@ pub struct CallerCounts {
     what: &'static str,
     setting: &'static str,
     limit: usize,
-    open: Mutex<HashMap<u64, usize>>,
+    open: Mutex<HashMap<Source, usize>>,
 }
 
 /// An open thing of a caller. Dropping it closes it.
 #[derive(Debug)]
 pub struct OpenCount {
     counts: Arc<CallerCounts>,
-    caller: u64,
+    caller: Source,
 }
 
 impl CallerCounts {
@@ -37,7 +38,7 @@ impl CallerCounts {
     ///
     /// # Errors
     /// `ResourceExhausted`: the caller has reached its limit.
-    pub fn open(self: &Arc<Self>, caller: u64) -> Result<OpenCount, Error> {
+    pub fn open(self: &Arc<Self>, caller: Source) -> Result<OpenCount, Error> {
         let mut open = self.open.lock();
         let count = open.entry(caller).or_default();
         if *count >= self.limit {
@@ -69,13 +70,14 @@ mod tests {
     #[test]
     fn each_caller_has_its_own_and_nothing_is_kept_of_those_that_have_none() {
         let counts = CallerCounts::new("watches", "service.caller_watches", 2);
-        let held = [counts.open(1).unwrap(), counts.open(1).unwrap(), counts.open(2).unwrap()];
-        let refused = counts.open(1).unwrap_err();
+        let [first, second] = [1, 2].map(Source::of_number);
+        let held = [first, first, second].map(|caller| counts.open(caller).unwrap());
+        let refused = counts.open(first).unwrap_err();
         assert_eq!(refused.code, Code::ResourceExhausted);
         assert_eq!(refused.message, "the caller has 2 watches open already (limit service.caller_watches)");
-        assert!(counts.open(2).is_ok());
+        assert!(counts.open(second).is_ok());
         drop(held);
         assert_eq!(counts.open.lock().len(), 0);
-        assert!(counts.open(1).is_ok());
+        assert!(counts.open(first).is_ok());
     }
 }

@@ -1,35 +1,50 @@
 //! Fair shares for calls: of places, or of bytes of results.
 //!
 //! # Contract
-//! Calls queue by caller, and callers take turns: a caller with a thousand waiting calls delays another by one call.
-//! Within a caller its connections take turns, and the calls of a connection are served in order. A caller that holds
-//! units gets at most half of all units; the other half stays free for others, however slowly the caller gives its
-//! share back. Only a caller's single share may exceed the half, since a larger request could never be served
-//! otherwise. Dropping a share gives it back; dropping a waiting call leaves the queue.
+//! A caller is the holder of a token or, without a token, an address or a local user. Among waiting callers, the one that
+//! holds least is next, and callers that hold equally much take turns: a caller with a thousand waiting calls delays
+//! another by one call. The same applies to the connections of a caller, and the calls of a connection are served in
+//! order. A caller that holds units gets at most half of all units. Callers that have not authenticated get at most three
+//! quarters together; the rest is for those that have, and for local users. Only a single share may exceed these
+//! bounds, since a larger request could never be served otherwise. Dropping a share gives it back; dropping a waiting
+//! call leaves the queue.
 //!
-//! A caller is the holder of a token, or, without a token, a connection: the server knows no more about it. Clients
-//! behind one address (a proxy, a NAT, a node) are often strangers to each other, and would share one queue by address.
-//! A client without a token therefore has as many turns as connections; `max_connections` bounds them. Clients that
-//! share a token share its half, too.
+//! A share whose client does not read for [`UNREAD_TIME`] gives way to a waiting call if its caller holds more, or its
+//! connection if both are of one caller ([`FairPool::press`]). So a crowd that begins answers and reads none of them
+//! holds its shares only while nothing else wants them.
 //!
 //! # No deadlocks
 //! Only a caller without a share waits: [`Share::grow`] never does. A caller that needs more gives its share back, and
 //! asks for the whole at once.
 //!
 //! # Cost
-//! A lock and a look-up for each free share, and a channel for each wait. Handing out looks at each waiting caller
-//! once.
+//! A lock and some look-ups for each free share, and a channel for each wait. Handing out looks at each waiting caller
+//! once, and at each waiting connection of the next one. [`FairPool::press`] looks at each share while calls wait.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
-use super::caller::{QueueKey, Source};
+use super::{
+    caller::{Source, QueueKey},
+    reader::Reader,
+};
+
+/// Time without reading after which a share gives way. Clients far away take this long between two windows of bytes.
+pub(crate) const UNREAD_TIME: Duration = Duration::from_millis(500);
+
+/// Part of all units that only authenticated and local callers get: one of this number.
+const RESERVED_PART: usize = 4;
+
+/// Most waiting callers for which shares are pressed at once.
+const PRESSING_CALLERS: usize = 64;
 
 /// Shared units. Cheap to clone.
 #[derive(Clone)]
@@ -43,35 +58,57 @@ struct Pool {
 
 #[derive(Default)]
 struct State {
+    total: usize,
     free: usize,
-    held: HashMap<Source, usize>,
-    queues: HashMap<Source, VecDeque<Waiter>>,
-    /// Waiting callers; the first is next.
-    turns: VecDeque<Source>,
+    /// Units of callers that have not authenticated.
+    held_by_strangers: usize,
+    held: HashMap<Source, Held>,
+    shares: HashMap<u64, Lent>,
+    /// Waiting callers; of those that hold equally much, the first is next.
+    turns: VecDeque<Queue>,
     waiting: usize,
-    next_waiter: u64,
+    next_number: u64,
+}
+
+/// The units of a caller.
+#[derive(Default)]
+struct Held {
+    units: usize,
+    connections: HashMap<Source, usize>,
+}
+
+/// The waiting calls of a caller, by connection. Never empty.
+struct Queue {
+    holder: Source,
+    is_known: bool,
+    connections: VecDeque<(Source, VecDeque<Waiter>)>,
 }
 
 struct Waiter {
     number: u64,
-    connection: Source,
-    /// Round of the call: a caller's calls of earlier rounds come first, and a round has one call of each connection.
-    round: u64,
     units: usize,
+    key: QueueKey,
     grant: oneshot::Sender<Share>,
+}
+
+/// A share, as the pool sees it.
+struct Lent {
+    key: QueueKey,
+    units: usize,
 }
 
 /// Units that a call holds. Dropping it gives them back.
 pub(crate) struct Share {
     pool: Arc<Pool>,
-    source: Source,
+    number: u64,
     units: usize,
 }
 
 /// A waiting call. Dropping it leaves the queue.
 struct Queued<'a> {
     pool: &'a Pool,
-    source: Source,
+    holder: Source,
+    connection: Source,
     number: u64,
 }
 
@@ -87,7 +124,7 @@ pub(crate) enum NoShare {
 impl FairPool {
     /// Shares `total` units; at most `max_waiting` calls wait for them.
     pub(crate) fn new(total: usize, max_waiting: usize) -> Self {
-        let state = State { free: total, ..State::default() };
+        let state = State { total, free: total, ..State::default() };
         Self(Arc::new(Pool { total, max_waiting, state: Mutex::new(state) }))
     }
 
@@ -110,11 +147,11 @@ impl FairPool {
             if state.waiting >= self.0.max_waiting {
                 return Err(NoShare::QueueFull);
             }
-            let number = state.next_waiter;
-            state.next_waiter += 1;
-            let QueueKey { holder: source, connection } = key;
-            state.enqueue(source, Waiter { number, connection, round: 0, units, grant });
-            Queued { pool: &self.0, source, number }
+            let number = state.next_number;
+            state.next_number += 1;
+            let (holder, connection) = (key.holder, key.connection);
+            state.enqueue(Waiter { number, units, key, grant });
+            Queued { pool: &self.0, holder, connection, number }
         };
         self.0.hand_out();
         let share = granted.await;
@@ -122,88 +159,206 @@ impl FairPool {
         // The pool keeps every sender until it has sent.
         share.map_err(|_| NoShare::QueueFull)
     }
-}
 
-impl FairPool {
     /// Takes units if they are free and no earlier call waits for them.
     pub(crate) fn try_acquire(&self, key: QueueKey, units: usize) -> Option<Share> {
         self.acquire(key, units).now_or_never()?.ok()
     }
+
+    /// Asks shares that are not read to give way, for each waiting caller as many as its next call needs. Returns their
+    /// number. To be called again and again, since a share may stop being read while calls wait.
+    pub(crate) fn press(&self, now: Instant) -> usize {
+        let asked = self.0.state.lock().unread_to_give_way(now);
+        // Outside of the lock: a reader wakes its task.
+        asked.iter().for_each(|reader| reader.ask());
+        asked.len()
+    }
 }
 
 impl Pool {
-    /// Serves waiting callers by turns, as far as the free units reach.
+    /// Serves waiting callers, as far as the free units reach.
     fn hand_out(self: &Arc<Self>) {
         loop {
-            let (waiter, source) = {
+            let (waiter, number) = {
                 let mut state = self.state.lock();
-                let Some(next) = state.next(self.total) else { return };
+                let Some(next) = state.next() else { return };
                 next
             };
             // Fails if the receiver is gone, and drops the share outside of the lock, which gives it back.
-            drop(waiter.grant.send(Share { pool: self.clone(), source, units: waiter.units }));
+            drop(waiter.grant.send(Share { pool: self.clone(), number, units: waiter.units }));
         }
     }
 }
 
 impl State {
-    fn enqueue(&mut self, source: Source, mut waiter: Waiter) {
-        let queue = self.queues.entry(source).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(source);
-        }
-        let earlier = queue.iter().rev().find(|other| other.connection == waiter.connection);
-        let current = queue.front().map_or(0, |first| first.round);
-        waiter.round = earlier.map_or(current, |earlier| earlier.round + 1);
-        let place = queue.partition_point(|other| other.round <= waiter.round);
-        queue.insert(place, waiter);
+    fn enqueue(&mut self, waiter: Waiter) {
+        let QueueKey { holder, connection, is_known, .. } = waiter.key;
         self.waiting += 1;
+        let Some(queue) = self.turns.iter_mut().find(|queue| queue.holder == holder) else {
+            let connections = [(connection, [waiter].into())].into();
+            return self.turns.push_back(Queue { holder, is_known, connections });
+        };
+        match queue.connections.iter_mut().find(|(other, _)| *other == connection) {
+            Some((_, calls)) => calls.push_back(waiter),
+            None => queue.connections.push_back((connection, [waiter].into())),
+        }
     }
 
-    /// Whether a caller may hold more units and leave the other half to others.
-    fn may_hold(&self, source: Source, units: usize, total: usize) -> bool {
-        let held = self.held.get(&source).copied().unwrap_or(0);
-        held == 0 || held + units <= total / 2
+    fn held_by(&self, holder: Source) -> usize {
+        self.held.get(&holder).map_or(0, |held| held.units)
     }
 
-    /// Takes the next waiter that can be served, and its units. Passes over a caller that holds its half. Waits for
-    /// enough units for a larger request, since large shares would never be served otherwise.
-    fn next(&mut self, total: usize) -> Option<(Waiter, Source)> {
-        for _ in 0..self.turns.len() {
-            let source = self.turns.pop_front()?;
-            let units = self.queues.get(&source).and_then(|queue| queue.front()).map_or(0, |waiter| waiter.units);
-            if !self.may_hold(source, units, total) {
-                self.turns.push_back(source);
+    fn held_on(&self, holder: Source, connection: Source) -> usize {
+        self.held.get(&holder).and_then(|held| held.connections.get(&connection)).copied().unwrap_or(0)
+    }
+
+    /// Units by which the caller would exceed its half.
+    fn above_half(&self, holder: Source, units: usize) -> usize {
+        match self.held_by(holder) {
+            0 => 0,
+            held => (held + units).saturating_sub(self.total / 2),
+        }
+    }
+
+    /// Units by which callers that have not authenticated would exceed their part.
+    fn above_part(&self, is_known: bool, units: usize) -> usize {
+        let part = self.total - self.total / RESERVED_PART;
+        if is_known || units > part { 0 } else { (self.held_by_strangers + units).saturating_sub(part) }
+    }
+
+    /// Index of the connection whose call is next: the one that holds least, and of these the first.
+    fn next_connection(&self, queue: &Queue) -> usize {
+        let connections = queue.connections.iter().enumerate();
+        connections.min_by_key(|(_, (connection, _))| self.held_on(queue.holder, *connection)).map_or(0, |(n, _)| n)
+    }
+
+    /// Takes the next waiter that can be served, and its units, as a share with a number. Passes over callers at their
+    /// bounds. Waits for enough units for a larger request, since large shares would never be served otherwise.
+    fn next(&mut self) -> Option<(Waiter, u64)> {
+        let mut best: Option<(usize, usize, usize)> = None;
+        for (place, queue) in self.turns.iter().enumerate() {
+            let held = self.held_by(queue.holder);
+            if best.is_some_and(|(least, ..)| least <= held) {
                 continue;
             }
-            if units > self.free {
-                self.turns.push_front(source);
-                return None;
+            let connection = self.next_connection(queue);
+            let units = first_units(queue, connection);
+            if self.above_half(queue.holder, units) == 0 && self.above_part(queue.is_known, units) == 0 {
+                best = Some((held, place, connection));
             }
-            let queue = self.queues.get_mut(&source)?;
-            let waiter = queue.pop_front()?;
-            if queue.is_empty() {
-                self.queues.remove(&source);
-            } else {
-                self.turns.push_back(source);
-            }
-            self.waiting -= 1;
-            self.free -= units;
-            *self.held.entry(source).or_default() += units;
-            return Some((waiter, source));
         }
-        None
+        let (_, place, connection) = best?;
+        if first_units(self.turns.get(place)?, connection) > self.free {
+            return None;
+        }
+        let mut queue = self.turns.remove(place)?;
+        let (source, mut calls) = queue.connections.remove(connection)?;
+        let waiter = calls.pop_front()?;
+        if !calls.is_empty() {
+            queue.connections.push_back((source, calls));
+        }
+        if !queue.connections.is_empty() {
+            self.turns.push_back(queue);
+        }
+        self.waiting -= 1;
+        self.shares.insert(waiter.number, Lent { key: waiter.key.clone(), units: 0 });
+        self.lend(waiter.number, waiter.units);
+        let number = waiter.number;
+        Some((waiter, number))
     }
 
-    fn give_back(&mut self, source: Source, units: usize) {
+    /// Adds units to a share.
+    fn lend(&mut self, number: u64, units: usize) {
+        let Some(share) = self.shares.get_mut(&number) else { return };
+        share.units += units;
+        self.free -= units;
+        if !share.key.is_known {
+            self.held_by_strangers += units;
+        }
+        let held = self.held.entry(share.key.holder).or_default();
+        held.units += units;
+        *held.connections.entry(share.key.connection).or_default() += units;
+    }
+
+    /// Takes units from a share; a share without units is forgotten.
+    fn give_back(&mut self, number: u64, units: usize) {
+        let Some(share) = self.shares.get_mut(&number) else { return };
+        let QueueKey { holder, connection, is_known, .. } = share.key;
+        share.units -= units;
+        if share.units == 0 {
+            self.shares.remove(&number);
+        }
         self.free += units;
-        if let Some(held) = self.held.get_mut(&source) {
-            *held -= units;
-            if *held == 0 {
-                self.held.remove(&source);
+        if !is_known {
+            self.held_by_strangers -= units;
+        }
+        let Some(held) = self.held.get_mut(&holder) else { return };
+        held.units -= units;
+        if let Some(on_connection) = held.connections.get_mut(&connection) {
+            *on_connection -= units;
+            if *on_connection == 0 {
+                held.connections.remove(&connection);
             }
         }
+        if held.units == 0 {
+            self.held.remove(&holder);
+        }
     }
+
+    /// Lists readers of shares whose end lets waiting calls begin.
+    fn unread_to_give_way(&self, now: Instant) -> Vec<Arc<Reader>> {
+        if self.waiting == 0 {
+            return Vec::new();
+        }
+        let is_unread = |reader: &&Arc<Reader>| reader.unread_for(now).is_some_and(|time| time >= UNREAD_TIME);
+        let unread =
+            self.shares.values().filter_map(|share| Some((share, share.key.reader.as_ref().filter(is_unread)?)));
+        let mut unread: Vec<_> = unread.collect();
+        unread.sort_by_key(|(Lent { key, .. }, reader)| {
+            let held = (self.held_by(key.holder), self.held_on(key.holder, key.connection));
+            Reverse((held, reader.unread_for(now)))
+        });
+        let mut asked = Vec::new();
+        for queue in self.turns.iter().take(PRESSING_CALLERS) {
+            let connection = self.next_connection(queue);
+            let units = first_units(queue, connection);
+            let Some((connection, _)) = queue.connections.get(connection) else { continue };
+            let own = (self.held_by(queue.holder), self.held_on(queue.holder, *connection));
+            // Units that must come back: of this caller, of callers that have not authenticated, of any.
+            let mut missing = [
+                self.above_half(queue.holder, units),
+                self.above_part(queue.is_known, units),
+                units.saturating_sub(self.free),
+            ];
+            let mut chosen = Vec::new();
+            for (place, (Lent { key, units }, _)) in unread.iter().enumerate() {
+                let is_own = key.holder == queue.holder;
+                let helps = [is_own, !key.is_known, true];
+                let gives_way = match is_own {
+                    true => self.held_on(key.holder, key.connection) > own.1,
+                    false if key.is_known => queue.is_known && self.held_by(key.holder) > own.0,
+                    false => queue.is_known || self.held_by(key.holder) > own.0,
+                };
+                if gives_way && missing.iter().zip(helps).any(|(missing, helps)| helps && *missing > 0) {
+                    chosen.push(place);
+                    for (missing, helps) in missing.iter_mut().zip(helps) {
+                        *missing -= if helps { (*units).min(*missing) } else { 0 };
+                    }
+                }
+            }
+            if missing == [0; 3] {
+                // From the last one, so that the earlier places stay.
+                asked.extend(chosen.into_iter().rev().map(|place| unread.remove(place).1.clone()));
+            }
+        }
+        asked
+    }
+}
+
+/// Units of the first waiting call of a connection.
+fn first_units(queue: &Queue, connection: usize) -> usize {
+    let first = queue.connections.get(connection).and_then(|(_, calls)| calls.front());
+    first.map_or(0, |waiter| waiter.units)
 }
 
 impl Share {
@@ -212,17 +367,18 @@ impl Share {
         self.units
     }
 
-    /// Takes more units if they are free, no call waits, and the caller stays below its half or has only this share.
+    /// Takes more units if they are free, no call waits, and the caller stays within its bounds or has only this share.
     /// Never waits.
     pub(crate) fn grow(&mut self, units: usize) -> bool {
         let mut state = self.pool.state.lock();
-        let alone = state.held.get(&self.source).is_none_or(|held| *held == self.units);
-        let leaves_half = alone || state.may_hold(self.source, units, self.pool.total);
-        if state.waiting > 0 || units > state.free || !leaves_half {
+        let Some(key) = state.shares.get(&self.number).map(|share| share.key.clone()) else { return false };
+        let is_alone = state.held_by(key.holder) == self.units;
+        let within =
+            (is_alone || state.above_half(key.holder, units) == 0) && state.above_part(key.is_known, units) == 0;
+        if state.waiting > 0 || units > state.free || !within {
             return false;
         }
-        state.free -= units;
-        *state.held.entry(self.source).or_default() += units;
+        state.lend(self.number, units);
         self.units += units;
         true
     }
@@ -231,7 +387,7 @@ impl Share {
     pub(crate) fn shrink(&mut self, units: usize) {
         let back = self.units.saturating_sub(units);
         self.units -= back;
-        self.pool.state.lock().give_back(self.source, back);
+        self.pool.state.lock().give_back(self.number, back);
         self.pool.hand_out();
     }
 }
@@ -245,150 +401,22 @@ impl Drop for Share {
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
-        let Some(queue) = state.queues.get_mut(&self.source) else { return };
-        let before = queue.len();
-        queue.retain(|waiter| waiter.number != self.number);
-        let (gone, empty) = (before - queue.len(), queue.is_empty());
-        state.waiting -= gone;
-        if empty {
-            state.queues.remove(&self.source);
-            let source = self.source;
-            state.turns.retain(|waiting| *waiting != source);
+        let Some(place) = state.turns.iter().position(|queue| queue.holder == self.holder) else { return };
+        let Some(queue) = state.turns.get_mut(place) else { return };
+        let Some(index) = queue.connections.iter().position(|(source, _)| *source == self.connection) else { return };
+        let Some((_, calls)) = queue.connections.get_mut(index) else { return };
+        let before = calls.len();
+        calls.retain(|waiter| waiter.number != self.number);
+        let gone = before - calls.len();
+        if calls.is_empty() {
+            queue.connections.remove(index);
         }
+        if queue.connections.is_empty() {
+            state.turns.remove(place);
+        }
+        state.waiting -= gone;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
-    use super::*;
-
-    const A: QueueKey = key(1, 1);
-    const B: QueueKey = key(2, 2);
-    const C: QueueKey = key(3, 3);
-
-    const fn key(holder: u64, connection: u64) -> QueueKey {
-        QueueKey { holder: Source::of_number(holder), connection: Source::of_number(connection) }
-    }
-
-    async fn now(pool: &FairPool, key: QueueKey, units: usize) -> Option<Share> {
-        timeout(Duration::from_millis(20), pool.acquire(key, units)).await.ok()?.ok()
-    }
-
-    #[tokio::test]
-    async fn one_caller_leaves_half_to_others() {
-        let pool = FairPool::new(8, 100);
-        let whole = now(&pool, A, 8).await.expect("who has nothing may take all");
-        assert!(now(&pool, B, 1).await.is_none());
-        drop(whole);
-        let mut mine = Vec::new();
-        while let Some(share) = now(&pool, A, 1).await {
-            mine.push(share);
-        }
-        assert_eq!(mine.len(), 4);
-        let theirs = now(&pool, B, 4).await.expect("the other half");
-        assert!(now(&pool, C, 1).await.is_none());
-        drop(theirs);
-        assert!(now(&pool, C, 4).await.is_some());
-    }
-
-    /// Returns the order in which calls are served that arrived one after the other, with a number of places.
-    async fn served(places: usize, keys: &[QueueKey]) -> Vec<usize> {
-        let pool = FairPool::new(places, 100);
-        let held = pool.acquire(C, places).await.unwrap();
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let mut waiting = Vec::new();
-        for (n, key) in keys.iter().copied().enumerate() {
-            let (pool, order) = (pool.clone(), order.clone());
-            waiting.push(tokio::spawn(async move {
-                let share = pool.acquire(key, 1).await.unwrap();
-                order.lock().push(n);
-                drop(share);
-            }));
-            tokio::task::yield_now().await;
-        }
-        drop(held);
-        for one in waiting {
-            one.await.unwrap();
-        }
-        let order = order.lock();
-        order.clone()
-    }
-
-    #[tokio::test]
-    async fn callers_take_turns() {
-        for places in [1, 4] {
-            assert_eq!(served(places, &[A, A, A, A, B]).await, [0, 4, 1, 2, 3], "{places}");
-        }
-    }
-
-    #[tokio::test]
-    async fn many_connections_of_one_caller_have_one_turn_and_take_turns_in_it() {
-        let [first, second] = [key(1, 4), key(1, 5)];
-        assert_eq!(served(1, &[A, first, second, B]).await, [0, 3, 1, 2]);
-        assert_eq!(served(1, &[first, first, first, second, second]).await, [0, 3, 1, 4, 2]);
-        let pool = FairPool::new(8, 100);
-        let mine = [now(&pool, A, 2).await, now(&pool, first, 2).await, now(&pool, second, 1).await];
-        assert_eq!(mine.map(|share| share.is_some()), [true, true, false], "they have one half together");
-    }
-
-    #[tokio::test]
-    async fn shares_grow_only_while_nobody_waits_and_come_back() {
-        let pool = FairPool::new(10, 2);
-        assert_eq!(pool.acquire(A, 11).await.err(), Some(NoShare::TooMuch));
-        let mut share = pool.acquire(A, 2).await.unwrap();
-        assert!(share.grow(7) && !share.grow(2));
-        assert_eq!(share.units(), 9);
-        let large = tokio::spawn({
-            let pool = pool.clone();
-            async move { pool.acquire(B, 5).await.map(|share| share.units()) }
-        });
-        tokio::task::yield_now().await;
-        assert!(!share.grow(1), "B waits");
-        assert!(now(&pool, C, 1).await.is_none(), "B is first");
-        share.shrink(5);
-        assert_eq!(large.await.unwrap(), Ok(5));
-        drop(share);
-        assert!(now(&pool, C, 10).await.is_some(), "who gave up waiting holds nothing");
-    }
-
-    #[tokio::test]
-    async fn shares_that_grow_leave_half_to_others_too() {
-        let pool = FairPool::new(10, 2);
-        let (mut first, second) = (pool.acquire(A, 2).await.unwrap(), pool.acquire(A, 2).await.unwrap());
-        assert!(first.grow(1) && !first.grow(1), "A has its half");
-        assert!(now(&pool, B, 5).await.is_some(), "the other half");
-        drop(second);
-        assert!(first.grow(7), "it is all that A has");
-    }
-
-    #[tokio::test]
-    async fn who_does_not_wait_leaves_no_trace() {
-        let pool = FairPool::new(4, 1);
-        let held = pool.try_acquire(A, 3).unwrap();
-        assert!(pool.try_acquire(B, 2).is_none() && pool.try_acquire(B, 5).is_none());
-        assert!(pool.try_acquire(C, 1).is_some(), "nobody waits");
-        drop(held);
-        assert!(now(&pool, B, 4).await.is_some());
-    }
-
-    #[tokio::test]
-    async fn the_queue_is_bounded_and_forgets_who_left() {
-        let pool = FairPool::new(1, 2);
-        let held = pool.acquire(A, 1).await.unwrap();
-        {
-            let (first, second) = (pool.acquire(B, 1), pool.acquire(C, 1));
-            tokio::pin!(first, second);
-            assert!(futures::poll!(first.as_mut()).is_pending() && futures::poll!(second.as_mut()).is_pending());
-            assert_eq!(pool.acquire(B, 1).now_or_never().expect("at once").err(), Some(NoShare::QueueFull));
-        }
-        let waiting = pool.acquire(B, 1);
-        tokio::pin!(waiting);
-        assert!(futures::poll!(waiting.as_mut()).is_pending());
-        drop(held);
-        assert_eq!(waiting.await.unwrap().units(), 1);
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::OnceLock};
 
+use super::caller::Source;
 use crate::core::ids;
 
 /// Longest request number taken from a client, bytes.
@@ -72,6 +73,26 @@ impl Surface {
     }
 }
 
+impl Remote {
+    /// Makes the other end of a connection. A socket that also accepts IPv6 reports IPv4 addresses as IPv6; here they
+    /// are IPv4.
+    #[must_use]
+    pub fn from_address(addr: SocketAddr) -> Self {
+        Self::Address(SocketAddr::new(addr.ip().to_canonical(), addr.port()))
+    }
+
+    /// Returns the source that stands for everything behind this end: all ports of an address, or a user. `None` if the
+    /// end is unknown.
+    #[must_use]
+    pub fn source(self) -> Option<Source> {
+        match self {
+            Self::Unknown => None,
+            Self::Address(addr) => Some(Source::from_address(addr.ip())),
+            Self::User(id) => Some(Source::from_key(("user", id))),
+        }
+    }
+}
+
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -85,6 +106,20 @@ impl fmt::Display for Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_the_same_in_every_spelling_and_a_network_of_ipv6_is_one() {
+        let remote = |text: &str| Remote::from_address(text.parse().unwrap());
+        assert_eq!(remote("[::ffff:10.1.2.3]:7").to_string(), "10.1.2.3:7");
+        assert_eq!(remote("[2001:db8::1]:7").to_string(), "[2001:db8::1]:7");
+        let same = |one, other| remote(one).source() == remote(other).source();
+        assert!(same("[::ffff:10.1.2.3]:7", "10.1.2.3:8"));
+        assert!(same("[2001:db8:0:1::1]:7", "[2001:db8:0:1:ffff::2]:8"));
+        assert!(!same("[2001:db8:0:1::1]:7", "[2001:db8:0:2::1]:7"));
+        assert!(!same("10.1.2.3:7", "10.1.2.4:7"));
+        assert_eq!(Remote::Unknown.source(), None);
+        assert_ne!(Remote::User(1).source(), Remote::User(2).source());
+    }
 
     #[test]
     fn a_number_of_the_client_is_taken_if_it_is_one() {

@@ -156,7 +156,7 @@ impl Events {
         let queue_key = self.open.caller().queue_key();
         loop {
             tokio::select! {
-                event = self.state.next(&self.lists, queue_key) => return event,
+                event = self.state.next(&self.lists, queue_key.clone()) => return event,
                 change = self.open.access_change() => self.open.judge(change).await?,
             }
         }

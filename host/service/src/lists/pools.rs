@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use mortise_plugin_host::LowPriorityThreads;
 use mortise_resource::{Code, Error};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use super::watch_pace::{WatchPace, WatchPaces};
 use crate::{
-    call::{Caller, CallerCounts, FairPool, NoShare, OpenCount, Share, caller_number},
+    call::{Caller, CallerCounts, OpenCount, FairPool, NoShare, Share, Source},
     core::Core,
 };
 
@@ -59,8 +62,8 @@ impl Lists {
     /// # Errors
     /// `ResourceExhausted`: too many watches.
     pub(super) fn open_watch(&self, caller: &Caller) -> Result<(OwnedSemaphorePermit, Option<OpenCount>), Error> {
-        let number = caller_number(&self.core, &*caller.authorizer);
-        let counted = number.map(|number| self.caller_watches.open(number)).transpose()?;
+        let holder = Source::of_caller(&*caller.authorizer, caller.origin.as_deref());
+        let counted = holder.map(|holder| self.caller_watches.open(holder)).transpose()?;
         let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
             metrics::counter!("mortise_watches_refused_total").increment(1);
             let max = self.core.options.max_watches;
@@ -72,6 +75,15 @@ impl Lists {
     /// Makes the pace of a caller's watch that evaluates changes.
     pub(crate) fn pace(&self, caller: &Caller) -> WatchPace {
         self.paces.watch(caller.queue_key().holder)
+    }
+
+    /// Asks answers that are not read to give way to callers that wait. Returns whether any was asked.
+    pub(crate) fn press(&self, now: Instant) -> bool {
+        let asked = self.snapshots.press(now) + self.bytes.press(now);
+        if asked > 0 {
+            metrics::counter!("mortise_unread_answers_replaced_total").increment(asked as u64);
+        }
+        asked > 0
     }
 
     /// Waits for the bytes of an answer, at most all of them.

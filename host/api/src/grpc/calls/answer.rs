@@ -35,14 +35,8 @@ pub(super) fn limit_answer(
     let counts = response.extensions().get::<CountsItself>().is_none();
     response.map(|body| {
         let number = calls.next.fetch_add(1, Ordering::Relaxed);
-        let state = AnswerState::Open(Box::new(OpenAnswer {
-            body,
-            rest: Bytes::new(),
-            counts,
-            handed_over: None,
-            waker: None,
-            _open: open,
-        }));
+        let state =
+            AnswerState::Open(Box::new(OpenAnswer { body, rest: Bytes::new(), counts, waker: None, _open: open }));
         let answer = Arc::new(Answer { guard, state: Mutex::new(state) });
         calls.answers.lock().insert(number, answer.clone());
         // From here on the answer is in the table; a change of permissions before that needs this check.
@@ -73,8 +67,6 @@ struct OpenAnswer {
     rest: Bytes,
     /// Whether the rest counts here, not as shared bytes.
     counts: bool,
-    /// Time when HTTP/2 took the last frame; `None` while HTTP/2 waits for the next.
-    handed_over: Option<Instant>,
     waker: Option<Waker>,
     _open: OpenCall,
 }
@@ -83,7 +75,7 @@ impl Answer {
     /// Time for which the client has read nothing; `None` while the client waits for the server.
     pub(super) fn stalled_for(&self, now: Instant) -> Option<Duration> {
         match &*self.state.lock() {
-            AnswerState::Open(open) => open.handed_over.map(|at| now.duration_since(at)),
+            AnswerState::Open(_) => self.guard.reader.unread_for(now),
             AnswerState::Ended(_) | AnswerState::Done => None,
         }
     }
@@ -122,7 +114,6 @@ impl OpenAnswer {
     fn next_frame(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
         let piece = self.rest.split_to(FRAME_BYTES.min(self.rest.len()));
         self.uncount(piece.len(), held);
-        self.handed_over = Some(Instant::now());
         // Copied, since HTTP/2 would keep the whole buffer for a part of it.
         Frame::data(Bytes::copy_from_slice(&piece))
     }
@@ -138,8 +129,20 @@ struct AnswerBody {
 type Polled = Poll<Option<Result<Frame<Bytes>, Status>>>;
 
 impl AnswerBody {
-    /// The next frame, and whether it added to the waiting bytes.
+    /// The next frame, and whether it added to the waiting bytes. From here on the frame is unread, until HTTP/2 asks for
+    /// the next one.
     fn poll(&self, cx: &mut Context<'_>) -> (Polled, bool) {
+        self.answer.guard.reader.set_unread(None);
+        let (polled, more) = self.poll_state(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && frame.is_data()
+        {
+            self.answer.guard.reader.set_unread(Some(Instant::now()));
+        }
+        (polled, more)
+    }
+
+    fn poll_state(&self, cx: &mut Context<'_>) -> (Polled, bool) {
         let mut state = self.answer.state.lock();
         let open = match &mut *state {
             AnswerState::Open(open) => open,
@@ -152,7 +155,6 @@ impl AnswerBody {
             }
             AnswerState::Done => return (Poll::Ready(None), false),
         };
-        open.handed_over = None;
         if !open.rest.is_empty() {
             return (Poll::Ready(Some(Ok(open.next_frame(&self.calls.held)))), false);
         }
@@ -167,10 +169,7 @@ impl AnswerBody {
                     open.rest = data;
                     (Poll::Ready(Some(Ok(open.next_frame(&self.calls.held)))), true)
                 }
-                Ok(data) => {
-                    open.handed_over = Some(Instant::now());
-                    (Poll::Ready(Some(Ok(Frame::data(data)))), false)
-                }
+                Ok(data) => (Poll::Ready(Some(Ok(Frame::data(data)))), false),
                 Err(other) => (Poll::Ready(Some(Ok(other))), false),
             },
             ended => (ended, false),
