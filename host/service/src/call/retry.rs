@@ -90,7 +90,7 @@ impl Retry {
     async fn take_turn(&mut self) -> Result<(), Error> {
         if let Some(Place { queues, resource, caller }) = &self.queue {
             metrics::counter!("mortise_write_conflicts_total").increment(1);
-            self.turn = Some(queues.wait(*resource, *caller).await?);
+            self.turn = Some(queues.wait(*resource, caller.clone()).await?);
         }
         Ok(())
     }

@@ -132,10 +132,10 @@ mod tests {
 
     use super::*;
 
-    const CALLERS: [QueueKey; 2] = [
-        QueueKey { holder: Source::of_number(1), connection: Source::of_number(1) },
-        QueueKey { holder: Source::of_number(2), connection: Source::of_number(2) },
-    ];
+    fn caller(number: u64) -> QueueKey {
+        let source = Source::of_number(number);
+        QueueKey { holder: source, connection: source, is_known: true, reader: None }
+    }
 
     fn resource(name: &str) -> Source {
         WriterQueues::key(&pb::Id { name: name.into(), ..pb::Id::default() })
@@ -146,10 +146,10 @@ mod tests {
         let queues = WriterQueues::default();
         let (a, b) = (resource("a"), resource("b"));
         assert!(!queues.is_contended(a));
-        let first = queues.wait(a, CALLERS[0]).await.unwrap();
+        let first = queues.wait(a, caller(1)).await.unwrap();
         assert!(queues.is_contended(a) && !queues.is_contended(b));
-        let other = queues.wait(b, CALLERS[0]).now_or_never().expect("another resource is free").unwrap();
-        let mut second = Box::pin(queues.wait(a, CALLERS[1]));
+        let other = queues.wait(b, caller(1)).now_or_never().expect("another resource is free").unwrap();
+        let mut second = Box::pin(queues.wait(a, caller(2)));
         assert!(futures::poll!(second.as_mut()).is_pending());
         drop(first);
         drop(second.await.unwrap());
@@ -161,9 +161,9 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_is_given_up_leaves_the_queue() {
         let queues = WriterQueues::default();
-        let first = queues.wait(resource("a"), CALLERS[0]).await.unwrap();
+        let first = queues.wait(resource("a"), caller(1)).await.unwrap();
         {
-            let mut gone = Box::pin(queues.wait(resource("a"), CALLERS[0]));
+            let mut gone = Box::pin(queues.wait(resource("a"), caller(1)));
             assert!(futures::poll!(gone.as_mut()).is_pending());
         }
         drop(first);
@@ -173,12 +173,12 @@ mod tests {
     #[tokio::test]
     async fn the_queue_is_bounded_and_says_so() {
         let queues = WriterQueues::default();
-        let _first = queues.wait(resource("a"), CALLERS[0]).await.unwrap();
-        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(queues.wait(resource("a"), CALLERS[0]))).collect();
+        let _first = queues.wait(resource("a"), caller(1)).await.unwrap();
+        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(queues.wait(resource("a"), caller(1)))).collect();
         for one in &mut waiting {
             assert!(futures::poll!(one.as_mut()).is_pending());
         }
-        let refused = queues.wait(resource("a"), CALLERS[1]).now_or_never().expect("at once").err().unwrap();
+        let refused = queues.wait(resource("a"), caller(2)).now_or_never().expect("at once").err().unwrap();
         let text = "too many writers of this resource at once: 512 other requests wait to write it; try again later";
         assert_eq!((refused.code, refused.message.as_str()), (Code::Aborted, text));
     }
@@ -186,8 +186,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends() {
         let queues = WriterQueues::default();
-        let _first = queues.wait(resource("a"), CALLERS[0]).await.unwrap();
-        let late = queues.wait(resource("a"), CALLERS[1]).await.err().unwrap();
+        let _first = queues.wait(resource("a"), caller(1)).await.unwrap();
+        let late = queues.wait(resource("a"), caller(2)).await.err().unwrap();
         assert!(late.message.contains("longer than 30s"), "{}", late.message);
     }
 }
