@@ -399,34 +399,6 @@ async fn a_closed_pipe_is_no_panic() {
     }
 }
 
-/// No macro that prints panics: a command ends with its own code, whatever becomes of its texts.
-#[tokio::test]
-async fn texts_without_a_reader_or_on_a_full_disk_are_no_panic() {
-    let server = Server::start().await;
-    let t = Transcript::new("unread", &server);
-    let gone = || Stdio::from(std::io::pipe().unwrap().1);
-    let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
-    for (args, code) in [
-        (&["get", "artist", "nobody"][..], 1),
-        (&["get", "no-such-type"], 1),
-        (&["no-such-command"], 2),
-        (&["apply", "-f", "no-such-file.yaml"], 2),
-        (&["check", "--data-dir", "/nonexistent"], 2),
-        (&["serve", "--config", "/nonexistent"], 2),
-    ] {
-        for stderr in [gone(), full()] {
-            let ended = t.command(args).stderr(stderr).status().await.unwrap();
-            assert_eq!(ended.code(), Some(code), "{args:?}");
-        }
-    }
-    for args in [&["--help"][..], &["status"], &["get", "artists"], &["plugin", "list"], &["top", "--once"]] {
-        for stdout in [gone(), full()] {
-            let ended = t.command(args).stdout(stdout).stderr(gone()).status().await.unwrap();
-            assert!(matches!(ended.code(), Some(0 | 1 | 141)), "{args:?}: {ended}");
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_watch_that_ends_with_the_server_ends_as_if_the_server_were_away() {
     let server = Server::start().await;

@@ -14,7 +14,7 @@ async fn metric(server: &Server, name: &str) -> f64 {
 
 /// Writes and reloads work, lost lines are counted, no task has failed, and the end is clean.
 async fn serves_without_a_log(log: impl Into<Stdio>) {
-    let server = Setup::new().env("MORTISE_LOG_LEVEL", "trace").log_to(log).start().await;
+    let server = Setup::new().env("MORTISE_LOG_LEVEL", "info,h2=trace").log_to(log).start().await;
     let mut written = 0;
     while metric(&server, "mortise_log_lines_dropped_total").await == 0.0 {
         server.write(artist(&format!("artist-{written}"))).await.unwrap();
