@@ -228,13 +228,14 @@ impl<'a> Context<'a> {
         self.host.secret(name)
     }
 
-    /// Time since the beginning of 1970, UTC, to the millisecond.
+    /// Time since the beginning of 1970, UTC, to the millisecond. Never goes back while the server runs.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_millis(self.host.now())
     }
 
-    /// Time since some moment before the plugin was loaded; never goes back.
+    /// Time since some moment before the plugin was loaded; never goes back. Leaves out the time for which the server
+    /// was stopped or its machine slept.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.host.elapsed())

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{AgeError, armor, header::Header, keys};
+use super::{AgeError, armor, behind_mark, header::Header, keys};
 
 /// Most identities of a file.
 pub const MAX_IDENTITIES: usize = 16;
@@ -110,6 +110,9 @@ impl Identities {
     /// # Errors
     /// [`AgeError`].
     pub fn decrypt(&self, file: &[u8]) -> Result<Vec<u8>, AgeError> {
+        if behind_mark(file).is_some() {
+            return Err(AgeError::Malformed("it begins with a byte order mark; save it as UTF-8 without one"));
+        }
         let file = armor::unwrap(file)?;
         let header = Header::parse(&file)?;
         for Identity { secret, public } in &self.0 {

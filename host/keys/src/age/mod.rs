@@ -24,11 +24,27 @@ pub use identity::{Identities, IdentityError, MAX_IDENTITIES};
 /// The first line of a binary file.
 pub(crate) const VERSION: &str = "age-encryption.org/v1";
 
-/// Whether the content begins like a file of this format, of any version.
+/// Whether the content begins like a file of this format, of any version. A byte order mark before the beginning, and
+/// UTF-16, make a file that [`Identities::decrypt`] refuses, but no plain text.
 #[must_use]
 pub fn is_encrypted(content: &[u8]) -> bool {
-    content.starts_with(b"age-encryption.org/") || content.trim_ascii_start().starts_with(armor::BEGIN.as_bytes())
+    let begins = |content: &[u8]| {
+        content.starts_with(b"age-encryption.org/") || content.trim_ascii_start().starts_with(armor::BEGIN.as_bytes())
+    };
+    begins(content) || behind_mark(content).is_some_and(|rest| begins(&rest))
 }
+
+/// The beginning of a content behind its byte order mark, without the zeros of UTF-16; `None` without a mark.
+fn behind_mark(content: &[u8]) -> Option<Vec<u8>> {
+    let rest = MARKS.iter().find_map(|mark| content.strip_prefix(*mark))?;
+    Some(rest.iter().copied().filter(|byte| *byte != 0).take(MAX_BEGINNING).collect())
+}
+
+/// The byte order marks of UTF-8 and of both kinds of UTF-16.
+const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
+
+/// Bytes behind a byte order mark in which a beginning is looked for.
+const MAX_BEGINNING: usize = 256;
 
 /// The reason why a file cannot be decrypted. No variant holds any of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

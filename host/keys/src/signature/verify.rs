@@ -1,5 +1,6 @@
 //! Verifies signatures.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use minisign_verify::{Error, Signature};
 
 use super::key::{self, PublicKey};
@@ -20,8 +21,10 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
     /// The text is not in minisign's form.
-    #[error("the signature is not in minisign's format: {0}")]
-    Malformed(#[source] Error),
+    #[error(
+        "the signature is not in minisign's format: {0}; make it again with `minisign -S` or `mortise plugin sign`"
+    )]
+    Malformed(&'static str),
     /// The signature is by a key that was not given.
     #[error("the signature is by the key {key}, which is not trusted")]
     UnknownKey {
@@ -42,7 +45,7 @@ pub enum SignatureError {
 /// # Errors
 /// [`SignatureError`].
 pub fn verify(content: &[u8], signature: &str, keys: &[PublicKey]) -> Result<Verified, SignatureError> {
-    let parsed = Signature::decode(signature).map_err(SignatureError::Malformed)?;
+    let parsed = Signature::decode(signature).map_err(|_| SignatureError::Malformed(format_fault(signature)))?;
     let named = || signature.lines().nth(1).and_then(key::id).unwrap_or_default();
     let mut wrong = false;
     for key in keys {
@@ -58,6 +61,34 @@ pub fn verify(content: &[u8], signature: &str, keys: &[PublicKey]) -> Result<Ver
         }
     }
     Err(if wrong { SignatureError::Wrong { key: named() } } else { SignatureError::UnknownKey { key: named() } })
+}
+
+/// The first fault in the form of a signature that cannot be read.
+fn format_fault(signature: &str) -> &'static str {
+    let mut lines = signature.lines().skip(1);
+    if signature.trim().is_empty() {
+        return "it is empty";
+    }
+    let Some(line) = lines.next() else { return "its second line, the signature of the content, is missing" };
+    match BASE64_STANDARD.decode(line) {
+        Err(_) => return "its second line, the signature of the content, is not base64",
+        Ok(bytes) if bytes.len() != 74 => {
+            return "its second line, the signature of the content, does not have 74 bytes";
+        }
+        Ok(bytes) if !bytes.starts_with(b"Ed") && !bytes.starts_with(b"ED") => {
+            return "its algorithm is not Ed25519";
+        }
+        Ok(_) => {}
+    }
+    let Some(line) = lines.next() else { return "its third line, the trusted comment, is missing" };
+    if !line.starts_with("trusted comment: ") {
+        return "its third line does not begin with `trusted comment: `";
+    }
+    let Some(line) = lines.next() else { return "its fourth line, the signature of the trusted comment, is missing" };
+    match BASE64_STANDARD.decode(line) {
+        Err(_) => "its fourth line, the signature of the trusted comment, is not base64",
+        Ok(_) => "its fourth line, the signature of the trusted comment, does not have 64 bytes",
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +148,33 @@ mod tests {
                 assert!(verify(b"test", &signature[..end], &keys(&[KEY])).is_err(), "cut at {end}");
             }
         }
+    }
+
+    #[test]
+    fn each_fault_of_the_form_has_its_own_text() {
+        let lines: Vec<_> = HASHED.lines().collect();
+        let with = |number: usize, line: &str| {
+            let mut lines = lines.clone();
+            lines[number] = line;
+            lines.join("\n")
+        };
+        let other = lines[1].replacen("RUQ", "AAA", 1);
+        let faults = [
+            String::new(),
+            lines[0].to_owned(),
+            with(1, "no base64"),
+            with(1, "AAAA"),
+            with(1, &other),
+            lines[..2].join("\n"),
+            with(2, "comment: x"),
+            lines[..3].join("\n"),
+            with(3, "no base64"),
+            with(3, "AAAA"),
+        ]
+        .map(|text| verify(b"test", &text, &keys(&[KEY])).unwrap_err().to_string());
+        let different: std::collections::BTreeSet<_> = faults.iter().collect();
+        assert_eq!(different.len(), faults.len(), "{faults:#?}");
+        assert!(faults.iter().all(|text| text.contains("not in minisign's format: it")), "{faults:#?}");
     }
 
     #[test]

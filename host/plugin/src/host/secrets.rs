@@ -68,6 +68,9 @@ fn read(name: &str, secret: &Secret, key: &str, identities: Option<&Identities>)
             .map(OsStringExt::into_vec)
             .ok_or_else(|| missing(format!("the server's environment has no {variable}")))?,
     };
+    if content.is_empty() {
+        return Err(missing("it is empty; write the secret there".to_owned()));
+    }
     if content.len() > MAX_SECRET {
         let text = format!("secret {name:?} has more than {MAX_SECRET} bytes; shorten it");
         return Err(Failure::new(Code::ResourceExhausted, text));
@@ -121,11 +124,34 @@ mod tests {
             (b"s3cret\n", b"s3cret"),
             (b"s3cret\r\n", b"s3cret"),
             (b"two\nlines\n\n", b"two\nlines\n"),
-            (b"\n", b""),
             (b"\xff\x00", b"\xff\x00"),
         ] {
             let (_dir, at) = file(content);
             assert_eq!(read_plain(&at).unwrap(), secret, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_no_secret() {
+        for content in [&b""[..], b"\n", b"\r\n"] {
+            let (_dir, at) = file(content);
+            let refused = read_plain(&at).unwrap_err();
+            let text = "secret \"token\": it is empty; write the secret there; see the plugin's grants";
+            assert_eq!((refused.code, refused.message.as_str()), (9, text), "{content:?}");
+        }
+    }
+
+    /// Editors and shells of Windows put a mark in front of a text, some in UTF-16.
+    #[test]
+    fn ciphertext_behind_a_byte_order_mark_is_no_secret() {
+        let armored = "-----BEGIN AGE ENCRYPTED FILE-----\nYWdl\n-----END AGE ENCRYPTED FILE-----\n";
+        let wide =
+            |to: fn(u16) -> [u8; 2]| format!("\u{feff}{armored}").encode_utf16().flat_map(to).collect::<Vec<_>>();
+        let behind_mark = [b"\xef\xbb\xbf", armored.as_bytes()].concat();
+        for content in [behind_mark, wide(u16::to_le_bytes), wide(u16::to_be_bytes)] {
+            let (_dir, at) = file(&content);
+            let refused = read_plain(&at).unwrap_err();
+            assert!(refused.message.contains("is encrypted"), "{refused:?}");
         }
     }
 

@@ -2,16 +2,20 @@
 //! a file twice sends the same bytes twice.
 //!
 //! Encodes only; `mortise_resource::wire` reads.
+//! A field without presence is left out if it has its default, which is the zero whose bits are all zero. `prost-reflect`
+//! compares by value and loses `-0.0`; [`present_fields`] and [`alone`] keep its sign.
+
+use std::borrow::Cow;
 
 use mortise_resource::wire::put_bytes;
-use prost::Message;
+use prost::{Message, encoding};
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 
 /// Encodes a message: known fields by number, then extensions, then fields that its descriptor does not know.
 pub(crate) fn encode(message: &DynamicMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (field, value) in message.fields() {
-        match value {
+    for (field, value) in present_fields(message) {
+        match value.as_ref() {
             Value::Map(map) => {
                 let mut entries: Vec<(&MapKey, &Value)> = map.iter().collect();
                 entries.sort_by(|(a, _), (b, _)| order(a, b));
@@ -32,6 +36,29 @@ pub(crate) fn encode(message: &DynamicMessage) -> Vec<u8> {
     bytes
 }
 
+/// The set fields of a message by number, `-0.0` in fields without presence included.
+pub(crate) fn present_fields(message: &DynamicMessage) -> Vec<(FieldDescriptor, Cow<'_, Value>)> {
+    let mut present: Vec<_> = message.fields().map(|(field, value)| (field, Cow::Borrowed(value))).collect();
+    for field in message.descriptor().fields() {
+        if matches!(field.kind(), Kind::Float | Kind::Double) && !field.supports_presence() && !field.is_list() {
+            let value = message.get_field(&field);
+            if is_negative_zero(&value) {
+                present.push((field, value));
+            }
+        }
+    }
+    present.sort_by_key(|(field, _)| field.number());
+    present
+}
+
+fn is_negative_zero(value: &Value) -> bool {
+    match value {
+        Value::F32(value) => value.to_bits() == (-0.0_f32).to_bits(),
+        Value::F64(value) => value.to_bits() == (-0.0_f64).to_bits(),
+        _ => false,
+    }
+}
+
 /// The part of a message beyond the fields of its descriptor: extensions and unknown fields.
 pub(crate) fn undeclared_fields(message: &DynamicMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -48,6 +75,15 @@ pub(crate) fn undeclared_fields(message: &DynamicMessage) -> Vec<u8> {
 
 /// Encodes a field by itself; fields without maps in them have only one encoding.
 fn alone(descriptor: &MessageDescriptor, field: &FieldDescriptor, value: &Value) -> Vec<u8> {
+    if is_negative_zero(value) {
+        let mut bytes = Vec::new();
+        match value {
+            Value::F32(value) => encoding::float::encode(field.number(), value, &mut bytes),
+            Value::F64(value) => encoding::double::encode(field.number(), value, &mut bytes),
+            _ => {}
+        }
+        return bytes;
+    }
     let mut one = DynamicMessage::new(descriptor.clone());
     match one.try_set_field(field, value.clone()) {
         Ok(()) => one.encode_to_vec(),

@@ -54,6 +54,12 @@ fn http_and_files_have_one_mapping() {
         (r#"{"aFloat":3.4028235e+38}"#, json!({"aFloat": 3.4028235e38})),
         (r#"{"aFloat":0.1,"aDouble":0.1}"#, json!({"aFloat": 0.1, "aDouble": 0.1})),
         (r#"{"longs":[1,"-2"],"value":-0.0}"#, json!({"longs": ["1", "-2"], "value": -0.0})),
+        // A negative zero is not the default of a field.
+        (
+            r#"{"aDouble":-0.0,"aFloat":-0.0,"byUint64":{"1":-0.0,"2":0.0},"wrappedDouble":-0.0}"#,
+            json!({"aDouble": -0.0, "aFloat": -0.0, "byUint64": {"1": -0.0, "2": 0}, "wrappedDouble": -0.0}),
+        ),
+        (r#"{"aDouble":0.0,"aFloat":0,"wrappedDouble":0.0}"#, json!({"wrappedDouble": 0})),
         (r#"{"wrappedDouble":"NaN"}"#, json!({"wrappedDouble": "NaN"})),
         (
             r#"{"wrappedDouble":"-Infinity","aDouble":"Infinity"}"#,

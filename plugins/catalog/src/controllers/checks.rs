@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! - A check by `ttl` passes while the last report of a client is younger than the `ttl`. After that the status becomes
-//!   failed, unless a client reported meanwhile.
+//!   failed, unless a client reported meanwhile. No client can report while the server is stopped or its machine sleeps:
+//!   after that, and after a start, a report counts as made at that moment ([`steady`]).
 //! - A check by `http` or `tcp` goes to the workload's first address when its interval is over (10 s by default). Its
 //!   status is written when the result changes, so a check that keeps passing costs no write.
 //! - Hosts that are not granted are not reached: the status names the grant to add.
@@ -11,6 +12,8 @@
 //! Only the instance that performed a check knows the check's time. Another instance, or a new one, performs the check
 //! once more; an instance with the times of [`MAX_KEPT_TIMES`] checks forgets them all. Checks of one workload run one
 //! by one, for [`MAX_CHECKS_TIME`] in one reconcile.
+
+mod steady;
 
 use std::{collections::BTreeMap, net::Ipv6Addr, sync::Mutex, time::Duration};
 
@@ -37,8 +40,9 @@ const PARALLEL: u32 = 16;
 /// Most checks whose times an instance keeps.
 const MAX_KEPT_TIMES: usize = 4_096;
 
-/// Times of the last checks by this instance: milliseconds, by the workload's uid and the check's name.
-static CHECK_TIMES: Mutex<BTreeMap<(String, String), u64>> = Mutex::new(BTreeMap::new());
+/// Times of the last checks by this instance, on the clock of [`Context::elapsed`], by the workload's uid and the
+/// check's name.
+static CHECK_TIMES: Mutex<BTreeMap<(String, String), Duration>> = Mutex::new(BTreeMap::new());
 
 pub(crate) static CONTROLLER: Controller<Checks> = Controller::new("checks", WORKLOAD, Checks).parallel(PARALLEL);
 
@@ -83,7 +87,7 @@ fn perform_if_due(
     let interval = check.interval.as_ref().map_or(Duration::from_secs(10), length);
     let place = (workload.id().uid.clone(), check.name.clone());
     let before = performed().get(&place).copied();
-    if let Some(wait) = before.and_then(|before| remaining(ctx, Duration::from_millis(before), interval)) {
+    if let Some(wait) = before.and_then(|before| remaining(before, interval, ctx.elapsed())) {
         return Ok(Some(wait));
     }
     let timeout = check.timeout.as_ref().map_or(Duration::from_secs(1), length);
@@ -95,7 +99,7 @@ fn perform_if_due(
     if times.len() >= MAX_KEPT_TIMES {
         times.clear();
     }
-    times.insert(place, u64::try_from(ctx.now().as_millis()).unwrap_or(u64::MAX));
+    times.insert(place, ctx.elapsed());
     drop(times);
     ignore_not_found(
         Status::new(health::status_key(&check.name), workload).with(found).write_if_changed(ctx, workload).map(drop),
@@ -112,7 +116,8 @@ fn expire(
 ) -> Result<Option<Duration>, Failure> {
     let key = health::status_key(name);
     let Some(said) = workload.status_under(&key).filter(|_| health::passes(workload, name)) else { return Ok(None) };
-    if let Some(wait) = remaining(ctx, time(said.updated_at.as_ref()), ttl) {
+    let reported = steady::report_time(ctx, time(said.updated_at.as_ref()))?;
+    if let Some(wait) = remaining(reported, ttl, ctx.now()) {
         return Ok(Some(wait));
     }
     let text = format!("no client reported within {ttl:?}");
@@ -175,8 +180,8 @@ fn perform_check(ctx: &Context<'_>, check: &Check, target: &Target<'_>, timeout:
 }
 
 /// Time that is left of `length`, counted from `since`.
-fn remaining(ctx: &Context<'_>, since: Duration, length: Duration) -> Option<Duration> {
-    since.checked_add(length)?.checked_sub(ctx.now()).filter(|left| !left.is_zero())
+fn remaining(since: Duration, length: Duration, now: Duration) -> Option<Duration> {
+    since.checked_add(length)?.checked_sub(now).filter(|left| !left.is_zero())
 }
 
 fn length(given: &prost_types::Duration) -> Duration {
@@ -196,6 +201,6 @@ fn ignore_not_found(written: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-fn performed() -> std::sync::MutexGuard<'static, BTreeMap<(String, String), u64>> {
+fn performed() -> std::sync::MutexGuard<'static, BTreeMap<(String, String), Duration>> {
     CHECK_TIMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -222,6 +222,35 @@ fn a_client_says_for_how_long() {
     assert_eq!(health(&world, "web"), Health::Passing);
 }
 
+/// No client can report while the server does not run: each check gets its time once more, and then fails.
+#[test]
+fn a_sleep_of_the_machine_fails_no_check_and_saves_none() {
+    let world = World::new(&PLUGIN);
+    world.put(&service("web", prefix("web"))).unwrap();
+    let ttl = Check::Ttl(prost_types::Duration { seconds: 10, nanos: 0 });
+    let one = world.put(&checked("web", ttl)).unwrap();
+    let report = || {
+        let stored = world.get::<Workload>(one.id()).unwrap();
+        let said = Status::new(status_key("up"), &stored).with(Condition::holds(PASSING));
+        said.write_unchanged(&world.context(), &stored).unwrap();
+    };
+    report();
+    world.settle().unwrap();
+    world.advance(Duration::from_secs(5));
+    world.sleep(Duration::from_secs(3_600));
+    let settled = world.settle().unwrap();
+    assert_eq!(health(&world, "web"), Health::Passing, "its client had no chance to report");
+    assert_eq!(settled.later.last().unwrap().wait, Duration::from_secs(10), "it has one now");
+    world.advance(Duration::from_secs(9));
+    report();
+    world.advance(Duration::from_secs(9));
+    world.settle().unwrap();
+    assert_eq!(health(&world, "web"), Health::Passing);
+    world.advance(Duration::from_secs(1));
+    world.settle().unwrap();
+    assert_eq!(health(&world, "web"), Health::Critical, "a client that is gone fails after its time");
+}
+
 #[test]
 fn http_is_asked_and_health_follows() {
     let world = World::new(&PLUGIN);

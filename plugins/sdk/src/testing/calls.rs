@@ -210,7 +210,7 @@ impl Host for World {
     }
 
     fn elapsed(&self) -> u64 {
-        self.now.get().saturating_mul(1_000_000)
+        self.now.get().saturating_sub(self.slept.get()).saturating_mul(1_000_000)
     }
 
     fn cancelled(&self) -> bool {

@@ -80,6 +80,8 @@ pub struct World {
     pub(super) connects: RefCell<Option<Connects>>,
     failing: RefCell<Vec<(&'static str, Failure)>>,
     pub(super) now: Cell<u64>,
+    /// Part of `now` for which the server did not run, milliseconds.
+    pub(super) slept: Cell<u64>,
     pub(super) cancelled: Cell<bool>,
     /// Set while a hook describes an external object.
     pub(super) importing: Cell<bool>,
@@ -109,6 +111,7 @@ impl World {
             connects: RefCell::default(),
             failing: RefCell::default(),
             now: Cell::new(1_735_689_600_000),
+            slept: Cell::new(0),
             cancelled: Cell::new(false),
             importing: Cell::new(false),
         }
@@ -183,6 +186,12 @@ impl World {
     pub fn advance(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.now.set(self.now.get().saturating_add(millis));
+    }
+
+    /// Advances the date alone, as when the machine sleeps, the server is stopped, or its clock is set forward.
+    pub fn sleep(&self, time: Duration) {
+        self.advance(time);
+        self.slept.set(self.slept.get().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
     }
 
     /// Makes [`Context::cancelled`] true from now on.
