@@ -136,7 +136,10 @@ async fn one_that_blocks_for_longer_than_its_time_is_ended_by_the_clock() {
     .await;
     let seen = report_until(&server, "reconcile-slow/slow", |seen| seen.errors >= 1).await;
     let message = &seen.last_errors[0].message;
-    assert!(message.contains("did not finish within 300 ms of processor time and waits (limit controllers.deadline_ms)"), "{message}");
+    assert!(
+        message.contains("did not finish within 300 ms of processor time and waits (limit controllers.deadline_ms)"),
+        "{message}"
+    );
 }
 
 /// Each of its own writes causes the next: the controller is slowed down, which is shown, and continues when another

@@ -251,7 +251,9 @@ async fn a_plugins_own_lower_limits_hold() {
     let fuel = code == Code::ResourceExhausted
         && message.contains("used up its fuel of 2000000 units (limit limits.fuel of the plugin's own manifest)");
     let time = code == Code::DeadlineExceeded
-        && message.contains("did not finish within 20 ms of processor time (limit limits.deadline_ms of the plugin's own manifest)");
+        && message.contains(
+            "did not finish within 20 ms of processor time (limit limits.deadline_ms of the plugin's own manifest)",
+        );
     assert!(fuel || time, "{code:?} {message}");
     eventually("the memory limit is met before the others", || async {
         let (code, message) = refusal(server.write(boom(4 << 20)).await);

@@ -138,6 +138,9 @@ async fn a_describe_that_takes_too_long_is_named_with_its_own_limit() {
         .start()
         .await;
     let line = server.refused_file("describe-loop.wasm");
-    assert!(line.contains("did not finish within 300 ms of processor time (limit sandbox.describe_deadline_ms)"), "{line}");
+    assert!(
+        line.contains("did not finish within 300 ms of processor time (limit sandbox.describe_deadline_ms)"),
+        "{line}"
+    );
     server.write(artist("korn")).await.unwrap();
 }

@@ -19,18 +19,12 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
     http::{
         HeaderName, StatusCode,
         header::{CONNECTION, RETRY_AFTER},
     },
 };
-use hyper::{
-    Request,
-    body::Incoming,
-    server::conn::http1::Builder,
-    service::service_fn,
-};
+use hyper::{Request, body::Incoming, server::conn::http1::Builder, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    caller::{Source, QueueKey},
+    caller::{QueueKey, Source},
     reader::Reader,
 };
 

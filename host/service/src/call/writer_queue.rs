@@ -26,7 +26,7 @@ use mortise_resource::{Code, Error, IdRef, pb};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::{FairPool, NoShare, Share, Source, QueueKey};
+use super::{FairPool, NoShare, QueueKey, Share, Source};
 
 /// Requests that wait for one resource.
 const MAX_WAITING: usize = 512;

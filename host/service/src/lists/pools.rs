@@ -11,7 +11,7 @@ use tokio::{
 
 use super::watch_pace::{WatchPace, WatchPaces};
 use crate::{
-    call::{Caller, CallerCounts, OpenCount, FairPool, NoShare, Share, Source},
+    call::{Caller, CallerCounts, FairPool, NoShare, OpenCount, Share, Source},
     core::Core,
 };
 

@@ -102,7 +102,7 @@ fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
 
 fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tree)>, Unprintable> {
     let mut entries = Vec::new();
-    for (field, value) in wire::present_fields(message) {
+    for (field, value) in canonical::present_fields(message) {
         let value = value.as_ref();
         if let Some(hidden) = scope.hidden.filter(|hidden| hidden.covers(&field)) {
             entries.push((field.json_name().to_owned(), hidden.value(value)));

@@ -64,7 +64,18 @@ impl Stateful {
         let view = PageView::empty(bounds(&session));
         let not_before = Instant::now();
         let unsent = VecDeque::new();
-        Self { session, chunk, view, room: None, changes: None, not_before, owed: None, tokens: None, unsent, page: None }
+        Self {
+            session,
+            chunk,
+            view,
+            room: None,
+            changes: None,
+            not_before,
+            owed: None,
+            tokens: None,
+            unsent,
+            page: None,
+        }
     }
 
     /// Waits for the next message.
