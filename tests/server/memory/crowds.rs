@@ -7,6 +7,7 @@ use mortise_resource::pb;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
+    task::JoinSet,
     time::{sleep, timeout},
 };
 
@@ -42,19 +43,19 @@ async fn unread(
     method: &'static str,
     connections: usize,
     each: usize,
-) -> Vec<tokio::task::JoinHandle<()>> {
-    let mut crowd = Vec::new();
+) -> JoinSet<()> {
+    let mut crowd = JoinSet::new();
     for _ in 0..connections {
         let connection = Connection::from_address(CROWD, server, 65_535).await;
         for _ in 0..each {
             let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
-            crowd.push(tokio::spawn(async move {
+            crowd.spawn(async move {
                 let _unread = match method {
                     "List" => connection.ask(method, &list_artists()).await,
                     _ => connection.ask(method, &watch_artists()).await,
                 };
                 std::future::pending().await
-            }));
+            });
         }
     }
     crowd
