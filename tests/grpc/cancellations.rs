@@ -4,7 +4,7 @@
 use mortise_resource::pb;
 
 use super::frames::{self, Connection, kind};
-use crate::support::{Server, Setup, Watch, artist, gvk, id, tenancy};
+use crate::support::{Server, Setup, Watch, artist, gvk, id, noted, tenancy};
 
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
@@ -90,6 +90,46 @@ async fn bytes_behind_the_end_of_a_call_do_not_end_the_connection() {
         connection.ping().await;
     }
     still_shows(&server, &mut connection, watch).await;
+}
+
+/// The same while the server's end of the call is still on its way, behind a large answer that the client reads late.
+#[tokio::test]
+async fn bytes_that_cross_the_end_of_a_call_do_not_end_the_connection() {
+    let server = Server::start().await;
+    for n in 0..40 {
+        server.write(noted(artist(&format!("a{n}")), &[("note", &"x".repeat(400_000))])).await.unwrap();
+    }
+    let mut connection = Connection::open(server.grpc).await;
+    let watch = connection.begin(frames::WATCH_LIST);
+    let prefix = |name_prefix: &str| pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: name_prefix.to_owned(),
+        after: None,
+    };
+    connection.data(watch, &frames::message(&prefix("z")), true);
+    connection.flush().await;
+    connection.until(|frame| frame.kind == kind::DATA && frame.stream == watch).await;
+    connection.open_windows();
+    let late: Vec<_> =
+        (0..20).map(|_| connection.begin_with(frames::WATCH_LIST, &[("grpc-timeout", "300m")])).collect();
+    let list = connection.begin(frames::LIST);
+    let request = pb::ListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: String::new(),
+    };
+    connection.data(list, &frames::message(&request), true);
+    connection.flush().await;
+    // The deadlines pass while the answer fills the socket; without the mend, this is when the connection ended.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    for call in late {
+        connection.reset(call);
+        connection.data(call, &[0; 5], false);
+    }
+    connection.ping().await;
+    server.write(artist("z")).await.unwrap();
+    connection.until(|frame| frame.kind == kind::DATA && frame.stream == watch).await;
 }
 
 /// A client that makes the server reset streams, again and again, for faults of the client, is sent away.

@@ -14,6 +14,8 @@ use crate::support::PATIENCE;
 
 pub const WATCH_LIST: &str = "/hashicorp.consul.resource.ResourceService/WatchList";
 
+pub const LIST: &str = "/hashicorp.consul.resource.ResourceService/List";
+
 /// Types of frames.
 pub mod kind {
     pub const DATA: u8 = 0;
@@ -118,6 +120,13 @@ impl Connection {
     /// Gives a call up.
     pub fn reset(&mut self, stream: u32) {
         self.frame(kind::RST_STREAM, 0, stream, &8_u32.to_be_bytes());
+    }
+
+    /// Lets the server send without waiting for this client.
+    pub fn open_windows(&mut self) {
+        const INITIAL_WINDOW: [u8; 6] = [0, 4, 0x7f, 0xff, 0xff, 0xff];
+        self.frame(kind::SETTINGS, 0, 0, &INITIAL_WINDOW);
+        self.window_update(0, 0x7fff_0000);
     }
 
     pub fn window_update(&mut self, stream: u32, by: u32) {

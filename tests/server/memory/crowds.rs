@@ -38,12 +38,7 @@ fn watch_artists() -> pb::WatchListRequest {
 }
 
 /// Begins answers on connections of the crowd's address, and reads nothing of them.
-async fn unread(
-    server: &Server,
-    method: &'static str,
-    connections: usize,
-    each: usize,
-) -> JoinSet<()> {
+async fn unread(server: &Server, method: &'static str, connections: usize, each: usize) -> JoinSet<()> {
     let mut crowd = JoinSet::new();
     for _ in 0..connections {
         let connection = Connection::from_address(CROWD, server, 65_535).await;
