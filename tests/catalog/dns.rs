@@ -411,6 +411,49 @@ async fn a_flood_of_queries_leaves_others_their_turn() {
     assert_eq!(tcp(dns, &[query("web.default.svc.cluster.local.", RecordType::A)]).await[0].answers.len(), 2);
 }
 
+/// Connections that ask for large answers and read none of them: UDP is answered meanwhile, and another connection takes
+/// the place of one of them.
+#[tokio::test]
+async fn large_answers_that_are_not_read_leave_others_their_turn() {
+    let setup = Setup::new().env("MORTISE_DNS_CONCURRENT_QUERIES", 2);
+    let server = setup.limit("dns_connections", 8).limit("dns_idle_ms", 600_000).start().await;
+    let dns = server.dns.unwrap();
+    let one = |n: u32| endpoint(&format!("w-{n}"), &Ipv4Addr::from(0x0a00_0000 + n).to_string(), 1, &[("http", 80)]);
+    server.write(endpoints("many", (0..1_500).map(one).collect())).await.unwrap();
+    let bytes = query("many.default.svc.cluster.local.", RecordType::SRV).to_vec().unwrap();
+    let asked = [u16::try_from(bytes.len()).unwrap().to_be_bytes().as_slice(), &bytes].concat().repeat(500);
+    let mut crowd = Vec::new();
+    for _ in 0..8 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        socket.bind("127.0.0.66:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(dns).await.unwrap();
+        stream.write_all(&asked).await.unwrap();
+        crowd.push(stream);
+    }
+    // Their answers are being made, one after the other, and take no turn of UDP.
+    for _ in 0..20 {
+        assert_eq!(ask(dns, "cluster.local.", RecordType::SOA).await.answers.len(), 1);
+    }
+    // Six connections of an address at most; each has as many answers as its buffers hold, and no turn.
+    let answered = async || {
+        let metrics = server.get("/metrics").await.1;
+        let line = "mortise_dns_queries_total{transport=\"tcp\",outcome=\"noerror\"} ";
+        metrics.lines().find_map(|found| found.strip_prefix(line)?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let mut before = 0;
+    eventually("no further answer is taken", async || {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = answered().await;
+        now > 0 && now == std::mem::replace(&mut before, now)
+    })
+    .await;
+    for _ in 0..4 {
+        assert_eq!(timeout(PATIENCE, tcp_code(dns)).await.unwrap(), Some(ResponseCode::NoError));
+    }
+    drop(crowd);
+}
+
 /// `dig`, the common client, gets an answer.
 #[tokio::test]
 async fn dig_is_answered() {

@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
-use crate::support::{Server, Setup, artist, eventually, skipped, until_closed};
-use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+use mortise_resource::pb;
+
+use crate::support::{Server, Setup, artist, eventually, gvk, skipped, tenancy, until_closed};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::sleep};
 use tonic::transport::Channel;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
@@ -15,6 +17,20 @@ async fn connected(server: &Server, says: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.grpc).await.unwrap();
     stream.write_all(says).await.unwrap();
     stream
+}
+
+/// A client on a connection of its own.
+async fn client(server: &Server) -> crate::support::Client {
+    mortise_api::ResourceServiceClient::new(server.channel().await)
+}
+
+fn watch_artists() -> pb::WatchListRequest {
+    pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: String::new(),
+        after: None,
+    }
 }
 
 /// Whether a new client is served.
@@ -43,11 +59,17 @@ async fn clients_that_do_not_begin_are_cut_off() {
     server.write(artist("korn")).await.unwrap();
 }
 
-/// The server's own client counts, too.
+/// The server's own client counts, too. Connections with a call stay.
 #[tokio::test]
 async fn connections_are_bounded() {
     let server = Setup::new().env("MORTISE_GRPC_MAX_CONNECTIONS", 3).start().await;
-    let held = [connected(&server, b"").await, connected(&server, b"").await];
+    let watch = async |mut client: crate::support::Client| {
+        let mut watch = client.watch_list(watch_artists()).await.unwrap().into_inner();
+        watch.message().await.unwrap();
+        (client, watch)
+    };
+    let own = watch(server.client.clone()).await;
+    let held = [watch(client(&server).await).await, watch(client(&server).await).await];
     for _ in 0..2 {
         let mut refused = TcpStream::connect(server.grpc).await.unwrap();
         assert_eq!(until_closed(&mut refused).await.0, "", "closed without a word");
@@ -60,7 +82,7 @@ async fn connections_are_bounded() {
     eventually("the fault is in the log", async || said() > 0).await;
     assert_eq!(said(), 1, "{}", server.log());
     assert!(!serves(&server).await);
-    drop(held);
+    drop((own, held));
     eventually("there is room again", async || serves(&server).await).await;
 }
 

@@ -147,7 +147,7 @@ impl Setup {
         self
     }
 
-    /// Where the server writes its log, instead of [`Server::log`].
+    /// Sends the log of the server there, instead of to [`Server::log`].
     pub fn log_to(mut self, output: impl Into<Stdio>) -> Self {
         self.log_to = Some(output.into());
         self

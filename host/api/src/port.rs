@@ -71,8 +71,8 @@ impl Port {
     pub(crate) fn full(&mut self, setting: &str) {
         if self.full.due(Instant::now()) {
             tracing::warn!(
-                "{}: too many connections are open and none of them is idle, further ones are refused (limit {setting}; one \
-                 address has three quarters at most)",
+                "{}: too many connections are open and none of them is idle, or one address has three quarters of them; \
+                 further ones are refused (limit {setting})",
                 self.name
             );
         }

@@ -63,8 +63,8 @@ fn without_dns<T>(addr: SocketAddr, optional: bool, source: io::Error) -> Result
 
 impl ReservedPorts {
     /// Opens the ports, and the unix socket for local users. A socket without a server, of a server that was killed, is
-    /// replaced; the caller has to make sure that no other server uses the path. Without a usable path there is no
-    /// socket, and the log has a warning.
+    /// replaced; the caller has to make sure that no other server uses the path. Without a usable path the server
+    /// has only its ports, and the log has a warning.
     ///
     /// # Errors
     /// [`ServeError::Bind`]: another process has opened a port of the same address meanwhile.

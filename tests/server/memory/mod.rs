@@ -3,6 +3,7 @@
 //!
 //! They use HTTP/2 directly, since a gRPC client reads ahead of its caller.
 
+mod crowds;
 mod unfinished_requests;
 mod unread_answers;
 
@@ -16,7 +17,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mortise_resource::pb;
 use prost::Message;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{net::TcpSocket, time::timeout};
 
 use crate::support::{PATIENCE, Server, Setup, artist, eventually};
 
@@ -37,7 +38,14 @@ impl Connection {
 
     /// Opens a connection with a window of this many bytes for all answers together.
     async fn with_window(server: &Server, bytes: u32) -> Self {
-        let stream = TcpStream::connect(server.grpc).await.unwrap();
+        Self::from_address([127, 0, 0, 1], server, bytes).await
+    }
+
+    /// Opens a connection from an address, which stands for another machine.
+    async fn from_address(address: [u8; 4], server: &Server, bytes: u32) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        let stream = socket.connect(server.grpc).await.unwrap();
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(65_535).initial_connection_window_size(bytes);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();

@@ -9,7 +9,7 @@ use mortise_store::{Backend, Consistency, Options as StoreOptions, SledBackend};
 
 use crate::{call::Caller, core::Options, core::ids, registry::Registry, service::ResourceService};
 
-/// More than retries after a random wait can bring through: each commit lets one of them win.
+/// Number that retries after a random wait cannot bring through: each commit lets one of them win.
 const WRITERS: usize = 400;
 
 struct Here {

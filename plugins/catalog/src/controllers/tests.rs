@@ -222,7 +222,7 @@ fn a_client_says_for_how_long() {
     assert_eq!(health(&world, "web"), Health::Passing);
 }
 
-/// No client can report while the server does not run: each check gets its time once more, and then fails.
+/// Clients cannot report while the server does not run: each check gets its time once more, and then fails.
 #[test]
 fn a_sleep_of_the_machine_fails_no_check_and_saves_none() {
     let world = World::new(&PLUGIN);

@@ -1,0 +1,229 @@
+//! Crowds of strangers that hold what they can: an honest client is served beside them, of another address and, where
+//! the crowd reads nothing, of the same one. Time limits are far away, so only their giving way lets it in.
+
+use std::time::{Duration, Instant};
+
+use mortise_resource::pb;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use tonic::transport::Channel;
+
+use super::{Connection, MIB, growth, heavy, lean};
+use crate::support::{PATIENCE, Server, Setup, Watch, artist, gvk, id, tenancy, until};
+
+const CROWD: [u8; 4] = [127, 0, 0, 66];
+
+const OTHER: [u8; 4] = [127, 0, 0, 7];
+
+fn list_artists() -> pb::ListRequest {
+    pb::ListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: String::new(),
+    }
+}
+
+fn watch_artists() -> pb::WatchListRequest {
+    pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: String::new(),
+        after: None,
+    }
+}
+
+/// Begins answers on connections of the crowd's address, and reads nothing of them.
+async fn unread(server: &Server, method: &'static str, connections: usize, each: usize) -> JoinSet<()> {
+    let mut crowd = JoinSet::new();
+    for _ in 0..connections {
+        let connection = Connection::from_address(CROWD, server, 65_535).await;
+        for _ in 0..each {
+            let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
+            crowd.spawn(async move {
+                let _unread = match method {
+                    "List" => connection.ask(method, &list_artists()).await,
+                    _ => connection.ask(method, &watch_artists()).await,
+                };
+                std::future::pending().await
+            });
+        }
+    }
+    crowd
+}
+
+/// Answers that ended for others so far.
+async fn replaced(server: &Server) -> u64 {
+    let metrics = server.get("/metrics").await.1;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("mortise_unread_answers_replaced_total "));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+/// An honest client of an address: a watch up to the end of its snapshot, and a list.
+async fn honest(server: &Server, address: [u8; 4]) {
+    let endpoint = Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
+    let channel = endpoint.local_address(Some(address.into())).connect().await.unwrap();
+    let mut client = mortise_api::ResourceServiceClient::new(channel).max_decoding_message_size(usize::MAX);
+    let events = client.watch_list(watch_artists()).await.unwrap().into_inner();
+    assert_eq!(Watch(events).snapshot().await.len(), 10);
+    assert_eq!(client.list(list_artists()).await.unwrap().into_inner().resources.len(), 10);
+}
+
+async fn start(list_bytes: usize, snapshots: usize) -> Server {
+    let server = lean()
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
+        .env("MORTISE_SERVICE_CONCURRENT_WATCH_SNAPSHOTS", snapshots)
+        .env("MORTISE_SERVICE_LIST_BYTES", list_bytes)
+        .start()
+        .await;
+    for n in 0..10 {
+        server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
+    }
+    server
+}
+
+#[tokio::test]
+async fn beginnings_that_are_not_read_give_way() {
+    for method in ["WatchList", "List"] {
+        let server = start(8 * MIB, 4).await;
+        let _crowd = unread(&server, method, 4, 12).await;
+        until("an answer gives way", async || {
+            timeout(PATIENCE, honest(&server, OTHER)).await.expect("another address is served");
+            timeout(PATIENCE, honest(&server, CROWD)).await.expect("another connection of the crowd's address, too");
+            match replaced(&server).await {
+                0 => Err("none has yet"),
+                _ => Ok(()),
+            }
+        })
+        .await;
+    }
+}
+
+/// Connections on which nothing was sent, and heads that never end.
+async fn slow_heads(server: &Server, count: usize) -> Vec<TcpStream> {
+    let mut slow = Vec::new();
+    for n in 0..count {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((CROWD, 0).into()).unwrap();
+        let mut stream = socket.connect(server.http).await.unwrap();
+        if n % 2 == 0 {
+            stream.write_all(b"GET /v1/types HTTP/1.1\r\nhost: ").await.unwrap();
+        }
+        slow.push(stream);
+    }
+    slow
+}
+
+#[tokio::test]
+async fn slow_heads_do_not_close_the_http_port() {
+    let server = Setup::new()
+        .env("MORTISE_HTTP_MAX_CONNECTIONS", 8)
+        .env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 600_000)
+        .start()
+        .await;
+    let slow = slow_heads(&server, 40).await;
+    for _ in 0..20 {
+        let answer = server.fetch("/v1/types").await;
+        assert_eq!(answer.code(), 200, "{answer:?}");
+    }
+    drop(slow);
+}
+
+/// The figures of docs/security.md: `cargo test -p mortise --test wire -- --ignored --nocapture beside_crowds`. Needs
+/// 10,000 open files.
+#[tokio::test]
+#[ignore = "figures: takes minutes"]
+async fn an_honest_client_beside_crowds_in_full() {
+    for method in ["WatchList", "List"] {
+        let server = start(256 * MIB, 32).await;
+        let before = server.resident_bytes();
+        let _crowd = unread(&server, method, 8, 100).await;
+        sleep(Duration::from_secs(2)).await;
+        for (address, whose) in [(OTHER, "another"), (CROWD, "the same")] {
+            let begun = Instant::now();
+            honest(&server, address).await;
+            let (took, more) = (begun.elapsed(), growth(&server, before) / MIB);
+            println!(
+                "8 connections with 100 unread {method} each: a watch and a list of {whose} address in {took:?}, {more} MiB"
+            );
+        }
+    }
+    let server = Setup::new().start().await;
+    let before = server.resident_bytes();
+    let mut idle = Vec::new();
+    for _ in 0..4_200 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((CROWD, 0).into()).unwrap();
+        let mut stream = socket.connect(server.grpc).await.unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        idle.push(stream);
+    }
+    let begun = Instant::now();
+    let client = mortise_api::ResourceServiceClient::new(server.channel().await);
+    drop(client.clone().list(list_artists()).await.unwrap());
+    println!("4,200 idle connections: a list in {:?}, {} MiB", begun.elapsed(), growth(&server, before) / MIB);
+    let slow = slow_heads(&server, 4_200).await;
+    let begun = Instant::now();
+    assert_eq!(server.fetch("/v1/types").await.code(), 200);
+    println!("4,200 slow heads: a request in {:?}, {} MiB", begun.elapsed(), growth(&server, before) / MIB);
+    drop((idle, slow));
+
+    let server = Setup::new().start().await;
+    let before = server.resident_bytes();
+    let floods: Vec<_> = (0..4).map(|_| tokio::spawn(flood(server.grpc))).collect();
+    let mut slowest = Duration::ZERO;
+    for n in 0..200 {
+        let begun = Instant::now();
+        server.write(artist(&format!("a{n}"))).await.unwrap();
+        slowest = slowest.max(begun.elapsed());
+    }
+    println!(
+        "4 connections with 250,000 streams to reset: the slowest of 200 writes in {slowest:?}, {} MiB",
+        growth(&server, before) / MIB
+    );
+    for flood in floods {
+        flood.abort();
+    }
+    server.read(&id("demo.v2.Artist", "a0")).await.unwrap();
+}
+
+/// Begins streams, each with a window update beyond its bound, as long as the server takes them.
+async fn flood(server: std::net::SocketAddr) {
+    let mut left = 250_000_u32;
+    while left > 0 {
+        let mut stream = TcpStream::connect(server).await.unwrap();
+        let _ = stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+        let mut id = 1_u32;
+        loop {
+            let mut frames = Vec::new();
+            for _ in 0..1_000 {
+                let path = b"/hashicorp.consul.resource.ResourceService/Read";
+                let mut block = vec![0x83, 0x86, 0x04, path.len() as u8];
+                block.extend_from_slice(path);
+                frames.extend_from_slice(&[0, 0, block.len() as u8, 1, 4]);
+                frames.extend_from_slice(&id.to_be_bytes());
+                frames.extend_from_slice(&block);
+                frames.extend_from_slice(&[0, 0, 4, 8, 0]);
+                frames.extend_from_slice(&id.to_be_bytes());
+                frames.extend_from_slice(&0x7fff_ffff_u32.to_be_bytes());
+                id += 2;
+            }
+            left = left.saturating_sub(1_000);
+            let sent = stream.write_all(&frames).await;
+            let mut said = [0; 64 << 10];
+            while let Ok(read) = stream.try_read(&mut said) {
+                if read == 0 {
+                    break;
+                }
+            }
+            if sent.is_err() || left == 0 {
+                break;
+            }
+        }
+        let _ = timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await;
+    }
+}
